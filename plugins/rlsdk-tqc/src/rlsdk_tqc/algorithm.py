@@ -1,0 +1,113 @@
+"""One update of truncated quantile critics. Source: Kuznetsov et al. 2020, arXiv:2005.04269, algorithm 1."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from rlsdk.math.quantiles import quantile_huber
+from rlsdk.networks import ContinuousCritics, SquashedActor, mode_matters
+from rlsdk.records import Metrics, Transitions
+from rlsdk.updates import EntropyCoefficient, FlatOptimizer, TargetNetwork, critic_action_gradient
+from rlsdk_tqc.config import TQCConfig
+from rlsdk_tqc.loss import truncated_target
+
+
+class TruncatedQuantileCritics:
+    """Soft actor-critic whose critics predict quantiles, of which the largest are dropped from the target."""
+
+    def __init__(
+        self,
+        actor: SquashedActor,
+        critics: ContinuousCritics,
+        entropy: EntropyCoefficient,
+        config: TQCConfig,
+        generator: Generator,
+    ) -> None:
+        self.actor, self.critics, self.entropy, self.config, self.generator = actor, critics, entropy, config, generator
+        self.shared = critics.encoder is actor.encoder
+        networks, rate = config.policy_kwargs, config.learning_rate(1.0)
+        trained = critics.ensemble.parameters() if self.shared else critics.parameters()
+        choice, arguments = networks.optimizer_class, networks.optimizer_kwargs
+        self.actor_optimizer = FlatOptimizer(actor.parameters(), choice, rate, arguments)
+        self.critic_optimizer = FlatOptimizer(trained, choice, rate, arguments)
+        self.target = TargetNetwork(critics)
+        self.keep = networks.n_critics * (networks.n_quantiles - config.top_quantiles_to_drop_per_net)
+        self.mode_matters = mode_matters(actor, critics)
+        self.updates = 0
+
+    def update(self, batch: Transitions, *, progress: float) -> Metrics:
+        """One gradient step of the entropy coefficient, the critics and the actor, then the target network's move."""
+        if self.mode_matters:
+            self.actor.train()
+            self.critics.train()
+        rate = self.config.learning_rate(1.0 - progress)
+        noise = self._noise(len(batch.reward))
+        features = self.actor.encoder(batch.observation.features)
+        action, log_prob = self.actor.distribution(features).transform(noise[0])
+        alpha, metrics = self.entropy.update(log_prob, rate)
+        critic_loss = self._update_critics(batch, alpha, noise[1], rate)
+        actor_loss = self._update_actor(batch, action, log_prob, alpha, rate)
+        self.updates += 1
+        if self.updates % self.config.target_update_interval == 0:
+            self.target.update(self.config.tau)
+        return {"train/critic_loss": critic_loss, "train/actor_loss": actor_loss, **metrics}
+
+    def _noise(self, rows: int) -> Tensor:
+        """Standard normal noise of the two actor passes, [2, N, A]."""
+        shape = (2, rows, self.actor.scale.size)
+        return torch.randn(shape, generator=self.generator, device=self.generator.device)
+
+    @torch.no_grad()
+    def _target(self, batch: Transitions, alpha: Tensor, noise: Tensor) -> Tensor:
+        """Target atoms [N, keep]."""
+        observation = batch.next_observation.features
+        features = self.actor.encoder(observation)
+        action, log_prob = self.actor.distribution(features).transform(noise)
+        atoms = self.target.network(self.target.network.encoder(observation), action)
+        return truncated_target(atoms, log_prob, batch.reward, batch.discount, alpha, keep=self.keep)
+
+    def _update_critics(self, batch: Transitions, alpha: Tensor, noise: Tensor, rate: float) -> Tensor:
+        target = self._target(batch, alpha, noise)
+        with torch.set_grad_enabled(not self.shared):
+            features = self.critics.encoder(batch.observation.features)
+        quantiles = self.critics(features, self.actor.scale.to_unit(batch.action))
+        loss, gradient = quantile_huber(quantiles.detach(), target, sum_over_quantiles=False)
+        self.critic_optimizer.zero_grad()
+        torch.autograd.backward(quantiles, gradient)
+        self.critic_optimizer.step(rate)
+        return loss
+
+    def _update_actor(self, batch: Transitions, action: Tensor, log_prob: Tensor, alpha: Tensor, rate: float) -> Tensor:
+        """Loss mean(alpha * log pi - Q) over the batch; its gradient reaches the actor through the action."""
+        with torch.no_grad():
+            features = self.critics.encoder(batch.observation.features)
+        value, slope = critic_action_gradient(self.critics, features, action)
+        entropy_slope = (alpha / len(log_prob)).expand_as(log_prob)
+        self.actor_optimizer.zero_grad()
+        torch.autograd.backward([action, log_prob], [-slope, entropy_slope])
+        self.actor_optimizer.step(rate)
+        return alpha * log_prob.detach().mean() - value
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """Everything the update remembers, the actor's weights excepted: they are the policy's."""
+        return {
+            "critic": dict(self.critics.ensemble.state_dict() if self.shared else self.critics.state_dict()),
+            "critic_target": self.target.state_dict(),
+            "entropy": self.entropy.state_dict(),
+            "actor_optimizer": self.actor_optimizer.state_dict(),
+            "critic_optimizer": self.critic_optimizer.state_dict(),
+            "counters": {"updates": self.updates},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        critics = self.critics.ensemble if self.shared else self.critics
+        critics.load_state_dict(state["critic"])
+        self.target.load_state_dict(state["critic_target"])
+        self.entropy.load_state_dict(state["entropy"])
+        self.actor_optimizer.load_state_dict(state.get("actor_optimizer", {}))
+        self.critic_optimizer.load_state_dict(state.get("critic_optimizer", {}))
+        self.updates = int(state["counters"]["updates"])

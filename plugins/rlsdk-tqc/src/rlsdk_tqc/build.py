@@ -1,0 +1,73 @@
+"""Puts TQC together; the only place that chooses its parts."""
+
+from __future__ import annotations
+
+from rlsdk.buffers import build_replay
+from rlsdk.exploration import NoisyPolicy, UniformWarmUp
+from rlsdk.interfaces import Policy
+from rlsdk.networks import ActionScale, ContinuousCritics, EnsembleMLP, SquashedActor, build_encoder, build_squashed_actor
+from rlsdk.parts import Facts, OffPolicyPlan, Parts, require_spaces
+from rlsdk.settings.networks import widths
+from rlsdk.spaces import Box
+from rlsdk.updates import EntropyCoefficient
+from rlsdk_tqc.algorithm import TruncatedQuantileCritics
+from rlsdk_tqc.config import TQCConfig
+
+HIDDEN = (256, 256)
+OBSERVATIONS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict")
+
+
+def build(facts: Facts, config: TQCConfig) -> Parts:
+    """The parts of one TQC agent.
+
+    Raises:
+        UnsupportedSpaceError: the action space is no bounded Box, or the policy does not fit the observations.
+    """
+    require_spaces(facts, "TQC", actions=("Box",), observations=OBSERVATIONS)
+    assert isinstance(facts.action_space, Box)
+    scale = ActionScale(facts.action_space)
+    plan = OffPolicyPlan.of(config)
+    actor = _actor(facts, config, scale, plan).to(facts.device)
+    critics = _critics(facts, config, actor).to(facts.device)
+    entropy = EntropyCoefficient(config.ent_coef, _target_entropy(config, scale), config.learning_rate(1.0), facts.device)
+    return Parts(
+        policy=actor,
+        algorithm=TruncatedQuantileCritics(actor, critics, entropy, config, facts.streams["update"]),
+        plan=plan,
+        buffer=build_replay(facts, config),
+        behavior=_behavior(facts, config, actor),
+    )
+
+
+def _actor(facts: Facts, config: TQCConfig, scale: ActionScale, plan: OffPolicyPlan) -> SquashedActor:
+    networks = config.policy_kwargs
+    encoder = build_encoder(facts.observation_space, config.policy, networks)
+    hidden = widths(networks.net_arch, "pi", HIDDEN)
+    if not config.use_sde:
+        return build_squashed_actor(encoder, hidden, networks.activation_fn, scale)
+    every = config.sde_sample_freq if config.sde_sample_freq > 0 else None if plan.episodes else plan.train_every
+    return build_squashed_actor(encoder, hidden, networks.activation_fn, scale, sde=networks, resample_every=every)
+
+
+def _critics(facts: Facts, config: TQCConfig, actor: SquashedActor) -> ContinuousCritics:
+    networks = config.policy_kwargs
+    shared = networks.share_features_extractor
+    encoder = actor.encoder if shared else build_encoder(facts.observation_space, config.policy, networks)
+    inputs = int(encoder.features_dim) + actor.scale.size  # type: ignore[arg-type]
+    hidden = widths(networks.net_arch, "qf", HIDDEN)
+    ensemble = EnsembleMLP(networks.n_critics, inputs, hidden, networks.n_quantiles, networks.activation_fn)
+    return ContinuousCritics(encoder, ensemble)
+
+
+def _target_entropy(config: TQCConfig, scale: ActionScale) -> float:
+    return -float(scale.size) if config.target_entropy == "auto" else float(config.target_entropy)
+
+
+def _behavior(facts: Facts, config: TQCConfig, actor: SquashedActor) -> Policy[object, object]:
+    """Uniform actions first, then the actor; action noise on top of both."""
+    behavior: Policy[object, object] = actor
+    if not (config.use_sde and config.use_sde_at_warmup):
+        behavior = UniformWarmUp(behavior, facts.action_space, config.learning_starts)
+    if config.action_noise is not None:
+        behavior = NoisyPolicy(behavior, config.action_noise, actor.scale)
+    return behavior

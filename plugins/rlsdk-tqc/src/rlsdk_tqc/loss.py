@@ -1,0 +1,28 @@
+"""The target of TQC: pure tensor functions. Source: Kuznetsov et al. 2020, arXiv:2005.04269."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+
+def truncated_target(
+    next_quantiles: Tensor, next_log_prob: Tensor, reward: Tensor, discount: Tensor, alpha: Tensor, *, keep: int
+) -> Tensor:
+    """Target atoms y [N, keep] (equations 10 to 12): y_i = r + discount * (z_(i) - alpha * log pi(a'|s')), i = 1 ... keep,
+
+    where z_(1) <= z_(2) <= ... are the atoms of all critics pooled and sorted. The `keep` smallest are wanted as a set;
+    their order carries no meaning, so they are selected, not sorted.
+
+    Args:
+        next_quantiles: atoms of the target critics at (s', a'), float [C, N, K].
+        next_log_prob: log pi(a'|s') of the policy's next action, float [N].
+        reward: float [N].
+        discount: gamma, or 0 where the episode terminated (not where it was cut off by a time limit), float [N].
+        alpha: weight of the entropy, 0-d.
+        keep: atoms that stay, C * (K - dropped per critic).
+    """
+    members, rows, quantiles = next_quantiles.shape
+    pooled = next_quantiles.movedim(0, 1).reshape(rows, members * quantiles)
+    smallest = pooled.topk(keep, dim=1, largest=False, sorted=False).values
+    soft = smallest - (alpha * next_log_prob).unsqueeze(1)
+    return reward.unsqueeze(1) + discount.unsqueeze(1) * soft

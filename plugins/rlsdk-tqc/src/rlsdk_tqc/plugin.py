@@ -1,0 +1,39 @@
+"""Entry point of the plugin: its spec. Imports no torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rlsdk.registry import AlgorithmSpec, hookimpl
+from rlsdk_tqc.config import TQCConfig
+
+if TYPE_CHECKING:
+    from rlsdk.agent import Agent
+    from rlsdk.parts import Facts, Parts
+
+
+def _build(facts: Facts, config: TQCConfig) -> Parts:
+    from rlsdk_tqc.build import build
+
+    return build(facts, config)
+
+
+def _agent() -> type[Agent]:
+    from rlsdk_tqc.agent import TQC
+
+    return TQC
+
+
+SPEC = AlgorithmSpec(
+    id="tqc",
+    family="off-policy",
+    config_type=TQCConfig,
+    build=_build,
+    policies=("MlpPolicy", "CnnPolicy", "MultiInputPolicy"),
+    agent=_agent,
+)
+
+
+@hookimpl
+def algorithm() -> AlgorithmSpec:
+    return SPEC

@@ -1,0 +1,32 @@
+"""rlsdk: reinforcement-learning algorithms as independently installable plugins on a small typed core.
+
+Public names are loaded on first use; importing this package imports neither torch nor any plugin.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rlsdk.lazy import attach
+
+if TYPE_CHECKING:
+    from rlsdk.agent import Agent as Agent
+    from rlsdk.agent import load as load
+    from rlsdk.agent import make as make
+    from rlsdk.registry import plugins as algorithms
+    from rlsdk.registry import register as register
+
+__version__ = "0.1.0"
+
+__all__ = ["Agent", "__version__", "algorithms", "load", "make", "register"]
+
+__getattr__, __dir__ = attach(
+    __name__,
+    {
+        "Agent": "rlsdk.agent",
+        "load": "rlsdk.agent",
+        "make": "rlsdk.agent",
+        "algorithms": "rlsdk.registry:plugins",
+        "register": "rlsdk.registry",
+    },
+)

@@ -1,0 +1,431 @@
+"""Agent: the user-facing class over the parts. A plugin's own class binds its spec and adds nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Self
+
+import numpy as np
+import torch
+
+from rlsdk import persistence
+from rlsdk.buffers.budget import require_memory
+from rlsdk.callbacks import Callback, as_callbacks
+from rlsdk.device import choose_device
+from rlsdk.environments import connect, to_gymnasium
+from rlsdk.environments.actions import ActionDecoder
+from rlsdk.environments.observations import batch_of, stack
+from rlsdk.environments.on_device import OnDevice
+from rlsdk.errors import SettingsError, UnsupportedSpaceError, UsageError
+from rlsdk.loops import Cursor
+from rlsdk.loops import off_policy as off_policy_loop
+from rlsdk.parts import Facts, Parts
+from rlsdk.records import Observation
+from rlsdk.registry import load as load_plugin
+from rlsdk.seeding import Streams, derive, fresh_seed, initialisation
+from rlsdk.session import Session
+from rlsdk.settings import docstring, evolve, structure
+from rlsdk.settings.render import parameters, signature
+from rlsdk.sinks import ConsoleSink, MetricSink, TensorBoardSink, several
+from rlsdk.train import Run, train
+from rlsdk.tree import leaves, map_tensors
+
+if TYPE_CHECKING:
+    from rlsdk.registry import AlgorithmSpec
+
+P = ParamSpec("P")
+Init = Callable[..., None]
+
+
+def configured_by(kind: Callable[P, object]) -> Callable[[Init], Callable[Concatenate[Any, P], None]]:
+    """Give a constructor the parameters, types and documentation of the config class `kind`."""
+
+    def decorate(init: Init) -> Callable[Concatenate[Any, P], None]:
+        init.__signature__ = signature(kind)  # type: ignore[attr-defined,arg-type]
+        init.__doc__ = docstring(kind)  # type: ignore[arg-type]
+        return init
+
+    return decorate
+
+
+if TYPE_CHECKING:
+    class_only = classmethod
+else:
+
+    class class_only(classmethod):  # noqa: N801  # reads as the decorator it is
+        """A class method that refuses to be called on an instance, where it would look as if it worked in place."""
+
+        def __get__(self, instance: object, owner: type | None = None) -> Any:
+            if instance is not None:
+                raise UsageError("load makes a new agent: write agent = TQC.load(path); set_parameters works in place")
+            return super().__get__(instance, owner)
+
+
+class Agent:
+    """An algorithm with its environment, networks and memory. Make one with a plugin's class or `rlsdk.make`."""
+
+    spec: ClassVar[AlgorithmSpec]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.pop("_init_setup_model", None)  # documented, without effect: networks are always built
+        config = bind(self.spec.config_type, args, kwargs)
+        if config.env is None:
+            raise UsageError("an agent needs an environment to learn in; env=None is for load(path), which knows the spaces")
+        env = connect(config.env)
+        self._assemble(config, env.observation_space, env.action_space, env.num_envs, connect(env))
+        self._check_memory()
+
+    def _assemble(self, config: Any, observation_space: Any, action_space: Any, num_envs: int, env: Any | None) -> None:
+        if config.policy not in self.spec.policies:
+            raise SettingsError(f"unknown policy {config.policy!r}; {self.spec.id} has {', '.join(self.spec.policies)}")
+        self.env = env
+        name = config.env if isinstance(config.env, str) else getattr(env, "name", None)
+        self.env_name: str | None = name
+        self.config = evolve(config, {"env": None})
+        self.seed = fresh_seed() if config.seed is None else int(config.seed)
+        self.device, self.device_reason = choose_device(config.device, config.policy)
+        self.streams = Streams(self.seed, self.device)
+        self.facts = Facts(observation_space, action_space, num_envs, self.device, self.streams)
+        with initialisation(self.seed):
+            self.parts: Parts = self.spec.build(self.facts, self.config)
+        self.cursor: Cursor | None = None
+        self._stored_cursor: persistence.StoredCursor | None = None
+        self._step_offset = 0
+        self._decode = ActionDecoder(action_space)
+        self._sink: MetricSink | None = None
+
+    def _check_memory(self) -> None:
+        if self.parts.buffer is not None:
+            advice = "lower buffer_size, or set optimize_memory_usage=True"
+            require_memory(self.parts.buffer.bytes_required(), "the replay buffer", advice)
+
+    # --- what the agent is ---------------------------------------------------------------------------------------
+
+    @property
+    def observation_space(self) -> Any:
+        """The gymnasium space of observations."""
+        return to_gymnasium(self.facts.observation_space)
+
+    @property
+    def action_space(self) -> Any:
+        """The gymnasium space of actions."""
+        return to_gymnasium(self.facts.action_space)
+
+    @property
+    def policy(self) -> Any:
+        """The policy part."""
+        return self.parts.policy
+
+    @property
+    def replay_buffer(self) -> Any:
+        """The replay memory, None for algorithms without one."""
+        return self.parts.buffer
+
+    @property
+    def num_timesteps(self) -> int:
+        """Environment steps since training began, or since `learn(reset_num_timesteps=True)` was last called."""
+        return self._total_steps - self._step_offset
+
+    @property
+    def _total_steps(self) -> int:
+        if self.cursor is not None:
+            return self.cursor.env_steps
+        return self._stored_cursor.env_steps if self._stored_cursor else 0
+
+    def derived_seed(self, name: str) -> int:
+        """The seed of the agent's stream `name`, for what must not disturb the others."""
+        return derive(self.seed, name) % 2**32
+
+    # --- learning ------------------------------------------------------------------------------------------------
+
+    def learn(
+        self,
+        total_timesteps: int,
+        callback: Callback | Callable[..., Any] | list[Any] | None = None,
+        log_interval: int = 4,
+        tb_log_name: str | None = None,
+        reset_num_timesteps: bool = True,
+        progress_bar: bool = False,
+        *,
+        threads: int | None = 1,
+    ) -> Self:
+        """Train for `total_timesteps` more environment steps; returns the agent itself.
+
+        Args:
+            total_timesteps: environment steps over all environments.
+            callback: a `Callback`, a function `f(locals, globals) -> bool`, or a list of these.
+            log_interval: finished episodes between two logs.
+            tb_log_name: name of the run under `tensorboard_log`.
+            reset_num_timesteps: count from 0 again; False continues the count and the curve.
+            progress_bar: show progress on standard error.
+            threads: torch threads while training; None leaves torch's setting alone.
+
+        Raises:
+            UsageError: no environment. SettingsError: a count that is not positive. EnvironmentFault: the environment
+            misbehaved. DivergenceError: a loss became NaN. ResourceError: the replay buffer does not fit.
+        """
+        env = self._training_env()
+        total, interval = _positive(total_timesteps, "total_timesteps"), _positive(log_interval, "log_interval")
+        if reset_num_timesteps:
+            self._step_offset = self._total_steps
+        if self.cursor is None:
+            self.cursor = self._begin(env)
+        callbacks = as_callbacks(callback)
+        if progress_bar:
+            from rlsdk.callbacks.progress import ProgressBar
+
+            callbacks = [*callbacks, ProgressBar()]
+        sink = self._make_sink(tb_log_name or self.spec.id.upper(), reset_num_timesteps)
+        run = Run(self, self.cursor, total, sink, callbacks)
+        try:
+            train(run, env, self.parts, log_every=interval, threads=threads)
+        finally:
+            if self._sink is None:
+                sink.close()
+        return self
+
+    def _training_env(self) -> Any:
+        if self.env is None:
+            raise UsageError("the agent has no environment; call set_env(env), or load(path, env=env)")
+        return self.env if self.device == "cpu" else OnDevice(self.env, self.device)
+
+    def _begin(self, env: Any) -> Cursor:
+        self._check_memory()
+        cursor = Cursor.begin(env, self.parts.collector, derive(self.seed, "environments", self._total_steps))
+        return cursor if self._stored_cursor is None else self._stored_cursor.applied_to(cursor)
+
+    def _make_sink(self, name: str, fresh: bool) -> MetricSink:
+        if self._sink is not None:
+            return self._sink
+        sinks: list[MetricSink] = [ConsoleSink()] if self.config.verbose else []
+        if self.config.tensorboard_log:
+            sinks.append(TensorBoardSink(Path(self.config.tensorboard_log), name, continue_last=not fresh))
+        return several(sinks)
+
+    def train(self, gradient_steps: int, batch_size: int | None = None) -> Mapping[str, float]:
+        """Update `gradient_steps` times from the replay buffer, without any environment; returns the mean metrics.
+
+        Raises:
+            UsageError: the algorithm has no replay buffer, or it is empty.
+        """
+        if self.parts.buffer is None or not len(self.parts.buffer):
+            raise UsageError("train needs a filled replay buffer; call learn, or load_replay_buffer, first")
+        plan = self.parts.plan if batch_size is None else replace(self.parts.plan, batch_size=batch_size)
+        parts = replace(self.parts, plan=plan)
+        metrics = off_policy_loop.learn(parts, self.streams, _positive(gradient_steps, "gradient_steps"), 0.0)
+        return {name: float(value) for name, value in metrics.items()}
+
+    # --- acting --------------------------------------------------------------------------------------------------
+
+    def predict(
+        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False
+    ) -> tuple[np.ndarray[Any, Any], Any]:
+        """(actions, next state) for one observation or a batch of them, in numpy.
+
+        Args:
+            observation: of the observation space, or stacked on one more leading axis.
+            state: what the last call returned, for policies with a memory; None starts anew.
+            episode_start: bool per observation, True where an episode has just begun.
+            deterministic: the policy's mode instead of a sample.
+
+        Raises:
+            ObservationError: a shape, key or value outside the space.
+        """
+        rows, single = batch_of(self.facts.observation_space, observation)
+        features = map_tensors(lambda leaf: leaf.to(self.device), stack(self.facts.observation_space, rows))
+        start = state is None if episode_start is None else np.asarray(episode_start, dtype=bool)
+        is_first = torch.as_tensor(np.broadcast_to(start, (len(rows),)).copy(), device=self.device)
+        carry = self.parts.policy.initial_carry(len(rows)) if state is None else state
+        act = self.parts.policy.act(
+            Observation(features, is_first), carry, deterministic=deterministic, generator=self.streams["predict"]
+        )
+        actions = self._decode(act.action)
+        return np.asarray(actions[0] if single else actions), act.carry if leaves(act.carry) else None
+
+    def session(self, n: int = 1, *, deterministic: bool = True, seed: int | None = None) -> Session:
+        """A session that acts for `n` environments and remembers for the caller what the policy needs remembered."""
+        generator = torch.Generator(device=self.device)
+        generator.manual_seed(self.derived_seed("session") if seed is None else seed)
+        return Session(self.parts.policy, self.facts, n, deterministic=deterministic, generator=generator)
+
+    # --- environment ---------------------------------------------------------------------------------------------
+
+    def get_env(self) -> Any:
+        """The training environment, None if there is none."""
+        return self.env
+
+    def set_env(self, env: Any, force_reset: bool = True) -> None:
+        """Train on another environment from now on, with the same spaces.
+
+        Args:
+            env: anything the constructor takes.
+            force_reset: reset it when training goes on; False goes on from the last observation.
+
+        Raises:
+            UnsupportedSpaceError: other spaces. UsageError: another number of environments with a filled buffer.
+        """
+        envs = connect(env)
+        self.require_same_spaces(envs, "the new environment")
+        if envs.num_envs != self.facts.num_envs:
+            self._resize(envs.num_envs)
+        self.env, self.env_name = envs, env if isinstance(env, str) else envs.name
+        if force_reset and self.cursor is not None:
+            self._stored_cursor = persistence.StoredCursor.of(self.cursor)
+            self.cursor = None
+
+    def _resize(self, num_envs: int) -> None:
+        if self.parts.buffer is not None and len(self.parts.buffer):
+            raise UsageError(f"the replay buffer is filled from {self.facts.num_envs} environments; give as many, not {num_envs}")
+        policy, algorithm = dict(self.parts.policy.state_dict()), self.parts.algorithm.state_dict()
+        self.facts = replace(self.facts, num_envs=num_envs)
+        with initialisation(self.seed):
+            self.parts = self.spec.build(self.facts, self.config)
+        self.parts.policy.load_state_dict(policy)
+        self.parts.algorithm.load_state_dict(algorithm)
+
+    def require_same_spaces(self, envs: Any, what: str) -> None:
+        """Raises UnsupportedSpaceError when `envs` has other spaces than the agent."""
+        for name in ("observation_space", "action_space"):
+            mine, theirs = getattr(self.facts, name), getattr(envs, name)
+            if mine != theirs:
+                raise UnsupportedSpaceError(f"{what} has the {name} {theirs}, the agent was made for {mine}")
+
+    def get_vec_normalize_env(self) -> None:
+        """None: normalisation belongs to the agent, not to a wrapper of its environment."""
+
+    def set_random_seed(self, seed: int | None = None) -> None:
+        """Start every random stream of the agent, and its environments at their next reset, from `seed`; None: do nothing."""
+        if seed is not None:
+            self.seed = structure({"policy": self.config.policy, "seed": seed}, type(self.config)).seed
+            self.streams.reseed(self.seed)
+
+    # --- parameters and files --------------------------------------------------------------------------------------
+
+    def get_parameters(self) -> dict[str, Any]:
+        """Name -> state of every network and optimiser; tensors are the live ones, copy what you keep."""
+        return {"policy": dict(self.parts.policy.state_dict()), **self.parts.algorithm.state_dict()}
+
+    def set_parameters(
+        self, load_path_or_dict: str | Path | IO[bytes] | Mapping[str, Any], exact_match: bool = True, device: str = "auto"
+    ) -> None:
+        """Replace parameters in place, from an agent file or a mapping as `get_parameters` returns it.
+
+        Args:
+            load_path_or_dict: the source.
+            exact_match: every module must be given; False takes what is there and keeps the rest.
+            device: accepted for compatibility; parameters stay on the agent's device.
+
+        Raises:
+            ArtifactError: names or shapes that do not fit; the agent is unchanged then.
+        """
+        persistence.set_parameters(self, load_path_or_dict, exact_match=exact_match)
+
+    def save(
+        self, path: str | Path | IO[bytes], exclude: Iterable[str] | None = None, include: Iterable[str] | None = None
+    ) -> None:
+        """Write the agent to a file (`.rlsdk` is appended to names without it) or a binary file object.
+
+        Sections are `policy` (always), `training` (unless excluded) and `replay` (only if included).
+
+        Raises:
+            ArtifactError: the place cannot be written; what was there is untouched.
+        """
+        persistence.save(self, path, set(exclude or ()), set(include or ()))
+
+    @class_only
+    def load(
+        cls,
+        path: str | Path | IO[bytes],
+        env: Any = None,
+        device: str = "auto",
+        custom_objects: Mapping[str, Any] | None = None,
+        print_system_info: bool = False,
+        force_reset: bool = True,
+        **kwargs: Any,
+    ) -> Self:
+        """A new agent from a file; without `env` it can predict.
+
+        Args:
+            path: file name (`.rlsdk` may be left out), Path or binary file object.
+            env: environment to go on learning in; must have the same spaces.
+            device: torch device.
+            custom_objects: setting name (dotted) -> value, for classes and functions that files do not hold.
+            print_system_info: print the versions the file was made with, and those here.
+            force_reset: accepted for compatibility; a loaded agent's environment is always reset first.
+            kwargs: settings that override the stored ones.
+
+        Raises:
+            ArtifactError: missing, damaged, foreign or malicious file. PluginError: its algorithm is not installed.
+        """
+        agent = persistence.load(path, cls, env, {**(custom_objects or {}), **kwargs, "device": device}, print_system_info)
+        return agent  # type: ignore[no-any-return]
+
+    def save_replay_buffer(self, path: str | Path | IO[bytes]) -> None:
+        """Write the replay buffer to a file of its own."""
+        persistence.save_replay_buffer(self, path)
+
+    def load_replay_buffer(self, path: str | Path | IO[bytes], truncate_last_traj: bool = True) -> None:
+        """Read a replay buffer written by `save_replay_buffer`.
+
+        Args:
+            path: the file.
+            truncate_last_traj: the environment is reset before training goes on, so the last trajectory is cut there;
+                False keeps the environment where it is.
+        """
+        persistence.load_replay_buffer(self, path)
+        if truncate_last_traj and self.cursor is not None:
+            self._stored_cursor, self.cursor = persistence.StoredCursor.of(self.cursor), None
+
+    @property
+    def logger(self) -> MetricSink | None:
+        """The sink set by `set_logger`, None while `verbose` and `tensorboard_log` decide."""
+        return self._sink
+
+    def set_logger(self, logger: MetricSink) -> None:
+        """Send metrics to `logger` only, whatever `verbose` and `tensorboard_log` say."""
+        self._sink = logger
+
+
+def _positive(value: Any, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise SettingsError(f"{name} = {value!r} must be a positive whole number")
+    return int(value)
+
+
+def bind(kind: type[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """The config for a constructor call, checked strictly.
+
+    Raises:
+        SettingsError: too many, repeated, unknown, mistyped or out-of-range arguments.
+    """
+    names = [field.name for field in parameters(kind) if not field.kw_only]
+    if len(args) > len(names):
+        raise SettingsError(f"{len(args)} positional arguments, but only {len(names)} may be given by position: {names}")
+    values = dict(zip(names, args, strict=False))
+    if twice := sorted(set(values) & set(kwargs)):
+        raise SettingsError(f"{twice} given by position and by name")
+    return structure({**values, **kwargs}, kind)
+
+
+def agent_class(spec: AlgorithmSpec) -> type[Agent]:
+    """The plugin's own class, or one made for a spec that names none."""
+    if spec.agent is not None:
+        return spec.agent()
+    return type(spec.id.replace("-", "_").upper(), (Agent,), {"spec": spec, "__doc__": docstring(spec.config_type)})
+
+
+def make(algorithm: str, *, env: Any, policy: str | None = None, **settings: Any) -> Agent:
+    """An agent by the id of its algorithm: `rlsdk.make("tqc", env="Pendulum-v1", learning_rate=1e-3)`.
+
+    Raises:
+        PluginError: unknown or broken algorithm. SettingsError, EnvironmentFault: as the class itself.
+    """
+    spec = load_plugin(algorithm)
+    return agent_class(spec)(policy or spec.policies[0], env, **settings)
+
+
+def load(path: str | Path | IO[bytes], env: Any = None, device: str = "auto", **kwargs: Any) -> Agent:
+    """The agent in a file; the file knows its algorithm. Arguments as `Agent.load`."""
+    return Agent.load(path, env, device, **kwargs)

@@ -1,0 +1,54 @@
+"""The replay memory a configuration asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from rlsdk.buffers.replay import ReplayBuffer
+from rlsdk.errors import SettingsError, suggest
+from rlsdk.interfaces import Buffer
+from rlsdk.parts import Facts
+from rlsdk.settings.frequency import TrainFrequency
+
+KINDS: dict[str, Callable[..., Buffer[Any, Any]]] = {"uniform": ReplayBuffer}
+
+
+class ReplaySettings(Protocol):
+    """The hyper-parameters of a replay memory."""
+
+    @property
+    def buffer_size(self) -> int: ...
+    @property
+    def gamma(self) -> float: ...
+    @property
+    def train_freq(self) -> TrainFrequency: ...
+    @property
+    def optimize_memory_usage(self) -> bool: ...
+    @property
+    def replay_buffer_class(self) -> str | Callable[..., Any] | None: ...
+    @property
+    def replay_buffer_kwargs(self) -> Mapping[str, Any] | None: ...
+
+
+def build_replay(facts: Facts, config: ReplaySettings) -> Buffer[Any, Any]:
+    """A registered memory by name, or the caller's own class: called with (facts, capacity, gamma, shared_observations=..., **kwargs).
+
+    Raises:
+        SettingsError: unknown name, arguments it does not take, or too small for one round of collection.
+    """
+    choice = config.replay_buffer_class or "uniform"
+    if isinstance(choice, str) and choice not in KINDS:
+        raise SettingsError(f"unknown replay_buffer_class {choice!r}; {suggest(choice, KINDS)}")
+    rounds = 1 if config.train_freq.unit == "episode" else config.train_freq.count
+    if config.buffer_size < rounds * facts.num_envs:
+        raise SettingsError(
+            f"buffer_size = {config.buffer_size} is less than one round of collection,"
+            f" train_freq {rounds} x {facts.num_envs} environments; enlarge buffer_size"
+        )
+    make: Callable[..., Buffer[Any, Any]] = KINDS[choice] if isinstance(choice, str) else choice
+    arguments = dict(config.replay_buffer_kwargs or {})
+    try:
+        return make(facts, config.buffer_size, config.gamma, shared_observations=config.optimize_memory_usage, **arguments)
+    except TypeError as error:
+        raise SettingsError(f"replay_buffer_kwargs {arguments} do not fit {choice!r}: {error}") from None

@@ -1,0 +1,203 @@
+"""Replay memory: a preallocated ring of transitions, sampled uniformly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from rlsdk import tree
+from rlsdk.buffers.storage import FinalPool, allocate
+from rlsdk.errors import UsageError
+from rlsdk.parts import Facts
+from rlsdk.records import Observation, Rollout, Transitions
+from rlsdk.spaces import nbytes
+
+
+class ReplayBuffer:
+    """The last `capacity` transitions of all environments together.
+
+    With `shared_observations` an observation is stored once: the successor of a row is the next row of the ring, and only
+    the observations that episodes ended with are kept aside. Samples are the same either way, at time limits too.
+    """
+
+    def __init__(self, facts: Facts, capacity: int, gamma: float, *, shared_observations: bool = False) -> None:
+        self.facts, self.gamma, self.shared = facts, gamma, shared_observations
+        self.rows = max(capacity // facts.num_envs, 1)
+        self.ring = self.rows + shared_observations  # the shared ring also holds the newest observation
+        self.head = self.filled = 0
+        self._holes = False
+        self._storage: dict[str, Any] = {}
+        self._finals: FinalPool | None = None
+
+    def __len__(self) -> int:
+        return self.filled * self.facts.num_envs
+
+    def bytes_required(self) -> int:
+        observation = nbytes(self.facts.observation_space) + 1  # features and is_first
+        copies = 1 if self.shared else 2
+        scalars = 4 + 4 + 1 + (8 if self.shared else 0)  # reward, discount, valid, slot of a final observation
+        row = observation * copies + nbytes(self.facts.action_space) + scalars
+        return self.ring * self.facts.num_envs * row
+
+    def _allocate(self) -> None:
+        if self._storage:
+            return
+        lead, device = (self.ring, self.facts.num_envs), self.facts.device
+
+        def observations() -> Observation:
+            features = allocate(self.facts.observation_space, lead, device)
+            return Observation(features, torch.empty(lead, dtype=torch.bool, device=device))
+
+        self._storage = {
+            "observation": observations(),
+            "action": allocate(self.facts.action_space, lead, device),
+            "reward": torch.empty(lead, device=device),
+            "discount": torch.empty(lead, device=device),
+            "valid": torch.empty(lead, dtype=torch.bool, device=device),
+        }
+        if self.shared:
+            self._storage["slot"] = torch.full(lead, -1, dtype=torch.int64, device=device)
+            self._finals = FinalPool([leaf.flatten(0, 1) for leaf in tree.leaves(self._storage["observation"])])
+        else:
+            self._storage["next_observation"] = observations()
+
+    @torch.no_grad()
+    def extend(self, item: Rollout[Any, Any]) -> None:
+        """Append T steps of every environment; the oldest rows make room."""
+        self._allocate()
+        steps, store = item.steps, self._storage
+        count = len(steps.reward)
+        where = (self.head + torch.arange(count, device=self.facts.device)) % self.ring
+        if self.shared and self.filled:
+            self._keep_interrupted(steps.observation)
+        _assign(store["observation"], where, steps.observation)
+        store["action"][where] = steps.action.to(store["action"].dtype)
+        store["reward"][where] = steps.reward
+        store["discount"][where] = self.gamma * (~steps.terminated).to(torch.float32)
+        store["valid"][where] = steps.valid
+        self._holes = self._holes or not bool(steps.valid.all())
+        self.head = (self.head + count) % self.ring
+        if self.shared:
+            self._remember_finals(where, item)
+        else:
+            _assign(store["next_observation"], where, _successors(item))
+        self.filled = min(self.filled + count, self.rows)
+
+    def _keep_interrupted(self, observation: Observation) -> None:
+        """Where an environment was reset in mid-episode, keep what the newest transition led to before it is overwritten."""
+        assert self._finals is not None
+        held = [leaf[self.head] for leaf in tree.leaves(self._storage["observation"])]
+        first = [leaf[0] for leaf in tree.leaves(observation)]
+        pairs = zip(held, first, strict=True)
+        differs = torch.stack([(old != new).flatten(1).any(1) if old.dim() > 1 else old != new for old, new in pairs]).any(0)
+        newest = self._storage["slot"][self.head - 1]
+        envs = (differs & (newest < 0)).nonzero().squeeze(-1)
+        if len(envs):
+            newest[envs] = self._finals.put([leaf[envs] for leaf in held])
+
+    def _remember_finals(self, where: Tensor, item: Rollout[Any, Any]) -> None:
+        assert self._finals is not None
+        slot = self._storage["slot"]
+        touched = torch.cat([where, where.new_tensor([self.head])])
+        self._finals.release(slot[touched])
+        slot[touched] = -1
+        _assign(self._storage["observation"], where.new_tensor([self.head]), _unsqueeze(item.last_observation))
+        if finals := item.final_observations:
+            slot[where[finals.time], finals.env] = self._finals.put(tree.leaves(finals.observation))
+
+    def sample(self, size: int, generator: Generator) -> Transitions:
+        """`size` transitions drawn with replacement; rows are copies, the buffer keeps its own.
+
+        Raises:
+            UsageError: the buffer is empty.
+        """
+        if not self.filled:
+            raise UsageError("the replay buffer is empty; collect transitions before sampling")
+        index = self._draw(size, generator)
+        while self._holes and not bool((valid := self._flat("valid")[index]).all()):
+            index = torch.where(valid, index, self._draw(size, generator))
+        return self.at(index)
+
+    def _draw(self, size: int, generator: Generator) -> Tensor:
+        envs = self.facts.num_envs
+        index = torch.randint(len(self), (size,), generator=generator, device=self.facts.device)
+        if self.shared and self.filled == self.rows:  # skip the row that only holds the newest observation
+            index = index + envs * (index >= self.head * envs)
+        return index
+
+    def _flat(self, name: str) -> Any:
+        return tree.map_tensors(lambda leaf: leaf.flatten(0, 1), self._storage[name])
+
+    def at(self, index: Tensor) -> Transitions:
+        """The transitions at flat positions int64 [N] (row * num_envs + env)."""
+
+        def take(name: str, at: Tensor) -> Any:
+            return tree.map_tensors(lambda leaf: leaf.flatten(0, 1).index_select(0, at), self._storage[name])
+
+        if self.shared:
+            assert self._finals is not None
+            following = take("observation", (index + self.facts.num_envs) % (self.ring * self.facts.num_envs))
+            self._finals.patch(following, take("slot", index))
+        else:
+            following = take("next_observation", index)
+        return Transitions(
+            take("observation", index), take("action", index), take("reward", index), take("discount", index), following, index
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """The filled rows, oldest position first as they stand in the ring, and the ring's position."""
+        used = self.ring if self.filled == self.rows else min(self.filled + self.shared, self.ring)
+        leaves = {name: _numbered(value, used) for name, value in self._storage.items()}
+        pool = {f"{i:03d}": leaf for i, leaf in enumerate(self._finals.leaves)} if self._finals else {}
+        return {"head": self.head, "filled": self.filled, "holes": self._holes, "leaves": leaves, "finals": pool}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Put back what `state_dict` took out; the buffer must have been built with the same size and spaces.
+
+        Raises:
+            UsageError: it was not.
+        """
+        if not state["filled"]:
+            self.head = self.filled = 0
+            return
+        self._allocate()
+        for name, numbered in state["leaves"].items():
+            for leaf, value in zip(tree.leaves(self._storage.get(name)), numbered.values(), strict=True):
+                if leaf.shape[1:] != value.shape[1:] or leaf.dtype != value.dtype or len(value) > len(leaf):
+                    raise UsageError(
+                        f"the stored replay buffer holds {name} of shape {tuple(value.shape)}, this agent's buffer"
+                        f" {tuple(leaf.shape)}; build the agent with the same buffer_size, n_envs and optimize_memory_usage"
+                    )
+                leaf[: len(value)] = value
+        self.head, self.filled, self._holes = int(state["head"]), int(state["filled"]), bool(state["holes"])
+        if self._finals is not None:
+            self._finals.leaves = [leaf.clone() for leaf in state["finals"].values()]
+            used = set(self._storage["slot"][: len(state["leaves"]["slot"]["000"])].flatten().tolist())
+            self._finals.free = [slot for slot in range(len(self._finals.leaves[0])) if slot not in used]
+
+
+def _assign(storage: Any, where: Tensor, value: Any) -> None:
+    for target, source in zip(tree.leaves(storage), tree.leaves(value), strict=True):
+        target[where] = source
+
+
+def _unsqueeze(value: Any) -> Any:
+    return tree.map_tensors(lambda leaf: leaf.unsqueeze(0), value)
+
+
+def _numbered(value: Any, rows: int) -> dict[str, Tensor]:
+    return {f"{i:03d}": leaf[:rows] for i, leaf in enumerate(tree.leaves(value))}
+
+
+def _successors(item: Rollout[Any, Any]) -> Observation:
+    """[T, B] the observation each step led to: the next row, or the one its episode ended with."""
+    following = tree.map_tensors(
+        lambda rows, last: torch.cat([rows[1:], last.unsqueeze(0)]), item.steps.observation, item.last_observation
+    )
+    if finals := item.final_observations:
+        for leaf, final in zip(tree.leaves(following), tree.leaves(finals.observation), strict=True):
+            leaf[finals.time, finals.env] = final
+    return following

@@ -1,0 +1,39 @@
+"""Checkpoints every so many environment steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlsdk.callbacks.callback import Callback, StepCounter
+from rlsdk.records import Report
+
+if TYPE_CHECKING:
+    from rlsdk.train import Run
+
+
+class CheckpointCallback(Callback):
+    """Saves the agent to `folder`/step_000010000.rlsdk every `every` environment steps and keeps the last `keep`.
+
+    With `replay` the file holds the replay buffer too, which exact continuation needs.
+    """
+
+    def __init__(self, every: int, folder: str | Path, *, keep: int = 2, replay: bool = True) -> None:
+        self.counter, self.folder = StepCounter(every, "checkpoint every"), Path(folder)
+        self.keep, self.replay = keep, replay
+
+    def on_training_start(self, run: Run) -> None:
+        self.counter.start(run.num_timesteps)
+
+    def on_report(self, run: Run, report: Report) -> bool | None:
+        if self.counter.due(run.num_timesteps):
+            self.save(run)
+        return True
+
+    def save(self, run: Run) -> Path:
+        """Write a checkpoint now and drop those beyond `keep`."""
+        path = self.folder / f"step_{run.num_timesteps:09d}.rlsdk"
+        run.agent.save(path, include=["replay"] if self.replay else None)
+        for old in sorted(self.folder.glob("step_*.rlsdk"))[: -self.keep]:
+            old.unlink(missing_ok=True)
+        return path

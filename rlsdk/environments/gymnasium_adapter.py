@@ -1,0 +1,134 @@
+"""Where gymnasium ends: its spaces and environments become rlsdk's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces as gym_spaces
+
+from rlsdk import spaces
+from rlsdk.environments.in_process import InProcessEnvs
+from rlsdk.environments.native_vector import NativeVectorEnv
+from rlsdk.errors import EnvironmentFault, SettingsError, UnsupportedSpaceError, suggest
+from rlsdk.spaces import Space
+
+EnvSource = str | Callable[[], Any] | Any
+Envs = InProcessEnvs | NativeVectorEnv
+
+
+def to_space(space: Any, path: str = "space") -> Space:
+    """rlsdk's description of a gymnasium space.
+
+    Raises:
+        UnsupportedSpaceError: a kind that is no Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple.
+    """
+    if isinstance(space, gym_spaces.Box):
+        return spaces.Box(space.low, space.high, tuple(space.shape), np.dtype(space.dtype).name)
+    if isinstance(space, gym_spaces.Discrete):
+        return spaces.Discrete(int(space.n), int(space.start))
+    if isinstance(space, gym_spaces.MultiDiscrete):
+        if space.nvec.ndim != 1:
+            raise UnsupportedSpaceError(f"{path} is a MultiDiscrete of shape {space.nvec.shape}; flatten it to one dimension")
+        return spaces.MultiDiscrete(tuple(map(int, space.nvec)), tuple(map(int, space.start)))
+    if isinstance(space, gym_spaces.MultiBinary):
+        return spaces.MultiBinary(tuple(space.shape))
+    if isinstance(space, gym_spaces.Dict):
+        return spaces.Dict({key: to_space(child, f"{path}[{key!r}]") for key, child in space.spaces.items()})
+    if isinstance(space, gym_spaces.Tuple):
+        return spaces.Tuple(tuple(to_space(child, f"{path}[{i}]") for i, child in enumerate(space.spaces)))
+    raise UnsupportedSpaceError(
+        f"{path} is a {type(space).__name__}; rlsdk knows Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple"
+    )
+
+
+def to_gymnasium(space: Space) -> Any:
+    """The gymnasium space for one of rlsdk's."""
+    if isinstance(space, spaces.Box):
+        dtype: Any = np.dtype(space.dtype).type
+        return gym_spaces.Box(np.array(space.low), np.array(space.high), space.shape, dtype)
+    if isinstance(space, spaces.Discrete):
+        return gym_spaces.Discrete(space.n, start=space.start)
+    if isinstance(space, spaces.MultiDiscrete):
+        return gym_spaces.MultiDiscrete(np.array(space.nvec), start=np.array(space.start))
+    if isinstance(space, spaces.MultiBinary):
+        return gym_spaces.MultiBinary(list(space.shape) if len(space.shape) != 1 else space.shape[0])
+    if isinstance(space, spaces.Dict):
+        return gym_spaces.Dict({key: to_gymnasium(child) for key, child in space.spaces.items()})
+    return gym_spaces.Tuple([to_gymnasium(child) for child in space.spaces])
+
+
+def make_vec_env(
+    env: EnvSource,
+    n_envs: int = 1,
+    *,
+    env_kwargs: Mapping[str, Any] | None = None,
+    wrappers: Sequence[Callable[[Any], Any]] = (),
+) -> Envs:
+    """`n_envs` copies of an environment, stepped one after another in this process.
+
+    Args:
+        env: gymnasium id, or a function that makes one environment.
+        n_envs: how many copies.
+        env_kwargs: arguments for `gymnasium.make` or the function.
+        wrappers: gymnasium wrappers applied to each copy, innermost first.
+
+    Raises:
+        SettingsError: `n_envs` is not positive.
+        EnvironmentFault: the environment cannot be made; the message carries the cause and the fix.
+    """
+    if not isinstance(n_envs, int) or isinstance(n_envs, bool) or n_envs < 1:
+        raise SettingsError(f"n_envs = {n_envs!r} must be a positive whole number")
+    made = []
+    for _ in range(n_envs):
+        instance = _make_one(env, dict(env_kwargs or {}))
+        for wrapper in wrappers:
+            instance = wrapper(instance)
+        made.append(instance)
+    return _in_process(made)
+
+
+def connect(env: EnvSource) -> Envs:
+    """The rlsdk side of whatever a user passes as `env`: an id, an environment, a vector environment, or one of ours.
+
+    Raises:
+        EnvironmentFault: none of these, or it cannot be made.
+    """
+    if isinstance(env, InProcessEnvs | NativeVectorEnv):
+        return env
+    if isinstance(env, gymnasium.vector.VectorEnv):
+        pair = to_space(env.single_observation_space, "observation"), to_space(env.single_action_space, "action")
+        return NativeVectorEnv(env, *pair)
+    if isinstance(env, gymnasium.Env):
+        return _in_process([env])
+    if isinstance(env, str) or callable(env):
+        return make_vec_env(env)
+    raise EnvironmentFault(
+        f"{env!r} is no environment; accepted: a gymnasium id such as 'Pendulum-v1', a gymnasium.Env,"
+        " a gymnasium.vector.VectorEnv, or what rlsdk.environments.make_vec_env returns"
+    )
+
+
+def _in_process(environments: list[Any]) -> InProcessEnvs:
+    first = environments[0]
+    name = first.spec.id if first.spec is not None else type(first.unwrapped).__name__
+    pair = to_space(first.observation_space, "observation"), to_space(first.action_space, "action")
+    return InProcessEnvs(environments, *pair, name=name)
+
+
+def _make_one(env: EnvSource, kwargs: dict[str, Any]) -> Any:
+    try:
+        instance = gymnasium.make(env, **kwargs) if isinstance(env, str) else env(**kwargs)
+    except gymnasium.error.UnregisteredEnv as error:
+        hint = suggest(str(env), gymnasium.registry) if len(str(env)) > 2 else "see gymnasium.pprint_registry()"
+        hint = hint if hint.startswith("did") else "gymnasium.pprint_registry() lists those installed"
+        raise EnvironmentFault(f"there is no environment {env!r}: {error}; {hint}") from None
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise EnvironmentFault(f"environment {env!r} needs a package that is not installed: {error}") from None
+    except Exception as error:
+        raise EnvironmentFault(f"environment {env!r} could not be made: {type(error).__name__}: {error}") from error
+    if not isinstance(instance, gymnasium.Env):
+        raise EnvironmentFault(f"{env!r} made a {type(instance).__name__}, not a gymnasium.Env")
+    return instance

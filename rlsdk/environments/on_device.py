@@ -1,0 +1,46 @@
+"""A vector environment whose tensors arrive on an accelerator."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+
+from torch import Tensor
+
+from rlsdk.interfaces import VectorEnv
+from rlsdk.records import EnvStep, Observation
+from rlsdk.tree import map_tensors
+
+T = TypeVar("T")
+
+
+class OnDevice:
+    """Moves observations and rewards to `device`, and actions back to the CPU."""
+
+    def __init__(self, env: VectorEnv, device: str) -> None:
+        self.env, self.device = env, device
+
+    @property
+    def num_envs(self) -> int:
+        return self.env.num_envs
+
+    def _move(self, value: T) -> T:
+        return map_tensors(lambda leaf: leaf.to(self.device), value)
+
+    def reset(self, seed: int | None = None) -> Observation:
+        return self._move(self.env.reset(seed))
+
+    def step(self, action: Tensor) -> EnvStep:
+        step = self.env.step(action.cpu())
+        return replace(
+            step,
+            observation=self._move(step.observation),
+            reward=self._move(step.reward),
+            terminated=self._move(step.terminated),
+            truncated=self._move(step.truncated),
+            valid=self._move(step.valid),
+            final_observation=self._move(step.final_observation),
+        )
+
+    def close(self) -> None:
+        self.env.close()

@@ -1,0 +1,65 @@
+"""Every error rlsdk raises on purpose. Each message says what was wrong, where, what is accepted and how to fix it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class RlsdkError(Exception):
+    """Root of the hierarchy: `except rlsdk.errors.RlsdkError` catches everything below and nothing else."""
+
+
+class SettingsError(RlsdkError, ValueError):
+    """A hyper-parameter, option or settings file is unknown, mistyped or out of range."""
+
+
+class PluginError(RlsdkError):
+    """An algorithm id is unknown, ambiguous, switched off, incompatible, or its plugin is broken."""
+
+
+class UnsupportedSpaceError(RlsdkError, ValueError):
+    """An algorithm or encoder was given a space it cannot handle; the message lists those it can."""
+
+
+class EnvironmentFault(RlsdkError, RuntimeError):
+    """An environment could not be made, raised, or returned something outside its own declaration."""
+
+
+class ObservationError(RlsdkError, ValueError):
+    """An observation or action handed in by the caller does not fit the agent's space."""
+
+
+class ArtifactError(RlsdkError, ValueError):
+    """An agent file is missing, damaged, foreign, malicious or not writable."""
+
+
+class ResourceError(RlsdkError, MemoryError):
+    """Something would not fit into memory; raised before anything is allocated."""
+
+
+class DivergenceError(RlsdkError, FloatingPointError):
+    """A loss or weight became NaN or infinite; training stopped at the update where it arose."""
+
+
+class UsageError(RlsdkError, RuntimeError):
+    """A call came at the wrong moment, for example `learn` on an agent that has no environment."""
+
+
+class ContractViolation(RlsdkError, AssertionError):
+    """A plugin broke a clause of an interface contract (raised by `rlsdk.testing`)."""
+
+
+def suggest(name: str, candidates: Iterable[str]) -> str:
+    """A sentence naming the candidate closest to `name`, or all of them when none is close.
+
+    >>> suggest("learning_rat", ["learning_rate", "gamma"])
+    "did you mean 'learning_rate'?"
+    >>> suggest("xyz", ["tqc", "ars"])
+    'accepted: ars, tqc'
+    """
+    options = sorted(set(candidates))
+    close = get_close_matches(name, options, n=1, cutoff=0.6)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return f"accepted: {', '.join(options)}" if options else "none exist"

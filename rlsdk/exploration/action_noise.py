@@ -1,0 +1,95 @@
+"""Noise added to unit actions. These classes are settings, torch-free to import; `NoisyPolicy` applies them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from rlsdk.errors import SettingsError, suggest
+
+if TYPE_CHECKING:
+    from torch import Generator, Tensor
+
+
+def _numbers(value: Any) -> tuple[float, ...]:
+    numbers = tuple(float(v) for v in np.ravel(value))
+    if not numbers or not all(math.isfinite(v) for v in numbers):
+        raise SettingsError(f"action noise needs finite numbers, got {value!r}")
+    return numbers
+
+
+def _deviations(value: Any) -> tuple[float, ...]:
+    numbers = _numbers(value)
+    if min(numbers) < 0.0:
+        raise SettingsError(f"action noise: sigma must not be negative, got {value!r}")
+    return numbers
+
+
+def _standard_normal(like: Tensor, generator: Generator) -> Tensor:
+    import torch
+
+    return torch.randn(like.shape, generator=generator, device=like.device)
+
+
+@attrs.frozen
+class NormalActionNoise:
+    """Independent Gaussian noise in unit actions; `mean` and `sigma` are numbers or one number per action dimension."""
+
+    mean: tuple[float, ...] = attrs.field(converter=_numbers)
+    sigma: tuple[float, ...] = attrs.field(converter=_deviations)
+
+    def step(self, state: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
+        """(noise [B, A], next state [B, A]); this noise has no memory, the state stays as it is."""
+        noise = state.new_tensor(self.mean) + state.new_tensor(self.sigma) * _standard_normal(state, generator)
+        return noise, state
+
+    def to_setting(self) -> Any:
+        return {"kind": "normal", "mean": list(self.mean), "sigma": list(self.sigma)}
+
+
+@attrs.frozen
+class OrnsteinUhlenbeckActionNoise:
+    """Brownian noise with friction, x' = x + theta (mean - x) dt + sigma sqrt(dt) n; starts at 0 in every episode."""
+
+    mean: tuple[float, ...] = attrs.field(converter=_numbers)
+    sigma: tuple[float, ...] = attrs.field(converter=_deviations)
+    theta: float = attrs.field(default=0.15, converter=float)
+    dt: float = attrs.field(default=1e-2, converter=float)
+
+    def step(self, state: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
+        """(noise [B, A], next state [B, A]): the noise is the next state."""
+        drift = self.theta * (state.new_tensor(self.mean) - state) * self.dt
+        diffusion = state.new_tensor(self.sigma) * math.sqrt(self.dt) * _standard_normal(state, generator)
+        following = state + drift + diffusion
+        return following, following
+
+    def to_setting(self) -> Any:
+        table = {"mean": list(self.mean), "sigma": list(self.sigma), "theta": self.theta, "dt": self.dt}
+        return {"kind": "ornstein-uhlenbeck", **table}
+
+
+ActionNoise = NormalActionNoise | OrnsteinUhlenbeckActionNoise
+KINDS: dict[str, type[Any]] = {"normal": NormalActionNoise, "ornstein-uhlenbeck": OrnsteinUhlenbeckActionNoise}
+
+
+def as_action_noise(value: Mapping[str, Any] | ActionNoise | None) -> ActionNoise | None:
+    """A noise object, or a table such as `{kind = "normal", mean = 0, sigma = 0.1}`.
+
+    Raises:
+        SettingsError: neither, or wrong fields.
+    """
+    if value is None or isinstance(value, NormalActionNoise | OrnsteinUhlenbeckActionNoise):
+        return value
+    if not isinstance(value, Mapping) or value.get("kind") not in KINDS:
+        kind = value.get("kind") if isinstance(value, Mapping) else value
+        raise SettingsError(f"action_noise {kind!r} is no kind of noise; {suggest(str(kind), KINDS)}")
+    fields = {k: v for k, v in value.items() if k != "kind"}
+    try:
+        noise: ActionNoise = KINDS[value["kind"]](**fields)
+    except (TypeError, ValueError) as error:
+        raise SettingsError(f"action_noise {value!r}: {error}") from None
+    return noise

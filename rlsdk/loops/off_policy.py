@@ -1,0 +1,59 @@
+"""The off-policy loop: collect a little, remember it, learn from what is remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from torch import Tensor
+
+from rlsdk.collect import collect
+from rlsdk.interfaces import VectorEnv
+from rlsdk.loops.cursor import Cursor
+from rlsdk.parts import Parts
+from rlsdk.records import Episode, Metrics, Report
+from rlsdk.seeding import Streams
+
+
+def off_policy(
+    env: VectorEnv, parts: Parts, cursor: Cursor, streams: Streams, *, start: int, end: int
+) -> Iterator[tuple[Cursor, Report]]:
+    """Train until `end` environment steps in total; `start` is where progress counts from (for schedules).
+
+    Yields after every round of `plan.train_every` steps or episodes and its updates.
+    """
+    plan, buffer, before = parts.plan, parts.buffer, cursor.env_steps
+    assert buffer is not None
+    episodes: tuple[Episode, ...] = ()
+    rounds = 0
+    while cursor.env_steps < end:
+        length = 1 if plan.episodes else plan.train_every
+        rollout = collect(
+            env, parts.collector, cursor.observation, cursor.carry, length, generator=streams["action"]
+        )
+        buffer.extend(rollout)
+        episodes += rollout.episodes
+        steps = cursor.env_steps + length * env.num_envs
+        cursor = replace(cursor, observation=rollout.last_observation, carry=rollout.last_carry, env_steps=steps)
+        rounds += len(rollout.episodes)
+        if plan.episodes and rounds < plan.train_every and steps < end:
+            continue
+        metrics = None
+        count = steps - before if plan.gradient_steps < 0 else plan.gradient_steps
+        if steps > plan.learning_starts and count:
+            progress = min(1.0, (steps - start) / max(1, end - start))
+            metrics = learn(parts, streams, count, progress)
+            cursor = replace(cursor, updates=cursor.updates + count)
+        yield cursor, Report(cursor.env_steps, cursor.updates, episodes, metrics)
+        episodes, rounds, before = (), 0, cursor.env_steps
+
+
+def learn(parts: Parts, streams: Streams, count: int, progress: float) -> Metrics:
+    """`count` updates from fresh samples; the mean of each metric over them."""
+    assert parts.buffer is not None
+    totals: dict[str, Tensor] = {}
+    for _ in range(count):
+        batch = parts.buffer.sample(parts.plan.batch_size, streams["replay"])
+        for name, value in parts.algorithm.update(batch, progress=progress).items():
+            totals[name] = totals[name] + value if name in totals else value
+    return {name: value / count for name, value in totals.items()}

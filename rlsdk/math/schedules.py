@@ -1,0 +1,163 @@
+"""Schedules: a hyper-parameter as a function of the training that remains. Torch-free.
+
+A schedule can be written as a number (`3e-4`), a string (`"lin_3e-4"`: falls linearly to 0), a table
+(`{kind = "linear", start = 3e-4, end = 1e-5}`) or an object of this module. Nothing is ever evaluated as code.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import attrs
+
+from rlsdk.errors import SettingsError, suggest
+
+
+@runtime_checkable
+class Schedule(Protocol):
+    """A value for each `progress_remaining`, which falls from 1 at the start of training to 0 at its end."""
+
+    def __call__(self, progress_remaining: float) -> float: ...
+
+    def to_setting(self) -> Any:
+        """What is written to a settings file; `as_schedule` reads it back."""
+        ...
+
+
+@attrs.frozen
+class Constant:
+    """Always `value`."""
+
+    value: float = attrs.field(converter=float)
+
+    def __call__(self, progress_remaining: float) -> float:
+        return self.value
+
+    def to_setting(self) -> Any:
+        return self.value
+
+
+@attrs.frozen
+class Linear:
+    """From `start` to `end` in a straight line; `end` is reached after the share `until` of training."""
+
+    start: float = attrs.field(converter=float)
+    end: float = attrs.field(default=0.0, converter=float)
+    until: float = attrs.field(default=1.0, converter=float)
+
+    def __attrs_post_init__(self) -> None:
+        if not 0.0 < self.until <= 1.0:
+            raise SettingsError(f"Linear: until must be in (0, 1], got {self.until}; it is a share of the training")
+
+    def __call__(self, progress_remaining: float) -> float:
+        done = min(1.0, (1.0 - progress_remaining) / self.until)
+        return self.start + done * (self.end - self.start)
+
+    def to_setting(self) -> Any:
+        if (self.end, self.until) == (0.0, 1.0):
+            return f"lin_{self.start!r}"
+        return {"kind": "linear", "start": self.start, "end": self.end, "until": self.until}
+
+
+def _points(value: Any) -> tuple[tuple[float, float], ...]:
+    return tuple((float(done), float(level)) for done, level in value)
+
+
+@attrs.frozen
+class Piecewise:
+    """Straight lines through `points`, pairs (share of training done, value); constant outside them."""
+
+    points: tuple[tuple[float, float], ...] = attrs.field(converter=_points)
+
+    def __attrs_post_init__(self) -> None:
+        shares = [share for share, _ in self.points]
+        if not shares or shares != sorted(shares) or not 0.0 <= shares[0] <= shares[-1] <= 1.0:
+            raise SettingsError(f"Piecewise: points need rising shares of training within [0, 1], got {shares}")
+
+    def __call__(self, progress_remaining: float) -> float:
+        done = 1.0 - progress_remaining
+        right = bisect_right([share for share, _ in self.points], done)
+        if right == 0:
+            return self.points[0][1]
+        if right == len(self.points):
+            return self.points[-1][1]
+        (left_share, left), (right_share, level) = self.points[right - 1], self.points[right]
+        return left + (level - left) * (done - left_share) / (right_share - left_share)
+
+    def to_setting(self) -> Any:
+        return {"kind": "piecewise", "points": [list(point) for point in self.points]}
+
+
+@attrs.frozen
+class Custom:
+    """A caller's own function. It cannot be stored in an agent file; loading asks for it again."""
+
+    function: Callable[[float], float]
+
+    def __call__(self, progress_remaining: float) -> float:
+        return float(self.function(progress_remaining))
+
+    def to_setting(self) -> Any:
+        name = getattr(self.function, "__qualname__", type(self.function).__name__)
+        return {"kind": "custom", "name": name}
+
+
+ScheduleLike = float | str | Mapping[str, Any] | Schedule | Callable[[float], float]
+KINDS: dict[str, type[Any]] = {"constant": Constant, "linear": Linear, "piecewise": Piecewise}
+
+
+def as_schedule(value: ScheduleLike) -> Schedule:
+    """The schedule a user wrote in any of the accepted forms.
+
+    >>> as_schedule("lin_3e-4")(0.5)
+    0.00015
+
+    Raises:
+        SettingsError: none of the accepted forms.
+    """
+    if isinstance(value, bool):
+        raise SettingsError(f"{value!r} is not a schedule; {ACCEPTED}")
+    if isinstance(value, int | float):
+        return Constant(value)
+    if isinstance(value, str):
+        return _from_text(value)
+    if isinstance(value, Mapping):
+        return _from_table(value)
+    if isinstance(value, Constant | Linear | Piecewise | Custom):
+        return value
+    if callable(value):
+        return value if isinstance(value, Schedule) else Custom(value)
+    raise SettingsError(f"{value!r} is not a schedule; {ACCEPTED}")
+
+
+ACCEPTED = 'write a number, "lin_3e-4", {kind = "linear", start = 3e-4, end = 1e-5}, or give a function of progress remaining'
+
+
+def _from_text(text: str) -> Schedule:
+    try:
+        return Linear(float(text[4:])) if text.startswith("lin_") else Constant(float(text))
+    except ValueError:
+        raise SettingsError(f"{text!r} is not a schedule; {ACCEPTED}") from None
+
+
+def _from_table(table: Mapping[str, Any]) -> Schedule:
+    values = dict(table)
+    kind = values.pop("kind", None)
+    if kind == "custom":
+        raise SettingsError(f"the schedule {values.get('name')!r} was a function and is not stored; give it again")
+    if kind not in KINDS:
+        raise SettingsError(f"unknown schedule kind {kind!r}; {suggest(str(kind), KINDS)}")
+    try:
+        schedule: Schedule = KINDS[kind](**values)
+    except (TypeError, ValueError) as error:
+        names = [f.name for f in attrs.fields(KINDS[kind])]
+        raise SettingsError(f"a {kind} schedule takes {names}: {error}") from None
+    return schedule
+
+
+def bounds(schedule: Schedule) -> tuple[float, float]:
+    """Smallest and largest value over training, from 101 evenly spaced points (validators use it)."""
+    values = [schedule(share / 100) for share in range(101)]
+    return min(values), max(values)

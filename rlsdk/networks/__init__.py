@@ -1,0 +1,25 @@
+"""Network parts: encoders of observations, multi-layer perceptrons, critics, actors, flat parameter storage."""
+
+from rlsdk.networks.action_scale import ActionScale
+from rlsdk.networks.critics import ContinuousCritics, EnsembleMLP
+from rlsdk.networks.encoders import CombinedEncoder, FlattenEncoder, NatureCNN, build_encoder
+from rlsdk.networks.flat import flatten_parameters
+from rlsdk.networks.mlp import activation, mlp
+from rlsdk.networks.modes import mode_matters
+from rlsdk.networks.squashed_actor import SquashedActor, build_squashed_actor
+
+__all__ = [
+    "ActionScale",
+    "CombinedEncoder",
+    "ContinuousCritics",
+    "EnsembleMLP",
+    "FlattenEncoder",
+    "NatureCNN",
+    "SquashedActor",
+    "activation",
+    "build_encoder",
+    "build_squashed_actor",
+    "flatten_parameters",
+    "mlp",
+    "mode_matters",
+]

@@ -1,0 +1,130 @@
+"""Encoders turn an observation of any space into a feature vector [N, features_dim]."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import one_hot
+
+from rlsdk.errors import SettingsError, UnsupportedSpaceError
+from rlsdk.settings.networks import NetworkConfig
+from rlsdk.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, shape_of
+
+
+class Encoder(Protocol):
+    """A module with `features_dim`; `forward` maps features of a space to float32 [N, features_dim]."""
+
+    features_dim: int
+
+    def __call__(self, features: Any) -> Tensor: ...
+
+
+class FlattenEncoder(nn.Module):
+    """Numbers as they are, discrete values one-hot, images divided by 255, all in one row. No parameters."""
+
+    def __init__(self, space: Space, normalize_images: bool = True) -> None:
+        super().__init__()
+        self.space = space
+        self.divisor = 255.0 if normalize_images and isinstance(space, Box) and space.is_image else None
+        if isinstance(space, Discrete):
+            self.features_dim = space.n
+        elif isinstance(space, MultiDiscrete):
+            self.features_dim = sum(space.nvec)
+        elif isinstance(space, Box | MultiBinary):
+            self.features_dim = math.prod(shape_of(space))
+        else:
+            raise UnsupportedSpaceError(f"a {type(space).__name__} observation needs MultiInputPolicy, not a flat encoder")
+
+    def forward(self, features: Tensor) -> Tensor:
+        if isinstance(self.space, Discrete):
+            return one_hot(features.long() - self.space.start, self.space.n).float()
+        if isinstance(self.space, MultiDiscrete):
+            columns = (features.long() - features.new_tensor(self.space.start)).unbind(-1)
+            hot = [one_hot(column, n) for column, n in zip(columns, self.space.nvec, strict=True)]
+            return torch.cat(hot, dim=-1).float()
+        flat = features.reshape(-1, self.features_dim).float()
+        return flat if self.divisor is None else flat / self.divisor
+
+
+class NatureCNN(nn.Module):
+    """Three convolutions and a linear layer. Source: Mnih et al. 2015, doi:10.1038/nature14236, extended data table 1."""
+
+    def __init__(self, space: Space, features_dim: int = 512, normalize_images: bool = True) -> None:
+        super().__init__()
+        if not isinstance(space, Box) or len(space.shape) != 3 or (normalize_images and not space.is_image):
+            raise UnsupportedSpaceError(
+                f"CnnPolicy needs uint8 images with three dimensions and values 0 ... 255, got {space};"
+                " use MlpPolicy for vectors, or normalize_images=False for images that are scaled already"
+            )
+        self.channels_last = space.shape[0] != min(space.shape) and space.shape[2] == min(space.shape)
+        height, width, channels = space.shape if self.channels_last else (*space.shape[1:], space.shape[0])
+        if min(height, width) < 36:
+            raise UnsupportedSpaceError(f"NatureCNN needs images of at least 36 x 36 pixels, got {height} x {width}")
+        self.scale = 1.0 / 255.0 if normalize_images else 1.0
+        self.convolutions = nn.Sequential(
+            nn.Conv2d(channels, 32, kernel_size=8, stride=4),
+            nn.ReLU(),
+            nn.Conv2d(32, 64, kernel_size=4, stride=2),
+            nn.ReLU(),
+            nn.Conv2d(64, 64, kernel_size=3, stride=1),
+            nn.ReLU(),
+            nn.Flatten(),
+        )
+        with torch.no_grad():
+            flat = self.convolutions(torch.zeros(1, channels, height, width)).shape[1]
+        self.linear = nn.Sequential(nn.Linear(flat, features_dim), nn.ReLU())
+        self.features_dim = features_dim
+
+    def forward(self, features: Tensor) -> Tensor:
+        pixels = features.movedim(-1, -3) if self.channels_last else features
+        encoded: Tensor = self.linear(self.convolutions(pixels.float() * self.scale))
+        return encoded
+
+
+class CombinedEncoder(nn.Module):
+    """One encoder per entry of a Dict: NatureCNN for images, flat for the rest; their features side by side."""
+
+    def __init__(self, space: Space, cnn_output_dim: int = 256, normalize_images: bool = True) -> None:
+        super().__init__()
+        if not isinstance(space, Dict):
+            raise UnsupportedSpaceError(f"MultiInputPolicy needs a Dict observation, got {type(space).__name__}")
+        encoders: dict[str, nn.Module] = {}
+        for key, child in space.spaces.items():
+            if isinstance(child, Box) and child.is_image:
+                encoders[key] = NatureCNN(child, cnn_output_dim, normalize_images)
+            elif isinstance(child, Dict):
+                encoders[key] = CombinedEncoder(child, cnn_output_dim, normalize_images)
+            else:
+                encoders[key] = FlattenEncoder(child, normalize_images)
+        self.keys = tuple(encoders)
+        self.encoders = nn.ModuleList(encoders.values())  # a list: keys may hold dots, which module names may not
+        self.features_dim = sum(int(encoder.features_dim) for encoder in encoders.values())  # type: ignore[arg-type]
+
+    def forward(self, features: dict[str, Tensor]) -> Tensor:
+        return torch.cat([encoder(features[key]) for key, encoder in zip(self.keys, self.encoders, strict=True)], dim=-1)
+
+
+DEFAULTS: dict[str, type[nn.Module]] = {"Mlp": FlattenEncoder, "Cnn": NatureCNN, "MultiInput": CombinedEncoder}
+
+
+def build_encoder(space: Space, policy: str, config: NetworkConfig) -> nn.Module:
+    """The encoder of a policy called Mlp..., Cnn... or MultiInput..., or the caller's own class.
+
+    Raises:
+        UnsupportedSpaceError: the policy does not fit the space; the message names the one that does.
+        SettingsError: the caller's class has no `features_dim`.
+    """
+    kind = next((prefix for prefix in DEFAULTS if policy.startswith(prefix)), None)
+    if kind != "MultiInput" and isinstance(space, Dict) and config.features_extractor_class is None:
+        raise UnsupportedSpaceError(f"a Dict observation needs MultiInputPolicy, not {policy}")
+    custom = config.features_extractor_class
+    if custom is None:
+        default = DEFAULTS[kind or "Mlp"]
+        return default(space, normalize_images=config.normalize_images, **config.features_extractor_kwargs)
+    encoder = custom(space, **config.features_extractor_kwargs)
+    if not isinstance(encoder, nn.Module) or not isinstance(getattr(encoder, "features_dim", None), int):
+        raise SettingsError(f"features_extractor_class {custom!r} must give a torch module with an int `features_dim`")
+    return encoder

@@ -1,0 +1,24 @@
+"""Whether a network behaves differently in training and in evaluation."""
+
+from __future__ import annotations
+
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
+from torch.nn.modules.instancenorm import _InstanceNorm
+
+_TORCH_STATELESS = (nn.Linear, nn.Conv2d, nn.Flatten, nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterDict)
+
+
+def mode_matters(*modules: nn.Module) -> bool:
+    """True if switching between `train()` and `eval()` can change an output: batch norm, dropout, or a stranger's module.
+
+    Networks for which it cannot are never switched; walking the modules of a small network costs more than its forward.
+    """
+    return any(_depends(module) for root in modules for module in root.modules())
+
+
+def _depends(module: nn.Module) -> bool:
+    if isinstance(module, _BatchNorm | _DropoutNd | _InstanceNorm):
+        return True
+    return not type(module).__module__.startswith(("torch.nn.", "rlsdk."))

@@ -1,0 +1,143 @@
+"""The actor of the soft actor-critic family: a squashed Gaussian policy, with independent or state-dependent noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Generator, Tensor, nn
+
+from rlsdk.distributions import SquashedGaussian
+from rlsdk.exploration.state_dependent_noise import StateDependentNoise
+from rlsdk.networks.action_scale import ActionScale
+from rlsdk.networks.mlp import mlp
+from rlsdk.networks.modes import mode_matters
+from rlsdk.records import Act, Observation
+
+LOG_STD_RANGE = (-20.0, 2.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NoiseMatrices:
+    """gSDE's memory: the matrix of each environment float32 [B, L, A], and its age in steps int64 [B]."""
+
+    matrix: Tensor
+    age: Tensor
+
+
+SdeCarry = NoiseMatrices | tuple[()]
+
+
+class SquashedActor(nn.Module):
+    """A policy: encoder -> hidden layers -> mean and log std of a tanh-squashed Gaussian.
+
+    With `sde` the log std comes from the state-dependent noise instead of a layer, `mean` is clipped to +-`clip_mean`,
+    and the matrix of an environment is drawn anew every `resample_every` steps (None: when an episode starts).
+    """
+
+    def __init__(
+        self, encoder: nn.Module, body: nn.Sequential, latent: int, scale: ActionScale, sde: StateDependentNoise | None = None
+    ) -> None:
+        super().__init__()
+        self.encoder, self.body, self.scale, self.sde = encoder, body, scale, sde
+        self.mean = nn.Linear(latent, scale.size)
+        self.log_std = None if sde else nn.Linear(latent, scale.size)
+        self.sde_body: nn.Module | None = None
+        self.clip_mean = 0.0
+        self.resample_every: int | None = None
+        self.mode_matters = mode_matters(encoder, body)
+
+    def distribution(self, features: Tensor) -> SquashedGaussian:
+        """Over unit actions, for encoded `features` [N, F]."""
+        latent = self.body(features)
+        mean = self._mean(latent)
+        if self.sde is not None:
+            return SquashedGaussian(mean, self.sde.log_std_of(self._sde_latent(features, latent)))
+        assert self.log_std is not None
+        return SquashedGaussian(mean, self.log_std(latent).clamp(*LOG_STD_RANGE))
+
+    def _mean(self, latent: Tensor) -> Tensor:
+        mean: Tensor = self.mean(latent)
+        return mean.clamp(-self.clip_mean, self.clip_mean) if self.sde is not None and self.clip_mean > 0.0 else mean
+
+    def _sde_latent(self, features: Tensor, latent: Tensor) -> Tensor:
+        return latent if self.sde_body is None else self.sde_body(features)
+
+    def initial_carry(self, batch: int) -> SdeCarry:
+        if self.sde is None:
+            return ()
+        log_std = self.sde.log_std
+        matrix = torch.zeros(batch, *log_std.shape, device=log_std.device)
+        return NoiseMatrices(matrix, torch.zeros(batch, dtype=torch.int64, device=log_std.device))
+
+    @torch.no_grad()
+    def act(
+        self, observation: Observation, carry: SdeCarry, *, deterministic: bool, generator: Generator
+    ) -> Act[SdeCarry, tuple[()]]:
+        if self.mode_matters:
+            self.eval()
+        features = self.encoder(observation.features)
+        if deterministic:
+            unit = self._mean(self.body(features)).tanh()
+        elif self.sde is None:
+            unit = self.distribution(features).sample(generator)
+        else:
+            assert isinstance(carry, NoiseMatrices)
+            unit, carry = self._explore(features, observation.is_first, carry, generator)
+        return Act(self.scale.to_environment(unit), carry, ())
+
+    def _explore(
+        self, features: Tensor, is_first: Tensor, carry: NoiseMatrices, generator: Generator
+    ) -> tuple[Tensor, NoiseMatrices]:
+        """Unit actions with state-dependent noise, and the carry one step older."""
+        assert self.sde is not None
+        stale = is_first | (carry.age == 0)
+        if self.resample_every is not None:
+            stale = stale | (carry.age % self.resample_every == 0)
+        matrix, age = carry.matrix, carry.age
+        if bool(stale.any()):
+            fresh = self.sde.matrices(is_first.shape[0], generator)
+            matrix = torch.where(stale[:, None, None], fresh, matrix)
+            age = torch.where(stale, torch.zeros_like(age), age)
+        latent = self.body(features)
+        noise = self.sde.noise(self._sde_latent(features, latent), matrix)
+        return (self._mean(latent) + noise).tanh(), NoiseMatrices(matrix, age + 1)
+
+
+class SdeSettings(Protocol):
+    """The hyper-parameters of state-dependent noise."""
+
+    @property
+    def log_std_init(self) -> float: ...
+    @property
+    def sde_net_arch(self) -> tuple[int, ...] | None: ...
+    @property
+    def use_expln(self) -> bool: ...
+    @property
+    def clip_mean(self) -> float: ...
+
+
+def build_squashed_actor(
+    encoder: nn.Module,
+    hidden: Sequence[int],
+    activation_fn: str | Callable[[], nn.Module],
+    scale: ActionScale,
+    *,
+    sde: SdeSettings | None = None,
+    resample_every: int | None = None,
+) -> SquashedActor:
+    """An actor on top of `encoder`; with `sde`, one that explores by state-dependent noise."""
+    inputs = int(encoder.features_dim)  # type: ignore[arg-type]
+    body = mlp(inputs, hidden, activation_fn)
+    latent = hidden[-1] if hidden else inputs
+    if sde is None:
+        return SquashedActor(encoder, body, latent, scale)
+    own = sde.sde_net_arch
+    sde_latent = latent if own is None else own[-1] if own else inputs
+    noise = StateDependentNoise(sde_latent, scale.size, sde.log_std_init, sde.use_expln)
+    actor = SquashedActor(encoder, body, latent, scale, noise)
+    actor.sde_body = None if own is None else mlp(inputs, own, activation_fn)
+    actor.clip_mean, actor.resample_every = sde.clip_mean, resample_every
+    return actor

@@ -1,0 +1,96 @@
+"""What `build` is told and what it returns: the facts of the problem, and the parts that solve it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from rlsdk.errors import UnsupportedSpaceError
+from rlsdk.interfaces import Algorithm, Buffer, Policy
+from rlsdk.seeding import Streams
+from rlsdk.settings.frequency import TrainFrequency
+from rlsdk.spaces import Space, leaf_spaces
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of the environment and the machine when the parts are built."""
+
+    observation_space: Space
+    action_space: Space
+    num_envs: int
+    device: str
+    streams: Streams
+
+
+class OffPolicySettings(Protocol):
+    """The hyper-parameters an off-policy algorithm shares with its loop."""
+
+    @property
+    def train_freq(self) -> TrainFrequency: ...
+    @property
+    def gradient_steps(self) -> int: ...
+    @property
+    def batch_size(self) -> int: ...
+    @property
+    def learning_starts(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class OffPolicyPlan:
+    """How the off-policy loop alternates between acting and learning.
+
+    Collect until `train_every` vector steps (or, with `episodes`, finished episodes) are reached, then update
+    `gradient_steps` times; -1 means as often as environment steps were collected.
+    """
+
+    train_every: int
+    gradient_steps: int
+    batch_size: int
+    learning_starts: int
+    episodes: bool = False
+
+    @staticmethod
+    def of(config: OffPolicySettings) -> OffPolicyPlan:
+        """The plan in an algorithm's hyper-parameters."""
+        frequency = config.train_freq
+        by_episode = frequency.unit == "episode"
+        return OffPolicyPlan(
+            frequency.count, config.gradient_steps, config.batch_size, config.learning_starts, by_episode
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """One assembled agent. `behavior` acts during training (exploration included), `policy` everywhere else."""
+
+    policy: Policy[Any, Any]
+    algorithm: Algorithm[Any]
+    plan: OffPolicyPlan
+    buffer: Buffer[Any, Any] | None = None
+    behavior: Policy[Any, Any] | None = None
+
+    @property
+    def collector(self) -> Policy[Any, Any]:
+        """The policy that collects experience."""
+        return self.behavior or self.policy
+
+
+def require_spaces(facts: Facts, algorithm: str, *, actions: tuple[str, ...], observations: tuple[str, ...]) -> None:
+    """Refuse spaces an algorithm cannot handle.
+
+    Raises:
+        UnsupportedSpaceError: names the space and lists what is supported.
+    """
+    kind = type(facts.action_space).__name__
+    if kind not in actions:
+        raise UnsupportedSpaceError(
+            f"{algorithm} cannot act in a {kind} action space; supported action spaces: {', '.join(actions)}"
+        )
+    top = type(facts.observation_space).__name__
+    for path, leaf in (("observation", facts.observation_space), *leaf_spaces(facts.observation_space)):
+        if type(leaf).__name__ not in observations:
+            raise UnsupportedSpaceError(
+                f"{algorithm} cannot read {path}, a {type(leaf).__name__} space (of a {top} observation);"
+                f" supported observation spaces: {', '.join(observations)}"
+            )

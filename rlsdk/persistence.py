@@ -1,0 +1,215 @@
+"""Agents to files and back: which state goes into which section."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from rlsdk import spaces, tree
+from rlsdk.errors import ArtifactError, PluginError, SettingsError, UsageError, suggest
+from rlsdk.loops import Cursor
+from rlsdk.registry import load as load_plugin
+from rlsdk.settings import structure
+from rlsdk.storage import agent_file
+from rlsdk.storage.archive import read_archive, write_archive
+
+if TYPE_CHECKING:
+    from rlsdk.agent import Agent
+
+SECTIONS = ("policy", "training", "replay")
+REPLAY_KIND = "rlsdk-replay"
+Target = str | Path | IO[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCursor:
+    """A cursor without its observation: environments start anew, everything else goes on."""
+
+    env_steps: int
+    updates: int
+    carry: dict[str, Tensor]
+
+    @staticmethod
+    def of(cursor: Cursor) -> StoredCursor:
+        numbered = {f"{i:03d}": leaf for i, leaf in enumerate(tree.leaves(cursor.carry))}
+        return StoredCursor(cursor.env_steps, cursor.updates, numbered)
+
+    def applied_to(self, cursor: Cursor) -> Cursor:
+        """`cursor` with the counts and the carry of this one; a carry of another shape is left fresh."""
+        stored, fresh = list(self.carry.values()), tree.leaves(cursor.carry)
+        fits = len(stored) == len(fresh) and all(a.shape == b.shape for a, b in zip(stored, fresh, strict=True))
+        values = iter(stored)
+        carry = tree.map_tensors(lambda leaf: next(values).to(leaf.device), cursor.carry) if fits else cursor.carry
+        return replace(cursor, carry=carry, env_steps=self.env_steps, updates=self.updates)
+
+
+def save(agent: Agent, path: Target, exclude: set[str], include: set[str]) -> None:
+    """Write an agent file; see `Agent.save`."""
+    include = {"replay" if name == "replay_buffer" else name for name in include}
+    for name in sorted(exclude | include):
+        if name not in SECTIONS:
+            raise SettingsError(f"an agent file has no section {name!r}; {suggest(name, SECTIONS)}")
+    if "policy" in exclude:
+        raise SettingsError("the policy cannot be excluded: without it a file is no agent")
+    sections: dict[str, Mapping[str, Any]] = {"policy": dict(agent.parts.policy.state_dict())}
+    if "training" not in exclude:
+        sections["training"] = _training_state(agent)
+    if "replay" in include:
+        if agent.parts.buffer is None:
+            raise UsageError(f"{agent.spec.id} has no replay buffer to include")
+        sections["replay"] = agent.parts.buffer.state_dict()
+    document = agent_file.describe_agent(agent.spec.id, agent.config, agent.facts, agent.env_name)
+    document["seed"], document["num_timesteps"] = agent.seed, agent.num_timesteps
+    write_archive(agent_file.with_suffix(path), document, sections)
+
+
+def _training_state(agent: Agent) -> dict[str, Any]:
+    cursor = StoredCursor.of(agent.cursor) if agent.cursor is not None else agent._stored_cursor
+    state: dict[str, Any] = {
+        "algorithm": agent.parts.algorithm.state_dict(),
+        "streams": agent.streams.state_dict(),
+        "counts": {"step_offset": agent._step_offset},
+    }
+    if cursor is not None:
+        state["counts"] |= {"env_steps": cursor.env_steps, "updates": cursor.updates}
+        state["carry"] = cursor.carry
+    return state
+
+
+def load(path: Target, cls: type[Agent], env: Any, changes: Mapping[str, Any], print_system_info: bool) -> Agent:
+    """A new agent from a file; see `Agent.load`."""
+    source = _existing(path)
+    wanted = SECTIONS if env is not None else ("policy", "training")
+    document, sections = read_archive(source, wanted, kind=agent_file.KIND)
+    if print_system_info:
+        _print_systems(document)
+    kind = _class_for(document, cls)
+    config = structure(agent_file.restored_config(document, changes), kind.spec.config_type)
+    agent = kind.__new__(kind)
+    observation, action = (spaces.from_json(document.get(name)) for name in ("observation_space", "action_space"))
+    agent._assemble(config, observation, action, _count(document, "num_envs"), None)
+    agent.seed = _count(document, "seed")
+    agent.streams.reseed(agent.seed)
+    agent.env_name = document.get("environment")
+    _restore(agent, sections)
+    if env is not None:
+        agent.set_env(env)
+        agent._check_memory()
+        if "replay" in sections and agent.parts.buffer is not None:
+            agent.parts.buffer.load_state_dict(sections["replay"])
+    return agent
+
+
+def _count(document: Mapping[str, Any], name: str) -> int:
+    value = document.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
+        raise ArtifactError(f"the file is damaged: its manifest says {name} = {value!r}")
+    return value
+
+
+def _class_for(document: Mapping[str, Any], cls: type[Agent]) -> type[Agent]:
+    from rlsdk.agent import Agent, agent_class
+
+    name = document.get("algorithm")
+    if not isinstance(name, str):
+        raise ArtifactError("the file is damaged: its manifest names no algorithm")
+    try:
+        spec = load_plugin(name)
+    except PluginError as error:
+        made_by = document.get("plugin") or {}
+        needed = made_by.get("distribution") if isinstance(made_by, dict) else None
+        raise PluginError(f"the file holds a {name!r} agent made with {needed}: {error}") from error
+    if cls is not Agent and cls.spec.id != spec.id:
+        raise ArtifactError(f"the file holds a {name!r} agent, not a {cls.spec.id!r}; rlsdk.load(path) opens any")
+    return agent_class(spec) if cls is Agent else cls
+
+
+def _restore(agent: Agent, sections: Mapping[str, Any]) -> None:
+    try:
+        agent.parts.policy.load_state_dict(sections["policy"])
+        if training := sections.get("training"):
+            agent.parts.algorithm.load_state_dict(training["algorithm"])
+            agent.streams.load_state_dict(training["streams"])
+            counts = training["counts"]
+            agent._step_offset = int(counts["step_offset"])
+            if "env_steps" in counts:
+                carry = training.get("carry", {})
+                agent._stored_cursor = StoredCursor(int(counts["env_steps"]), int(counts["updates"]), carry)
+    except (RuntimeError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ArtifactError(f"the file does not fit its own settings: {type(error).__name__}: {error}") from None
+
+
+def _existing(path: Target) -> Path | IO[bytes]:
+    """The file as named, or with the suffix appended when only that exists."""
+    if not isinstance(path, str | Path):
+        return path
+    plain, suffixed = Path(path), agent_file.with_suffix(path)
+    return plain if plain.is_file() or not isinstance(suffixed, Path) else suffixed
+
+
+def _print_systems(document: Mapping[str, Any]) -> None:
+    here = agent_file.system_info()
+    there = document.get("system")
+    for name, value in here.items():
+        was = there.get(name, "unknown") if isinstance(there, dict) else "unknown"
+        print(f"{name}: saved with {was}, here {value}")
+
+
+def set_parameters(agent: Agent, source: Target | Mapping[str, Any], *, exact_match: bool) -> None:
+    """Replace parameters in place; see `Agent.set_parameters`."""
+    current = agent.get_parameters()
+    given = source if isinstance(source, Mapping) else _parameters_in(source)
+    if unknown := sorted(set(given) - set(current)):
+        raise ArtifactError(f"the agent has no {unknown}; it has {sorted(current)}")
+    if exact_match and (missing := sorted(set(current) - set(given))):
+        raise ArtifactError(f"exact_match needs all of {sorted(current)}; missing: {missing}")
+    backup = tree.unflatten({n: v.clone() if isinstance(v, Tensor) else v for n, v in tree.flatten(current).items()})
+    merged = {**backup, **{name: _merged(backup[name], value) for name, value in given.items()}}
+    try:
+        _apply(agent, merged)
+    except (RuntimeError, KeyError, TypeError, ValueError) as error:
+        _apply(agent, backup)
+        raise ArtifactError(f"the parameters do not fit this agent: {error}") from None
+
+
+def _merged(old: Any, new: Any) -> Any:
+    """`new` over `old`; shapes must agree wherever both have a tensor."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        return {**old, **{name: _merged(old.get(name), value) for name, value in new.items()}}
+    if isinstance(old, Tensor) and torch.as_tensor(new).shape != old.shape:
+        raise ArtifactError(f"a parameter has shape {tuple(torch.as_tensor(new).shape)}, the agent's has {tuple(old.shape)}")
+    return torch.as_tensor(new) if isinstance(old, Tensor) else new
+
+
+def _apply(agent: Agent, parameters: Mapping[str, Any]) -> None:
+    with torch.no_grad():
+        agent.parts.policy.load_state_dict(parameters["policy"])
+        agent.parts.algorithm.load_state_dict({n: v for n, v in parameters.items() if n != "policy"})
+
+
+def _parameters_in(path: Target) -> dict[str, Any]:
+    _, sections = read_archive(_existing(path), ("policy", "training"), kind=agent_file.KIND)
+    return {"policy": sections["policy"], **sections.get("training", {}).get("algorithm", {})}
+
+
+def save_replay_buffer(agent: Agent, path: Target) -> None:
+    """Write the replay buffer alone."""
+    if agent.parts.buffer is None:
+        raise UsageError(f"{agent.spec.id} has no replay buffer")
+    write_archive(agent_file.with_suffix(path), {"kind": REPLAY_KIND}, {"replay": agent.parts.buffer.state_dict()})
+
+
+def load_replay_buffer(agent: Agent, path: Target) -> None:
+    """Read a replay buffer into the agent's own."""
+    if agent.parts.buffer is None:
+        raise UsageError(f"{agent.spec.id} has no replay buffer")
+    _, sections = read_archive(_existing(path), kind=REPLAY_KIND)
+    try:
+        agent.parts.buffer.load_state_dict(sections["replay"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ArtifactError(f"the file holds no replay buffer for this agent: {error}") from None

@@ -1,0 +1,139 @@
+"""The records that travel between environment, policy, buffer and algorithm.
+
+Letters used in every shape: T time steps, B environments, N rows of a batch, A action dimensions, P candidates, D parameters.
+Records are frozen: a function gets a record and returns a record. They are dataclasses, not attrs classes, because frozen
+attrs classes cannot be built inside a `torch.compile(fullgraph=True)` region.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from torch import Tensor
+
+CarryT = TypeVar("CarryT")
+ExtrasT = TypeVar("ExtrasT")
+
+Features = Any
+"""A tensor, or a nested dict/tuple of tensors, as the observation space is nested. dtypes are the space's own."""
+
+Metrics = Mapping[str, Tensor]
+"""Name -> 0-d float tensor, on the device; the driver moves them to the host once per update."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Observation:
+    """What a policy sees. `features` has leading shape [B] (or [T, B], [N]); `is_first` is bool of that shape."""
+
+    features: Features
+    is_first: Tensor
+    action_mask: Tensor | None = None
+    """bool [.., A], True where the action is allowed; None when the environment has no masks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """One finished episode as the environment gave it: true rewards, before any normalisation."""
+
+    env: int
+    episode_return: float
+    length: int
+    success: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EnvStep:
+    """What one vector step gave back.
+
+    `observation` is already the first of the next episode in rows that ended; the true last observation of those
+    rows, in row order, is in `final_observation` (None when no row ended).
+    """
+
+    observation: Observation
+    reward: Tensor  # float32 [B]
+    terminated: Tensor  # bool [B]
+    truncated: Tensor  # bool [B]
+    valid: Tensor  # bool [B]; False for the filler rows of next-step autoreset environments
+    final_observation: Observation | None = None  # [number of rows that ended]
+    episodes: tuple[Episode, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Act(Generic[CarryT, ExtrasT]):
+    """What a policy answers. `action` is in the units of the environment's action space."""
+
+    action: Tensor  # [B] or [B, A]
+    carry: CarryT
+    extras: ExtrasT
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FinalObservations:
+    """The observations episodes ended with, F of them, at row `time[f]`, column `env[f]` of a rollout."""
+
+    time: Tensor  # int64 [F]
+    env: Tensor  # int64 [F]
+    observation: Observation  # [F]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepData(Generic[ExtrasT]):
+    """[T, B] steps as stored: the observation acted on, and what the action led to."""
+
+    observation: Observation
+    action: Tensor
+    reward: Tensor
+    terminated: Tensor
+    truncated: Tensor
+    valid: Tensor
+    extras: ExtrasT
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rollout(Generic[CarryT, ExtrasT]):
+    """T steps of B environments, with what is needed to go on from them."""
+
+    steps: StepData[ExtrasT]
+    initial_carry: CarryT
+    last_observation: Observation
+    last_carry: CarryT
+    final_observations: FinalObservations | None = None
+    episodes: tuple[Episode, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Transitions:
+    """N transitions. The target of a value is `reward + discount * value(next_observation)`.
+
+    `discount` is gamma ** n, and 0 where the episode *terminated*; a time limit leaves it alone.
+    """
+
+    observation: Observation
+    action: Tensor
+    reward: Tensor  # float32 [N]
+    discount: Tensor  # float32 [N]
+    next_observation: Observation
+    index: Tensor  # int64 [N]; where in the buffer the row came from
+    weight: Tensor | None = None  # float32 [N]; importance weights of prioritised sampling
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scored:
+    """P candidates and what they earned."""
+
+    parameters: Tensor  # [P, D]
+    score: Tensor  # [P]
+    env_steps: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Report:
+    """What a loop tells the driver after each of its rounds; counts are totals since training began."""
+
+    env_steps: int
+    updates: int
+    episodes: tuple[Episode, ...]
+    metrics: Metrics | None
+    """Means over the updates of this round; None when the round had none (warm-up)."""

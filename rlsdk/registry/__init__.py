@@ -1,0 +1,19 @@
+"""Finding plugins without running them, and loading one at a time. Imports no torch."""
+
+from rlsdk.registry.discovery import Plugin, find, load, plugins, register, unregister
+from rlsdk.registry.hooks import hookimpl, hookspec
+from rlsdk.registry.manifest import Manifest
+from rlsdk.registry.spec import AlgorithmSpec
+
+__all__ = [
+    "AlgorithmSpec",
+    "Manifest",
+    "Plugin",
+    "find",
+    "hookimpl",
+    "hookspec",
+    "load",
+    "plugins",
+    "register",
+    "unregister",
+]

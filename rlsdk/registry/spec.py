@@ -1,0 +1,36 @@
+"""What a plugin hands to the SDK: its `AlgorithmSpec`. Torch-free; the parts are built on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+import attrs
+
+if TYPE_CHECKING:
+    from rlsdk.agent import Agent
+    from rlsdk.parts import Facts, Parts
+
+Family = Literal["on-policy", "off-policy", "population"]
+FAMILIES: tuple[Family, ...] = ("on-policy", "off-policy", "population")
+
+
+@attrs.frozen(kw_only=True)
+class AlgorithmSpec:
+    """An algorithm, ready to be built.
+
+    `build(facts, config)` chooses and assembles the parts; it is the only function of a plugin that does. `agent`
+    returns the plugin's user-facing class (imported when first asked for); None gives a plain `rlsdk.Agent`.
+    """
+
+    id: str
+    family: Family = attrs.field(validator=attrs.validators.in_(FAMILIES))
+    config_type: type[Any] = attrs.field()
+    build: Callable[[Facts, Any], Parts]
+    policies: tuple[str, ...] = attrs.field(validator=attrs.validators.min_len(1))
+    agent: Callable[[], type[Agent]] | None = None
+
+    @config_type.validator
+    def _check_config_type(self, _: object, value: type[Any]) -> None:
+        if not attrs.has(value):
+            raise TypeError(f"config_type of {self.id!r} must be an attrs class, not {value!r}")

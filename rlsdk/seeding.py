@@ -1,0 +1,62 @@
+"""One seed, many named random streams. Global random state is neither read nor written."""
+
+from __future__ import annotations
+
+import secrets
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+
+def fresh_seed() -> int:
+    """A seed from the operating system, for users who gave none; it is recorded with the run."""
+    return secrets.randbelow(2**32)
+
+
+def derive(seed: int, name: str, index: int = 0) -> int:
+    """The seed of stream `name`; streams are independent of one another and of the order they are asked for in."""
+    sequence = np.random.SeedSequence(seed, spawn_key=(zlib.crc32(name.encode()), index))
+    return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+class Streams:
+    """The torch generators of one agent, made when first asked for: `streams["action"]`, `streams["replay"]`, ..."""
+
+    def __init__(self, seed: int, device: str = "cpu") -> None:
+        self.seed, self.device = seed, device
+        self._generators: dict[str, Generator] = {}
+
+    def __getitem__(self, name: str) -> Generator:
+        if name not in self._generators:
+            generator = Generator(device=self.device)
+            generator.manual_seed(derive(self.seed, name))
+            self._generators[name] = generator
+        return self._generators[name]
+
+    def reseed(self, seed: int) -> None:
+        """Start every stream again from `seed`, in place: whoever holds a generator goes on with it."""
+        self.seed = seed
+        for name, generator in self._generators.items():
+            generator.manual_seed(derive(seed, name))
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """uint8 state of every stream in use."""
+        return {name: generator.get_state() for name, generator in self._generators.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        for name, value in state.items():
+            self[name].set_state(value)
+
+
+@contextmanager
+def initialisation(seed: int) -> Iterator[None]:
+    """torch's global generator seeded for building networks inside the block, and put back after it."""
+    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(derive(seed, "initialisation"))
+        yield

@@ -1,0 +1,64 @@
+"""A session: an agent acting on observations, with everything it must remember between steps kept for the caller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Generator
+
+from rlsdk.environments.actions import ActionDecoder
+from rlsdk.environments.observations import batch_of, stack
+from rlsdk.errors import ObservationError
+from rlsdk.interfaces import Policy
+from rlsdk.parts import Facts
+from rlsdk.records import Act, Observation
+from rlsdk.tree import map_tensors
+
+
+class Session:
+    """Acts for `n` environments at a time. `act` takes numpy observations; `ended` tells which episodes are over.
+
+    >>> session = agent.session(1)                     # doctest: +SKIP
+    >>> action = session.act(observation)              # doctest: +SKIP
+    >>> session.ended(terminated or truncated)         # doctest: +SKIP
+    """
+
+    def __init__(self, policy: Policy[Any, Any], facts: Facts, n: int, *, deterministic: bool, generator: Generator) -> None:
+        self.policy, self.facts, self.n = policy, facts, n
+        self.deterministic, self.generator = deterministic, generator
+        self._decode = ActionDecoder(facts.action_space)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything: all episodes start anew."""
+        self.carry = self.policy.initial_carry(self.n)
+        self.is_first = torch.ones(self.n, dtype=torch.bool)
+
+    def ended(self, done: Any) -> None:
+        """Mark environments whose episode is over, bool [n] or one bool; their next observation starts an episode."""
+        self.is_first = self.is_first | torch.as_tensor(np.broadcast_to(np.asarray(done, dtype=bool), (self.n,)).copy())
+
+    def act(self, observation: Any) -> NDArray[Any]:
+        """Actions for `n` observations stacked on a leading axis; with n = 1 also for a single one, then unstacked.
+
+        Raises:
+            ObservationError: not the shape of the space, or not `n` of them.
+        """
+        rows, single = batch_of(self.facts.observation_space, observation)
+        if len(rows) != self.n:
+            raise ObservationError(f"this session acts for {self.n} environments, got {len(rows)} observations")
+        features = stack(self.facts.observation_space, rows)
+        actions = self._decode(self.act_on(Observation(features, self.is_first)).action)
+        return actions[0] if single else actions
+
+    def act_on(self, observation: Observation) -> Act[Any, Any]:
+        """The policy's answer to an `Observation` record on the CPU; the session remembers the carry."""
+        device = self.facts.device
+        moved = observation if device == "cpu" else map_tensors(lambda leaf: leaf.to(device), observation)
+        act = self.policy.act(moved, self.carry, deterministic=self.deterministic, generator=self.generator)
+        self.carry = act.carry
+        self.is_first = torch.zeros(self.n, dtype=torch.bool)
+        return act

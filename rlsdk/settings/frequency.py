@@ -1,0 +1,38 @@
+"""How often to train: every n vector steps, or every n episodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from rlsdk.errors import SettingsError
+
+UNITS = ("step", "episode")
+
+
+@attrs.frozen
+class TrainFrequency:
+    """`count` vector steps or finished episodes between two rounds of updates."""
+
+    count: int
+    unit: str
+
+    def to_setting(self) -> Any:
+        return self.count if self.unit == "step" else [self.count, self.unit]
+
+
+def as_train_frequency(value: int | Sequence[Any] | TrainFrequency) -> TrainFrequency:
+    """4 -> every 4 steps; (1, "episode") -> after each episode.
+
+    Raises:
+        SettingsError: not positive, or an unknown unit.
+    """
+    if isinstance(value, TrainFrequency):
+        return value
+    pair = (value, "step") if isinstance(value, int) else tuple(value) if isinstance(value, Sequence) else ()
+    whole = len(pair) == 2 and isinstance(pair[0], int) and not isinstance(pair[0], bool)
+    if isinstance(value, str) or not whole or pair[0] < 1 or pair[1] not in UNITS:
+        raise SettingsError(f'train_freq {value!r} must be a positive whole number or a pair such as (1, "episode")')
+    return TrainFrequency(*pair)

@@ -1,0 +1,20 @@
+"""The meaning of each hyper-parameter that several algorithms have, written once."""
+
+from __future__ import annotations
+
+from rlsdk.settings.fields import described
+
+LEARNING_RATE = described("step size of the optimisers; may be a schedule of the remaining progress", tune=(1e-5, 1e-2))
+BUFFER_SIZE = described("transitions the replay memory holds, over all environments", unit="transitions")
+LEARNING_STARTS = described("environment steps collected with random actions before the first update", unit="env steps")
+BATCH_SIZE = described("transitions per update", unit="transitions", tune=(32, 1024))
+TAU = described("share of the online network that moves into the target network at each target update", tune=(0.001, 1))
+GAMMA = described("discount per environment step", tune=(0.9, 0.9999))
+TRAIN_FREQ = described('vector steps between rounds of updates, or a pair such as [1, "episode"]')
+GRADIENT_STEPS = described("updates per round; -1 = as many as environment steps were collected")
+REPLAY_BUFFER_CLASS = described("registered name of the replay memory; none = chosen automatically")
+REPLAY_BUFFER_KWARGS = described("further arguments of the replay memory")
+OPTIMIZE_MEMORY_USAGE = described("store each observation once; half the memory, exact also at time limits")
+USE_SDE = described("explore with state-dependent noise (gSDE) instead of independent noise", source="arXiv:2005.05719")
+SDE_SAMPLE_FREQ = described("steps between new noise matrices; -1 = only when a rollout starts", unit="steps")
+NET_ARCH = described("hidden layer widths: a list for all networks, or a table of lists")

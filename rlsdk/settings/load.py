@@ -1,0 +1,85 @@
+"""Settings from files and from the command line. TOML through the standard library, YAML 1.2 through ruamel.yaml."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rlsdk.errors import SettingsError
+
+
+def load_settings(path: Path) -> dict[str, Any]:
+    """The table in a `.toml`, `.yaml` or `.yml` file.
+
+    Raises:
+        SettingsError: the file is missing, of another kind, damaged, or not a table.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"settings file {path} cannot be read: {error}") from None
+    if path.suffix == ".toml":
+        try:
+            return tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise SettingsError(f"settings file {path} is not valid TOML: {error}") from None
+    if path.suffix in (".yaml", ".yml"):
+        return _load_yaml(path, text)
+    raise SettingsError(f"settings file {path} must end in .toml, .yaml or .yml")
+
+
+def _load_yaml(path: Path, text: str) -> dict[str, Any]:
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        data = YAML(typ="safe", pure=True).load(text)  # YAML 1.2: 1e-3 is a number, "on" is a text
+    except YAMLError as error:
+        raise SettingsError(f"settings file {path} is not valid YAML: {error}") from None
+    if not isinstance(data, dict):
+        raise SettingsError(f"settings file {path} must hold a table of names and values, not {type(data).__name__}")
+    return data
+
+
+def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
+    """`["a.b=1e-3", "c=text"]` as nested settings; values are read as TOML, and as plain text where they are none.
+
+    >>> parse_assignments(["policy_kwargs.n_critics=5", "ent_coef=auto_0.1"])
+    {'policy_kwargs': {'n_critics': 5}, 'ent_coef': 'auto_0.1'}
+
+    Raises:
+        SettingsError: no `=`, or an empty name.
+    """
+    result: dict[str, Any] = {}
+    for assignment in assignments:
+        name, equals, text = assignment.partition("=")
+        keys = [key.strip() for key in name.split(".")]
+        if not equals or not all(keys):
+            raise SettingsError(f"--set {assignment!r} is not NAME=VALUE, e.g. --set learning_rate=1e-3")
+        value: Any = _value(text.strip())
+        for key in reversed(keys):
+            value = {key: value}
+        result = merge(result, value)
+    return result
+
+
+def _value(text: str) -> Any:
+    if text.lower() in ("none", "null"):
+        return None
+    if text in ("True", "False"):
+        return text == "True"
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """`below` with the values of `above` laid over it, table by table."""
+    merged = dict(below)
+    for name, value in above.items():
+        old = merged.get(name)
+        merged[name] = merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return merged

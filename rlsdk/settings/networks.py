@@ -1,0 +1,97 @@
+"""Hyper-parameters of networks that every policy has (`policy_kwargs`). Torch-free: modules are named, not imported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from rlsdk.errors import SettingsError, suggest
+from rlsdk.settings.fields import described
+
+ACTIVATIONS = ("elu", "gelu", "identity", "leaky_relu", "relu", "selu", "silu", "tanh")
+OPTIMIZERS = ("adadelta", "adagrad", "adam", "adamax", "adamw", "nadam", "radam", "rmsprop", "sgd")
+"""Element-wise optimisers: they may see all parameters as one flat vector."""
+
+
+def _key(name: str) -> str:
+    return name.lower().replace("_", "")
+
+
+def _named(value: Any, options: tuple[str, ...], what: str) -> Any:
+    """A registered name for names and for torch's own classes; other callables as they are."""
+    text = value if isinstance(value, str) else getattr(value, "__name__", "")
+    known = {_key(option): option for option in options}
+    is_torch_class = getattr(value, "__module__", "").startswith("torch.")
+    if (isinstance(value, str) or is_torch_class) and _key(text) in known:
+        return known[_key(text)]
+    if callable(value):
+        return value
+    raise SettingsError(f"{what} {value!r} is neither a callable nor a known name; {suggest(str(value), options)}")
+
+
+def as_activation(value: str | Callable[..., Any]) -> str | Callable[..., Any]:
+    """`torch.nn.ReLU` or `"relu"` -> `"relu"`; other callables stay (they are not stored in files)."""
+    result: str | Callable[..., Any] = _named(value, ACTIVATIONS, "activation")
+    return result
+
+
+def as_optimizer(value: str | Callable[..., Any]) -> str | Callable[..., Any]:
+    """`torch.optim.Adam` or `"adam"` -> `"adam"`; other callables stay (they are not stored in files)."""
+    result: str | Callable[..., Any] = _named(value, OPTIMIZERS, "optimizer")
+    return result
+
+
+def as_net_arch(value: Any) -> dict[str, tuple[int, ...]] | None:
+    """Hidden layer widths by network: `[256, 256]` gives the same to all (key `""`), a table gives each its own."""
+    if value is None:
+        return None
+    table = value if isinstance(value, Mapping) else {"": value}
+    result: dict[str, tuple[int, ...]] = {}
+    for name, widths in table.items():
+        if isinstance(widths, str) or not hasattr(widths, "__iter__"):
+            raise SettingsError(f"net_arch {value!r} must be a list of layer widths, or a table of such lists")
+        layers = tuple(widths)
+        if not all(isinstance(w, int) and not isinstance(w, bool) and w > 0 for w in layers):
+            raise SettingsError(f"net_arch {value!r}: layer widths must be positive whole numbers")
+        result[str(name)] = layers
+    return result
+
+
+def widths(net_arch: Mapping[str, tuple[int, ...]] | None, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
+    """Layer widths of network `name`.
+
+    Raises:
+        SettingsError: `net_arch` is a table without that network.
+    """
+    if net_arch is None:
+        return default
+    if "" in net_arch:
+        return net_arch[""]
+    if name not in net_arch:
+        raise SettingsError(f"net_arch names {sorted(net_arch)}, but this policy also needs {name!r}")
+    return net_arch[name]
+
+
+@attrs.frozen(kw_only=True)
+class NetworkConfig:
+    """The part of `policy_kwargs` that all policies share; a plugin's policy settings derive from it."""
+
+    activation_fn: str | Callable[..., Any] = attrs.field(
+        default="relu", converter=as_activation, metadata=described("activation between hidden layers")
+    )
+    features_extractor_class: Any = attrs.field(
+        default=None,
+        metadata=described("module class called with (observation_space, **kwargs) that has `features_dim`; none = by policy"),
+    )
+    features_extractor_kwargs: dict[str, Any] = attrs.field(
+        factory=dict, metadata=described("further arguments of the features extractor")
+    )
+    normalize_images: bool = attrs.field(default=True, metadata=described("divide images by 255"))
+    optimizer_class: str | Callable[..., Any] = attrs.field(
+        default="adam", converter=as_optimizer, metadata=described("element-wise torch optimiser")
+    )
+    optimizer_kwargs: dict[str, Any] = attrs.field(
+        factory=dict, metadata=described("further arguments of the optimiser, without the learning rate")
+    )

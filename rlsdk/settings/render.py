@@ -1,0 +1,131 @@
+"""A config class shown: as a table of fields, a commented settings file, a docstring and a signature."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from textwrap import fill
+from typing import Any, cast, get_type_hints
+
+import attrs
+
+from rlsdk.settings.strict import unstructure
+
+
+@attrs.frozen
+class FieldDoc:
+    """One hyper-parameter as shown to users. `children` are the fields of a nested table."""
+
+    name: str
+    type: str
+    default: Any
+    required: bool
+    help: str
+    unit: str
+    source: str
+    children: tuple[FieldDoc, ...] = ()
+
+
+def describe(kind: type[Any]) -> tuple[FieldDoc, ...]:
+    """Every hyper-parameter of a config class in constructor order."""
+    hints = get_type_hints(kind)
+    return tuple(_describe(field, hints[field.name]) for field in parameters(kind))
+
+
+def parameters(kind: type[Any]) -> list[attrs.Attribute[Any]]:
+    """The fields in constructor order: positional ones first, then the keyword-only ones."""
+    fields = list(attrs.fields(cast(Any, kind)))
+    return [f for f in fields if not f.kw_only] + [f for f in fields if f.kw_only]
+
+
+def _describe(field: attrs.Attribute[Any], hint: Any) -> FieldDoc:
+    required = field.default is attrs.NOTHING
+    default = None if required else _default(field)
+    nested = attrs.has(hint) and not hasattr(hint, "to_setting")
+    return FieldDoc(
+        name=field.name,
+        type=_type_name(hint),
+        default=unstructure(default),
+        required=required,
+        help=field.metadata.get("help", ""),
+        unit=field.metadata.get("unit", ""),
+        source=field.metadata.get("source", ""),
+        children=describe(hint) if nested else (),
+    )
+
+
+def _default(field: attrs.Attribute[Any]) -> Any:
+    value = field.default.factory() if isinstance(field.default, attrs.Factory) else field.default  # type: ignore[arg-type]
+    converter = cast(Any, field.converter)
+    return converter(value) if callable(converter) else value
+
+
+def _type_name(hint: Any) -> str:
+    return inspect.formatannotation(hint).replace("rlsdk.math.schedules.", "").replace("typing.", "")
+
+
+def signature(kind: type[Any]) -> inspect.Signature:
+    """The constructor signature a config class gives its agent class."""
+    hints = get_type_hints(kind)
+    values = []
+    for field in parameters(kind):
+        default = inspect.Parameter.empty if field.default is attrs.NOTHING else unstructure(_default(field))
+        how = inspect.Parameter.KEYWORD_ONLY if field.kw_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
+        values.append(inspect.Parameter(field.name, how, default=default, annotation=hints[field.name]))
+    return inspect.Signature(values)
+
+
+def docstring(kind: type[Any]) -> str:
+    """An `Args:` section that documents every hyper-parameter."""
+    lines = ["Args:"]
+    for doc in describe(kind):
+        lines.append(fill(f"{doc.name}: {_sentence(doc)}", 100, initial_indent="    ", subsequent_indent="        "))
+        for child in doc.children:
+            text = f"{child.name}: {_sentence(child)}"
+            lines.append(fill(text, 100, initial_indent="        ", subsequent_indent="            "))
+    return "\n".join(lines)
+
+
+def _sentence(doc: FieldDoc) -> str:
+    unit = f" [{doc.unit}]" if doc.unit else ""
+    source = f" ({doc.source})" if doc.source else ""
+    default = "" if doc.required or doc.children else f" Default: {toml_value(doc.default)}."
+    return f"{doc.help}{unit}{source}.{default}"
+
+
+def commented_toml(kind: type[Any], values: dict[str, Any], *, header: str = "") -> str:
+    """A settings file that documents itself: every field with its help, set to `values` or its default."""
+    lines = [f"# {line}" for line in header.splitlines()] + [""]
+    tables: list[tuple[FieldDoc, dict[str, Any]]] = []
+    for doc in describe(kind):
+        if doc.children:
+            tables.append((doc, values.get(doc.name) or {}))
+        else:
+            lines += _toml_field(doc, values.get(doc.name, doc.default))
+    for doc, table in tables:
+        lines += [f"[{doc.name}]  # {doc.help}"]
+        for child in doc.children:
+            lines += _toml_field(child, table.get(child.name, child.default))
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _toml_field(doc: FieldDoc, value: Any) -> list[str]:
+    comment = f"# {_sentence(doc)} Type: {doc.type}."
+    text = fill(comment, 110, subsequent_indent="#   ")
+    assignment = f"# {doc.name} =  (none)" if value is None else f"{doc.name} = {toml_value(value)}"
+    return [text, assignment, ""]
+
+
+def toml_value(value: Any) -> str:
+    """A value as TOML writes it; None, which TOML lacks, as `none`."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return repr(value) if value == value and abs(value) != float("inf") else str(value)
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(toml_value(item) for item in value) + "]"
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{json.dumps(k)} = {toml_value(v)}" for k, v in value.items() if v is not None) + " }"
+    return json.dumps(value) if isinstance(value, str) else str(value)

@@ -1,0 +1,149 @@
+"""Plain data to config objects and back, strictly: nothing is coerced, unknown names are refused with the closest known one."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping
+from collections.abc import Callable as CallableOrigin
+from typing import Any, TypeVar, Union, cast, get_args, get_origin
+
+import attrs
+import cattrs
+from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
+
+from rlsdk.errors import RlsdkError, SettingsError, suggest
+
+ConfigT = TypeVar("ConfigT")
+KINDS: dict[type, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+
+
+def _fits(value: Any, kind: type) -> bool:
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, kind)
+
+
+def _scalar(kind: type) -> Callable[[Any, Any], Any]:
+    def structure_scalar(value: Any, _: Any) -> Any:
+        value = value.item() if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0 else value
+        if not _fits(value, kind):
+            raise TypeError(f"{value!r} is not {KINDS[kind]}")
+        return kind(value)
+
+    return structure_scalar
+
+
+def _is_union(kind: Any) -> bool:
+    return get_origin(kind) in (Union, types.UnionType)
+
+
+def _structure_union(value: Any, kind: Any) -> Any:
+    """The first member that takes the value as it is."""
+    members = get_args(kind)
+    if value is None and type(None) in members:
+        return None
+    problems = []
+    for member in members:
+        if member is type(None):
+            continue
+        try:
+            return _converter.structure(value, member)
+        except (TypeError, ValueError, AttributeError, RlsdkError) as error:
+            problems.append(str(error))
+    raise TypeError(problems[0] if len(problems) == 1 else f"{value!r} is not {_name(kind)}")
+
+
+def _structure_any(value: Any, _: Any) -> Any:
+    return value
+
+
+def _structure_table(value: Any, _: Any) -> Any:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{value!r} is not a table of names and values")
+    return dict(value)
+
+
+def _structure_callable(value: Any, _: Any) -> Any:
+    if not callable(value):
+        raise TypeError(f"{value!r} is not a class or function")
+    return value
+
+
+def _name(kind: Any) -> str:
+    if _is_union(kind):
+        return " or ".join(_name(member) for member in get_args(kind))
+    return "none" if kind is type(None) else KINDS.get(kind, getattr(kind, "__name__", str(kind)))
+
+
+_converter = cattrs.Converter(forbid_extra_keys=True, detailed_validation=True, prefer_attrib_converters=True)
+for _kind in KINDS:
+    _converter.register_structure_hook(_kind, _scalar(_kind))
+_converter.register_structure_hook_func(_is_union, _structure_union)
+_converter.register_structure_hook_func(lambda kind: kind is Any, _structure_any)
+_converter.register_structure_hook_func(lambda kind: get_origin(kind) is dict, _structure_table)
+_converter.register_structure_hook_func(lambda kind: get_origin(kind) is CallableOrigin, _structure_callable)
+
+
+def structure(values: Mapping[str, Any], kind: type[ConfigT]) -> ConfigT:
+    """A `kind` (an attrs class) from plain values, checked field by field.
+
+    Raises:
+        SettingsError: names every field that is unknown, mistyped or out of range, each with what is accepted.
+    """
+    names = [f.name for f in attrs.fields(cast(Any, kind))]
+    if not isinstance(values, Mapping):
+        raise SettingsError(f"{kind.__name__} needs a table of settings, got {values!r}; its names are {names}")
+    try:
+        return _converter.structure(dict(values), kind)
+    except ClassValidationError as group:
+        raise SettingsError("\n".join(_explain(group, kind))) from None
+
+
+def _explain(group: ClassValidationError, kind: type[Any]) -> list[str]:
+    lines = []
+    with_notes, without = group.group_exceptions()
+    for error, note in with_notes:
+        name = note.name
+        text = "; ".join(_explain(error, kind)) if isinstance(error, ClassValidationError) else str(error)
+        lines.append(text if name in text.split(" = ")[0] else f"{name}: {text}")
+    for error in without:
+        if isinstance(error, ForbiddenExtraKeysError):
+            known = [f.name for f in attrs.fields(kind)]
+            lines += [f"unknown setting {name!r}; {suggest(name, known)}" for name in sorted(error.extra_fields)]
+        elif isinstance(error, KeyError):
+            lines.append(f"setting {error} is missing and has no default")
+        else:
+            lines.append(str(error))
+    return lines
+
+
+def unstructure(value: Any) -> Any:
+    """Plain data (JSON or TOML) for a config value; `structure` reads it back.
+
+    Objects say themselves how they are written through `to_setting()`. Classes and functions cannot be written; they
+    become `{"object": "module:name"}`, which loading replaces through `custom_objects`.
+    """
+    if hasattr(value, "to_setting") and not isinstance(value, type):
+        return value.to_setting()
+    if attrs.has(type(value)):
+        return {f.name: unstructure(getattr(value, f.name)) for f in attrs.fields(type(value))}
+    if isinstance(value, Mapping):
+        return {str(key): unstructure(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [unstructure(item) for item in value]
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    return {"object": f"{getattr(value, '__module__', '?')}:{getattr(value, '__qualname__', type(value).__name__)}"}
+
+
+def evolve(config: ConfigT, changes: Mapping[str, Any]) -> ConfigT:
+    """A copy of `config` with some fields replaced, each checked as strictly as at first.
+
+    Raises:
+        SettingsError: as `structure`.
+    """
+    kind = type(config)
+    current = {f.name: getattr(config, f.name) for f in attrs.fields(cast(Any, kind))}
+    return structure({**current, **changes}, kind)

@@ -1,0 +1,9 @@
+"""Where metrics go. A sink is anything with `write(step, values)` and `close()`."""
+
+from rlsdk.sinks.console import ConsoleSink
+from rlsdk.sinks.csv_file import CsvSink
+from rlsdk.sinks.jsonl_file import JsonlSink
+from rlsdk.sinks.sink import MetricSink, several
+from rlsdk.sinks.tensorboard import TensorBoardSink
+
+__all__ = ["ConsoleSink", "CsvSink", "JsonlSink", "MetricSink", "TensorBoardSink", "several"]

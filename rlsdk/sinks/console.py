@@ -1,0 +1,31 @@
+"""Metrics as a table on standard output."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TextIO
+
+
+class ConsoleSink:
+    """Prints one small table per log, grouped by the part of the name before the slash."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.stream = stream or sys.stdout
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        rows: list[tuple[str, str]] = []
+        group = ""
+        for name in sorted(values):
+            head, _, tail = name.rpartition("/")
+            if head != group:
+                rows.append((f"{head}/", ""))
+                group = head
+            rows.append((f"   {tail}", f"{values[name]:.4g}" if isinstance(values[name], float) else str(values[name])))
+        left, right = max(len(r[0]) for r in rows), max(len(r[1]) for r in rows)
+        line = "-" * (left + right + 7)
+        body = "\n".join(f"| {name:<{left}} | {value:<{right}} |" for name, value in rows)
+        print(f"{line}\n{body}\n{line}", file=self.stream, flush=True)
+
+    def close(self) -> None:
+        """Nothing to close: the stream belongs to the caller."""

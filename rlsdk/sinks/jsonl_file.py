@@ -1,0 +1,23 @@
+"""Metrics as JSON lines."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+
+class JsonlSink:
+    """Appends one JSON object per log to `path`; values that are not finite become null, as JSON has no word for them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        finite = {name: value if math.isfinite(value) else None for name, value in values.items()}
+        with self.path.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps({"step": step, **finite}, allow_nan=False) + "\n")
+
+    def close(self) -> None:
+        """Every line is on disk already."""

@@ -1,0 +1,30 @@
+"""Metrics for TensorBoard (extra `tensorboard`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from rlsdk.errors import SettingsError
+
+
+class TensorBoardSink:
+    """Writes scalars to `folder`/`name`_1, _2, ...: each run gets the next number."""
+
+    def __init__(self, folder: Path, name: str, *, continue_last: bool = False) -> None:
+        """Raises SettingsError when the tensorboard package is not installed."""
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise SettingsError("tensorboard_log needs the tensorboard package: pip install rlsdk[tensorboard]") from None
+        numbers = [int(tail) for p in folder.glob(f"{name}_*") if (tail := p.name.rpartition("_")[2]).isdigit()]
+        last = max(numbers, default=0)
+        self.path = folder / f"{name}_{last if continue_last and last else last + 1}"
+        self._writer = SummaryWriter(str(self.path))  # type: ignore[no-untyped-call]
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, step)  # type: ignore[no-untyped-call]
+
+    def close(self) -> None:
+        self._writer.close()  # type: ignore[no-untyped-call]

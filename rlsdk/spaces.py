@@ -1,0 +1,188 @@
+"""Observation and action spaces as plain descriptions: comparable, storable as JSON, independent of gymnasium and torch.
+
+`rlsdk.environments` translates gymnasium's spaces to these and back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from rlsdk.errors import ArtifactError
+
+MAX_ELEMENTS = 2**28
+"""Larger arrays than this are refused when a space is read from a file."""
+
+
+@attrs.frozen
+class Box:
+    """Arrays between `low` and `high` (element by element), of a numpy dtype given by name."""
+
+    low: NDArray[Any] = attrs.field(eq=attrs.cmp_using(eq=np.array_equal), repr=False)
+    high: NDArray[Any] = attrs.field(eq=attrs.cmp_using(eq=np.array_equal), repr=False)
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def is_image(self) -> bool:
+        """Bytes between 0 and 255, in three dimensions: height, width and channels in either order."""
+        return self.dtype == "uint8" and len(self.shape) == 3 and self.low.min() == 0 and self.high.max() == 255
+
+    @property
+    def is_bounded(self) -> bool:
+        return bool(np.isfinite(self.low).all() and np.isfinite(self.high).all())
+
+
+@attrs.frozen
+class Discrete:
+    """Whole numbers `start ... start + n - 1`."""
+
+    n: int
+    start: int = 0
+
+
+@attrs.frozen
+class MultiDiscrete:
+    """Vectors whose element i is one of `start[i] ... start[i] + nvec[i] - 1`."""
+
+    nvec: tuple[int, ...]
+    start: tuple[int, ...]
+
+
+@attrs.frozen
+class MultiBinary:
+    """Arrays of zeros and ones."""
+
+    shape: tuple[int, ...]
+
+
+@attrs.frozen
+class Dict:
+    """A named space for each key, in the order given."""
+
+    spaces: Mapping[str, Space]
+
+
+@attrs.frozen
+class Tuple:
+    """Several spaces side by side."""
+
+    spaces: tuple[Space, ...]
+
+
+Space = Box | Discrete | MultiDiscrete | MultiBinary | Dict | Tuple
+
+
+def shape_of(space: Space) -> tuple[int, ...]:
+    """Shape of one element of a leaf space.
+
+    Raises:
+        TypeError: the space is nested.
+    """
+    if isinstance(space, Discrete):
+        return ()
+    if isinstance(space, MultiDiscrete):
+        return (len(space.nvec),)
+    if isinstance(space, Box | MultiBinary):
+        return space.shape
+    raise TypeError(f"a {type(space).__name__} has no single shape")
+
+
+def dtype_of(space: Space) -> str:
+    """numpy dtype, by name, in which a leaf is stored: float32 for any float Box, the Box's own otherwise."""
+    if isinstance(space, Box):
+        return "float32" if np.issubdtype(np.dtype(space.dtype), np.floating) else space.dtype
+    return "int8" if isinstance(space, MultiBinary) else "int64"
+
+
+def leaf_spaces(space: Space, path: str = "observation") -> Iterator[tuple[str, Space]]:
+    """Every leaf with a readable path, such as `observation['camera']`."""
+    if isinstance(space, Dict):
+        for key, child in space.spaces.items():
+            yield from leaf_spaces(child, f"{path}[{key!r}]")
+    elif isinstance(space, Tuple):
+        for index, child in enumerate(space.spaces):
+            yield from leaf_spaces(child, f"{path}[{index}]")
+    else:
+        yield path, space
+
+
+def nbytes(space: Space) -> int:
+    """Bytes one element takes as stored."""
+    return sum(math.prod(shape_of(leaf)) * np.dtype(dtype_of(leaf)).itemsize for _, leaf in leaf_spaces(space))
+
+
+def to_json(space: Space) -> dict[str, Any]:
+    """The space as JSON values; bounds that are equal everywhere are written once, infinities as text."""
+    kind = type(space).__name__
+    if isinstance(space, Box):
+        bounds = {"low": _bound_to_json(space.low), "high": _bound_to_json(space.high)}
+        return {"kind": kind, "shape": list(space.shape), "dtype": space.dtype, **bounds}
+    if isinstance(space, Dict):
+        return {"kind": kind, "spaces": {key: to_json(child) for key, child in space.spaces.items()}}
+    if isinstance(space, Tuple):
+        return {"kind": kind, "spaces": [to_json(child) for child in space.spaces]}
+    values = attrs.asdict(space)
+    return {"kind": kind, **{k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}}
+
+
+def _bound_to_json(bound: NDArray[Any]) -> Any:
+    values = bound.ravel().tolist()
+    values = values[:1] if len(set(values)) == 1 else values
+    return [str(v) if isinstance(v, float) and math.isinf(v) else v for v in values]
+
+
+def from_json(data: Any) -> Space:
+    """The space that `to_json` wrote, every field checked (the data may come from a stranger).
+
+    Raises:
+        ArtifactError: it is no space.
+    """
+    try:
+        return _from_json(data, depth=0)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise ArtifactError(f"the file does not describe a space: {type(error).__name__}: {error}") from None
+
+
+def _from_json(data: Any, depth: int) -> Space:
+    if depth > 8:
+        raise ValueError("spaces are nested more than 8 deep")
+    kind = data["kind"]
+    if kind == "Dict":
+        return Dict({str(key): _from_json(child, depth + 1) for key, child in data["spaces"].items()})
+    if kind == "Tuple":
+        return Tuple(tuple(_from_json(child, depth + 1) for child in data["spaces"]))
+    if kind == "Discrete":
+        return Discrete(_count(data["n"]), int(data["start"]))
+    if kind == "MultiDiscrete":
+        nvec, start = tuple(map(_count, data["nvec"])), tuple(map(int, data["start"]))
+        if len(nvec) != len(start):
+            raise ValueError("nvec and start differ in length")
+        return MultiDiscrete(nvec, start)
+    shape = tuple(map(_count, data["shape"]))
+    if math.prod(shape) > MAX_ELEMENTS:
+        raise ValueError(f"shape {shape} is too large")
+    if kind == "MultiBinary":
+        return MultiBinary(shape)
+    if kind != "Box":
+        raise ValueError(f"unknown kind {kind!r}")
+    dtype = np.dtype(data["dtype"])
+    if dtype.kind not in "fiub":
+        raise ValueError(f"dtype {dtype} is not numeric")
+    return Box(_bound_from_json(data["low"], shape, dtype), _bound_from_json(data["high"], shape, dtype), shape, dtype.name)
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= MAX_ELEMENTS:
+        raise ValueError(f"{value!r} is not a positive size")
+    return value
+
+
+def _bound_from_json(values: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    flat = np.asarray([float(v) if isinstance(v, str) else v for v in values], dtype=dtype)
+    return np.broadcast_to(flat, shape) if flat.size == 1 else flat.reshape(shape)

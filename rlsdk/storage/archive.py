@@ -1,0 +1,222 @@
+"""The container of every rlsdk file: an uncompressed zip of `manifest.json` and, per section, tensors and JSON values.
+
+Layout: `manifest.json`, then for each section `<name>.safetensors` and `<name>.json`. The manifest lists the size and
+SHA-256 of every other member. Files are written beside their target, flushed and renamed, so a reader sees the old file
+or the new one. Reading validates sizes, digests and formats first; no pickle, eval or import is involved.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import struct
+import tempfile
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import safetensors
+import safetensors.torch
+from torch import Tensor
+
+from rlsdk import tree
+from rlsdk.errors import ArtifactError
+
+FORMAT = 1
+MAX_JSON = 64 * 2**20
+_MANIFEST = "manifest.json"
+_READ_ERRORS = (zipfile.BadZipFile, EOFError, KeyError, NotImplementedError, RuntimeError, struct.error, ValueError, OSError)
+
+Section = Mapping[str, Any]
+"""A nested state: leaves are tensors or JSON scalars; keys hold no '/'."""
+
+
+def write_archive(target: Path | IO[bytes], document: Mapping[str, Any], sections: Mapping[str, Section]) -> None:
+    """Write `document` and `sections` to a path (atomically) or a binary file object.
+
+    Raises:
+        ArtifactError: the place cannot be written; what was there before is untouched.
+    """
+    members = {name: data for key, section in sections.items() for name, data in _encode(key, section).items()}
+    listing = {name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in members.items()}
+    manifest = json.dumps({"format": FORMAT, **document, "members": listing}, indent=1, allow_nan=False).encode()
+    if isinstance(target, Path):
+        _write_atomically(target, {_MANIFEST: manifest, **members})
+    else:
+        _write_zip(target, {_MANIFEST: manifest, **members})
+
+
+def _encode(key: str, section: Section) -> dict[str, bytes]:
+    flat = tree.flatten(section)
+    tensors = {n: v.detach().cpu().clone().contiguous() for n, v in flat.items() if isinstance(v, Tensor)}
+    values = {n: v for n, v in flat.items() if not isinstance(v, Tensor)}
+    encoded = {f"{key}.safetensors": safetensors.torch.save(tensors)}
+    return {**encoded, f"{key}.json": json.dumps(values, allow_nan=False).encode()}
+
+
+def _write_zip(stream: IO[bytes], members: Mapping[str, bytes]) -> None:
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+        for name, data in members.items():
+            archive.writestr(zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0)), data)
+
+
+def _write_atomically(path: Path, members: Mapping[str, bytes]) -> None:
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as stream:
+            temporary = Path(stream.name)
+            _write_zip(stream, members)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.chmod(0o666 & ~_umask())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise ArtifactError(f"cannot write {path}: {error.strerror or error}; choose a writable place with free space") from None
+    finally:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current
+
+
+def read_archive(
+    source: Path | IO[bytes], wanted: Iterable[str] | None = None, *, kind: str
+) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """(document, sections) of an archive; only the `wanted` sections that it has are read (None: all).
+
+    Raises:
+        ArtifactError: missing, damaged, truncated, foreign, or of another kind or format version.
+    """
+    name = _name(source)
+    try:
+        with _open(source) as stream, zipfile.ZipFile(stream) as archive:
+            document = _manifest(archive, name, kind)
+            keys = {m.rpartition(".")[0] for m in document["members"]}
+            chosen = keys if wanted is None else keys & set(wanted)
+            return document, {key: _decode(archive, document["members"], key) for key in sorted(chosen)}
+    except ArtifactError:
+        raise
+    except FileNotFoundError:
+        raise ArtifactError(f"there is no file {name}") from None
+    except (*_READ_ERRORS, safetensors.SafetensorError) as error:
+        raise ArtifactError(f"{name} is not a whole {kind} file: {type(error).__name__}: {error}") from None
+
+
+def inspect_archive(source: Path | IO[bytes], *, kind: str) -> dict[str, Any]:
+    """The document, with `tensors`: section -> name -> [dtype, shape]; tensor data is not parsed.
+
+    Raises:
+        ArtifactError: as `read_archive`.
+    """
+    name = _name(source)
+    try:
+        with _open(source) as stream, zipfile.ZipFile(stream) as archive:
+            document = _manifest(archive, name, kind)
+            headers = [m for m in document["members"] if m.endswith(".safetensors")]
+            tensors = {m.rpartition(".")[0]: _header(archive, m) for m in headers}
+            return {**document, "tensors": tensors}
+    except ArtifactError:
+        raise
+    except FileNotFoundError:
+        raise ArtifactError(f"there is no file {name}") from None
+    except _READ_ERRORS as error:
+        raise ArtifactError(f"{name} is not a whole {kind} file: {type(error).__name__}: {error}") from None
+
+
+def _name(source: Path | IO[bytes]) -> str:
+    return str(source) if isinstance(source, Path) else str(getattr(source, "name", "the given file object"))
+
+
+def _open(source: Path | IO[bytes]) -> contextlib.AbstractContextManager[IO[bytes]]:
+    return open(source, "rb") if isinstance(source, Path) else contextlib.nullcontext(source)
+
+
+def _manifest(archive: zipfile.ZipFile, name: str, kind: str) -> dict[str, Any]:
+    """The checked manifest; every member is listed in it, stored plainly, and as long as it says."""
+    entries = {info.filename: info for info in archive.infolist()}
+    size = _length(archive)
+    if len(entries) != len(archive.infolist()) or sum(info.file_size for info in entries.values()) > size:
+        raise ArtifactError(f"{name} is refused: its entries repeat or overlap")
+    for info in entries.values():
+        if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size or info.flag_bits & 0x1:
+            raise ArtifactError(f"{name} is refused: {info.filename!r} is compressed or encrypted; rlsdk files never are")
+    if _MANIFEST not in entries:
+        raise ArtifactError(f"{name} is no rlsdk file: it has no {_MANIFEST}{_hint(set(entries))}")
+    document = _json(archive.read(_MANIFEST))
+    if document.get("kind") != kind:
+        raise ArtifactError(f"{name} is a {document.get('kind')!r} file, not a {kind!r} file")
+    if document.get("format") != FORMAT:
+        raise ArtifactError(
+            f"{name} has format {document.get('format')!r}, this rlsdk reads format {FORMAT}; install the rlsdk that wrote it"
+        )
+    listed = document.get("members")
+    if not isinstance(listed, dict) or set(listed) | {_MANIFEST} != set(entries):
+        raise ArtifactError(f"{name} is damaged: its entries are not the ones its manifest lists")
+    for member, facts in listed.items():
+        if not isinstance(facts, dict) or facts.get("size") != entries[member].file_size:
+            raise ArtifactError(f"{name} is damaged: {member!r} does not have the size its manifest states")
+    return document
+
+
+def _length(archive: zipfile.ZipFile) -> int:
+    stream = archive.fp
+    assert stream is not None
+    return stream.seek(0, io.SEEK_END)
+
+
+def _hint(entries: set[str]) -> str:
+    if "policy.pth" in entries or "pytorch_variables.pth" in entries:
+        return " (it looks like a stable-baselines3 file)"
+    return ""
+
+
+def _json(data: bytes) -> dict[str, Any]:
+    if len(data) > MAX_JSON:
+        raise ValueError(f"a JSON member of {len(data)} bytes is too large")
+
+    def refuse(text: str) -> Any:
+        raise ValueError(f"JSON holds {text}")
+
+    try:
+        document = json.loads(data, parse_constant=refuse)
+    except RecursionError:
+        raise ValueError("JSON is nested too deeply") from None
+    if not isinstance(document, dict):
+        raise ValueError("a JSON member is not a table")
+    return document
+
+
+def _decode(archive: zipfile.ZipFile, listed: Mapping[str, Any], key: str) -> dict[str, Any]:
+    data = {}
+    for member in (f"{key}.safetensors", f"{key}.json"):
+        data[member] = archive.read(member)
+        if hashlib.sha256(data[member]).hexdigest() != listed[member].get("sha256"):
+            raise ArtifactError(f"{_name_of(archive)} is damaged: {member!r} does not match its digest")
+    tensors = safetensors.torch.load(data[f"{key}.safetensors"])
+    try:
+        return tree.unflatten({**tensors, **_json(data[f"{key}.json"])})
+    except (AttributeError, TypeError):
+        raise ValueError(f"section {key!r} names a value and a table alike") from None
+
+
+def _name_of(archive: zipfile.ZipFile) -> str:
+    return archive.filename or "the given file object"
+
+
+def _header(archive: zipfile.ZipFile, member: str) -> dict[str, Any]:
+    with archive.open(member) as stream:
+        (length,) = struct.unpack("<Q", stream.read(8))
+        if length > MAX_JSON:
+            raise ValueError(f"the header of {member!r} claims {length} bytes")
+        header = _json(stream.read(length))
+    return {name: [facts["dtype"], facts["shape"]] for name, facts in header.items() if name != "__metadata__"}

@@ -1,0 +1,155 @@
+"""The driver: runs a loop, checks what it reports, and tells sinks and callbacks."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from rlsdk.callbacks.callback import Callback
+from rlsdk.errors import DivergenceError
+from rlsdk.interfaces import VectorEnv
+from rlsdk.loops import Cursor, off_policy
+from rlsdk.parts import Parts
+from rlsdk.records import Episode, Metrics, Report
+from rlsdk.sinks import MetricSink
+
+if TYPE_CHECKING:
+    from rlsdk.agent import Agent
+
+
+class Run:
+    """One call of `learn`, as callbacks see it."""
+
+    def __init__(
+        self, agent: Agent, cursor: Cursor, total_timesteps: int, sink: MetricSink, callbacks: Sequence[Callback]
+    ) -> None:
+        self.agent, self.cursor, self.sink, self.callbacks = agent, cursor, sink, tuple(callbacks)
+        self.total_timesteps = total_timesteps
+        self.start, self.end = cursor.env_steps, cursor.env_steps + total_timesteps
+        self.window: deque[Episode] = deque(maxlen=agent.config.stats_window_size)
+        self.finished_episodes = 0
+        self.began = time.perf_counter()
+        self._sums: dict[str, Tensor] = {}
+        self._rounds = 0
+
+    @property
+    def num_timesteps(self) -> int:
+        """Environment steps, as the agent counts them."""
+        return self.agent.num_timesteps
+
+    @property
+    def steps_per_second(self) -> float:
+        """Environment steps of this run per second; 0 where the clock has not moved yet."""
+        elapsed = time.perf_counter() - self.began
+        return (self.cursor.env_steps - self.start) / elapsed if elapsed > 0.0 else 0.0
+
+    def advance(self, cursor: Cursor, report: Report) -> None:
+        """Take over what a round of the loop reported.
+
+        Raises:
+            DivergenceError: a metric is NaN or infinite.
+        """
+        self.cursor = self.agent.cursor = cursor
+        self.window.extend(report.episodes)
+        self.finished_episodes += len(report.episodes)
+        if report.metrics is not None:
+            _require_finite(report.metrics, report)
+            for name, value in report.metrics.items():
+                self._sums[name] = self._sums[name] + value if name in self._sums else value
+            self._rounds += 1
+
+    def log(self, extra: dict[str, float] | None = None) -> None:
+        """Write what is known now to the sinks, under the names of docs/metrics.md."""
+        values = {**self._rollout(), **self._time(), **self._training(), **(extra or {})}
+        for callback in self.callbacks:
+            callback.on_log(self, values)
+        self.sink.write(self.num_timesteps, values)
+        self._sums, self._rounds = {}, 0
+
+    def _rollout(self) -> dict[str, float]:
+        if not self.window:
+            return {}
+        count = len(self.window)
+        values = {
+            "rollout/ep_rew_mean": sum(e.episode_return for e in self.window) / count,
+            "rollout/ep_len_mean": sum(e.length for e in self.window) / count,
+        }
+        successes = [e.success for e in self.window if e.success is not None]
+        return {**values, "rollout/success_rate": sum(successes) / len(successes)} if successes else values
+
+    def _time(self) -> dict[str, float]:
+        return {
+            "time/episodes": self.finished_episodes,
+            "time/fps": self.steps_per_second,
+            "time/time_elapsed": time.perf_counter() - self.began,
+            "time/total_timesteps": self.num_timesteps,
+        }
+
+    def _training(self) -> dict[str, float]:
+        if not self._rounds:
+            return {}
+        means = torch.stack([value / self._rounds for value in self._sums.values()]).tolist()
+        return {**dict(zip(self._sums, means, strict=True)), "train/n_updates": self.cursor.updates}
+
+
+def train(run: Run, env: VectorEnv, parts: Parts, *, log_every: int, threads: int | None) -> None:
+    """Drive the loop of the agent's family to the end of `run`, or until a callback says stop.
+
+    Args:
+        run: counts, sinks and callbacks.
+        env: the training environment, on the agent's device.
+        parts: the assembled agent.
+        log_every: finished episodes between two logs.
+        threads: torch threads while training; None leaves torch's setting alone.
+    """
+    logged = 0
+    with _thread_count(threads):
+        for callback in run.callbacks:
+            callback.on_training_start(run)
+        try:
+            for cursor, report in off_policy(env, parts, run.cursor, run.agent.streams, start=run.start, end=run.end):
+                run.advance(cursor, report)
+                if run.finished_episodes - logged >= log_every:
+                    logged = run.finished_episodes
+                    run.log()
+                if not _tell(run, report):
+                    break
+        finally:
+            for callback in run.callbacks:
+                callback.on_training_end(run)
+
+
+def _tell(run: Run, report: Report) -> bool:
+    """Tell every callback; False if one of them wants to stop."""
+    answers = [callback.on_report(run, report) for callback in run.callbacks]
+    return all(answer is not False for answer in answers)
+
+
+def _require_finite(metrics: Metrics, report: Report) -> None:
+    total = float(torch.stack(list(metrics.values())).sum())
+    if math.isfinite(total):
+        return
+    wrong = {name: float(value) for name, value in metrics.items() if not math.isfinite(float(value))}
+    raise DivergenceError(
+        f"training diverged at update {report.updates} (environment step {report.env_steps}): {wrong};"
+        " the environment's own numbers were finite, so lower learning_rate, scale the rewards, or check custom networks"
+    )
+
+
+@contextmanager
+def _thread_count(threads: int | None) -> Iterator[None]:
+    """torch's thread count inside the block; oversubscribed threads cost an order of magnitude on small networks."""
+    before = torch.get_num_threads()
+    if threads is not None:
+        torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,80 @@
+"""Apply a function to every tensor of a nested value: record, mapping, tuple, tensor or None."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, cast
+
+from torch import Tensor
+
+T = TypeVar("T")
+
+
+def map_tensors(function: Callable[..., Tensor], first: T, *rest: T) -> T:
+    """A value shaped like `first` whose tensors are `function(leaf of first, leaves of rest...)`; None stays None.
+
+    Raises:
+        TypeError: a leaf is neither tensor nor None.
+    """
+    node: Any = first
+    if node is None:
+        return first
+    if isinstance(node, Tensor):
+        return cast(T, function(node, *rest))
+    if isinstance(node, Mapping):
+        mapped = {k: map_tensors(function, v, *(cast(Any, r)[k] for r in rest)) for k, v in node.items()}
+        return cast(T, mapped)
+    if isinstance(node, tuple):
+        parts = (map_tensors(function, v, *(cast(Any, r)[i] for r in rest)) for i, v in enumerate(node))
+        return cast(T, tuple(parts))
+    if dataclasses.is_dataclass(node):
+        names = [f.name for f in dataclasses.fields(node)]
+        values = {n: map_tensors(function, getattr(node, n), *(getattr(r, n) for r in rest)) for n in names}
+        return cast(T, type(node)(**values))
+    raise TypeError(f"{type(node).__name__} is not a tree of tensors (record, mapping, tuple, tensor or None)")
+
+
+def leaves(node: Any) -> list[Tensor]:
+    """The tensors of a nested value, in the order `map_tensors` visits them."""
+    if node is None:
+        return []
+    if isinstance(node, Tensor):
+        return [node]
+    if isinstance(node, Mapping):
+        return [leaf for value in node.values() for leaf in leaves(value)]
+    if isinstance(node, tuple):
+        return [leaf for value in node for leaf in leaves(value)]
+    if dataclasses.is_dataclass(node):
+        return [leaf for field in dataclasses.fields(node) for leaf in leaves(getattr(node, field.name))]
+    raise TypeError(f"{type(node).__name__} is not a tree of tensors (record, mapping, tuple, tensor or None)")
+
+
+def write(storage: list[Tensor], row: int, value: Any) -> None:
+    """Copy the leaves of `value` into row `row` of `storage`, the leaves of a preallocated value one dimension up."""
+    for target, source in zip(storage, leaves(value), strict=True):
+        target[row].copy_(source)
+
+
+def flatten(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A nested mapping as one flat one, keys joined by '/'. Empty mappings disappear."""
+    flat: dict[str, Any] = {}
+    for key, value in node.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            flat.update(flatten(value, f"{name}/"))
+        else:
+            flat[name] = value
+    return flat
+
+
+def unflatten(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse of `flatten`."""
+    nested: dict[str, Any] = {}
+    for name, value in flat.items():
+        *path, last = name.split("/")
+        node = nested
+        for part in path:
+            node = node.setdefault(part, {})
+        node[last] = value
+    return nested

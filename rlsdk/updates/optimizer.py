@@ -1,0 +1,73 @@
+"""One optimiser call for a whole network, over its flat parameter buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rlsdk.errors import SettingsError
+from rlsdk.networks.flat import flatten_parameters
+
+_CLASSES: dict[str, type[torch.optim.Optimizer]] = {
+    "adadelta": torch.optim.Adadelta,
+    "adagrad": torch.optim.Adagrad,
+    "adam": torch.optim.Adam,
+    "adamax": torch.optim.Adamax,
+    "adamw": torch.optim.AdamW,
+    "nadam": torch.optim.NAdam,
+    "radam": torch.optim.RAdam,
+    "rmsprop": torch.optim.RMSprop,
+    "sgd": torch.optim.SGD,
+}
+_FUSED = ("adagrad", "adam", "adamw", "sgd")
+
+
+class FlatOptimizer:
+    """An element-wise torch optimiser over all `parameters` as one vector.
+
+    Gradients are accumulated by `backward` into one flat buffer: call `zero_grad`, then `backward`, then `step`.
+    """
+
+    def __init__(
+        self,
+        parameters: Iterable[nn.Parameter],
+        choice: str | Callable[..., torch.optim.Optimizer],
+        learning_rate: float,
+        arguments: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Raises SettingsError when the optimiser does not take `arguments`."""
+        values, self.gradients = flatten_parameters(parameters)
+        self.flat = nn.Parameter(values)
+        self.flat.grad = self.gradients
+        options: dict[str, Any] = {"lr": learning_rate, **(arguments or {})}
+        if isinstance(choice, str) and choice in _FUSED:
+            options.setdefault("fused", values.numel() > 0 and values.is_floating_point())
+        make: Callable[..., torch.optim.Optimizer] = _CLASSES[choice] if isinstance(choice, str) else choice
+        try:
+            self.optimizer = make([self.flat], **options)
+        except (TypeError, ValueError) as error:
+            raise SettingsError(f"optimizer_kwargs {dict(arguments or {})} do not fit {choice}: {error}") from None
+
+    def zero_grad(self) -> None:
+        self.gradients.zero_()
+
+    def step(self, learning_rate: float, max_norm: float | None = None) -> None:
+        """Apply the accumulated gradients; with `max_norm` they are scaled down to that global norm first."""
+        if max_norm is not None:
+            self.gradients.mul_((max_norm / (self.gradients.norm() + 1e-6)).clamp(max=1.0))
+        self.optimizer.param_groups[0]["lr"] = learning_rate
+        self.optimizer.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The optimiser's moments and step count; the parameters themselves belong to their network."""
+        state = self.optimizer.state.get(self.flat, {})
+        return {name: value.clone() if isinstance(value, Tensor) else value for name, value in state.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        moments = {name: value.clone() if isinstance(value, Tensor) else value for name, value in state.items()}
+        self.optimizer.state.clear()
+        if moments:
+            self.optimizer.state[self.flat] = moments
