@@ -12,15 +12,14 @@ import torch
 
 from rlsdk import persistence
 from rlsdk.buffers.budget import require_memory
-from rlsdk.callbacks import Callback, as_callbacks
+from rlsdk.callbacks import Callback, ProgressBar, as_callbacks
 from rlsdk.device import choose_device
 from rlsdk.environments import connect, to_gymnasium
 from rlsdk.environments.actions import ActionDecoder
 from rlsdk.environments.observations import batch_of, stack
 from rlsdk.environments.on_device import OnDevice
 from rlsdk.errors import SettingsError, UnsupportedSpaceError, UsageError
-from rlsdk.loops import Cursor
-from rlsdk.loops import off_policy as off_policy_loop
+from rlsdk.loops import Cursor, learn_from_buffer
 from rlsdk.parts import Facts, Parts
 from rlsdk.records import Observation
 from rlsdk.registry import load as load_plugin
@@ -72,7 +71,9 @@ class Agent:
         kwargs.pop("_init_setup_model", None)  # documented, without effect: networks are always built
         config = bind(self.spec.config_type, args, kwargs)
         if config.env is None:
-            raise UsageError("an agent needs an environment to learn in; env=None is for load(path), which knows the spaces")
+            raise UsageError(
+                "an agent needs an environment to learn in; env=None is for load(path), which knows the spaces"
+            )
         env = connect(config.env)
         self._assemble(config, env.observation_space, env.action_space, env.num_envs, connect(env))
         self._check_memory()
@@ -140,7 +141,7 @@ class Agent:
 
     # --- learning ------------------------------------------------------------------------------------------------
 
-    def learn(
+    def learn(  # noqa: PLR0913  # the documented signature
         self,
         total_timesteps: int,
         callback: Callback | Callable[..., Any] | list[Any] | None = None,
@@ -174,8 +175,6 @@ class Agent:
             self.cursor = self._begin(env)
         callbacks = as_callbacks(callback)
         if progress_bar:
-            from rlsdk.callbacks.progress import ProgressBar
-
             callbacks = [*callbacks, ProgressBar()]
         sink = self._make_sink(tb_log_name or self.spec.id.upper(), reset_num_timesteps)
         run = Run(self, self.cursor, total, sink, callbacks)
@@ -214,7 +213,7 @@ class Agent:
             raise UsageError("train needs a filled replay buffer; call learn, or load_replay_buffer, first")
         plan = self.parts.plan if batch_size is None else replace(self.parts.plan, batch_size=batch_size)
         parts = replace(self.parts, plan=plan)
-        metrics = off_policy_loop.learn(parts, self.streams, _positive(gradient_steps, "gradient_steps"), 0.0)
+        metrics = learn_from_buffer(parts, self.streams, _positive(gradient_steps, "gradient_steps"), 0.0)
         return {name: float(value) for name, value in metrics.items()}
 
     # --- acting --------------------------------------------------------------------------------------------------
@@ -277,7 +276,9 @@ class Agent:
 
     def _resize(self, num_envs: int) -> None:
         if self.parts.buffer is not None and len(self.parts.buffer):
-            raise UsageError(f"the replay buffer is filled from {self.facts.num_envs} environments; give as many, not {num_envs}")
+            raise UsageError(
+                f"the replay buffer is filled from {self.facts.num_envs} environments; give as many, not {num_envs}"
+            )
         policy, algorithm = dict(self.parts.policy.state_dict()), self.parts.algorithm.state_dict()
         self.facts = replace(self.facts, num_envs=num_envs)
         with initialisation(self.seed):
@@ -308,7 +309,10 @@ class Agent:
         return {"policy": dict(self.parts.policy.state_dict()), **self.parts.algorithm.state_dict()}
 
     def set_parameters(
-        self, load_path_or_dict: str | Path | IO[bytes] | Mapping[str, Any], exact_match: bool = True, device: str = "auto"
+        self,
+        load_path_or_dict: str | Path | IO[bytes] | Mapping[str, Any],
+        exact_match: bool = True,
+        device: str = "auto",
     ) -> None:
         """Replace parameters in place, from an agent file or a mapping as `get_parameters` returns it.
 
@@ -335,8 +339,8 @@ class Agent:
         persistence.save(self, path, set(exclude or ()), set(include or ()))
 
     @class_only
-    def load(
-        cls,
+    def load(  # the documented signature
+        cls,  # noqa: N805
         path: str | Path | IO[bytes],
         env: Any = None,
         device: str = "auto",
@@ -359,8 +363,9 @@ class Agent:
         Raises:
             ArtifactError: missing, damaged, foreign or malicious file. PluginError: its algorithm is not installed.
         """
-        agent = persistence.load(path, cls, env, {**(custom_objects or {}), **kwargs, "device": device}, print_system_info)
-        return agent  # type: ignore[no-any-return]
+        return persistence.load(  # type: ignore[return-value]  # `load` honours the class it is given
+            path, cls, env, {**(custom_objects or {}), **kwargs, "device": device}, print_system_info
+        )
 
     def save_replay_buffer(self, path: str | Path | IO[bytes]) -> None:
         """Write the replay buffer to a file of its own."""
@@ -402,7 +407,9 @@ def bind(kind: type[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> A
     """
     names = [field.name for field in parameters(kind) if not field.kw_only]
     if len(args) > len(names):
-        raise SettingsError(f"{len(args)} positional arguments, but only {len(names)} may be given by position: {names}")
+        raise SettingsError(
+            f"{len(args)} positional arguments, but only {len(names)} may be given by position: {names}"
+        )
     values = dict(zip(names, args, strict=False))
     if twice := sorted(set(values) & set(kwargs)):
         raise SettingsError(f"{twice} given by position and by name")

@@ -33,9 +33,7 @@ def collect(
     for t in range(length):
         act = policy.act(observation, carry, deterministic=False, generator=generator)
         step = env.step(act.action)
-        row = StepData(
-            observation, act.action, step.reward, step.terminated, step.truncated, step.valid, act.extras
-        )
+        row = StepData(observation, act.action, step.reward, step.terminated, step.truncated, step.valid, act.extras)
         if storage is None:
             storage = tree.map_tensors(lambda leaf: leaf.new_empty((length, *leaf.shape)), row)
             rows = tree.leaves(storage)

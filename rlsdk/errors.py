@@ -22,7 +22,7 @@ class UnsupportedSpaceError(RlsdkError, ValueError):
     """An algorithm or encoder was given a space it cannot handle; the message lists those it can."""
 
 
-class EnvironmentFault(RlsdkError, RuntimeError):
+class EnvironmentFault(RlsdkError, RuntimeError):  # noqa: N818  # EnvironmentError is a builtin
     """An environment could not be made, raised, or returned something outside its own declaration."""
 
 
@@ -46,7 +46,7 @@ class UsageError(RlsdkError, RuntimeError):
     """A call came at the wrong moment, for example `learn` on an agent that has no environment."""
 
 
-class ContractViolation(RlsdkError, AssertionError):
+class ContractViolation(RlsdkError, AssertionError):  # noqa: N818  # says what happened
     """A plugin broke a clause of an interface contract (raised by `rlsdk.testing`)."""
 
 

@@ -71,7 +71,7 @@ def run_episodes(
     return Evaluation(tuple(finished), deterministic)
 
 
-def evaluate_policy(
+def evaluate_policy(  # noqa: PLR0913  # the documented signature
     model: Agent,
     env: Any,
     n_eval_episodes: int = 10,
@@ -109,5 +109,3 @@ def evaluate_policy(
     if return_episode_rewards:
         return evaluation.returns, evaluation.lengths
     return evaluation.mean, evaluation.std
-
-

@@ -182,7 +182,9 @@ def _merged(old: Any, new: Any) -> Any:
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         return {**old, **{name: _merged(old.get(name), value) for name, value in new.items()}}
     if isinstance(old, Tensor) and torch.as_tensor(new).shape != old.shape:
-        raise ArtifactError(f"a parameter has shape {tuple(torch.as_tensor(new).shape)}, the agent's has {tuple(old.shape)}")
+        raise ArtifactError(
+            f"a parameter has shape {tuple(torch.as_tensor(new).shape)}, the agent's has {tuple(old.shape)}"
+        )
     return torch.as_tensor(new) if isinstance(old, Tensor) else new
 
 

@@ -26,7 +26,9 @@ class Session:
     >>> session.ended(terminated or truncated)         # doctest: +SKIP
     """
 
-    def __init__(self, policy: Policy[Any, Any], facts: Facts, n: int, *, deterministic: bool, generator: Generator) -> None:
+    def __init__(
+        self, policy: Policy[Any, Any], facts: Facts, n: int, *, deterministic: bool, generator: Generator
+    ) -> None:
         self.policy, self.facts, self.n = policy, facts, n
         self.deterministic, self.generator = deterministic, generator
         self._decode = ActionDecoder(facts.action_space)

@@ -164,17 +164,28 @@ def _from_json(data: Any, depth: int) -> Space:
         if len(nvec) != len(start):
             raise ValueError("nvec and start differ in length")
         return MultiDiscrete(nvec, start)
+    if kind == "MultiBinary":
+        return MultiBinary(_shape_from_json(data))
+    if kind == "Box":
+        return _box_from_json(data)
+    raise ValueError(f"unknown kind {kind!r}")
+
+
+def _shape_from_json(data: Any) -> tuple[int, ...]:
     shape = tuple(map(_count, data["shape"]))
     if math.prod(shape) > MAX_ELEMENTS:
         raise ValueError(f"shape {shape} is too large")
-    if kind == "MultiBinary":
-        return MultiBinary(shape)
-    if kind != "Box":
-        raise ValueError(f"unknown kind {kind!r}")
+    return shape
+
+
+def _box_from_json(data: Any) -> Box:
+    shape = _shape_from_json(data)
     dtype = np.dtype(data["dtype"])
     if dtype.kind not in "fiub":
         raise ValueError(f"dtype {dtype} is not numeric")
-    return Box(_bound_from_json(data["low"], shape, dtype), _bound_from_json(data["high"], shape, dtype), shape, dtype.name)
+    return Box(
+        _bound_from_json(data["low"], shape, dtype), _bound_from_json(data["high"], shape, dtype), shape, dtype.name
+    )
 
 
 def _count(value: Any) -> int:

@@ -21,17 +21,17 @@ def map_tensors(function: Callable[..., Tensor], first: T, *rest: T) -> T:
     if node is None:
         return first
     if isinstance(node, Tensor):
-        return cast(T, function(node, *rest))
+        return cast("T", function(node, *rest))
     if isinstance(node, Mapping):
-        mapped = {k: map_tensors(function, v, *(cast(Any, r)[k] for r in rest)) for k, v in node.items()}
-        return cast(T, mapped)
+        mapped = {k: map_tensors(function, v, *(cast("Any", r)[k] for r in rest)) for k, v in node.items()}
+        return cast("T", mapped)
     if isinstance(node, tuple):
-        parts = (map_tensors(function, v, *(cast(Any, r)[i] for r in rest)) for i, v in enumerate(node))
-        return cast(T, tuple(parts))
+        parts = (map_tensors(function, v, *(cast("Any", r)[i] for r in rest)) for i, v in enumerate(node))
+        return cast("T", tuple(parts))
     if dataclasses.is_dataclass(node):
         names = [f.name for f in dataclasses.fields(node)]
         values = {n: map_tensors(function, getattr(node, n), *(getattr(r, n) for r in rest)) for n in names}
-        return cast(T, type(node)(**values))
+        return cast("T", cast("Any", type(node))(**values))
     raise TypeError(f"{type(node).__name__} is not a tree of tensors (record, mapping, tuple, tensor or None)")
 
 

@@ -32,7 +32,9 @@ class ReplaySettings(Protocol):
 
 
 def build_replay(facts: Facts, config: ReplaySettings) -> Buffer[Any, Any]:
-    """A registered memory by name, or the caller's own class: called with (facts, capacity, gamma, shared_observations=..., **kwargs).
+    """A registered memory by name, or the caller's own class.
+
+    It is called with (facts, capacity, gamma, shared_observations=..., **replay_buffer_kwargs).
 
     Raises:
         SettingsError: unknown name, arguments it does not take, or too small for one round of collection.
@@ -49,6 +51,8 @@ def build_replay(facts: Facts, config: ReplaySettings) -> Buffer[Any, Any]:
     make: Callable[..., Buffer[Any, Any]] = KINDS[choice] if isinstance(choice, str) else choice
     arguments = dict(config.replay_buffer_kwargs or {})
     try:
-        return make(facts, config.buffer_size, config.gamma, shared_observations=config.optimize_memory_usage, **arguments)
+        return make(
+            facts, config.buffer_size, config.gamma, shared_observations=config.optimize_memory_usage, **arguments
+        )
     except TypeError as error:
         raise SettingsError(f"replay_buffer_kwargs {arguments} do not fit {choice!r}: {error}") from None

@@ -92,7 +92,9 @@ class ReplayBuffer:
         held = [leaf[self.head] for leaf in tree.leaves(self._storage["observation"])]
         first = [leaf[0] for leaf in tree.leaves(observation)]
         pairs = zip(held, first, strict=True)
-        differs = torch.stack([(old != new).flatten(1).any(1) if old.dim() > 1 else old != new for old, new in pairs]).any(0)
+        differs = torch.stack(
+            [(old != new).flatten(1).any(1) if old.dim() > 1 else old != new for old, new in pairs]
+        ).any(0)
         newest = self._storage["slot"][self.head - 1]
         envs = (differs & (newest < 0)).nonzero().squeeze(-1)
         if len(envs):
@@ -144,7 +146,12 @@ class ReplayBuffer:
         else:
             following = take("next_observation", index)
         return Transitions(
-            take("observation", index), take("action", index), take("reward", index), take("discount", index), following, index
+            take("observation", index),
+            take("action", index),
+            take("reward", index),
+            take("discount", index),
+            following,
+            index,
         )
 
     def state_dict(self) -> dict[str, Any]:

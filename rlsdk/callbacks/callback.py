@@ -31,11 +31,12 @@ class Callback:
 class FunctionCallback(Callback):
     """A plain function `f(locals, globals) -> bool`; `locals` holds `self` (the agent), `run` and `report`."""
 
-    def __init__(self, function: Callable[[dict[str, Any], dict[str, Any]], bool | None]) -> None:
+    def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
 
     def on_report(self, run: Run, report: Report) -> bool | None:
-        return self.function({"self": run.agent, "run": run, "report": report}, {})
+        answer: bool | None = self.function({"self": run.agent, "run": run, "report": report}, {})
+        return answer
 
 
 class StepCounter:
@@ -68,4 +69,6 @@ def as_callbacks(value: Any) -> list[Callback]:
         return [callback for item in value for callback in as_callbacks(item)]
     if callable(value):
         return [FunctionCallback(value)]
-    raise SettingsError(f"{value!r} is no callback; pass a Callback, a function f(locals, globals) -> bool, or a list of them")
+    raise SettingsError(
+        f"{value!r} is no callback; pass a Callback, a function f(locals, globals) -> bool, or a list of them"
+    )

@@ -27,6 +27,8 @@ class ActionDecoder:
         if self.clips:
             assert isinstance(self.space, Box)
             if not np.isfinite(array).all():
-                raise DivergenceError(f"the policy chose an action that is not finite: {array}; its weights have diverged")
+                raise DivergenceError(
+                    f"the policy chose an action that is not finite: {array}; its weights have diverged"
+                )
             array = np.clip(array, self.space.low, self.space.high)
         return array.astype(self.dtype, copy=False)

@@ -31,7 +31,9 @@ def to_space(space: Any, path: str = "space") -> Space:
         return spaces.Discrete(int(space.n), int(space.start))
     if isinstance(space, gym_spaces.MultiDiscrete):
         if space.nvec.ndim != 1:
-            raise UnsupportedSpaceError(f"{path} is a MultiDiscrete of shape {space.nvec.shape}; flatten it to one dimension")
+            raise UnsupportedSpaceError(
+                f"{path} is a MultiDiscrete of shape {space.nvec.shape}; flatten it to one dimension"
+            )
         return spaces.MultiDiscrete(tuple(map(int, space.nvec)), tuple(map(int, space.start)))
     if isinstance(space, gym_spaces.MultiBinary):
         return spaces.MultiBinary(tuple(space.shape))

@@ -21,7 +21,9 @@ from rlsdk.spaces import Space
 class InProcessEnvs:
     """B gymnasium environments stepped one after another; an episode that ends is followed by a reset in the same step."""
 
-    def __init__(self, environments: Sequence[Any], observation_space: Space, action_space: Space, *, name: str) -> None:
+    def __init__(
+        self, environments: Sequence[Any], observation_space: Space, action_space: Space, *, name: str
+    ) -> None:
         self.environments, self.name = list(environments), name
         self.observation_space, self.action_space = observation_space, action_space
         self._decode = ActionDecoder(action_space)

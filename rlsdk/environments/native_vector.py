@@ -24,7 +24,9 @@ class NativeVectorEnv:
     Next-step autoreset gives one filler row per episode, in which the action is ignored: it is marked `valid = False`.
     """
 
-    def __init__(self, env: gymnasium.vector.VectorEnv[Any, Any, Any], observation_space: Space, action_space: Space) -> None:
+    def __init__(
+        self, env: gymnasium.vector.VectorEnv[Any, Any, Any], observation_space: Space, action_space: Space
+    ) -> None:
         self.env, self.observation_space, self.action_space = env, observation_space, action_space
         self.name = env.spec.id if env.spec is not None else type(env).__name__
         self.mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
@@ -42,7 +44,7 @@ class NativeVectorEnv:
         return int(self.env.num_envs)
 
     def reset(self, seed: int | None = None) -> Observation:
-        seeds = None if seed is None else [derive(seed, "environment", i) % 2**31 for i in range(self.num_envs)]
+        seeds: Any = None if seed is None else [derive(seed, "environment", i) % 2**31 for i in range(self.num_envs)]
         values, _ = self.env.reset(seed=seeds)
         self._start()
         return Observation(self._stack(values), torch.ones(self.num_envs, dtype=torch.bool))
@@ -82,7 +84,11 @@ class NativeVectorEnv:
         return stack(self.observation_space, [batch[i] for i in rows])
 
     def _finish(self, ended: Any, infos: dict[str, Any]) -> tuple[Episode, ...]:
-        success = infos.get("final_info", infos).get("is_success") if self.mode == AutoresetMode.SAME_STEP else infos.get("is_success")
+        success = (
+            infos.get("final_info", infos).get("is_success")
+            if self.mode == AutoresetMode.SAME_STEP
+            else infos.get("is_success")
+        )
         episodes = []
         for i in np.flatnonzero(ended):
             value = None if success is None else bool(np.asarray(success)[i])

@@ -41,7 +41,9 @@ def _checked(space: Space, array: Any, dtype: np.dtype[Any], path: str) -> Any:
             row = int(np.argwhere(~np.isfinite(array).reshape(len(array), -1).all(axis=1))[0, 0])
             raise ObservationError(f"{path} of environment {row} holds NaN or infinity: {array[row]}")
         if dtype.kind != "f":
-            raise ObservationError(f"{path} has dtype {array.dtype}, but its space says {dtype}; cast it in the environment")
+            raise ObservationError(
+                f"{path} has dtype {array.dtype}, but its space says {dtype}; cast it in the environment"
+            )
     if isinstance(space, Discrete | MultiDiscrete | MultiBinary):
         low, high = _integer_bounds(space)
         if (array < low).any() or (array > high).any():
@@ -100,8 +102,10 @@ def _batch_size(space: Space, value: Any, path: str) -> int | None:
             return None
         if shape[1:] != wanted or len(shape) != len(wanted) + 1:
             batch = ", ".join(("n", *map(str, wanted)))
-            raise ObservationError(f"{path} has shape {shape}; accepted: {wanted} for one observation, ({batch}) for n of them")
-        return shape[0]
+            raise ObservationError(
+                f"{path} has shape {shape}; accepted: {wanted} for one observation, ({batch}) for n of them"
+            )
+        return int(shape[0])
     if len(sizes) != 1:
         raise ObservationError(f"{path}: its parts disagree about how many observations there are: {sizes}")
     return sizes.pop()
@@ -113,5 +117,3 @@ def _row(space: Space, value: Any, index: int) -> Any:
     if isinstance(space, Tuple):
         return tuple(_row(child, value[i], index) for i, child in enumerate(space.spaces))
     return value[index]
-
-

@@ -28,9 +28,7 @@ def off_policy(
     rounds = 0
     while cursor.env_steps < end:
         length = 1 if plan.episodes else plan.train_every
-        rollout = collect(
-            env, parts.collector, cursor.observation, cursor.carry, length, generator=streams["action"]
-        )
+        rollout = collect(env, parts.collector, cursor.observation, cursor.carry, length, generator=streams["action"])
         buffer.extend(rollout)
         episodes += rollout.episodes
         steps = cursor.env_steps + length * env.num_envs
@@ -42,13 +40,13 @@ def off_policy(
         count = steps - before if plan.gradient_steps < 0 else plan.gradient_steps
         if steps > plan.learning_starts and count:
             progress = min(1.0, (steps - start) / max(1, end - start))
-            metrics = learn(parts, streams, count, progress)
+            metrics = learn_from_buffer(parts, streams, count, progress)
             cursor = replace(cursor, updates=cursor.updates + count)
         yield cursor, Report(cursor.env_steps, cursor.updates, episodes, metrics)
         episodes, rounds, before = (), 0, cursor.env_steps
 
 
-def learn(parts: Parts, streams: Streams, count: int, progress: float) -> Metrics:
+def learn_from_buffer(parts: Parts, streams: Streams, count: int, progress: float) -> Metrics:
     """`count` updates from fresh samples; the mean of each metric over them."""
     assert parts.buffer is not None
     totals: dict[str, Tensor] = {}

@@ -132,7 +132,9 @@ def as_schedule(value: ScheduleLike) -> Schedule:
     raise SettingsError(f"{value!r} is not a schedule; {ACCEPTED}")
 
 
-ACCEPTED = 'write a number, "lin_3e-4", {kind = "linear", start = 3e-4, end = 1e-5}, or give a function of progress remaining'
+ACCEPTED = (
+    'write a number, "lin_3e-4", {kind = "linear", start = 3e-4, end = 1e-5}, or give a function of progress remaining'
+)
 
 
 def _from_text(text: str) -> Schedule:

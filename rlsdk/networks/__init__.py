@@ -2,7 +2,7 @@
 
 from rlsdk.networks.action_scale import ActionScale
 from rlsdk.networks.critics import ContinuousCritics, EnsembleMLP
-from rlsdk.networks.encoders import CombinedEncoder, FlattenEncoder, NatureCNN, build_encoder
+from rlsdk.networks.encoders import CombinedEncoder, FlattenEncoder, NatureCNN, build_encoder, features_dim
 from rlsdk.networks.flat import flatten_parameters
 from rlsdk.networks.mlp import activation, mlp
 from rlsdk.networks.modes import mode_matters
@@ -19,6 +19,7 @@ __all__ = [
     "activation",
     "build_encoder",
     "build_squashed_actor",
+    "features_dim",
     "flatten_parameters",
     "mlp",
     "mode_matters",

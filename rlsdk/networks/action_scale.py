@@ -32,7 +32,12 @@ class ActionScale(nn.Module):
             raise UnsupportedSpaceError(f"the action space must hold floats, got {space.dtype}; declare it as float32")
         low, high = (np.asarray(bound, dtype=np.float64).reshape(-1) for bound in (space.low, space.high))
         self.shape, self.size = space.shape, low.size
-        for name, value in (("center", (low + high) / 2), ("half_width", (high - low) / 2), ("low", low), ("high", high)):
+        for name, value in (
+            ("center", (low + high) / 2),
+            ("half_width", (high - low) / 2),
+            ("low", low),
+            ("high", high),
+        ):
             self.register_buffer(name, torch.tensor(value, dtype=torch.float32), persistent=False)
 
     def to_environment(self, unit: Tensor) -> Tensor:

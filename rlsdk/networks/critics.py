@@ -28,7 +28,12 @@ class EnsembleMLP(nn.Module):
     """`members` perceptrons with the same shape and different weights: [N, inputs] -> [C, N, outputs]."""
 
     def __init__(
-        self, members: int, inputs: int, widths: Sequence[int], outputs: int, activation_fn: str | Callable[[], nn.Module]
+        self,
+        members: int,
+        inputs: int,
+        widths: Sequence[int],
+        outputs: int,
+        activation_fn: str | Callable[[], nn.Module],
     ) -> None:
         super().__init__()
         layers: list[nn.Module] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,11 @@ class Encoder(Protocol):
     def __call__(self, features: Any) -> Tensor: ...
 
 
+def features_dim(encoder: nn.Module) -> int:
+    """Width of what an encoder gives."""
+    return cast("Encoder", encoder).features_dim
+
+
 class FlattenEncoder(nn.Module):
     """Numbers as they are, discrete values one-hot, images divided by 255, all in one row. No parameters."""
 
@@ -36,7 +41,9 @@ class FlattenEncoder(nn.Module):
         elif isinstance(space, Box | MultiBinary):
             self.features_dim = math.prod(shape_of(space))
         else:
-            raise UnsupportedSpaceError(f"a {type(space).__name__} observation needs MultiInputPolicy, not a flat encoder")
+            raise UnsupportedSpaceError(
+                f"a {type(space).__name__} observation needs MultiInputPolicy, not a flat encoder"
+            )
 
     def forward(self, features: Tensor) -> Tensor:
         if isinstance(self.space, Discrete):
@@ -101,10 +108,12 @@ class CombinedEncoder(nn.Module):
                 encoders[key] = FlattenEncoder(child, normalize_images)
         self.keys = tuple(encoders)
         self.encoders = nn.ModuleList(encoders.values())  # a list: keys may hold dots, which module names may not
-        self.features_dim = sum(int(encoder.features_dim) for encoder in encoders.values())  # type: ignore[arg-type]
+        self.features_dim = sum(features_dim(encoder) for encoder in encoders.values())
 
     def forward(self, features: dict[str, Tensor]) -> Tensor:
-        return torch.cat([encoder(features[key]) for key, encoder in zip(self.keys, self.encoders, strict=True)], dim=-1)
+        return torch.cat(
+            [encoder(features[key]) for key, encoder in zip(self.keys, self.encoders, strict=True)], dim=-1
+        )
 
 
 DEFAULTS: dict[str, type[nn.Module]] = {"Mlp": FlattenEncoder, "Cnn": NatureCNN, "MultiInput": CombinedEncoder}

@@ -12,6 +12,7 @@ from torch import Generator, Tensor, nn
 from rlsdk.distributions import SquashedGaussian
 from rlsdk.exploration.state_dependent_noise import StateDependentNoise
 from rlsdk.networks.action_scale import ActionScale
+from rlsdk.networks.encoders import features_dim
 from rlsdk.networks.mlp import mlp
 from rlsdk.networks.modes import mode_matters
 from rlsdk.records import Act, Observation
@@ -38,7 +39,12 @@ class SquashedActor(nn.Module):
     """
 
     def __init__(
-        self, encoder: nn.Module, body: nn.Sequential, latent: int, scale: ActionScale, sde: StateDependentNoise | None = None
+        self,
+        encoder: nn.Module,
+        body: nn.Sequential,
+        latent: int,
+        scale: ActionScale,
+        sde: StateDependentNoise | None = None,
     ) -> None:
         super().__init__()
         self.encoder, self.body, self.scale, self.sde = encoder, body, scale, sde
@@ -129,7 +135,7 @@ def build_squashed_actor(
     resample_every: int | None = None,
 ) -> SquashedActor:
     """An actor on top of `encoder`; with `sde`, one that explores by state-dependent noise."""
-    inputs = int(encoder.features_dim)  # type: ignore[arg-type]
+    inputs = features_dim(encoder)
     body = mlp(inputs, hidden, activation_fn)
     latent = hidden[-1] if hidden else inputs
     if sde is None:

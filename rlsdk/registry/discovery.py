@@ -15,7 +15,7 @@ import attrs
 
 from rlsdk.errors import PluginError, suggest
 from rlsdk.registry.guard import protected
-from rlsdk.registry.manifest import InvalidManifest, Manifest, read_manifest
+from rlsdk.registry.manifest import Manifest, ManifestError, read_manifest
 from rlsdk.registry.spec import AlgorithmSpec
 
 GROUP = "rlsdk.plugins"
@@ -68,7 +68,7 @@ def _look(entry: EntryPoint) -> Plugin:
     plugin = Plugin(id=entry.name, distribution=distribution, version=number, module=entry.module)
     try:
         manifest = read_manifest(entry.module)
-    except InvalidManifest as error:
+    except ManifestError as error:
         return attrs.evolve(plugin, problem=str(error))
     return attrs.evolve(plugin, manifest=manifest, problem=_mismatch(entry.name, manifest))
 
@@ -83,7 +83,9 @@ def _mismatch(name: str, manifest: Manifest) -> str | None:
     except InvalidSpecifier:
         return f"its manifest's sdk = {manifest.sdk!r} is no version range; write for example '>=0.1,<0.2'"
     if not wanted.contains(version("rlsdk"), prereleases=True):
-        return f"it needs rlsdk {manifest.sdk}, installed is {version('rlsdk')}; install a version of the plugin that fits"
+        return (
+            f"it needs rlsdk {manifest.sdk}, installed is {version('rlsdk')}; install a version of the plugin that fits"
+        )
     return None
 
 
@@ -103,7 +105,9 @@ def find(name: str) -> Plugin:
     switch = os.environ.get(SWITCH)
     hint = f" ({SWITCH}={switch!r} hides installed plugins)" if switch else ""
     if not everything:
-        raise PluginError(f"no algorithm {name!r}: no plugin is installed{hint}; install one, e.g. pip install rlsdk-tqc")
+        raise PluginError(
+            f"no algorithm {name!r}: no plugin is installed{hint}; install one, e.g. pip install rlsdk-tqc"
+        )
     raise PluginError(f"no installed plugin offers {name!r}{hint}; {suggest(name, [p.id for p in everything])}")
 
 

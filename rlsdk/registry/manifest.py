@@ -14,7 +14,7 @@ from rlsdk.registry.spec import FAMILIES, Family
 SPACES = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
 
 
-class InvalidManifest(Exception):
+class ManifestError(Exception):
     """Why a manifest cannot be used; `discovery` turns it into the plugin's `problem`."""
 
 
@@ -42,19 +42,19 @@ def read_manifest(module: str) -> Manifest:
     `find_spec` of a *top-level* package locates it without executing its `__init__`.
 
     Raises:
-        InvalidManifest: the package or the file is missing, or a field is.
+        ManifestError: the package or the file is missing, or a field is.
     """
     package = module.partition(".")[0]
     spec = find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise InvalidManifest(f"its package {package!r} cannot be found")
+        raise ManifestError(f"its package {package!r} cannot be found")
     path = Path(next(iter(spec.submodule_search_locations))) / "rlsdk.toml"
     try:
         return parse_manifest(tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError:
-        raise InvalidManifest(f"it has no manifest: {path} cannot be read") from None
+        raise ManifestError(f"it has no manifest: {path} cannot be read") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidManifest(f"its manifest {path} is not valid TOML: {error}") from None
+        raise ManifestError(f"its manifest {path} is not valid TOML: {error}") from None
 
 
 def parse_manifest(data: dict[str, Any]) -> Manifest:
@@ -64,18 +64,21 @@ def parse_manifest(data: dict[str, Any]) -> Manifest:
     """
     fields = {f.name: f for f in attrs.fields(Manifest)}
     if unknown := sorted(set(data) - set(fields)):
-        raise InvalidManifest(f"its manifest has unknown fields {unknown}; known are {sorted(fields)}")
+        raise ManifestError(f"its manifest has unknown fields {unknown}; known are {sorted(fields)}")
     required = [n for n, f in fields.items() if f.default is attrs.NOTHING]
     if missing := [n for n in required if n not in data]:
-        raise InvalidManifest(f"its manifest lacks {missing}")
+        raise ManifestError(f"its manifest lacks {missing}")
     lists = ("actions", "observations", "policies", "traits")
     for name, value in data.items():
         wanted = list if name in lists else str
         if not isinstance(value, wanted) or (wanted is list and not all(isinstance(v, str) for v in value)):
-            raise InvalidManifest(f"its manifest field {name!r} must be a {'list of strings' if wanted is list else 'string'}")
+            raise ManifestError(
+                f"its manifest field {name!r} must be a {'list of strings' if wanted is list else 'string'}"
+            )
     if data["family"] not in FAMILIES:
-        raise InvalidManifest(f"its manifest names family {data['family']!r}; accepted: {', '.join(FAMILIES)}")
+        raise ManifestError(f"its manifest names family {data['family']!r}; accepted: {', '.join(FAMILIES)}")
     for name in ("actions", "observations"):
         if wrong := sorted(set(data[name]) - set(SPACES)):
-            raise InvalidManifest(f"its manifest lists unknown {name} {wrong}; accepted: {', '.join(SPACES)}")
-    return Manifest(**{n: tuple(v) if n in lists else v for n, v in data.items()})
+            raise ManifestError(f"its manifest lists unknown {name} {wrong}; accepted: {', '.join(SPACES)}")
+    values: dict[str, Any] = {n: tuple(v) if n in lists else v for n, v in data.items()}
+    return Manifest(**values)

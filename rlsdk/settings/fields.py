@@ -11,7 +11,9 @@ import attrs
 Validator = Callable[[Any, "attrs.Attribute[Any]", Any], None]
 
 
-def described(text: str, *, unit: str = "", source: str = "", tune: tuple[float, float] | None = None) -> dict[str, Any]:
+def described(
+    text: str, *, unit: str = "", source: str = "", tune: tuple[float, float] | None = None
+) -> dict[str, Any]:
     """Field metadata: what the hyper-parameter does, its unit, where its default comes from, a sensible tuning range."""
     return {"help": text, "unit": unit, "source": source, "tune": tune}
 

@@ -31,7 +31,9 @@ def as_train_frequency(value: int | Sequence[Any] | TrainFrequency) -> TrainFreq
     """
     if isinstance(value, TrainFrequency):
         return value
-    pair = (value, "step") if isinstance(value, int) else tuple(value) if isinstance(value, Sequence) else ()
+    pair: tuple[Any, ...] = (
+        (value, "step") if isinstance(value, int) else tuple(value) if isinstance(value, Sequence) else ()
+    )
     whole = len(pair) == 2 and isinstance(pair[0], int) and not isinstance(pair[0], bool)
     if isinstance(value, str) or not whole or pair[0] < 1 or pair[1] not in UNITS:
         raise SettingsError(f'train_freq {value!r} must be a positive whole number or a pair such as (1, "episode")')

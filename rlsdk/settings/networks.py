@@ -83,7 +83,9 @@ class NetworkConfig:
     )
     features_extractor_class: Any = attrs.field(
         default=None,
-        metadata=described("module class called with (observation_space, **kwargs) that has `features_dim`; none = by policy"),
+        metadata=described(
+            "module class called with (observation_space, **kwargs) that has `features_dim`; none = by policy"
+        ),
     )
     features_extractor_kwargs: dict[str, Any] = attrs.field(
         factory=dict, metadata=described("further arguments of the features extractor")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from textwrap import fill
 from typing import Any, cast, get_type_hints
 
@@ -34,7 +35,7 @@ def describe(kind: type[Any]) -> tuple[FieldDoc, ...]:
 
 def parameters(kind: type[Any]) -> list[attrs.Attribute[Any]]:
     """The fields in constructor order: positional ones first, then the keyword-only ones."""
-    fields = list(attrs.fields(cast(Any, kind)))
+    fields = list(attrs.fields(cast("Any", kind)))
     return [f for f in fields if not f.kw_only] + [f for f in fields if f.kw_only]
 
 
@@ -55,13 +56,14 @@ def _describe(field: attrs.Attribute[Any], hint: Any) -> FieldDoc:
 
 
 def _default(field: attrs.Attribute[Any]) -> Any:
-    value = field.default.factory() if isinstance(field.default, attrs.Factory) else field.default  # type: ignore[arg-type]
-    converter = cast(Any, field.converter)
+    default: Any = field.default
+    value = default.factory() if isinstance(default, attrs.Factory) else default  # type: ignore[arg-type]
+    converter = cast("Any", field.converter)
     return converter(value) if callable(converter) else value
 
 
 def _type_name(hint: Any) -> str:
-    return inspect.formatannotation(hint).replace("rlsdk.math.schedules.", "").replace("typing.", "")
+    return re.sub(r"\b(?:\w+\.)+(?=\w)", "", inspect.formatannotation(hint))
 
 
 def signature(kind: type[Any]) -> inspect.Signature:

@@ -59,6 +59,16 @@ def _structure_any(value: Any, _: Any) -> Any:
     return value
 
 
+def _is_table(kind: Any) -> bool:
+    origin: Any = get_origin(kind)
+    return origin is dict
+
+
+def _is_callable(kind: Any) -> bool:
+    origin: Any = get_origin(kind)
+    return origin is CallableOrigin
+
+
 def _structure_table(value: Any, _: Any) -> Any:
     if not isinstance(value, Mapping):
         raise TypeError(f"{value!r} is not a table of names and values")
@@ -82,8 +92,8 @@ for _kind in KINDS:
     _converter.register_structure_hook(_kind, _scalar(_kind))
 _converter.register_structure_hook_func(_is_union, _structure_union)
 _converter.register_structure_hook_func(lambda kind: kind is Any, _structure_any)
-_converter.register_structure_hook_func(lambda kind: get_origin(kind) is dict, _structure_table)
-_converter.register_structure_hook_func(lambda kind: get_origin(kind) is CallableOrigin, _structure_callable)
+_converter.register_structure_hook_func(_is_table, _structure_table)
+_converter.register_structure_hook_func(_is_callable, _structure_callable)
 
 
 def structure(values: Mapping[str, Any], kind: type[ConfigT]) -> ConfigT:
@@ -92,7 +102,7 @@ def structure(values: Mapping[str, Any], kind: type[ConfigT]) -> ConfigT:
     Raises:
         SettingsError: names every field that is unknown, mistyped or out of range, each with what is accepted.
     """
-    names = [f.name for f in attrs.fields(cast(Any, kind))]
+    names = [f.name for f in attrs.fields(cast("Any", kind))]
     if not isinstance(values, Mapping):
         raise SettingsError(f"{kind.__name__} needs a table of settings, got {values!r}; its names are {names}")
     try:
@@ -145,5 +155,5 @@ def evolve(config: ConfigT, changes: Mapping[str, Any]) -> ConfigT:
         SettingsError: as `structure`.
     """
     kind = type(config)
-    current = {f.name: getattr(config, f.name) for f in attrs.fields(cast(Any, kind))}
+    current = {f.name: getattr(config, f.name) for f in attrs.fields(cast("Any", kind))}
     return structure({**current, **changes}, kind)

@@ -16,15 +16,17 @@ class TensorBoardSink:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
-            raise SettingsError("tensorboard_log needs the tensorboard package: pip install rlsdk[tensorboard]") from None
+            raise SettingsError(
+                "tensorboard_log needs the tensorboard package: pip install rlsdk[tensorboard]"
+            ) from None
         numbers = [int(tail) for p in folder.glob(f"{name}_*") if (tail := p.name.rpartition("_")[2]).isdigit()]
         last = max(numbers, default=0)
         self.path = folder / f"{name}_{last if continue_last and last else last + 1}"
-        self._writer = SummaryWriter(str(self.path))  # type: ignore[no-untyped-call]
+        self._writer = SummaryWriter(str(self.path))
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         for name, value in values.items():
-            self._writer.add_scalar(name, value, step)  # type: ignore[no-untyped-call]
+            self._writer.add_scalar(name, value, step)
 
     def close(self) -> None:
-        self._writer.close()  # type: ignore[no-untyped-call]
+        self._writer.close()

@@ -79,7 +79,9 @@ def restored_config(document: Mapping[str, Any], replacements: Mapping[str, Any]
     absent = [name for name in missing if name not in replacements and name.partition(".")[0] not in top_level]
     if absent:
         example = f"custom_objects={{{absent[0]!r}: ...}}"
-        raise ArtifactError(f"the agent was made with objects that files do not store; give {absent} again: load(..., {example})")
+        raise ArtifactError(
+            f"the agent was made with objects that files do not store; give {absent} again: load(..., {example})"
+        )
     settings = {name: dict(value) if isinstance(value, dict) else value for name, value in config.items()}
     for name, value in replacements.items():
         *path, last = name.split(".")

@@ -29,7 +29,16 @@ from rlsdk.errors import ArtifactError
 FORMAT = 1
 MAX_JSON = 64 * 2**20
 _MANIFEST = "manifest.json"
-_READ_ERRORS = (zipfile.BadZipFile, EOFError, KeyError, NotImplementedError, RuntimeError, struct.error, ValueError, OSError)
+_READ_ERRORS = (
+    zipfile.BadZipFile,
+    EOFError,
+    KeyError,
+    NotImplementedError,
+    RuntimeError,
+    struct.error,
+    ValueError,
+    OSError,
+)
 
 Section = Mapping[str, Any]
 """A nested state: leaves are tensors or JSON scalars; keys hold no '/'."""
@@ -76,7 +85,9 @@ def _write_atomically(path: Path, members: Mapping[str, bytes]) -> None:
         temporary.chmod(0o666 & ~_umask())
         os.replace(temporary, path)
     except OSError as error:
-        raise ArtifactError(f"cannot write {path}: {error.strerror or error}; choose a writable place with free space") from None
+        raise ArtifactError(
+            f"cannot write {path}: {error.strerror or error}; choose a writable place with free space"
+        ) from None
     finally:
         if temporary is not None:
             with contextlib.suppress(OSError):
@@ -149,7 +160,9 @@ def _manifest(archive: zipfile.ZipFile, name: str, kind: str) -> dict[str, Any]:
         raise ArtifactError(f"{name} is refused: its entries repeat or overlap")
     for info in entries.values():
         if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size or info.flag_bits & 0x1:
-            raise ArtifactError(f"{name} is refused: {info.filename!r} is compressed or encrypted; rlsdk files never are")
+            raise ArtifactError(
+                f"{name} is refused: {info.filename!r} is compressed or encrypted; rlsdk files never are"
+            )
     if _MANIFEST not in entries:
         raise ArtifactError(f"{name} is no rlsdk file: it has no {_MANIFEST}{_hint(set(entries))}")
     document = _json(archive.read(_MANIFEST))

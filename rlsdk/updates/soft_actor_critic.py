@@ -25,7 +25,9 @@ def parse_entropy_coefficient(value: str | float) -> tuple[float, bool]:
         if isinstance(value, str) and learnt and value != "auto" and not value.startswith("auto_"):
             raise ValueError
     except ValueError:
-        raise SettingsError(f'ent_coef {value!r} must be "auto", "auto_" with a first value (auto_0.1), or a number') from None
+        raise SettingsError(
+            f'ent_coef {value!r} must be "auto", "auto_" with a first value (auto_0.1), or a number'
+        ) from None
     if not math.isfinite(initial) or initial < 0.0 or (learnt and initial == 0.0):
         raise SettingsError(f"ent_coef {value!r} must be {'positive' if learnt else 'not negative'} and finite")
     return initial, learnt

@@ -17,7 +17,9 @@ class TargetNetwork(Generic[NetworkT]):
     def __init__(self, online: NetworkT) -> None:
         self.online, self.network = online, deepcopy(online).eval()
         self.network.requires_grad_(False)
-        self._pairs = list(zip(self.network.parameters(), online.parameters(), strict=True))
+        self._pairs: list[tuple[Tensor, Tensor]] = list(
+            zip(self.network.parameters(), online.parameters(), strict=True)
+        )
 
     @torch.no_grad()
     def update(self, tau: float) -> None:

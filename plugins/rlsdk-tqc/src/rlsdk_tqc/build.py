@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rlsdk.buffers import build_replay
 from rlsdk.exploration import NoisyPolicy, UniformWarmUp
 from rlsdk.interfaces import Policy
-from rlsdk.networks import ActionScale, ContinuousCritics, EnsembleMLP, SquashedActor, build_encoder, build_squashed_actor
+from rlsdk.networks import (
+    ActionScale,
+    ContinuousCritics,
+    EnsembleMLP,
+    SquashedActor,
+    build_encoder,
+    build_squashed_actor,
+    features_dim,
+)
 from rlsdk.parts import Facts, OffPolicyPlan, Parts, require_spaces
 from rlsdk.settings.networks import widths
 from rlsdk.spaces import Box
@@ -29,7 +39,9 @@ def build(facts: Facts, config: TQCConfig) -> Parts:
     plan = OffPolicyPlan.of(config)
     actor = _actor(facts, config, scale, plan).to(facts.device)
     critics = _critics(facts, config, actor).to(facts.device)
-    entropy = EntropyCoefficient(config.ent_coef, _target_entropy(config, scale), config.learning_rate(1.0), facts.device)
+    entropy = EntropyCoefficient(
+        config.ent_coef, _target_entropy(config, scale), config.learning_rate(1.0), facts.device
+    )
     return Parts(
         policy=actor,
         algorithm=TruncatedQuantileCritics(actor, critics, entropy, config, facts.streams["update"]),
@@ -53,7 +65,7 @@ def _critics(facts: Facts, config: TQCConfig, actor: SquashedActor) -> Continuou
     networks = config.policy_kwargs
     shared = networks.share_features_extractor
     encoder = actor.encoder if shared else build_encoder(facts.observation_space, config.policy, networks)
-    inputs = int(encoder.features_dim) + actor.scale.size  # type: ignore[arg-type]
+    inputs = features_dim(encoder) + actor.scale.size
     hidden = widths(networks.net_arch, "qf", HIDDEN)
     ensemble = EnsembleMLP(networks.n_critics, inputs, hidden, networks.n_quantiles, networks.activation_fn)
     return ContinuousCritics(encoder, ensemble)
@@ -63,9 +75,9 @@ def _target_entropy(config: TQCConfig, scale: ActionScale) -> float:
     return -float(scale.size) if config.target_entropy == "auto" else float(config.target_entropy)
 
 
-def _behavior(facts: Facts, config: TQCConfig, actor: SquashedActor) -> Policy[object, object]:
+def _behavior(facts: Facts, config: TQCConfig, actor: SquashedActor) -> Policy[Any, Any]:
     """Uniform actions first, then the actor; action noise on top of both."""
-    behavior: Policy[object, object] = actor
+    behavior: Policy[Any, Any] = actor
     if not (config.use_sde and config.use_sde_at_warmup):
         behavior = UniformWarmUp(behavior, facts.action_space, config.learning_starts)
     if config.action_noise is not None:

@@ -42,7 +42,8 @@ class TQCPolicyConfig(NetworkConfig):
         metadata=described("gSDE: own feature layers; none = the policy's latent, [] = the encoded observation"),
     )
     use_expln: bool = attrs.field(
-        default=False, metadata=described("gSDE: standard deviations grow like a logarithm above 1 instead of exponentially")
+        default=False,
+        metadata=described("gSDE: standard deviations grow like a logarithm above 1 instead of exponentially"),
     )
     clip_mean: float = attrs.field(
         default=2.0, validator=in_range(0), metadata=described("gSDE: bound of the mean before tanh; 0 = none")
@@ -75,11 +76,14 @@ class TQCConfig(AgentConfig):
     action_noise: ActionNoise | None = attrs.field(
         default=None, converter=as_action_noise, metadata=described("noise added to actions in training (unit actions)")
     )
-    replay_buffer_class: str | Callable[..., Any] | None = attrs.field(default=None, metadata=glossary.REPLAY_BUFFER_CLASS)
+    replay_buffer_class: str | Callable[..., Any] | None = attrs.field(
+        default=None, metadata=glossary.REPLAY_BUFFER_CLASS
+    )
     replay_buffer_kwargs: dict[str, Any] | None = attrs.field(default=None, metadata=glossary.REPLAY_BUFFER_KWARGS)
     optimize_memory_usage: bool = attrs.field(default=False, metadata=glossary.OPTIMIZE_MEMORY_USAGE)
     ent_coef: str | float = attrs.field(
-        default="auto", metadata=described('weight of the entropy bonus: "auto" learns it, "auto_0.1" from 0.1, or a number')
+        default="auto",
+        metadata=described('weight of the entropy bonus: "auto" learns it, "auto_0.1" from 0.1, or a number'),
     )
     target_update_interval: int = attrs.field(
         default=1, validator=in_range(1), metadata=described("updates between target updates", unit="updates")
@@ -98,7 +102,10 @@ class TQCConfig(AgentConfig):
         default=False, metadata=described("warm up with gSDE instead of uniformly random actions")
     )
     policy_kwargs: TQCPolicyConfig = attrs.field(
-        factory=TQCPolicyConfig, converter=_policy_settings, kw_only=True, metadata=described("settings of the networks")
+        factory=TQCPolicyConfig,
+        converter=_policy_settings,
+        kw_only=True,
+        metadata=described("settings of the networks"),
     )
 
     def __attrs_post_init__(self) -> None:
@@ -108,6 +115,8 @@ class TQCConfig(AgentConfig):
                 f"top_quantiles_to_drop_per_net = {dropped} leaves nothing of n_quantiles = {quantiles}; drop fewer"
             )
         if self.sde_sample_freq == 0:
-            raise ValueError("sde_sample_freq = 0 is no period; use -1 (at rollout starts) or a positive number of steps")
+            raise ValueError(
+                "sde_sample_freq = 0 is no period; use -1 (at rollout starts) or a positive number of steps"
+            )
         if isinstance(self.target_entropy, str) and self.target_entropy != "auto":
             raise ValueError(f'target_entropy = {self.target_entropy!r} must be "auto" or a number')

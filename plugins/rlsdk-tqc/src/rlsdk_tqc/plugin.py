@@ -36,4 +36,5 @@ SPEC = AlgorithmSpec(
 
 @hookimpl
 def algorithm() -> AlgorithmSpec:
+    """The plugin's spec."""
     return SPEC

@@ -1,0 +1,83 @@
+"""Progress: a live bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, TextIO
+
+from rlsdk.callbacks.callback import Callback
+from rlsdk.records import Report
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from rlsdk.train import Run
+
+REFRESH = 0.2
+"""Seconds between two updates of the bar on a terminal."""
+
+
+class ProgressBar(Callback):
+    """Shows steps, mean return, steps per second and the time left. Lines are written every `seconds` off a terminal."""
+
+    def __init__(self, stream: TextIO | None = None, *, seconds: float = 10.0) -> None:
+        self.stream = stream or sys.stderr
+        self.live = self.stream.isatty()
+        self.seconds = REFRESH if self.live else seconds
+        self._shown = 0.0
+        self._bar: tuple[Progress, TaskID] | None = None
+
+    def on_training_start(self, run: Run) -> None:
+        self._shown = time.perf_counter()
+        if self.live:
+            self._bar = _live_bar(run.total_timesteps, self.stream)
+
+    def on_report(self, run: Run, report: Report) -> bool | None:
+        if time.perf_counter() - self._shown >= self.seconds:
+            self._shown = time.perf_counter()
+            self._show(run)
+        return True
+
+    def on_training_end(self, run: Run) -> None:
+        self._show(run)
+        if self._bar is not None:
+            self._bar[0].stop()
+            self._bar = None
+
+    def _show(self, run: Run) -> None:
+        done, rate = run.cursor.env_steps - run.start, run.steps_per_second
+        mean = sum(e.episode_return for e in run.window) / len(run.window) if run.window else None
+        text = f"return {mean:9.2f}" if mean is not None else "return         -"
+        if self._bar is not None:
+            progress, task = self._bar
+            progress.update(task, completed=done, outcome=text, rate=f"{rate:,.0f} steps/s")
+            return
+        left = _clock((run.total_timesteps - done) / rate) if rate else "?"
+        line = f"{done:>10,}/{run.total_timesteps:,} steps  {text}  {rate:7,.0f} steps/s  {left} left"
+        print(line, file=self.stream, flush=True)
+
+
+def _live_bar(total: int, stream: TextIO) -> tuple[Progress, TaskID]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    progress = Progress(
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[outcome]}"),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+        console=Console(file=stream),
+    )
+    progress.start()
+    return progress, progress.add_task("training", total=total, outcome="", rate="")
+
+
+def _clock(seconds: float) -> str:
+    whole = max(0, round(seconds))
+    return (
+        f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+        if whole >= 3600
+        else f"{whole // 60}:{whole % 60:02d}"
+    )

@@ -1,0 +1,33 @@
+"""`rlsdk check ID`"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from rlsdk.errors import SettingsError
+
+
+def check_plugin(
+    algorithm: Annotated[str, typer.Argument(help="Id of the algorithm, see `rlsdk list`.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Run the contract checks of the interfaces against a plugin. Exit code 1 if one fails."""
+    try:
+        from rlsdk.testing import run_checks
+    except ImportError as error:
+        raise SettingsError(f"the checks need more packages: pip install rlsdk[testing] ({error})") from None
+    outcomes = run_checks(algorithm)
+    if as_json:
+        typer.echo(json.dumps([outcome.as_dict() for outcome in outcomes], indent=1))
+    else:
+        for outcome in outcomes:
+            typer.echo(f"{outcome.status:<15}{outcome.id:<34}{outcome.statement}")
+            if outcome.detail and outcome.status == "failed":
+                typer.echo("    " + outcome.detail.replace("\n", "\n    "))
+    failed = sum(outcome.status == "failed" for outcome in outcomes)
+    typer.echo(f"{len(outcomes) - failed} of {len(outcomes)} clauses hold", err=as_json)
+    if failed:
+        raise typer.Exit(1)

@@ -1,0 +1,41 @@
+"""`rlsdk eval FILE`"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rlsdk.errors import SettingsError
+
+
+def evaluate_file(
+    file: Annotated[Path, typer.Argument(help="Agent file.")],
+    env: Annotated[str | None, typer.Option(help="gymnasium id (default: the one it was trained on).")] = None,
+    episodes: Annotated[int, typer.Option(help="Episodes to play.", min=1)] = 20,
+    n_envs: Annotated[int, typer.Option(help="Environments stepped together.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the environments and of sampled actions.")] = 0,
+    stochastic: Annotated[
+        bool, typer.Option("--stochastic", help="Sample actions instead of playing the mode.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON with every episode.")] = False,
+) -> None:
+    """Play episodes with a saved agent and report the returns."""
+    import rlsdk
+    from rlsdk.environments import make_vec_env
+    from rlsdk.evaluate import run_episodes
+
+    agent = rlsdk.load(file)
+    name = env or agent.env_name
+    if name is None or (env is None and ":" in name):
+        # an id such as "package:Env-v0" imports that package; a file must not choose what is imported here
+        raise SettingsError(f"the file names no environment that can be used without asking ({name!r}); add --env ID")
+    result = run_episodes(agent, make_vec_env(name, n_envs), episodes, deterministic=not stochastic, seed=seed)
+    if as_json:
+        facts = {"env": name, "mean": result.mean, "std": result.std, "deterministic": result.deterministic}
+        typer.echo(json.dumps({**facts, "returns": result.returns, "lengths": result.lengths}))
+        return
+    how = "stochastic" if stochastic else "deterministic"
+    typer.echo(f"{name}: return {result.mean:.2f} +- {result.std:.2f} over {episodes} {how} episodes")

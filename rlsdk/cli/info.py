@@ -1,0 +1,48 @@
+"""`rlsdk info ALGO`"""
+
+from __future__ import annotations
+
+import shutil
+from textwrap import fill
+from typing import Annotated
+
+import typer
+
+from rlsdk.registry import find, load
+from rlsdk.settings import FieldDoc, describe
+from rlsdk.settings.render import toml_value
+
+
+def show_info(algorithm: Annotated[str, typer.Argument(help="Id of the algorithm, see `rlsdk list`.")]) -> None:
+    """Show an algorithm: spaces, capabilities, paper, and every hyper-parameter with type, default and meaning."""
+    spec, plugin = load(algorithm), find(algorithm)
+    manifest = plugin.manifest
+    if manifest is not None:
+        typer.echo(f"{manifest.title} ({plugin.qualified_id} {plugin.version})\n{manifest.summary}\n")
+        rows = {
+            "paper": manifest.paper,
+            "family": manifest.family,
+            "actions": ", ".join(manifest.actions),
+            "observations": ", ".join(manifest.observations),
+            "policies": ", ".join(manifest.policies),
+            "traits": ", ".join(manifest.traits),
+        }
+        for name, value in rows.items():
+            typer.echo(f"{name + ':':<14}{value}")
+    typer.echo("\nhyper-parameters:")
+    for doc in describe(spec.config_type):
+        _show(doc, indent=2)
+
+
+def _show(doc: FieldDoc, indent: int) -> None:
+    width = min(shutil.get_terminal_size().columns, 110)
+    default = "required" if doc.required else f"default {toml_value(doc.default)}"
+    margin = " " * indent
+    if doc.children:
+        typer.echo(f"{margin}{doc.name}: a table")
+    else:
+        typer.echo(f"{margin}{doc.name}: {doc.type}, {default}")
+    text = doc.help + (f" [{doc.unit}]" if doc.unit else "") + (f" ({doc.source})" if doc.source else "")
+    typer.echo(fill(text, width, initial_indent=margin + "    ", subsequent_indent=margin + "    "))
+    for child in doc.children:
+        _show(child, indent + 4)

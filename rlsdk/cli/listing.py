@@ -1,0 +1,42 @@
+"""`rlsdk list`"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import attrs
+import typer
+
+from rlsdk.registry import Plugin, plugins
+
+
+def list_algorithms(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """List the installed algorithms. Imports neither torch nor any plugin."""
+    found = plugins()
+    if as_json:
+        typer.echo(json.dumps([_record(plugin) for plugin in found], indent=1))
+        return
+    if not found:
+        typer.echo("no algorithm is installed; try: pip install rlsdk-tqc")
+        return
+    rows = [("id", "version", "family", "actions", "summary")]
+    for plugin in found:
+        manifest = plugin.manifest
+        family, actions = (manifest.family, ", ".join(manifest.actions)) if manifest else ("?", "?")
+        summary = f"CANNOT BE USED: {plugin.problem}" if plugin.problem else manifest.summary if manifest else ""
+        rows.append((plugin.id, plugin.version, family, actions, summary))
+    widths = [max(len(row[i]) for row in rows) for i in range(4)]
+    for row in rows:
+        typer.echo("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)) + f"  {row[4]}")
+
+
+def _record(plugin: Plugin) -> dict[str, object]:
+    manifest = plugin.manifest
+    facts: dict[str, object] = {}
+    if manifest is not None:
+        facts = dict(attrs.asdict(manifest))
+    known = {"id": plugin.id, "distribution": plugin.distribution, "version": plugin.version}
+    return {**facts, **known, "problem": plugin.problem}

@@ -1,0 +1,42 @@
+"""Entry point of the `rlsdk` command."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from rlsdk.cli import check, config, doctor, evaluate, info, inspect, listing, run
+from rlsdk.errors import RlsdkError
+
+app = typer.Typer(
+    name="rlsdk",
+    help="Train, evaluate and inspect reinforcement-learning agents; algorithms are plugins.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("list")(listing.list_algorithms)
+app.command("info")(info.show_info)
+app.command("config")(config.show_config)
+app.command("run")(run.run_training)
+app.command("eval")(evaluate.evaluate_file)
+app.command("inspect")(inspect.inspect_file)
+app.command("check")(check.check_plugin)
+app.command("doctor")(doctor.diagnose)
+
+
+def main() -> None:
+    """Run the command line; errors meant for users are one message and exit code 1."""
+    try:
+        app()
+    except RlsdkError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""`rlsdk run ALGO`"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rlsdk.settings import load_settings, merge, parse_assignments
+
+
+def run_training(
+    algorithm: Annotated[str, typer.Argument(help="Id of the algorithm, see `rlsdk list`.")],
+    env: Annotated[str | None, typer.Option(help="gymnasium id of the environment.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Environment steps to train for, in total.")] = None,
+    assignments: Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE, may be repeated.")] = None,
+    config: Annotated[Path | None, typer.Option(help="Settings file, .toml or .yaml.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
+    n_envs: Annotated[int | None, typer.Option(help="Environments stepped together (default 1).")] = None,
+    out: Annotated[Path | None, typer.Option(help="Run directory (default: a new one under runs/).")] = None,
+    eval_every: Annotated[
+        int | None, typer.Option(help="Environment steps between evaluations; 0 = never.", min=0)
+    ] = None,
+    eval_episodes: Annotated[int, typer.Option(help="Episodes per evaluation.", min=1)] = 10,
+    checkpoint_every: Annotated[int | None, typer.Option(help="Environment steps between checkpoints.", min=1)] = None,
+    stop_at: Annotated[float | None, typer.Option(help="End once an evaluation reaches this mean return.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, ...")] = None,
+    threads: Annotated[int, typer.Option(help="torch threads.", min=1)] = 1,
+) -> None:
+    """Train an agent and leave a run directory with settings, metrics, checkpoints, the best and the final agent."""
+    settings: dict[str, Any] = load_settings(config) if config else {}
+    settings = merge(settings, parse_assignments(assignments or []))
+    for name, value in (("seed", seed), ("device", device)):
+        if value is not None:
+            settings[name] = value
+
+    from rlsdk.runner import RunRequest, run
+
+    result = run(
+        RunRequest(
+            algorithm=algorithm,
+            env=env,
+            steps=steps,
+            settings=settings,
+            n_envs=n_envs,
+            out=out,
+            eval_every=eval_every,
+            eval_episodes=eval_episodes,
+            checkpoint_every=checkpoint_every,
+            stop_at=stop_at,
+            resume=resume,
+            threads=threads,
+        )
+    )
+    folder, score = result.directory.path, result.evaluation
+    if result.interrupted:
+        typer.echo(
+            f"interrupted at step {result.env_steps:,}; go on with: rlsdk run {algorithm} --resume --out {folder}"
+        )
+        raise typer.Exit(130)
+    typer.echo(
+        f"{result.env_steps:,} steps in {result.seconds:.0f} s;"
+        f" return {score.mean:.2f} +- {score.std:.2f} over {len(score.returns)} deterministic episodes"
+    )
+    typer.echo(f"files: {folder}/ (final.rlsdk, metrics.csv, config.toml, ...)")

@@ -1,0 +1,97 @@
+"""The folder a command-line run leaves behind.
+
+config.toml        every setting as run, commented; `rlsdk run ALGO --config config.toml` repeats it
+run.json           algorithm, environment, steps, seed, versions, status
+metrics.csv        metrics.jsonl
+checkpoints/       step_000010000.rlsdk ...: everything training needs to go on
+best.rlsdk         the agent with the best evaluation       final.rlsdk   the agent at the end
+learning_curve.png (with the extra `plot`)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rlsdk.errors import SettingsError
+from rlsdk.settings import commented_toml
+
+
+class RunDirectory:
+    """Paths and records of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = path / "checkpoints"
+        self.csv, self.jsonl = path / "metrics.csv", path / "metrics.jsonl"
+        self.config, self.record = path / "config.toml", path / "run.json"
+        self.best, self.final = path / "best.rlsdk", path / "final.rlsdk"
+        self.curve = path / "learning_curve.png"
+
+    @staticmethod
+    def choose(out: Path | None, algorithm: str, env: str, seed: int) -> RunDirectory:
+        """`out`, or a new folder under runs/ named after what runs in it."""
+        if out is not None:
+            return RunDirectory(out)
+        stamp = time.strftime("%Y%m%d-%H%M%S")
+        safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in env)
+        return RunDirectory(Path("runs") / algorithm / f"{safe}-seed{seed}-{stamp}")
+
+    def create(self) -> None:
+        """Make the folder and try to write in it.
+
+        Raises:
+            SettingsError: it cannot be written, or already holds a run.
+        """
+        if self.record.exists():
+            raise SettingsError(
+                f"{self.path} already holds a run; add --resume to go on with it, or choose another --out"
+            )
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            probe = self.path / ".writable"
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise SettingsError(f"cannot write into {self.path}: {error.strerror}; choose another --out") from None
+
+    def write_config(self, kind: type[Any], values: dict[str, Any], header: str) -> None:
+        """The settings as run, as a file that runs them again."""
+        self.config.write_text(commented_toml(kind, values, header=header), encoding="utf-8")
+
+    def write_record(self, record: Mapping[str, Any]) -> None:
+        """Replace run.json, whole or not at all."""
+        temporary = self.record.with_suffix(".json.part")
+        temporary.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        os.replace(temporary, self.record)
+
+    def read_record(self) -> dict[str, Any]:
+        """The content of run.json.
+
+        Raises:
+            SettingsError: the folder holds no run.
+        """
+        try:
+            record = json.loads(self.record.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            raise SettingsError(
+                f"{self.path} holds no run to resume ({self.record.name} is missing or damaged)"
+            ) from None
+        if not isinstance(record, dict):
+            raise SettingsError(f"{self.record} is damaged: it holds no table")
+        return record
+
+    def newest_checkpoint(self) -> Path:
+        """The checkpoint to resume from.
+
+        Raises:
+            SettingsError: there is none.
+        """
+        found = sorted(self.checkpoints.glob("step_*.rlsdk"))
+        if not found:
+            raise SettingsError(f"{self.path} has no checkpoint to resume from; start it again with another --out")
+        return found[-1]

@@ -1,0 +1,172 @@
+"""A run from start to end: environment, agent, evaluation, checkpoints and the files it leaves."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from rlsdk.agent import Agent, agent_class, bind
+from rlsdk.callbacks import Callback, CheckpointCallback, EvalCallback, ProgressBar, StopOnInterrupt
+from rlsdk.environments import make_vec_env
+from rlsdk.errors import SettingsError
+from rlsdk.evaluate import Evaluation, run_episodes
+from rlsdk.plotting import plot_run
+from rlsdk.registry import AlgorithmSpec, load
+from rlsdk.run_directory import RunDirectory
+from rlsdk.seeding import fresh_seed
+from rlsdk.settings import unstructure
+from rlsdk.sinks import CsvSink, JsonlSink, several
+from rlsdk.storage.agent_file import system_info
+
+
+@attrs.frozen(kw_only=True)
+class RunRequest:
+    """What a user asked for on the command line; None means not said."""
+
+    algorithm: str
+    env: str | None = None
+    steps: int | None = None
+    settings: dict[str, Any] = attrs.field(factory=dict)
+    n_envs: int | None = None
+    out: Path | None = None
+    eval_every: int | None = None
+    eval_episodes: int = 10
+    checkpoint_every: int | None = None
+    stop_at: float | None = None
+    resume: bool = False
+    threads: int = 1
+
+
+@attrs.frozen
+class RunResult:
+    """What came of it."""
+
+    directory: RunDirectory
+    evaluation: Evaluation
+    env_steps: int
+    seconds: float
+    interrupted: bool
+
+
+def run(request: RunRequest) -> RunResult:
+    """Train as asked.
+
+    Raises:
+        RlsdkError: whatever is wrong with the request, the environment or the files; what was written stays.
+    """
+    spec = load(request.algorithm)
+    agent, directory, record = _resume(request, spec) if request.resume else _start(request, spec)
+    interrupt, began = StopOnInterrupt(), time.perf_counter()
+    checkpoints = CheckpointCallback(record["checkpoint_every"], directory.checkpoints)
+    evaluator = _evaluator(record, directory, request.eval_episodes, request.stop_at)
+    watchers: list[Callback] = [ProgressBar(), interrupt, checkpoints, *evaluator]
+    agent.set_logger(several([CsvSink(directory.csv), JsonlSink(directory.jsonl)]))
+    left = record["steps"] - agent.num_timesteps
+    if left > 0:
+        agent.learn(
+            left, callback=[*watchers, _SaveAtEnd(checkpoints)], reset_num_timesteps=False, threads=request.threads
+        )
+    agent.save(directory.final)
+    finished = not interrupt.interrupted
+    evaluation = run_episodes(
+        agent, make_vec_env(record["env"]), request.eval_episodes, seed=agent.derived_seed("final evaluation")
+    )
+    summary = {"mean": evaluation.mean, "std": evaluation.std, "episodes": len(evaluation.returns)}
+    status = "finished" if finished else "interrupted"
+    directory.write_record({**record, "status": status, "env_steps": agent.num_timesteps, "final_evaluation": summary})
+    plot_run(directory.path, directory.curve, f"{spec.id} on {record['env']}")
+    return RunResult(directory, evaluation, agent.num_timesteps, time.perf_counter() - began, not finished)
+
+
+def _evaluator(
+    record: dict[str, Any], directory: RunDirectory, episodes: int, stop_at: float | None
+) -> list[EvalCallback]:
+    if not record["eval_every"]:
+        return []
+    env = make_vec_env(record["env"])
+    callback = EvalCallback(
+        env,
+        n_eval_episodes=episodes,
+        eval_freq=record["eval_every"],
+        best_model_save_path=directory.path,
+        stop_at=stop_at,
+    )
+    callback.best = float(record.get("best", "-inf"))
+    return [callback]
+
+
+class _SaveAtEnd(Callback):
+    """A checkpoint at the end, so that an interrupted run can be resumed where it stopped."""
+
+    def __init__(self, checkpoints: CheckpointCallback) -> None:
+        self.checkpoints = checkpoints
+
+    def on_training_end(self, run: Any) -> None:
+        if sys.exc_info()[0] is None:
+            self.checkpoints.save(run)
+
+
+def _start(request: RunRequest, spec: AlgorithmSpec) -> tuple[Agent, RunDirectory, dict[str, Any]]:
+    settings = {"policy": spec.policies[0], **request.settings}
+    env = request.env or settings.get("env")
+    if not isinstance(env, str):
+        raise SettingsError("no environment: add --env ID, for example --env Pendulum-v1")
+    steps = _required_steps(request.steps)
+    settings |= {"env": env, "seed": fresh_seed() if settings.get("seed") is None else settings["seed"]}
+    config = bind(spec.config_type, (), settings)
+    directory = RunDirectory.choose(request.out, spec.id, env, config.seed)
+    envs = make_vec_env(env, 1 if request.n_envs is None else request.n_envs)
+    agent = agent_class(spec)(**{**settings, "env": envs})
+    agent.env_name = env
+    record = {
+        "algorithm": spec.id,
+        "env": env,
+        "steps": steps,
+        "n_envs": envs.num_envs,
+        "seed": config.seed,
+        "device": agent.device,
+        "eval_every": max(1, steps // 10) if request.eval_every is None else request.eval_every,
+        "checkpoint_every": request.checkpoint_every or max(1, steps // 5),
+        "status": "running",
+        "system": system_info(),
+    }
+    directory.create()
+    header = f"{spec.id} on {env}, {steps} steps\nrepeat: rlsdk run {spec.id} --config {directory.config.name} --steps {steps}"
+    directory.write_config(spec.config_type, unstructure(config), header)
+    directory.write_record(record)
+    print(
+        f"training {spec.id} on {env}: {steps:,} steps, seed {config.seed}, device {agent.device} ({agent.device_reason})"
+    )
+    return agent, directory, record
+
+
+def _required_steps(steps: int | None) -> int:
+    if steps is None:
+        raise SettingsError("no length: add --steps N, for example --steps 10_000")
+    if steps < 1:
+        raise SettingsError(f"--steps {steps} must be a positive whole number")
+    return steps
+
+
+def _resume(request: RunRequest, spec: AlgorithmSpec) -> tuple[Agent, RunDirectory, dict[str, Any]]:
+    if request.out is None:
+        raise SettingsError("--resume needs --out DIR, the directory of the run to go on with")
+    if request.settings or request.env or request.n_envs:
+        raise SettingsError(
+            "--resume goes on with the settings of the run; leave out --env, --n-envs, --set, --config and --seed"
+        )
+    directory = RunDirectory(request.out)
+    record = directory.read_record()
+    if record.get("algorithm") != spec.id:
+        raise SettingsError(f"{directory.path} holds a run of {record.get('algorithm')!r}, not of {spec.id!r}")
+    if request.steps is not None:
+        record["steps"] = _required_steps(request.steps)
+    envs = make_vec_env(record["env"], record["n_envs"])
+    agent = agent_class(spec).load(directory.newest_checkpoint(), env=envs)
+    agent.env_name = record["env"]
+    print(f"resuming {spec.id} on {record['env']} at step {agent.num_timesteps:,} of {record['steps']:,}")
+    return agent, directory, record
