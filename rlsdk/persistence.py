@@ -168,13 +168,19 @@ def set_parameters(agent: Agent, source: Target | Mapping[str, Any], *, exact_ma
         raise ArtifactError(f"the agent has no {unknown}; it has {sorted(current)}")
     if exact_match and (missing := sorted(set(current) - set(given))):
         raise ArtifactError(f"exact_match needs all of {sorted(current)}; missing: {missing}")
-    backup = tree.unflatten({n: v.clone() if isinstance(v, Tensor) else v for n, v in tree.flatten(current).items()})
+    backup = _copied(current)
     merged = {**backup, **{name: _merged(backup[name], value) for name, value in given.items()}}
     try:
         _apply(agent, merged)
     except (RuntimeError, KeyError, TypeError, ValueError) as error:
         _apply(agent, backup)
         raise ArtifactError(f"the parameters do not fit this agent: {error}") from None
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _copied(item) for name, item in value.items()}
+    return value.clone() if isinstance(value, Tensor) else value
 
 
 def _merged(old: Any, new: Any) -> Any:

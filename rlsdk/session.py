@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Generator
 
 from rlsdk.environments.actions import ActionDecoder
@@ -43,7 +42,7 @@ class Session:
         """Mark environments whose episode is over, bool [n] or one bool; their next observation starts an episode."""
         self.is_first = self.is_first | torch.as_tensor(np.broadcast_to(np.asarray(done, dtype=bool), (self.n,)).copy())
 
-    def act(self, observation: Any) -> NDArray[Any]:
+    def act(self, observation: Any) -> Any:
         """Actions for `n` observations stacked on a leading axis; with n = 1 also for a single one, then unstacked.
 
         Raises:

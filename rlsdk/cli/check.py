@@ -24,7 +24,7 @@ def check_plugin(
         typer.echo(json.dumps([outcome.as_dict() for outcome in outcomes], indent=1))
     else:
         for outcome in outcomes:
-            typer.echo(f"{outcome.status:<15}{outcome.id:<34}{outcome.statement}")
+            typer.echo(f"{outcome.status:<16}{outcome.id:<40}{outcome.statement}")
             if outcome.detail and outcome.status == "failed":
                 typer.echo("    " + outcome.detail.replace("\n", "\n    "))
     failed = sum(outcome.status == "failed" for outcome in outcomes)

@@ -2,27 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from rlsdk.errors import DivergenceError
-from rlsdk.spaces import Box, Space, dtype_of, shape_of
+from rlsdk.spaces import Box, Dict, Space, Tuple, dtype_of, shape_of
 
 
 class ActionDecoder:
-    """Actions [B, ...] in environment units as numpy in the space's dtype; Box actions are clipped to their bounds."""
+    """Actions [B, ...] in environment units as numpy in the space's dtype; float Box actions are clipped to their bounds."""
 
     def __init__(self, space: Space) -> None:
         self.space = space
+        self.parts: dict[Any, ActionDecoder] = {}
+        if isinstance(space, Dict | Tuple):
+            children = space.spaces.items() if isinstance(space, Dict) else enumerate(space.spaces)
+            self.parts = {key: ActionDecoder(child) for key, child in children}
+            return
         self.shape = shape_of(space)
         self.dtype = np.dtype(space.dtype if isinstance(space, Box) else dtype_of(space))
         self.clips = isinstance(space, Box) and self.dtype.kind == "f"
 
-    def __call__(self, action: Tensor) -> NDArray[Any]:
-        """Raises DivergenceError when a policy answers NaN or infinity."""
+    def __call__(self, action: Any) -> Sequence[Any]:
+        """One action per environment: an array with a leading axis [B], or for nested spaces a list of B values.
+
+        Raises:
+            DivergenceError: a policy answered NaN or infinity.
+        """
+        if not self.parts:
+            leaf: Sequence[Any] = self._leaf(action)
+            return leaf
+        decoded = {key: part(action[key]) for key, part in self.parts.items()}
+        rows = [{key: values[i] for key, values in decoded.items()} for i in range(len(next(iter(decoded.values()))))]
+        return rows if isinstance(self.space, Dict) else [tuple(row.values()) for row in rows]
+
+    def _leaf(self, action: Tensor) -> Any:
         array = action.detach().cpu().numpy().reshape(-1, *self.shape)
         if self.clips:
             assert isinstance(self.space, Box)

@@ -64,6 +64,10 @@ class SquashedActor(nn.Module):
         assert self.log_std is not None
         return SquashedGaussian(mean, self.log_std(latent).clamp(*LOG_STD_RANGE))
 
+    def distribution_of(self, observation: Observation) -> SquashedGaussian:
+        """Over unit actions, for an observation."""
+        return self.distribution(self.encoder(observation.features))
+
     def _mean(self, latent: Tensor) -> Tensor:
         mean: Tensor = self.mean(latent)
         return mean.clamp(-self.clip_mean, self.clip_mean) if self.sde is not None and self.clip_mean > 0.0 else mean

@@ -1,0 +1,51 @@
+# Two commands set everything up on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet -c constraints.txt
+SOURCES := pyproject.toml plugins/rlsdk-tqc/pyproject.toml constraints.txt
+
+.PHONY: demo test test-slow lint format bench clean
+
+$(VENV)/.demo: $(SOURCES)
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) torch
+	$(PIP) -e ".[plot]" -e plugins/rlsdk-tqc
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.demo
+	$(PIP) -e ".[dev]" -e plugins/rlsdk-tqc
+	touch $@
+
+$(VENV)/.bench: $(VENV)/.dev
+	$(PIP) -e ".[benchmarks,mujoco]"
+	touch $@
+
+demo: $(VENV)/.demo  ## install, train TQC on Pendulum-v1, show what came of it
+	rm -rf demo
+	$(BIN)/rlsdk run tqc --env Pendulum-v1 --steps 6000 --seed 1 --set learning_rate=1e-3 --eval-every 1000 --out demo
+	$(BIN)/rlsdk eval demo/final.rlsdk --episodes 20
+	@echo "learning curve: demo/learning_curve.png    agent: demo/final.rlsdk"
+
+test: $(VENV)/.dev  ## the fast test suite
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q
+
+test-slow: $(VENV)/.dev  ## learning tests over several seeds, and other long ones
+	$(BIN)/python -m pytest -m slow -n 2 -q
+
+lint: $(VENV)/.dev  ## format, lint, types, import directions
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.bench  ## ours against the peer, interleaved
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) demo runs

@@ -1,0 +1,90 @@
+"""What an agent promises, whatever its algorithm."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from rlsdk.environments.toy import AnySpaceEnv
+from rlsdk.evaluate import run_episodes
+from rlsdk.testing.kit import clause, require
+from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject, differing, flat_state
+
+
+@clause("agent.save-load-predict", "A saved agent, loaded without environment, predicts the same actions to the bit.")
+def save_load_predict(subject: Subject) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for what, agent in subject.agents():
+            path = Path(folder) / "agent"
+            agent.save(path)
+            loaded = type(agent).load(path)
+            space = agent.observation_space
+            space.seed(1)
+            for _ in range(3):
+                seen = space.sample()
+                one, _ = agent.predict(seen, deterministic=True)
+                two, _ = loaded.predict(seen, deterministic=True)
+                require(np.array_equal(one, two), f"{what}: {one} before saving, {two} after loading")
+
+
+@clause(
+    "agent.predict-array",
+    "predict() returns a numpy array for one observation, and one row per observation of a batch.",
+)
+def predict_array(subject: Subject) -> None:
+    agent = subject.agent()
+    seen = np.stack([OBSERVATIONS["Box"].sample() for _ in range(3)])
+    single, _ = agent.predict(seen[0])
+    batch, _ = agent.predict(seen)
+    require(isinstance(single, np.ndarray) and isinstance(batch, np.ndarray), f"got {type(single)} and {type(batch)}")
+    require(single.shape == agent.action_space.shape, f"one action has shape {single.shape}")
+    require(batch.shape == (3, *agent.action_space.shape), f"three actions have shape {batch.shape}")
+
+
+@clause("agent.parameters-round-trip", "set_parameters(get_parameters()) on another agent makes both equal.")
+def parameters_round_trip(subject: Subject) -> None:
+    one, two = subject.trained(), subject.agent(seed=7)
+    require(bool(differing(flat_state(one), flat_state(two))), "agents with other seeds have equal parameters")
+    two.set_parameters(one.get_parameters())
+    wrong = differing(flat_state(one), flat_state(two))
+    require(not wrong, f"these differ after set_parameters: {wrong[:5]}")
+
+
+@clause("agent.seed-reproduces", "The same seed gives the same parameters after training, to the bit.")
+def seed_reproduces(subject: Subject) -> None:
+    states = [flat_state(subject.trained(seed=3)) for _ in range(2)]
+    wrong = differing(states[0], states[1])
+    require(not wrong, f"two runs with seed 3 differ in {wrong[:5]}")
+
+
+@clause(
+    "agent.global-state-untouched",
+    "Building, training and predicting leave global random state and torch threads alone.",
+)
+def global_state_untouched(subject: Subject) -> None:
+    def state() -> list[object]:
+        numpy_state = np.random.get_state()  # noqa: NPY002  # the global state is what is looked at
+        return [random.getstate(), str(numpy_state), torch.random.get_rng_state().tolist(), torch.get_num_threads()]
+
+    before = state()
+    subject.trained().predict(OBSERVATIONS["Box"].sample())
+    names = ("Python's random state", "numpy's random state", "torch's random state", "torch's threads")
+    wrong = [name for name, a, b in zip(names, before, state(), strict=True) if a != b]
+    require(not wrong, f"changed: {wrong}")
+
+
+@clause("agent.evaluation-does-not-disturb", "Evaluating between two pieces of training does not change the training.")
+def evaluation_does_not_disturb(subject: Subject) -> None:
+    states = []
+    for evaluates in (False, True):
+        agent = subject.agent(seed=4).learn(20)
+        if evaluates:
+            env = AnySpaceEnv(OBSERVATIONS["Box"], ACTIONS[subject.action_kind])
+            run_episodes(agent, env, 3, deterministic=False)
+        states.append(flat_state(agent.learn(20, reset_num_timesteps=False)))
+    wrong = differing(states[0], states[1])
+    require(not wrong, f"with an evaluation in between, these differ: {wrong[:5]}")

@@ -1,0 +1,62 @@
+"""What an algorithm promises."""
+
+from __future__ import annotations
+
+import torch
+
+from rlsdk.agent import Agent
+from rlsdk.records import Transitions
+from rlsdk.testing.kit import NotApplicable, clause, require
+from rlsdk.testing.subject import Subject, differing, flat_state
+
+
+def _batch(agent: Agent) -> Transitions:
+    if agent.parts.buffer is None:
+        raise NotApplicable("the algorithm does not learn from transitions")
+    batch: Transitions = agent.parts.buffer.sample(16, torch.Generator().manual_seed(5))
+    return batch
+
+
+@clause("algorithm.metrics", "update() returns 0-d finite float tensors under names with a slash.")
+def metrics(subject: Subject) -> None:
+    agent = subject.trained()
+    values = agent.parts.algorithm.update(_batch(agent), progress=0.5)
+    wrong = {n: v for n, v in values.items() if v.dim() or not v.is_floating_point() or not bool(v.isfinite())}
+    require(not wrong, f"metrics that are no finite 0-d floats: {wrong}")
+    require(all("/" in name for name in values), f"metric names without a group: {sorted(values)}")
+    require(not any(v.requires_grad for v in values.values()), "a metric keeps its graph alive; detach it")
+
+
+@clause("algorithm.update-learns", "update() changes the policy's parameters.")
+def update_learns(subject: Subject) -> None:
+    agent = subject.trained()
+    before = {n: v.clone() for n, v in agent.parts.policy.state_dict().items()}
+    agent.parts.algorithm.update(_batch(agent), progress=0.0)
+    changed = [n for n, v in agent.parts.policy.state_dict().items() if not torch.equal(v, before[n])]
+    require(bool(changed), "no parameter of the policy changed")
+
+
+@clause("algorithm.batch-unchanged", "update() leaves the batch as it was.")
+def batch_unchanged(subject: Subject) -> None:
+    from rlsdk.tree import leaves
+
+    agent = subject.trained()
+    batch = _batch(agent)
+    before = [leaf.clone() for leaf in leaves(batch)]
+    agent.parts.algorithm.update(batch, progress=0.0)
+    same = [torch.equal(a, b) for a, b in zip(before, leaves(batch), strict=True)]
+    require(all(same), "update() wrote into its batch")
+
+
+@clause("algorithm.state-round-trip", "After load_state_dict() another instance goes on to the bit as the first would.")
+def state_round_trip(subject: Subject) -> None:
+    one = subject.trained()
+    two = subject.agent(seed=2)
+    batch = _batch(one)
+    two.set_parameters(one.get_parameters())
+    two.streams.load_state_dict(one.streams.state_dict())
+    for agent in (one, two):
+        for _ in range(3):
+            agent.parts.algorithm.update(batch, progress=0.25)
+    wrong = differing(flat_state(one), flat_state(two))
+    require(not wrong, f"after three more updates these differ: {wrong[:5]}")

@@ -1,0 +1,100 @@
+"""What a plugin promises before anything is built."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import attrs
+from hypothesis import given
+
+from rlsdk.environments.toy import AnySpaceEnv
+from rlsdk.errors import SettingsError, UnsupportedSpaceError
+from rlsdk.settings import describe, structure, unstructure
+from rlsdk.testing.kit import NotApplicable, clause, require
+from rlsdk.testing.strategies import FAST, configs
+from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject
+
+_PROBE = """
+import json, random, sys
+import numpy
+before = random.getstate(), numpy.random.get_state()[1].tolist()
+from rlsdk.registry import load
+load(sys.argv[1])
+after = random.getstate(), numpy.random.get_state()[1].tolist()
+print(json.dumps({"torch": "torch" in sys.modules, "gymnasium": "gymnasium" in sys.modules, "random": before != after}))
+"""
+
+
+@clause(
+    "plugin.import-is-free", "Importing the plugin imports neither torch nor gymnasium, prints nothing, seeds nothing."
+)
+def import_is_free(subject: Subject) -> None:
+    if subject.plugin.distribution == "registered":
+        raise NotApplicable("registered in this process, not installed")
+    command = [sys.executable, "-c", _PROBE, subject.plugin.qualified_id]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)  # noqa: S603
+    require(done.returncode == 0, f"loading it in a fresh interpreter failed:\n{done.stderr}")
+    require(not done.stderr.strip(), f"loading it wrote to standard error:\n{done.stderr}")
+    facts = json.loads(done.stdout)
+    wrong = [name for name, bad in facts.items() if bad]
+    require(not wrong, f"importing the plugin touched: {wrong}")
+
+
+@clause("plugin.manifest-agrees", "Id, family and policies of the spec are those of the manifest.")
+def manifest_agrees(subject: Subject) -> None:
+    spec, manifest = subject.spec, subject.manifest
+    pairs = {name: (getattr(spec, name), getattr(manifest, name)) for name in ("id", "family", "policies")}
+    wrong = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    require(not wrong, f"spec and manifest disagree: {wrong}")
+    require(bool(manifest.summary and manifest.title), "the manifest needs a title and a summary")
+
+
+@clause("plugin.settings-documented", "Every hyper-parameter has a help text, and all but `policy` have a default.")
+def settings_documented(subject: Subject) -> None:
+    docs = describe(subject.spec.config_type)
+    silent = [doc.name for doc in [*docs, *(c for d in docs for c in d.children)] if not doc.help]
+    require(not silent, f"hyper-parameters without help: {silent}")
+    required = [doc.name for doc in docs if doc.required and doc.name != "policy"]
+    require(not required, f"hyper-parameters without default: {required}")
+
+
+@clause("plugin.settings-round-trip", "Settings written as plain data and read back are equal.")
+def settings_round_trip(subject: Subject) -> None:
+    kind = subject.spec.config_type
+
+    @FAST
+    @given(configs(kind, subject.spec.policies[0]))
+    def check(config: object) -> None:
+        written = json.loads(json.dumps(unstructure(config)))
+        require(structure(written, kind) == config, f"{config} came back different from {written}")
+
+    check()
+
+
+@clause("plugin.unknown-setting-refused", "An unknown hyper-parameter raises SettingsError that names the closest one.")
+def unknown_setting_refused(subject: Subject) -> None:
+    known = [f.name for f in attrs.fields(subject.spec.config_type)]
+    for name in known[2:5]:
+        try:
+            structure({"policy": subject.spec.policies[0], f"{name}x": 1}, subject.spec.config_type)
+        except SettingsError as error:
+            require(repr(name) in str(error), f"the message for {name + 'x'!r} does not name {name!r}: {error}")
+        else:
+            require(False, f"the unknown hyper-parameter {name + 'x'!r} was accepted")
+
+
+@clause("plugin.unsupported-space-refused", "An action space the manifest does not list raises UnsupportedSpaceError.")
+def unsupported_space_refused(subject: Subject) -> None:
+    unsupported = [kind for kind in ACTIONS if kind not in subject.manifest.actions]
+    if not unsupported:
+        raise NotApplicable("every action space is supported")
+    for kind in unsupported:
+        try:
+            subject.agent(AnySpaceEnv(OBSERVATIONS["Box"], ACTIONS[kind]))
+        except UnsupportedSpaceError as error:
+            missing = [name for name in subject.manifest.actions if name not in str(error)]
+            require(not missing, f"the refusal of {kind} does not list the supported {missing}: {error}")
+        else:
+            require(False, f"a {kind} action space was accepted, but the manifest does not list it")

@@ -1,0 +1,113 @@
+"""What a policy promises."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlsdk.agent import Agent
+from rlsdk.environments.observations import stack
+from rlsdk.records import Observation
+from rlsdk.testing.kit import NotApplicable, clause, require
+from rlsdk.testing.strategies import FAST
+from rlsdk.testing.subject import Subject
+from rlsdk.tree import leaves, map_tensors
+
+
+def observations(agent: Agent, count: int, seed: int, *, first: bool = True) -> Observation:
+    """`count` random observations of the agent's space."""
+    space = agent.observation_space
+    space.seed(seed)
+    features = stack(agent.facts.observation_space, [space.sample() for _ in range(count)])
+    return Observation(features, torch.full((count,), first))
+
+
+def act(agent: Agent, observation: Observation, carry: Any, seed: int, *, deterministic: bool) -> Any:
+    """One call of the policy with a generator of its own."""
+    generator = torch.Generator().manual_seed(seed)
+    return agent.parts.policy.act(observation, carry, deterministic=deterministic, generator=generator)
+
+
+@clause("policy.action-in-space", "Every action lies in the action space, sampled or not, for any observation.")
+def action_in_space(subject: Subject) -> None:
+    for what, agent in subject.agents():
+        _actions_in_space(what, agent)
+
+
+def _actions_in_space(what: str, agent: Agent) -> None:
+    space, values = agent.action_space, agent.observation_space
+
+    @FAST
+    @given(st.integers(0, 2**20), st.booleans())
+    def check(seed: int, deterministic: bool) -> None:
+        values.seed(seed)
+        action, _ = agent.predict(values.sample(), deterministic=deterministic)
+        inside = space.contains(action) or space.contains(np.asarray(action, space.dtype))
+        require(bool(inside), f"{what}: action {action!r} is outside {space}")
+
+    check()
+
+
+@clause("policy.deterministic", "The deterministic action depends on observation and carry only.")
+def deterministic(subject: Subject) -> None:
+    for what, agent in subject.agents():
+        seen = observations(agent, 3, seed=5)
+        one = act(agent, seen, agent.parts.policy.initial_carry(3), seed=1, deterministic=True).action
+        two = act(agent, seen, agent.parts.policy.initial_carry(3), seed=2, deterministic=True).action
+        require(torch.equal(one, two), f"{what}: the deterministic action changed from {one} to {two}")
+
+
+@clause("policy.rows-independent", "Acting on one row or on many gives the same deterministic action (to 1e-5).")
+def rows_independent(subject: Subject) -> None:
+    for what, agent in subject.agents():
+        seen = observations(agent, 5, seed=9)
+        together = act(agent, seen, agent.parts.policy.initial_carry(5), seed=1, deterministic=True).action
+        for i in range(5):
+            row = map_tensors(lambda leaf, i=i: leaf[i : i + 1], seen)
+            alone = act(agent, row, agent.parts.policy.initial_carry(1), seed=1, deterministic=True).action
+            near = torch.allclose(alone[0].double(), together[i].double(), atol=1e-5)
+            require(near, f"{what}: row {i} alone gives {alone[0]}, in a batch {together[i]}")
+
+
+@clause("policy.randomness-from-generator", "Samples depend on the generator given, and on no other random state.")
+def randomness_from_generator(subject: Subject) -> None:
+    agent = subject.agent()
+    seen, before = observations(agent, 4, seed=3), torch.random.get_rng_state()
+    one = act(agent, seen, agent.parts.policy.initial_carry(4), seed=7, deterministic=False).action
+    require(torch.equal(before, torch.random.get_rng_state()), "acting moved torch's global random state")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(99)
+        two = act(agent, seen, agent.parts.policy.initial_carry(4), seed=7, deterministic=False).action
+    require(torch.equal(one, two), f"the same generator gave {one} and {two}")
+
+
+@clause(
+    "policy.no-hidden-state", "What the policy remembers is in the carry: the same call again gives the same answer."
+)
+def no_hidden_state(subject: Subject) -> None:
+    agent = subject.agent()
+    carry = act(
+        agent, observations(agent, 2, seed=1), agent.parts.policy.initial_carry(2), seed=1, deterministic=False
+    ).carry
+    seen = observations(agent, 2, seed=2, first=False)
+    one = act(agent, seen, carry, seed=4, deterministic=False).action
+    act(agent, observations(agent, 2, seed=6), carry, seed=5, deterministic=False)
+    two = act(agent, seen, carry, seed=4, deterministic=False).action
+    require(torch.equal(one, two), f"the same observation, carry and generator gave {one}, then {two}")
+
+
+@clause("policy.episode-start-forgets", "Where an episode starts, what the carry remembers of that row is ignored.")
+def episode_start_forgets(subject: Subject) -> None:
+    agent = subject.agent()
+    fresh = agent.parts.policy.initial_carry(3)
+    if not leaves(fresh):
+        raise NotApplicable("the policy remembers nothing")
+    used = act(agent, observations(agent, 3, seed=1), fresh, seed=1, deterministic=False).carry
+    seen = observations(agent, 3, seed=2)
+    one = act(agent, seen, fresh, seed=3, deterministic=True).action
+    two = act(agent, seen, used, seed=3, deterministic=True).action
+    require(torch.equal(one, two), f"at an episode's start a used carry gives {two}, a fresh one {one}")

@@ -1,0 +1,74 @@
+"""What the serializer that stores this plugin's agents promises."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlsdk.errors import ArtifactError
+from rlsdk.storage import SafetensorsSerializer
+from rlsdk.testing.kit import clause, require
+from rlsdk.testing.strategies import FAST, tensors
+from rlsdk.testing.subject import Subject, differing
+
+NAMES = st.text("abcxyz_.", min_size=1, max_size=5)
+VALUES = st.one_of(
+    st.none(), st.booleans(), st.integers(-(2**53), 2**53), st.floats(allow_nan=False, allow_infinity=False), NAMES
+)
+
+
+@clause(
+    "serializer.round-trip", "What save() wrote, load() returns: names, dtypes, shapes and bits; inspect() lists them."
+)
+def round_trip(subject: Subject) -> None:
+    serializer = SafetensorsSerializer()
+
+    @FAST
+    @given(st.dictionaries(NAMES, tensors(), max_size=4), st.dictionaries(NAMES, VALUES, max_size=4))
+    def check(stored: dict[str, torch.Tensor], document: dict[str, Any]) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "file.rlsdk"
+            serializer.save(path, stored, document)
+            loaded, read = serializer.load(path)
+            listed = serializer.inspect(path)
+        require(read == document, f"the document {document} came back as {read}")
+        require(not differing(stored, loaded), f"tensors differ: {differing(stored, loaded)}")
+        require(all(loaded[n].dtype == t.dtype for n, t in stored.items()), "a dtype changed")
+        require(set(listed["tensors"]) == set(stored), f"inspect() lists {sorted(listed['tensors'])}")
+
+    check()
+
+
+@clause("serializer.damage-refused", "A damaged or truncated agent file raises ArtifactError, or loads what was saved.")
+def damage_refused(subject: Subject) -> None:
+    agent = subject.agent()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "agent.rlsdk"
+        agent.save(path)
+        data = path.read_bytes()
+        kind = type(agent)
+
+        @FAST
+        @given(st.integers(0, len(data) - 1), st.integers(1, 255), st.booleans())
+        def check(position: int, change: int, truncate: bool) -> None:
+            damaged = bytearray(data)
+            damaged[position] ^= change
+            path.write_bytes(bytes(damaged[:position]) if truncate else bytes(damaged))
+            try:
+                loaded = kind.load(path)
+            except ArtifactError:
+                return
+            same = torch.equal(_first(loaded), _first(agent))
+            require(same, f"byte {position} ^ {change} (truncate={truncate}) loaded something else")
+
+        check()
+
+
+def _first(agent: Any) -> torch.Tensor:
+    values = [v.flatten().double() for v in agent.parts.policy.state_dict().values()]
+    return torch.cat(values)

@@ -1,0 +1,126 @@
+"""The plugin under test: small agents of it, on small environments of every kind it says it supports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from rlsdk.agent import Agent, agent_class
+from rlsdk.environments.toy import AnySpaceEnv, ChainEnv, FakeImageEnv, SimpleMultiObsEnv
+from rlsdk.registry import AlgorithmSpec, Manifest, Plugin, find, load
+from rlsdk.testing.kit import NotApplicable
+
+SMALL: dict[str, Any] = {
+    "buffer_size": 300,
+    "learning_starts": 8,
+    "batch_size": 16,
+    "n_steps": 16,
+    "target_update_interval": 2,
+}
+"""Settings that make any algorithm quick, used where its config has them."""
+
+ACTIONS: dict[str, Any] = {
+    "Box": spaces.Box(np.array([-2.0, 0.0], np.float32), np.array([1.0, 3.0], np.float32)),
+    "Discrete": spaces.Discrete(3),
+    "MultiDiscrete": spaces.MultiDiscrete([2, 3]),
+    "MultiBinary": spaces.MultiBinary(3),
+    "Dict": spaces.Dict({"a": spaces.Discrete(2), "b": spaces.Box(-1.0, 1.0, (2,), np.float32)}),
+    "Tuple": spaces.Tuple([spaces.Discrete(2), spaces.Box(-1.0, 1.0, (2,), np.float32)]),
+}
+OBSERVATIONS: dict[str, Any] = {
+    "Box": spaces.Box(-3.0, 3.0, (4,), np.float32),
+    "Discrete": spaces.Discrete(5, start=-1),
+    "MultiDiscrete": spaces.MultiDiscrete([3, 2]),
+    "MultiBinary": spaces.MultiBinary(4),
+}
+
+
+class Subject:
+    """One algorithm, with ways to get agents of it."""
+
+    def __init__(self, algorithm: str) -> None:
+        self.spec: AlgorithmSpec = load(algorithm)
+        self.plugin: Plugin = find(algorithm)
+        if self.plugin.manifest is None:
+            raise NotApplicable("the algorithm has no manifest")
+        self.manifest: Manifest = self.plugin.manifest
+
+    @property
+    def action_kind(self) -> str:
+        """The first action space the manifest lists."""
+        return self.manifest.actions[0]
+
+    def settings(self, **changes: Any) -> dict[str, Any]:
+        """Quick settings for this algorithm's config class."""
+        names = {f.name: f for f in attrs.fields(self.spec.config_type)}
+        chosen = {name: value for name, value in SMALL.items() if name in names}
+        if "policy_kwargs" in names:
+            chosen["policy_kwargs"] = {"net_arch": [16, 16]}
+        return {"seed": 1, **chosen, **changes}
+
+    def agent(self, env: Any | None = None, *, policy: str | None = None, **changes: Any) -> Agent:
+        """A small agent, by default on a vector observation and the first action space the manifest lists."""
+        env = env or AnySpaceEnv(OBSERVATIONS["Box"], ACTIONS[self.action_kind])
+        kind = agent_class(self.spec)
+        return kind(policy or self.policy_for("Mlp", "Linear"), env, **self.settings(**changes))
+
+    def policy_for(self, *prefixes: str) -> str:
+        """The policy whose name starts with one of `prefixes`.
+
+        Raises:
+            NotApplicable: the algorithm has none.
+        """
+        for policy in self.spec.policies:
+            if policy.startswith(prefixes):
+                return policy
+        raise NotApplicable(f"{self.spec.id} has no policy called {prefixes[0]}...")
+
+    def agents(self) -> Iterator[tuple[str, Agent]]:
+        """(description, small agent) for every supported kind of action and of observation."""
+        for action in self.manifest.actions:
+            for kind in self.manifest.observations:
+                if kind in OBSERVATIONS:
+                    yield f"{kind} -> {action}", self.agent(AnySpaceEnv(OBSERVATIONS[kind], ACTIONS[action]))
+            if "Dict" in self.manifest.observations:
+                policy = self.policy_for("MultiInput")
+                yield f"Dict -> {action}", self.agent(SimpleMultiObsEnv(ACTIONS[action]), policy=policy)
+            if any(policy.startswith("Cnn") for policy in self.spec.policies):
+                policy = self.policy_for("Cnn")
+                yield f"image -> {action}", self.agent(FakeImageEnv(action_space=ACTIONS[action]), policy=policy)
+
+    def trained(self, steps: int = 40, **changes: Any) -> Agent:
+        """A small agent that has learnt for some steps, updates included."""
+        return self.agent(**changes).learn(steps)
+
+    def chain_agent(self, num_envs: int, length: int = 4, **changes: Any) -> Agent:
+        """An agent on copies of `ChainEnv`, whose observations tell the truth about every row.
+
+        Raises:
+            NotApplicable: the algorithm remembers nothing.
+        """
+        from rlsdk.environments import make_vec_env
+
+        env = make_vec_env(lambda: ChainEnv(length, action_space=ACTIONS[self.action_kind]), num_envs)
+        agent = self.agent(env, **changes)
+        if agent.parts.buffer is None:
+            raise NotApplicable(f"{self.spec.id} has no buffer")
+        return agent
+
+
+def flat_state(agent: Agent) -> dict[str, torch.Tensor]:
+    """Every tensor of the agent's parameters, copied."""
+    from rlsdk.tree import flatten
+
+    return {n: v.clone() for n, v in flatten(agent.get_parameters()).items() if isinstance(v, torch.Tensor)}
+
+
+def differing(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> list[str]:
+    """Names whose tensors are not equal to the bit, or exist on one side only."""
+    common = set(left) & set(right)
+    unequal = [n for n in common if left[n].shape != right[n].shape or not torch.equal(left[n], right[n])]
+    return sorted({*unequal, *(set(left) ^ set(right))})
