@@ -95,8 +95,12 @@ class Run:
     def _training(self) -> dict[str, float]:
         if not self._rounds:
             return {}
+        rate = getattr(self.agent.config, "learning_rate", None)
+        values = {"train/n_updates": float(self.cursor.updates)}
+        if callable(rate):
+            values["train/learning_rate"] = rate(1.0 - min(1.0, (self.cursor.env_steps - self.start) / self.total_timesteps))
         means = torch.stack([value / self._rounds for value in self._sums.values()]).tolist()
-        return {**dict(zip(self._sums, means, strict=True)), "train/n_updates": self.cursor.updates}
+        return {**dict(zip(self._sums, means, strict=True)), **values}
 
 
 def train(run: Run, env: VectorEnv, parts: Parts, *, log_every: int, threads: int | None) -> None:

@@ -67,9 +67,9 @@ def _type_name(hint: Any) -> str:
 
 
 def signature(kind: type[Any]) -> inspect.Signature:
-    """The constructor signature a config class gives its agent class."""
+    """The signature of `__init__` that a config class gives its agent class."""
     hints = get_type_hints(kind)
-    values = []
+    values = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
     for field in parameters(kind):
         default = inspect.Parameter.empty if field.default is attrs.NOTHING else unstructure(_default(field))
         how = inspect.Parameter.KEYWORD_ONLY if field.kw_only else inspect.Parameter.POSITIONAL_OR_KEYWORD

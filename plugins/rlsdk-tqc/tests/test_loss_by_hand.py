@@ -1,0 +1,46 @@
+"""The target of TQC against numbers worked out by hand."""
+
+from __future__ import annotations
+
+import torch
+from rlsdk_tqc.loss import truncated_target
+
+ATOMS = torch.tensor([[[1.0, 4.0, 9.0]], [[2.0, 3.0, 8.0]]])  # 2 critics, 1 row, 3 atoms each
+
+
+def target(keep: int, discount: float, alpha: float = 0.0, log_prob: float = 0.0) -> list[float]:
+    y = truncated_target(
+        ATOMS,
+        torch.tensor([log_prob]),
+        torch.tensor([10.0]),
+        torch.tensor([discount]),
+        torch.tensor(alpha),
+        keep=keep,
+    )
+    assert y.shape == (1, keep)
+    return sorted(round(v, 5) for v in y[0].tolist())
+
+
+def test_the_largest_atoms_of_the_pooled_critics_are_dropped() -> None:
+    # pooled and sorted: 1 2 3 4 8 9; dropping one per critic leaves 1 2 3 4
+    assert target(keep=4, discount=0.5) == [10.5, 11.0, 11.5, 12.0]
+
+
+def test_dropping_is_over_the_pool_not_per_critic() -> None:
+    # per critic, one atom dropped each would leave 1 4 and 2 3 (the same set); two dropped would leave 1 and 2
+    skewed = torch.tensor([[[1.0, 2.0]], [[7.0, 9.0]]])
+    y = truncated_target(skewed, torch.zeros(1), torch.zeros(1), torch.ones(1), torch.tensor(0.0), keep=2)
+    assert sorted(y[0].tolist()) == [1.0, 2.0]
+
+
+def test_entropy_is_inside_the_discount() -> None:
+    # 10 + 0.5 * (z - 2 * (-3)) for z = 1, 2
+    assert target(keep=2, discount=0.5, alpha=2.0, log_prob=-3.0) == [13.5, 14.0]
+
+
+def test_a_terminated_row_is_its_reward() -> None:
+    assert target(keep=4, discount=0.0, alpha=2.0, log_prob=-3.0) == [10.0] * 4
+
+
+def test_no_truncation_keeps_every_atom() -> None:
+    assert target(keep=6, discount=1.0) == [11.0, 12.0, 13.0, 14.0, 18.0, 19.0]
