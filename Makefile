@@ -28,7 +28,7 @@ demo: $(VENV)/.demo  ## install, train TQC on Pendulum-v1, show what came of it
 	@echo "learning curve: demo/learning_curve.png    agent: demo/final.rlsdk"
 
 test: $(VENV)/.dev  ## the fast test suite
-	$(BIN)/python -m pytest -n 2 --dist worksteal -q
+	$(BIN)/python -m pytest -n 2 --dist loadfile -q
 
 test-slow: $(VENV)/.dev  ## learning tests over several seeds, and other long ones
 	$(BIN)/python -m pytest -m slow -n 2 -q

@@ -145,7 +145,7 @@ def from_json(data: Any) -> Space:
     """
     try:
         return _from_json(data, depth=0)
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise ArtifactError(f"the file does not describe a space: {type(error).__name__}: {error}") from None
 
 

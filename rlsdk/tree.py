@@ -1,4 +1,7 @@
-"""Apply a function to every tensor of a nested value: record, mapping, tuple, tensor or None."""
+"""Apply a function to every tensor of a nested value: record, mapping, tuple, tensor or None.
+
+Mappings are visited by sorted key, so that two of them with the same keys always line up.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ def map_tensors(function: Callable[..., Tensor], first: T, *rest: T) -> T:
     if isinstance(node, Tensor):
         return cast("T", function(node, *rest))
     if isinstance(node, Mapping):
-        mapped = {k: map_tensors(function, v, *(cast("Any", r)[k] for r in rest)) for k, v in node.items()}
+        mapped = {k: map_tensors(function, v, *(cast("Any", r)[k] for r in rest)) for k, v in sorted(node.items())}
         return cast("T", mapped)
     if isinstance(node, tuple):
         parts = (map_tensors(function, v, *(cast("Any", r)[i] for r in rest)) for i, v in enumerate(node))
@@ -42,7 +45,7 @@ def leaves(node: Any) -> list[Tensor]:
     if isinstance(node, Tensor):
         return [node]
     if isinstance(node, Mapping):
-        return [leaf for value in node.values() for leaf in leaves(value)]
+        return [leaf for _, value in sorted(node.items()) for leaf in leaves(value)]
     if isinstance(node, tuple):
         return [leaf for value in node for leaf in leaves(value)]
     if dataclasses.is_dataclass(node):

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, Union, cast, get_args, get_origin
 import attrs
 import cattrs
 from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
+from cattrs.gen import make_dict_structure_fn
 
 from rlsdk.errors import RlsdkError, SettingsError, suggest
 
@@ -96,6 +97,19 @@ _converter.register_structure_hook_func(_is_table, _structure_table)
 _converter.register_structure_hook_func(_is_callable, _structure_callable)
 
 
+@_converter.register_structure_hook_factory(attrs.has)
+def _structure_class(kind: type[Any]) -> Callable[[Any, Any], Any]:
+    """Objects of the class as they are, tables field by field."""
+    from_table = make_dict_structure_fn(
+        kind,
+        _converter,
+        _cattrs_forbid_extra_keys=True,
+        _cattrs_detailed_validation=True,
+        _cattrs_prefer_attrib_converters=True,
+    )
+    return lambda value, _: value if isinstance(value, kind) else from_table(value, kind)
+
+
 def structure(values: Mapping[str, Any], kind: type[ConfigT]) -> ConfigT:
     """A `kind` (an attrs class) from plain values, checked field by field.
 
@@ -115,15 +129,15 @@ def _explain(group: ClassValidationError, kind: type[Any]) -> list[str]:
     lines = []
     with_notes, without = group.group_exceptions()
     for error, note in with_notes:
-        name = note.name
+        if isinstance(error, KeyError):
+            lines.append(f"setting {note.name!r} is missing and has no default")
+            continue
         text = "; ".join(_explain(error, kind)) if isinstance(error, ClassValidationError) else str(error)
-        lines.append(text if name in text.split(" = ")[0] else f"{name}: {text}")
+        lines.append(text if note.name in text.split(" = ")[0] else f"{note.name}: {text}")
     for error in without:
         if isinstance(error, ForbiddenExtraKeysError):
             known = [f.name for f in attrs.fields(kind)]
             lines += [f"unknown setting {name!r}; {suggest(name, known)}" for name in sorted(error.extra_fields)]
-        elif isinstance(error, KeyError):
-            lines.append(f"setting {error} is missing and has no default")
         else:
             lines.append(str(error))
     return lines

@@ -31,7 +31,14 @@ def test_time_limits_bootstrap_and_terminations_do_not(terminate_every: int, exp
             return observation * 0.0, info
 
     env = ConstantReward(length=5, terminate_every=terminate_every)
-    settings = {"gamma": 0.9, "learning_rate": 3e-3, "tau": 0.05, "ent_coef": 0.0, "batch_size": 64, "buffer_size": 2000}
+    settings = {
+        "gamma": 0.9,
+        "learning_rate": 3e-3,
+        "tau": 0.05,
+        "ent_coef": 0.0,
+        "batch_size": 64,
+        "buffer_size": 2000,
+    }
     kwargs = {"net_arch": [16], "n_quantiles": 5}
     model = TQC("MlpPolicy", env, policy_kwargs=kwargs, top_quantiles_to_drop_per_net=0, seed=0, **settings).learn(1500)
     critics = model.parts.algorithm.critics

@@ -118,7 +118,9 @@ def test_updates_count_rounds_over_several_environments() -> None:
     assert model.cursor.updates == 10  # one per vector step
 
 
-@pytest.mark.parametrize(("value", "start", "learnt"), [("auto", 1.0, True), ("auto_0.1", 0.1, True), (0.3, 0.3, False)])
+@pytest.mark.parametrize(
+    ("value", "start", "learnt"), [("auto", 1.0, True), ("auto_0.1", 0.1, True), (0.3, 0.3, False)]
+)
 def test_ent_coef(value: Any, start: float, learnt: bool) -> None:
     model = small(ent_coef=value, learning_rate=1e-2)
     seen: list[float] = []
@@ -219,7 +221,9 @@ def test_gsde_noise_is_held_between_samplings() -> None:
 
 @pytest.mark.parametrize("first", [False, True])
 def test_cnn_policy(first: bool) -> None:
-    model = small(policy="CnnPolicy", env=FakeImageEnv(size=40, channels=3, channels_first=first), batch_size=4).learn(12)
+    model = small(policy="CnnPolicy", env=FakeImageEnv(size=40, channels=3, channels_first=first), batch_size=4).learn(
+        12
+    )
     assert model.policy.encoder.features_dim == 512
     assert model.predict(model.observation_space.sample())[0].shape == (2,)
     assert model.parts.algorithm.critics.encoder is not model.policy.encoder

@@ -1,0 +1,138 @@
+"""Distributions and losses against independent references."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.distributions import Normal, TanhTransform, TransformedDistribution
+
+from rlsdk.distributions import Gaussian, SquashedGaussian
+from rlsdk.exploration.state_dependent_noise import StateDependentNoise
+from rlsdk.math import quantile_huber_loss
+from rlsdk.math.quantiles import midpoints, quantile_huber
+
+SEEDS = st.integers(0, 10_000)
+
+
+def parameters(seed: int, rows: int = 5, size: int = 3) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    mean = torch.randn(rows, size, generator=generator, dtype=torch.float64)
+    return mean, torch.randn(rows, size, generator=generator, dtype=torch.float64) * 0.7 - 0.5
+
+
+@given(SEEDS)
+def test_gaussian_against_torch(seed: int) -> None:
+    mean, log_std = parameters(seed)
+    other_mean, other_log_std = parameters(seed + 1)
+    ours, theirs = Gaussian(mean, log_std), Normal(mean, log_std.exp())
+    action = ours.sample(torch.Generator().manual_seed(seed))
+    torch.testing.assert_close(ours.log_prob(action), theirs.log_prob(action).sum(-1))
+    torch.testing.assert_close(ours.entropy(), theirs.entropy().sum(-1))
+    expected = torch.distributions.kl_divergence(theirs, Normal(other_mean, other_log_std.exp())).sum(-1)
+    torch.testing.assert_close(ours.kl_divergence(Gaussian(other_mean, other_log_std)), expected)
+
+
+@given(SEEDS)
+def test_squashed_density_against_torch(seed: int) -> None:
+    mean, log_std = parameters(seed)
+    ours = SquashedGaussian(mean * 0.5, log_std)
+    theirs = TransformedDistribution(Normal(mean * 0.5, log_std.exp()), TanhTransform(cache_size=1))
+    action, density = ours.transform(
+        torch.randn(5, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    )
+    inside = (action.abs() < 0.99).all(-1)  # beyond, the epsilon in the Jacobian shows
+    torch.testing.assert_close(density[inside], theirs.log_prob(action).sum(-1)[inside], atol=1e-3, rtol=0.0)
+    torch.testing.assert_close(ours.log_prob(action)[inside], density[inside], atol=1e-8, rtol=0.0)
+
+
+def test_squashed_density_integrates_to_one() -> None:
+    for mean, log_std in ((0.0, 0.0), (0.8, -1.0), (-2.0, 0.3)):
+        grid = torch.linspace(-1, 1, 200_001, dtype=torch.float64)[1:-1]
+        one = SquashedGaussian(
+            torch.full((len(grid), 1), mean, dtype=torch.float64),
+            torch.full((len(grid), 1), log_std, dtype=torch.float64),
+        )
+        total = torch.trapezoid(one.log_prob(grid[:, None]).exp(), grid)
+        assert float(total) == pytest.approx(1.0, abs=2e-3)
+
+
+def test_squashed_stays_finite_where_tanh_saturates() -> None:
+    mean = torch.tensor([[30.0, -30.0]], requires_grad=True)
+    action, density = SquashedGaussian(mean, torch.zeros(1, 2)).transform(torch.ones(1, 2))
+    density.sum().backward()
+    assert bool(density.isfinite().all())
+    assert mean.grad is not None
+    assert bool(mean.grad.isfinite().all())
+    assert bool(SquashedGaussian(mean, torch.zeros(1, 2)).log_prob(action).isfinite().all())
+
+
+def test_state_dependent_noise_has_the_stated_variance() -> None:
+    noise = StateDependentNoise(4, 2, log_std_init=-0.5, use_expln=False)
+    latent = torch.randn(1, 4, generator=torch.Generator().manual_seed(1)).expand(20_000, 4)
+    drawn = noise.noise(latent, noise.matrices(20_000, torch.Generator().manual_seed(2)))
+    torch.testing.assert_close(drawn.std(0), noise.log_std_of(latent[:1])[0].exp(), rtol=0.03, atol=0.0)
+
+
+def test_expln_is_continuous_and_grows_slowly() -> None:
+    noise = StateDependentNoise(1, 3, 0.0, use_expln=True)
+    with torch.no_grad():
+        noise.log_std.copy_(torch.tensor([[-2.0, 1e-7, 5.0]]))
+    torch.testing.assert_close(noise.std(), torch.tensor([[torch.e**-2.0, 1.0, 1.0 + torch.log(torch.tensor(6.0))]]))
+
+
+def naive(current: Tensor, target: Tensor, tau: Tensor, total: bool) -> float:
+    """The definition, one pair at a time."""
+    loss = 0.0
+    for z_row, y_row in zip(current.tolist(), target.tolist(), strict=True):
+        for i, z in enumerate(z_row):
+            for y in y_row:
+                d = y - z
+                huber = 0.5 * d * d if abs(d) <= 1 else abs(d) - 0.5
+                loss += abs(float(tau[i]) - (d < 0)) * huber
+    count = current.shape[0] * target.shape[1] * (1 if total else current.shape[1])
+    return loss / count
+
+
+@given(SEEDS, st.integers(1, 4), st.integers(1, 5), st.integers(1, 6), st.booleans())
+@settings(max_examples=50)
+def test_quantile_huber_against_the_definition(seed: int, rows: int, k: int, m: int, total: bool) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    z, y = (torch.randn(rows, n, generator=generator, dtype=torch.float64) * 2 for n in (k, m))
+    expected = naive(z, y, midpoints(k, z), total)
+    assert float(quantile_huber_loss(z, y, sum_over_quantiles=total)) == pytest.approx(expected)
+    leaf = z.clone().requires_grad_()
+    (reference,) = torch.autograd.grad(quantile_huber_loss(leaf, y, sum_over_quantiles=total), leaf)
+    loss, gradient = quantile_huber(z, y, sum_over_quantiles=total)
+    assert float(loss) == pytest.approx(expected)
+    torch.testing.assert_close(gradient, reference, atol=1e-12, rtol=1e-9)
+
+
+def test_quantile_huber_accepts_the_documented_shapes() -> None:
+    z2, z3 = torch.randn(4, 5), torch.randn(4, 2, 5)
+    for current, targets in (
+        (z2, [torch.randn(4, 7)]),
+        (z3, [torch.randn(4, 7), torch.randn(4, 1, 7), torch.randn(4, 2, 7)]),
+    ):
+        for target in targets:
+            assert quantile_huber_loss(current, target).dim() == 0
+    for tau in (torch.rand(4, 5), torch.rand(4, 1, 5), torch.rand(4, 2, 5)):
+        assert quantile_huber_loss(z3, torch.randn(4, 7), tau).dim() == 0
+    for bad in ((z2[0], z2), (z2, torch.randn(3, 7)), (torch.randn(1, 1, 1, 1), z2)):
+        with pytest.raises(ValueError, match="quantiles"):
+            quantile_huber_loss(*bad)
+
+
+def test_quantile_regression_finds_the_quantiles() -> None:
+    """Minimising the loss over samples of a distribution gives its quantiles (Huber smooths, so the spread is wide)."""
+    samples = torch.randn(2000, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 50
+    z: Any = torch.zeros(1, 5, dtype=torch.float64)
+    for _ in range(3000):
+        _, gradient = quantile_huber(z, samples[None], sum_over_quantiles=True)
+        z = z - 100.0 * gradient
+    expected = torch.quantile(samples, midpoints(5, samples))
+    torch.testing.assert_close(z[0], expected, atol=2.0, rtol=0.05)

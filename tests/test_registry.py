@@ -1,0 +1,213 @@
+"""Plugins are found without being run, loaded one at a time, and cannot harm the host."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import attrs
+import pytest
+
+import rlsdk
+from rlsdk.errors import PluginError
+from rlsdk.registry import AlgorithmSpec, Manifest, find, load, register, unregister
+from rlsdk.registry.manifest import ManifestError, parse_manifest
+from rlsdk.settings import AgentConfig
+from tests.throwaway import Environment, build_wheels, write_distribution
+
+ASK = """
+from rlsdk.registry import load
+from rlsdk.errors import PluginError
+import warnings
+def ask(name):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            return ["ok", load(name).id, [str(w.message) for w in caught]]
+        except PluginError as error:
+            return ["error", str(error), repr(error.__cause__)]
+"""
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """An environment with well-behaved and badly behaved plugins side by side."""
+    folder = tmp_path_factory.mktemp("plugins")
+    sources = [
+        write_distribution(folder, "good"),
+        write_distribution(folder, "raises", first="raise RuntimeError('no GPU found')"),
+        write_distribution(folder, "exits", first="import sys; sys.exit(3)"),
+        write_distribution(folder, "prints", first="print('hello from the plugin')"),
+        write_distribution(folder, "seeds", first="import torch; torch.manual_seed(0); torch.set_num_threads(1)"),
+        write_distribution(folder, "future", sdk=">=99"),
+        write_distribution(folder, "twin", distribution="acme-twin-one"),
+        write_distribution(folder, "twin", distribution="acme-twin-two"),
+        write_distribution(folder, "missing", first="import a_package_nobody_has"),
+        write_distribution(folder, "garbled", manifest="id = "),
+    ]
+    return Environment(folder / "env", build_wheels(sources, folder / "wheels"))
+
+
+def test_listing_shows_all_and_runs_none(house: Environment) -> None:
+    result = house.json(
+        "import rlsdk; found = rlsdk.algorithms()\n"
+        "result = {'plugins': [[p.qualified_id, p.version, p.problem] for p in found],"
+        " 'imported': [m for m in sys.modules if m.startswith(('acme', 'torch', 'gymnasium', 'numpy'))]}"
+    )
+    assert result["imported"] == []
+    listed = {name: problem for name, _, problem in result["plugins"]}
+    assert {"acme-good/good", "acme-twin-one/twin", "acme-twin-two/twin", "rlsdk-tqc/tqc"} <= set(listed)
+    assert listed["acme-good/good"] is None
+    assert "needs rlsdk >=99" in listed["acme-future/future"]
+    assert "not valid TOML" in listed["acme-garbled/garbled"]
+
+
+def test_the_command_line_lists_past_broken_plugins(house: Environment) -> None:
+    done = house.run("-m", "rlsdk.cli.main", "list", "--json")
+    assert done.returncode == 0, done.stderr
+    assert "hello" not in done.stdout
+    problems = {p["id"]: p["problem"] for p in json.loads(done.stdout)}
+    assert problems["good"] is None
+    assert problems["future"]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("raises", ["acme-raises/raises 1.2.3 is broken", "no GPU found"]),
+        ("exits", ["acme-exits/exits", "SystemExit"]),
+        ("missing", ["a_package_nobody_has"]),
+        ("future", ["needs rlsdk >=99"]),
+        ("garbled", ["not valid TOML"]),
+        ("twin", ["acme-twin-one/twin", "acme-twin-two/twin"]),
+        ("goood", ["did you mean 'good'"]),
+    ],
+)
+def test_a_bad_plugin_is_named_with_its_cause(house: Environment, name: str, words: list[str]) -> None:
+    status, message, cause = house.json(f"{ASK}\nresult = ask({name!r})")
+    assert status == "error"
+    for word in words:
+        assert word in message
+    if name in ("raises", "exits", "missing"):
+        assert cause != "None"
+
+
+def test_one_broken_plugin_leaves_the_others_usable(house: Environment) -> None:
+    result = house.json(
+        f"{ASK}\nresult = [ask('raises')[0], ask('exits')[0], ask('good')[:2], ask('acme-twin-two/twin')[:2]]"
+    )
+    assert result == ["error", "error", ["ok", "good"], ["ok", "twin"]]
+
+
+def test_a_plugin_that_prints_is_silenced_and_reported(house: Environment) -> None:
+    done = house.run("-c", f"{ASK}\nr = ask('prints')\nassert r[0] == 'ok' and 'hello' in r[2][0], r\nprint('clean')")
+    assert done.stdout.splitlines() == ["clean"], done.stderr
+
+
+@pytest.mark.parametrize("torch_first", [True, False])
+def test_a_plugin_that_seeds_torch_is_undone_and_reported(house: Environment, torch_first: bool) -> None:
+    before = "import torch; torch.set_num_threads(2); torch.manual_seed(123)" if torch_first else ""
+    expected = "123" if torch_first else "67280421310721"
+    code = f"{before}\n{ASK}\nr = ask('seeds')\nimport torch\nresult = [r, torch.initial_seed(), torch.rand(1).item()]"
+    (status, _, effects), seed, drawn = house.json(code)
+    assert status == "ok"
+    assert str(seed) == expected
+    assert any("torch's random state" in effect for effect in effects)
+    assert drawn == house.json(f"import torch; torch.manual_seed({expected}); result = torch.rand(1).item()")
+    if torch_first:
+        assert any("thread count" in effect for effect in effects)
+
+
+def test_doctor_explains(house: Environment) -> None:
+    done = house.run("-m", "rlsdk.cli.main", "doctor")
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    assert any("acme-good/good 1.2.3: usable" in line for line in lines)
+    assert any("acme-raises/raises" in line and "no GPU found" in line for line in lines)
+    assert any("WARNING" in line and "torch's random state" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("switch", "expected"), [("off", []), ("good", ["good"]), ("good, prints", ["good", "prints"])]
+)
+def test_the_switch_hides_plugins(house: Environment, switch: str, expected: list[str]) -> None:
+    code = "import rlsdk; result = [p.id for p in rlsdk.algorithms()]"
+    assert house.json(code, RLSDK_PLUGINS=switch) == expected
+    if switch == "off":
+        status, message, _ = house.json(f"{ASK}\nresult = ask('good')", RLSDK_PLUGINS="off")
+        assert status == "error"
+        assert "RLSDK_PLUGINS" in message
+
+
+def test_the_kit_finds_the_import_side_effects(house: Environment) -> None:
+    code = (
+        "import warnings; warnings.simplefilter('ignore')\nfrom rlsdk.testing import run_checks\n"
+        "pick = lambda name: [o for o in run_checks(name) if o.id == 'plugin.import-is-free'][0]\n"
+        "result = [pick(n).status for n in ('good', 'seeds', 'prints')]"
+    )
+    assert house.json(code) == ["passed", "failed", "failed"]
+
+
+@attrs.frozen
+class _Config(AgentConfig):
+    pass
+
+
+SPEC = AlgorithmSpec(
+    id="notebook", family="off-policy", config_type=_Config, build=lambda f, c: None, policies=("MlpPolicy",)
+)
+MANIFEST = Manifest(
+    id="notebook", title="t", summary="s", family="off-policy", sdk="", actions=("Box",), observations=("Box",),
+    policies=("MlpPolicy",),
+)  # fmt: skip
+
+
+def test_code_that_is_not_installed_can_be_registered() -> None:
+    register(SPEC, MANIFEST)
+    try:
+        assert load("notebook") is SPEC
+        assert load("registered/notebook") is SPEC
+        assert "notebook" in [p.id for p in rlsdk.algorithms()]
+        with pytest.raises(PluginError, match="registered already"):
+            rlsdk.register(SPEC, MANIFEST)
+    finally:
+        unregister("notebook")
+    with pytest.raises(PluginError, match="no installed plugin"):
+        find("notebook")
+    with pytest.raises(PluginError, match="not registered"):
+        unregister("notebook")
+
+
+def test_registering_checks_spec_against_manifest() -> None:
+    with pytest.raises(PluginError, match="differ"):
+        register(SPEC, attrs.evolve(MANIFEST, policies=("Other",)))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"famly": "x"}, "unknown fields"),
+        ({"family": "sideways"}, "accepted: on-policy"),
+        ({"actions": ["Sphere"]}, "accepted: Box"),
+        ({"actions": "Box"}, "list of strings"),
+        ({"title": 3}, "string"),
+        ({"title": None}, "lacks"),
+    ],
+)
+def test_bad_manifests(change: dict[str, object], words: str) -> None:
+    data = {**attrs.asdict(MANIFEST), **change}
+    data = {k: list(v) if isinstance(v, tuple) else v for k, v in data.items() if v is not None}
+    with pytest.raises(ManifestError, match=words):
+        parse_manifest(data)
+
+
+def test_wheels_hold_what_they_need(tmp_path: Path) -> None:
+    """Both distributions build, and a wheel carries its manifest and its type marker."""
+    import zipfile
+
+    root = Path(__file__).parents[1]
+    wheels = build_wheels([root, root / "plugins" / "rlsdk-tqc"], tmp_path)
+    names = {wheel.name.split("-")[0]: set(zipfile.ZipFile(wheel).namelist()) for wheel in wheels}
+    assert {"rlsdk/py.typed", "rlsdk/cli/main.py"} <= names["rlsdk"]
+    assert {"rlsdk_tqc/rlsdk.toml", "rlsdk_tqc/py.typed", "rlsdk_tqc/plugin.py"} <= names["rlsdk_tqc"]
+    assert not any(name.startswith(("tests", "plugins", "benchmarks")) for name in names["rlsdk"])

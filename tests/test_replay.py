@@ -1,0 +1,179 @@
+"""The replay memory against a naive list of transitions, in both storage modes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlsdk.buffers import ReplayBuffer
+from rlsdk.buffers.budget import available_bytes, gigabytes, require_memory
+from rlsdk.environments import to_space
+from rlsdk.errors import ResourceError, UsageError
+from rlsdk.parts import Facts
+from rlsdk.records import FinalObservations, Observation, Rollout, StepData
+from rlsdk.seeding import Streams
+
+SPACE = spaces.Dict({"x": spaces.Box(-1e9, 1e9, (1,), np.float32), "k": spaces.Discrete(7)})
+ACTION = spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+
+def facts(num_envs: int) -> Facts:
+    return Facts(to_space(SPACE), to_space(ACTION), num_envs, "cpu", Streams(0))
+
+
+def features(numbers: Any) -> Any:
+    values = torch.as_tensor(numbers, dtype=torch.float32)
+    return {"x": values.unsqueeze(-1), "k": (values % 7).long()}
+
+
+def observation(numbers: Any) -> Observation:
+    values = torch.as_tensor(numbers)
+    return Observation(features(values), torch.zeros(values.shape, dtype=torch.bool))
+
+
+class Script:
+    """Feeds a buffer with numbered observations and remembers every transition in a plain list."""
+
+    def __init__(self, buffer: ReplayBuffer, num_envs: int) -> None:
+        self.buffer, self.envs, self.counter = buffer, num_envs, 0.0
+        self.current = [self.fresh() for _ in range(num_envs)]
+        self.rows: list[list[tuple[float, float, float, float] | None]] = []
+
+    def fresh(self) -> float:
+        self.counter += 1.0
+        return self.counter
+
+    def play(self, steps: list[list[str]]) -> None:
+        """One rollout; each step gives every environment c(ontinue), t(erminate), u (truncate) or x (filler row)."""
+        shape = (len(steps), self.envs)
+        seen, ends, valid = (
+            torch.zeros(shape),
+            torch.zeros((2, *shape), dtype=torch.bool),
+            torch.ones(shape, dtype=torch.bool),
+        )
+        finals: list[tuple[int, int, float]] = []
+        for t, kinds in enumerate(steps):
+            row: list[tuple[float, float, float, float] | None] = []
+            for e, kind in enumerate(kinds):
+                now, after = self.current[e], self.fresh()
+                seen[t, e] = now
+                valid[t, e] = kind != "x"
+                row.append((now, after, 0.0 if kind == "t" else 0.5, now * 2) if kind != "x" else None)
+                self.current[e] = after
+                if kind in "tu":
+                    ends[0 if kind == "t" else 1, t, e] = True
+                    finals.append((t, e, after))
+                    self.current[e] = self.fresh()
+            self.rows.append(row)
+        self.buffer.extend(self.record(seen, ends, valid, finals))
+
+    def record(self, seen: Any, ends: Any, valid: Any, finals: list[tuple[int, int, float]]) -> Rollout[Any, Any]:
+        data = StepData(observation(seen), seen[..., None] / 1e6, seen * 2, ends[0], ends[1], valid, ())
+        sparse = None
+        if finals:
+            time, env, last = (torch.tensor(column) for column in zip(*finals, strict=True))
+            sparse = FinalObservations(time.long(), env.long(), observation(last))
+        return Rollout(data, (), observation(torch.tensor(self.current)), (), sparse)
+
+    def interrupt(self) -> None:
+        """The environments are reset in mid-episode, as `learn` does when it is called with another environment."""
+        self.current = [self.fresh() for _ in range(self.envs)]
+
+    def expected(self, capacity_rows: int) -> set[tuple[float, float, float, float]]:
+        return {row for rows in self.rows[-capacity_rows:] for row in rows if row is not None}
+
+    def sampled(self, seed: int, count: int = 400) -> set[tuple[float, float, float, float]]:
+        batch = self.buffer.sample(count, torch.Generator().manual_seed(seed))
+        columns = (
+            batch.observation.features["x"][:, 0],
+            batch.next_observation.features["x"][:, 0],
+            batch.discount,
+            batch.reward,
+        )
+        assert torch.equal(batch.observation.features["k"], (columns[0] % 7).long())
+        assert torch.equal(batch.next_observation.features["k"], (columns[1] % 7).long())
+        return set(zip(*(column.tolist() for column in columns), strict=True))
+
+
+ROLLOUTS = st.lists(
+    st.one_of(st.just("interrupt"), st.integers(1, 4).flatmap(lambda t: st.lists(st.text("ccctu", min_size=3, max_size=3), min_size=t, max_size=t))),
+    min_size=1,
+    max_size=14,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@given(ROLLOUTS, st.integers(1, 3), st.integers(4, 9))
+def test_samples_are_exactly_what_was_stored(shared: bool, rollouts: list[Any], envs: int, rows: int) -> None:
+    buffer = ReplayBuffer(facts(envs), rows * envs, 0.5, shared_observations=shared)
+    script = Script(buffer, envs)
+    for rollout in rollouts:
+        if rollout == "interrupt":
+            script.interrupt()
+        else:
+            script.play([list(step[:envs]) for step in rollout])
+    if script.rows:
+        assert script.sampled(seed=1) == script.expected(rows)
+        assert len(buffer) == min(len(script.rows), rows) * envs
+        other = ReplayBuffer(facts(envs), rows * envs, 0.5, shared_observations=shared)
+        other.load_state_dict(buffer.state_dict())
+        script.buffer = other
+        script.play([["c"] * envs, ["u"] * envs])
+        assert script.sampled(seed=2) == script.expected(rows)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_filler_rows_are_never_sampled(shared: bool) -> None:
+    script = Script(ReplayBuffer(facts(2), 20, 0.5, shared_observations=shared), 2)
+    script.play([["c", "x"], ["x", "c"], ["c", "c"], ["u", "x"]])
+    assert script.sampled(seed=3) == script.expected(10)
+
+
+def test_sampling_is_uniform() -> None:
+    script = Script(ReplayBuffer(facts(2), 20, 0.5), 2)
+    for _ in range(30):
+        script.play([["c", "c"]])
+    index = script.buffer.sample(40_000, torch.Generator().manual_seed(0)).index
+    counts = torch.bincount(index, minlength=20)
+    assert counts.min() > 1800
+    assert counts.max() < 2200
+
+
+def test_a_final_pool_grows_and_forgets() -> None:
+    buffer = ReplayBuffer(facts(1), 200, 0.5, shared_observations=True)
+    script = Script(buffer, 1)
+    for _ in range(1000):
+        script.play([["u"]])
+    assert script.sampled(seed=1, count=4000) == script.expected(200)
+    pool: Any = buffer._finals
+    assert len(pool.leaves[0]) == 256
+    assert len(pool.free) == 256 - 200
+
+
+def test_empty_and_mismatched_buffers() -> None:
+    buffer = ReplayBuffer(facts(1), 20, 0.5)
+    with pytest.raises(UsageError, match="empty"):
+        buffer.sample(1, torch.Generator())
+    script = Script(buffer, 1)
+    script.play([["c"]] * 9)
+    with pytest.raises(UsageError, match="same buffer_size"):
+        ReplayBuffer(facts(1), 5, 0.5).load_state_dict(buffer.state_dict())
+
+
+def test_what_cannot_fit_is_refused_before_anything_is_allocated() -> None:
+    from rlsdk_tqc import TQC
+
+    free = available_bytes()
+    assert free is not None
+    assert free > 1e8
+    with pytest.raises(ResourceError, match=r"needs 10000\d\d\.\d GB, but only .* are free; lower buffer_size"):
+        require_memory(10**15 + 10**9, "it", "lower buffer_size")
+    assert gigabytes(5_000_000) == "5.0 MB"
+    with pytest.raises(ResourceError, match="buffer_size"):
+        TQC("MlpPolicy", "Pendulum-v1", buffer_size=10**12)

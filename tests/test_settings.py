@@ -1,0 +1,192 @@
+"""Settings are read strictly and shown everywhere."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlsdk.errors import SettingsError
+from rlsdk.math.schedules import Constant, Custom, Linear, Piecewise, as_schedule
+from rlsdk.registry import load
+from rlsdk.settings import (
+    commented_toml,
+    describe,
+    evolve,
+    load_settings,
+    merge,
+    parse_assignments,
+    structure,
+    unstructure,
+)
+
+
+@attrs.frozen
+class Inner:
+    depth: int = 2
+
+
+@attrs.frozen
+class Sample:
+    name: str
+    count: int = 1
+    rate: float = 0.5
+    flag: bool = False
+    maybe: int | None = None
+    either: str | float = "auto"
+    inner: Inner = attrs.field(factory=Inner)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"count": 3.7},
+        {"count": True},
+        {"count": "3"},
+        {"rate": "0.5"},
+        {"rate": False},
+        {"flag": "no"},
+        {"flag": 1},
+        {"name": 5},
+        {"maybe": "x"},
+        {"either": [1]},
+        {"inner": {"depth": "deep"}},
+        {"inner": 3},
+    ],
+)
+def test_nothing_is_coerced(values: dict[str, Any]) -> None:
+    with pytest.raises(SettingsError) as caught:
+        structure({"name": "a", **values}, Sample)
+    assert next(iter(values)) in str(caught.value) or "depth" in str(caught.value)
+
+
+def test_what_fits_is_taken() -> None:
+    values = {"name": "a", "count": np.int64(4), "rate": 1, "maybe": None, "either": 2, "inner": {"depth": 7}}
+    assert structure(values, Sample) == Sample("a", 4, 1.0, False, None, 2.0, Inner(7))
+
+
+def test_every_problem_is_listed_at_once() -> None:
+    with pytest.raises(SettingsError) as caught:
+        structure({"name": 1, "count": "x", "flagg": True}, Sample)
+    text = str(caught.value)
+    assert all(word in text for word in ("name", "count", "'flagg'; did you mean 'flag'"))
+
+
+def test_missing_and_evolve() -> None:
+    with pytest.raises(SettingsError, match="'name' is missing"):
+        structure({}, Sample)
+    assert evolve(Sample("a"), {"count": 5}).count == 5
+    with pytest.raises(SettingsError, match="did you mean 'count'"):
+        evolve(Sample("a"), {"cout": 5})
+
+
+@pytest.mark.parametrize(
+    ("written", "values"),
+    [
+        (3e-4, [3e-4] * 3),
+        (1, [1.0] * 3),
+        ("lin_0.2", [0.2, 0.1, 0.0]),
+        ("0.5", [0.5] * 3),
+        ({"kind": "linear", "start": 1.0, "end": 0.5}, [1.0, 0.75, 0.5]),
+        ({"kind": "linear", "start": 1.0, "until": 0.5}, [1.0, 0.0, 0.0]),
+        ({"kind": "piecewise", "points": [[0.0, 4.0], [0.5, 2.0], [1.0, 2.0]]}, [4.0, 2.0, 2.0]),
+        (lambda remaining: remaining**2, [1.0, 0.25, 0.0]),
+    ],
+)
+def test_schedules(written: Any, values: list[float]) -> None:
+    schedule = as_schedule(written)
+    assert [schedule(r) for r in (1.0, 0.5, 0.0)] == pytest.approx(values)
+    if not callable(written):
+        assert as_schedule(schedule.to_setting()) == schedule
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "lin_",
+        "exp_3",
+        True,
+        None,
+        [1],
+        {"kind": "cosine"},
+        {"kind": "linear", "stop": 1},
+        {"kind": "custom", "name": "f"},
+    ],
+)
+def test_bad_schedules(written: Any) -> None:
+    with pytest.raises(SettingsError):
+        as_schedule(written)
+    with pytest.raises(SettingsError):
+        Piecewise([(0.5, 1.0), (0.1, 2.0)])
+    with pytest.raises(SettingsError):
+        Linear(1.0, 0.0, until=0.0)
+
+
+@given(st.lists(st.integers(0, 64), min_size=1, max_size=5, unique=True), st.integers(0, 256))
+def test_piecewise_equals_numpy(shares: list[int], part: int) -> None:
+    points, done = [(share / 64, float(i * i)) for i, share in enumerate(sorted(shares))], part / 256
+    expected = np.interp(done, [p[0] for p in points], [p[1] for p in points])
+    assert Piecewise(points)(1.0 - done) == pytest.approx(float(expected), rel=1e-6, abs=1e-6)
+
+
+def test_functions_stay_functions_and_are_not_written() -> None:
+    schedule = as_schedule(abs)
+    assert isinstance(schedule, Custom)
+    assert schedule.to_setting() == {"kind": "custom", "name": "abs"}
+    assert isinstance(as_schedule(Constant(1.0)), Constant)
+
+
+def test_assignments() -> None:
+    text = ["a.b=1e-3", "a.c=[1, 2]", "d=lin_3e-4", "e=true", "f=none", "g='1'", "h=x=y"]
+    expected = {"a": {"b": 1e-3, "c": [1, 2]}, "d": "lin_3e-4", "e": True, "f": None, "g": "1", "h": "x=y"}
+    assert parse_assignments(text) == expected
+    for bad in ("novalue", "=3", "a..b=1"):
+        with pytest.raises(SettingsError, match="NAME=VALUE"):
+            parse_assignments([bad])
+
+
+def test_files(tmp_path: Path) -> None:
+    toml, yaml = tmp_path / "a.toml", tmp_path / "a.yaml"
+    toml.write_text("gamma = 0.9\n[policy_kwargs]\nn_critics = 3\n")
+    yaml.write_text("gamma: 0.9\nlearning_rate: 1e-3\nname: on\npolicy_kwargs:\n  n_critics: 3\n")
+    assert load_settings(toml) == {"gamma": 0.9, "policy_kwargs": {"n_critics": 3}}
+    assert load_settings(yaml) == {"gamma": 0.9, "learning_rate": 1e-3, "name": "on", "policy_kwargs": {"n_critics": 3}}
+    for name, text in (("b.toml", "x = "), ("b.yaml", "a: [1"), ("c.yaml", "- 1"), ("d.json", "{}")):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(SettingsError, match=name):
+            load_settings(tmp_path / name)
+    with pytest.raises(SettingsError, match="cannot be read"):
+        load_settings(tmp_path / "nowhere.toml")
+    (tmp_path / "evil.yaml").write_text("a: !!python/object/apply:os.system ['true']\n")
+    with pytest.raises(SettingsError, match=r"evil\.yaml"):
+        load_settings(tmp_path / "evil.yaml")
+
+
+def test_merge_goes_table_by_table() -> None:
+    assert merge({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": 9}, "d": {"e": 1}}) == {
+        "a": {"b": 9, "c": 2},
+        "d": {"e": 1},
+    }
+
+
+def test_the_commented_file_is_the_settings() -> None:
+    kind = load("tqc").config_type
+    config = structure(
+        {
+            "policy": "MlpPolicy",
+            "learning_rate": "lin_1e-3",
+            "action_noise": {"kind": "normal", "mean": 0, "sigma": 0.1},
+        },
+        kind,
+    )
+    text = commented_toml(kind, unstructure(config), header="two\nlines")
+    assert text.startswith("# two\n# lines\n")
+    assert structure(tomllib.loads(text), kind) == config
+    for doc in describe(kind):
+        assert doc.help.split()[0] in text

@@ -1,0 +1,103 @@
+"""Little plugin distributions, built as wheels and installed into environments that are thrown away."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+PYPROJECT = """
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+[project]
+name = "{distribution}"
+version = "1.2.3"
+[project.entry-points."rlsdk.plugins"]
+{id} = "{package}.plugin"
+[tool.hatch.build.targets.wheel]
+packages = ["{package}"]
+"""
+MANIFEST = """
+id = "{id}"
+title = "A plugin"
+summary = "for tests"
+family = "off-policy"
+sdk = "{sdk}"
+actions = ["Box"]
+observations = ["Box"]
+policies = ["MlpPolicy"]
+"""
+GOOD = """
+{first}
+import attrs
+from rlsdk.registry import AlgorithmSpec, hookimpl
+from rlsdk.settings import AgentConfig
+
+@attrs.frozen
+class Config(AgentConfig):
+    pass
+
+@hookimpl
+def algorithm():
+    build = lambda facts, config: None
+    return AlgorithmSpec(id="{id}", family="off-policy", config_type=Config, build=build, policies=("MlpPolicy",))
+"""
+
+
+def write_distribution(
+    folder: Path,
+    identity: str,
+    *,
+    distribution: str = "",
+    first: str = "",
+    sdk: str = ">=0.1",
+    manifest: str | None = None,
+) -> Path:
+    """Source tree of a plugin whose module begins with the lines `first`."""
+    distribution = distribution or f"acme-{identity}"
+    package = distribution.replace("-", "_")
+    root = folder / distribution
+    (root / package).mkdir(parents=True)
+    (root / "pyproject.toml").write_text(PYPROJECT.format(distribution=distribution, id=identity, package=package))
+    (root / package / "__init__.py").write_text("")
+    (root / package / "rlsdk.toml").write_text(MANIFEST.format(id=identity, sdk=sdk) if manifest is None else manifest)
+    (root / package / "plugin.py").write_text(GOOD.format(first=first, id=identity))
+    return root
+
+
+def build_wheels(sources: list[Path], folder: Path) -> list[Path]:
+    """One wheel per source tree."""
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(folder)]
+    subprocess.run([*command, *map(str, sources)], check=True)
+    return sorted(folder.glob("*.whl"))
+
+
+class Environment:
+    """A virtual environment that sees this one's packages and, besides, the wheels given."""
+
+    def __init__(self, folder: Path, wheels: list[Path]) -> None:
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+        self.python = folder / "bin" / "python"
+        site = folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+        (site / "parent.pth").write_text(
+            f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"  # editable installs of the parent too
+        )
+        pip = [sys.executable, "-m", "pip", "--python", str(self.python), "install", "-q", "--no-index", "--no-deps"]
+        subprocess.run([*pip, *map(str, wheels)], check=True)
+
+    def run(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Python with `arguments` in this environment."""
+        environment = {**os.environ, **variables}
+        command = [str(self.python), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
+
+    def json(self, code: str, **variables: str) -> Any:
+        """What `code` assigns to `result`, through JSON."""
+        done = self.run("-c", f"import json, sys\n{code}\nprint('\\n' + json.dumps(result))", **variables)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
