@@ -213,7 +213,9 @@ class Agent:
             raise UsageError("train needs a filled replay buffer; call learn, or load_replay_buffer, first")
         plan = self.parts.plan if batch_size is None else replace(self.parts.plan, batch_size=batch_size)
         parts = replace(self.parts, plan=plan)
-        metrics = learn_from_buffer(parts, self.streams, _positive(gradient_steps, "gradient_steps"), 0.0)
+        count = _positive(gradient_steps, "gradient_steps")
+        with torch.inference_mode(False), torch.enable_grad():
+            metrics = learn_from_buffer(parts, self.streams, count, 0.0)
         return {name: float(value) for name, value in metrics.items()}
 
     # --- acting --------------------------------------------------------------------------------------------------

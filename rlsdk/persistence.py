@@ -36,12 +36,11 @@ class StoredCursor:
 
     @staticmethod
     def of(cursor: Cursor) -> StoredCursor:
-        numbered = {f"{i:03d}": leaf for i, leaf in enumerate(tree.leaves(cursor.carry))}
-        return StoredCursor(cursor.env_steps, cursor.updates, numbered)
+        return StoredCursor(cursor.env_steps, cursor.updates, tree.number(cursor.carry))
 
     def applied_to(self, cursor: Cursor) -> Cursor:
         """`cursor` with the counts and the carry of this one; a carry of another shape is left fresh."""
-        stored, fresh = list(self.carry.values()), tree.leaves(cursor.carry)
+        stored, fresh = tree.numbered(self.carry), tree.leaves(cursor.carry)
         fits = len(stored) == len(fresh) and all(a.shape == b.shape for a, b in zip(stored, fresh, strict=True))
         values = iter(stored)
         carry = tree.map_tensors(lambda leaf: next(values).to(leaf.device), cursor.carry) if fits else cursor.carry

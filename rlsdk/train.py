@@ -114,7 +114,7 @@ def train(run: Run, env: VectorEnv, parts: Parts, *, log_every: int, threads: in
         threads: torch threads while training; None leaves torch's setting alone.
     """
     logged = 0
-    with _thread_count(threads):
+    with _thread_count(threads), torch.inference_mode(False), torch.enable_grad():
         for callback in run.callbacks:
             callback.on_training_start(run)
         try:

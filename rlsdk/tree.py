@@ -59,6 +59,16 @@ def write(storage: list[Tensor], row: int, value: Any) -> None:
         target[row].copy_(source)
 
 
+def number(node: Any) -> dict[str, Tensor]:
+    """The leaves as a mapping "000" -> first, "001" -> second, ..., for writing to files."""
+    return {f"{i:03d}": leaf for i, leaf in enumerate(leaves(node))}
+
+
+def numbered(mapping: Mapping[str, Tensor]) -> list[Tensor]:
+    """The leaves that `number` named, in their order (files list them in another)."""
+    return [leaf for _, leaf in sorted(mapping.items())]
+
+
 def flatten(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """A nested mapping as one flat one, keys joined by '/'. Empty mappings disappear."""
     flat: dict[str, Any] = {}

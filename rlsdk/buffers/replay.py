@@ -157,8 +157,10 @@ class ReplayBuffer:
     def state_dict(self) -> dict[str, Any]:
         """The filled rows, oldest position first as they stand in the ring, and the ring's position."""
         used = self.ring if self.filled == self.rows else min(self.filled + self.shared, self.ring)
-        leaves = {name: _numbered(value, used) for name, value in self._storage.items()}
-        pool = {f"{i:03d}": leaf for i, leaf in enumerate(self._finals.leaves)} if self._finals else {}
+        leaves = {
+            name: {key: leaf[:used] for key, leaf in tree.number(value).items()} for name, value in self._storage.items()
+        }
+        pool = tree.number(tuple(self._finals.leaves)) if self._finals else {}
         return {"head": self.head, "filled": self.filled, "holes": self._holes, "leaves": leaves, "finals": pool}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -171,8 +173,8 @@ class ReplayBuffer:
             self.head = self.filled = 0
             return
         self._allocate()
-        for name, numbered in state["leaves"].items():
-            for leaf, value in zip(tree.leaves(self._storage.get(name)), numbered.values(), strict=True):
+        for name, stored in state["leaves"].items():
+            for leaf, value in zip(tree.leaves(self._storage.get(name)), tree.numbered(stored), strict=True):
                 if leaf.shape[1:] != value.shape[1:] or leaf.dtype != value.dtype or len(value) > len(leaf):
                     raise UsageError(
                         f"the stored replay buffer holds {name} of shape {tuple(value.shape)}, this agent's buffer"
@@ -181,7 +183,7 @@ class ReplayBuffer:
                 leaf[: len(value)] = value
         self.head, self.filled, self._holes = int(state["head"]), int(state["filled"]), bool(state["holes"])
         if self._finals is not None:
-            self._finals.leaves = [leaf.clone() for leaf in state["finals"].values()]
+            self._finals.leaves = [leaf.clone() for leaf in tree.numbered(state["finals"])]
             used = set(self._storage["slot"][: len(state["leaves"]["slot"]["000"])].flatten().tolist())
             self._finals.free = [slot for slot in range(len(self._finals.leaves[0])) if slot not in used]
 
@@ -193,10 +195,6 @@ def _assign(storage: Any, where: Tensor, value: Any) -> None:
 
 def _unsqueeze(value: Any) -> Any:
     return tree.map_tensors(lambda leaf: leaf.unsqueeze(0), value)
-
-
-def _numbered(value: Any, rows: int) -> dict[str, Tensor]:
-    return {f"{i:03d}": leaf[:rows] for i, leaf in enumerate(tree.leaves(value))}
 
 
 def _successors(item: Rollout[Any, Any]) -> Observation:

@@ -55,8 +55,11 @@ def write_archive(target: Path | IO[bytes], document: Mapping[str, Any], section
     manifest = json.dumps({"format": FORMAT, **document, "members": listing}, indent=1, allow_nan=False).encode()
     if isinstance(target, Path):
         _write_atomically(target, {_MANIFEST: manifest, **members})
-    else:
+        return
+    try:
         _write_zip(target, {_MANIFEST: manifest, **members})
+    except OSError as error:
+        raise ArtifactError(f"cannot write to {_name(target)}: {error.strerror or error}") from None
 
 
 def _encode(key: str, section: Section) -> dict[str, bytes]:
@@ -156,13 +159,13 @@ def _manifest(archive: zipfile.ZipFile, name: str, kind: str) -> dict[str, Any]:
     """The checked manifest; every member is listed in it, stored plainly, and as long as it says."""
     entries = {info.filename: info for info in archive.infolist()}
     size = _length(archive)
-    if len(entries) != len(archive.infolist()) or sum(info.file_size for info in entries.values()) > size:
-        raise ArtifactError(f"{name} is refused: its entries repeat or overlap")
     for info in entries.values():
         if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size or info.flag_bits & 0x1:
             raise ArtifactError(
                 f"{name} is refused: {info.filename!r} is compressed or encrypted; rlsdk files never are"
             )
+    if len(entries) != len(archive.infolist()) or sum(info.file_size for info in entries.values()) > size:
+        raise ArtifactError(f"{name} is refused: its entries repeat or overlap")
     if _MANIFEST not in entries:
         raise ArtifactError(f"{name} is no rlsdk file: it has no {_MANIFEST}{_hint(set(entries))}")
     document = _json(archive.read(_MANIFEST))
