@@ -42,6 +42,7 @@ def plot_run(folder: Path, output: Path, title: str = "") -> bool:
         )
     axes.set(xlabel="environment steps", ylabel="episode return", title=title)
     axes.grid(alpha=0.3)
-    axes.legend(loc="lower right")
+    if metrics.exists():
+        axes.legend(loc="lower right")
     figure.savefig(output, dpi=120)
     return True

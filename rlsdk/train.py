@@ -98,7 +98,9 @@ class Run:
         rate = getattr(self.agent.config, "learning_rate", None)
         values = {"train/n_updates": float(self.cursor.updates)}
         if callable(rate):
-            values["train/learning_rate"] = rate(1.0 - min(1.0, (self.cursor.env_steps - self.start) / self.total_timesteps))
+            values["train/learning_rate"] = rate(
+                1.0 - min(1.0, (self.cursor.env_steps - self.start) / self.total_timesteps)
+            )
         means = torch.stack([value / self._rounds for value in self._sums.values()]).tolist()
         return {**dict(zip(self._sums, means, strict=True)), **values}
 

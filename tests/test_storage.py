@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rlsdk_tqc import TQC
 
 import rlsdk
 from rlsdk.environments.toy import IdentityEnvBox
 from rlsdk.errors import ArtifactError, PluginError, SettingsError
 from rlsdk.storage import inspect_archive, read_archive
 from rlsdk.storage.agent_file import KIND
+from rlsdk.testing.subject import differing
+from rlsdk_tqc import TQC
 
 SEEN = np.array([0.3], np.float32)
 
@@ -112,7 +113,7 @@ def test_training_goes_on_to_the_bit_after_loading(tmp_path: Path) -> None:
     three = TQC.load(tmp_path / "half", env=Fixed(episode_length=10)).learn(30, reset_num_timesteps=False)
     assert three.num_timesteps == 60
     expected, got = one.get_parameters(), three.get_parameters()
-    assert rlsdk.testing.subject.differing(_flat(expected), _flat(got)) == []
+    assert differing(_flat(expected), _flat(got)) == []
 
 
 def _flat(parameters: Any) -> dict[str, torch.Tensor]:

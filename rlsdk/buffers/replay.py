@@ -158,7 +158,8 @@ class ReplayBuffer:
         """The filled rows, oldest position first as they stand in the ring, and the ring's position."""
         used = self.ring if self.filled == self.rows else min(self.filled + self.shared, self.ring)
         leaves = {
-            name: {key: leaf[:used] for key, leaf in tree.number(value).items()} for name, value in self._storage.items()
+            name: {key: leaf[:used] for key, leaf in tree.number(value).items()}
+            for name, value in self._storage.items()
         }
         pool = tree.number(tuple(self._finals.leaves)) if self._finals else {}
         return {"head": self.head, "filled": self.filled, "holes": self._holes, "leaves": leaves, "finals": pool}

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from rlsdk.runner import RunResult
 
 from rlsdk.settings import load_settings, merge, parse_assignments
 
@@ -54,6 +57,11 @@ def run_training(
             threads=threads,
         )
     )
+    _report(result, algorithm)
+
+
+def _report(result: RunResult, algorithm: str) -> None:
+    """Say what came of the run, and how to go on if it was interrupted."""
     folder, score = result.directory.path, result.evaluation
     if result.interrupted:
         typer.echo(

@@ -82,7 +82,9 @@ def restored_config(document: Mapping[str, Any], replacements: Mapping[str, Any]
         raise ArtifactError(
             f"the agent was made with objects that files do not store; give {absent} again: load(..., {example})"
         )
-    settings = {name: dict(value) if isinstance(value, dict) else value for name, value in config.items() if name != "env"}
+    settings = {
+        name: dict(value) if isinstance(value, dict) else value for name, value in config.items() if name != "env"
+    }
     for name, value in replacements.items():
         *path, last = name.split(".")
         node = settings

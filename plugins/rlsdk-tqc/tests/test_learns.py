@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from rlsdk_tqc import TQC
 
 from rlsdk.environments.toy import ChainEnv, IdentityEnvBox
 from rlsdk.evaluate import evaluate_policy
+from rlsdk_tqc import TQC
 
 
 def test_identity_is_learnt() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+
 from rlsdk_tqc.loss import truncated_target
 
 ATOMS = torch.tensor([[[1.0, 4.0, 9.0]], [[2.0, 3.0, 8.0]]])  # 2 critics, 1 row, 3 atoms each

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rlsdk_tqc import TQC
 
 from rlsdk.records import Observation, Transitions
+from rlsdk_tqc import TQC
 
 sb3_contrib = pytest.importorskip("sb3_contrib")
 from stable_baselines3.common.logger import configure  # noqa: E402

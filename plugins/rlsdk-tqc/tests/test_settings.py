@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from rlsdk_tqc import TQC
-from rlsdk_tqc.config import TQCConfig
 
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import AnySpaceEnv, FakeImageEnv, IdentityEnvBox, SimpleMultiObsEnv
@@ -18,6 +16,8 @@ from rlsdk.errors import SettingsError, UnsupportedSpaceError
 from rlsdk.exploration import NormalActionNoise, OrnsteinUhlenbeckActionNoise
 from rlsdk.settings import structure, unstructure
 from rlsdk.tree import leaves
+from rlsdk_tqc import TQC
+from rlsdk_tqc.config import TQCConfig
 
 DOCUMENTED = {
     "learning_rate": 0.0003,

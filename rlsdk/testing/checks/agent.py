@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from rlsdk.agent import Agent
 from rlsdk.environments.toy import AnySpaceEnv
 from rlsdk.evaluate import run_episodes
 from rlsdk.testing.kit import clause, require
@@ -19,6 +20,7 @@ from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject, differing, fla
 def save_load_predict(subject: Subject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for what, agent in subject.agents():
+            _move_away_from_initial_weights(agent)
             path = Path(folder) / "agent"
             agent.save(path)
             loaded = type(agent).load(path)

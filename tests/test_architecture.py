@@ -1,0 +1,187 @@
+"""The house keeps its shape: sizes, import costs, what must be read, what compiles."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted([*(ROOT / "rlsdk").rglob("*.py"), *(ROOT / "plugins").glob("*/src/**/*.py")])
+NAMELESS = {"utils.py", "util.py", "common.py", "misc.py", "helpers.py", "helper.py", "base.py"}
+DOCUMENTED_SIGNATURES = {"learn", "load", "evaluate_policy", "run_training", "evaluate_file"}
+
+TRAINING_STEP = [
+    "rlsdk/train.py",
+    "rlsdk/loops/off_policy.py",
+    "rlsdk/collect.py",
+    "rlsdk/buffers/replay.py",
+    "plugins/rlsdk-tqc/src/rlsdk_tqc/algorithm.py",
+    "plugins/rlsdk-tqc/src/rlsdk_tqc/loss.py",
+    "rlsdk/math/quantiles.py",
+    "rlsdk/updates/soft_actor_critic.py",
+]
+"""What one reads to follow a training step of TQC (docs/training-step.md walks through it)."""
+
+
+def code_lines(node: ast.AST, source: str) -> int:
+    """Lines that carry code: no blank lines, comments or docstrings."""
+    lines: set[int] = set()
+    docstrings = {
+        id(n.body[0]) for n in ast.walk(node) if isinstance(n, ast.Module | ast.ClassDef | ast.FunctionDef) and _doc(n)
+    }
+    for child in ast.walk(node):
+        if id(child) in docstrings:
+            continue
+        if isinstance(child, ast.stmt) and not _is_text(child):
+            end = (
+                child.body[0].lineno - 1
+                if isinstance(getattr(child, "body", None), list) and child.body
+                else child.end_lineno
+            )
+            lines.update(range(child.lineno, max(child.lineno, end or child.lineno) + 1))
+    text = source.splitlines()
+    return sum(1 for n in lines if text[n - 1].strip() and not text[n - 1].strip().startswith("#"))
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _doc(node: Any) -> bool:
+    return bool(node.body) and _is_text(node.body[0])
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_files_and_functions_stay_short(path: Path) -> None:
+    source = path.read_text()
+    tree = ast.parse(source)
+    assert path.name not in NAMELESS
+    assert code_lines(tree, source) <= 330
+    assert len(source.splitlines()) <= 450
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            body = ast.Module(body=node.body, type_ignores=[])
+            assert code_lines(body, source) <= 40, f"{node.name} is too long"
+            count = (
+                len(node.args.args)
+                + len(node.args.kwonlyargs)
+                - (node.args.args[:1] != [] and node.args.args[0].arg in ("self", "cls"))
+            )
+            assert count <= 6 or node.name in DOCUMENTED_SIGNATURES, f"{node.name} has {count} parameters"
+
+
+def test_a_training_step_is_read_in_eight_files_and_700_lines() -> None:
+    total = sum(code_lines(ast.parse((ROOT / name).read_text()), (ROOT / name).read_text()) for name in TRAINING_STEP)
+    assert len(TRAINING_STEP) <= 8
+    assert total <= 700
+    text = (ROOT / "docs" / "training-step.md").read_text()
+    assert all(name in text for name in TRAINING_STEP)
+
+
+def test_classes_are_not_deep() -> None:
+    """Class depth 1, besides torch modules, protocols and exceptions."""
+    parents: dict[str, list[str]] = {}
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                names = [ast.unparse(b).split("[")[0].split(".")[-1] for b in node.bases]
+                parents[node.name] = names
+    free = {"Protocol", "Module", "Exception", "Generic", "Env", "ABC", "RlsdkError"}
+
+    def depth(name: str) -> int:
+        return 1 + max((depth(b) for b in parents.get(name, []) if b in parents and b not in free), default=0)
+
+    deep = {name for name, bases in parents.items() if "Protocol" not in bases and depth(name) > 2}
+    assert deep <= {"Policy", "Buffer", "Algorithm"}, deep
+
+
+@pytest.mark.parametrize(
+    "module", ["rlsdk", "rlsdk.registry", "rlsdk.settings", "rlsdk.math.schedules", "rlsdk_tqc", "rlsdk_tqc.plugin"]
+)
+def test_looking_imports_nothing_heavy(module: str) -> None:
+    heavy = "{'torch', 'gymnasium', 'matplotlib', 'hypothesis', 'pydantic'}"
+    code = f"import {module}, sys; print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_session_embedded_in_a_product_changes_no_globals() -> None:
+    code = """
+import logging, random, signal, torch, numpy, warnings
+import sympy  # torch imports it at some point, and it adds a warning filter
+def state():
+    return [random.getstate(), str(numpy.random.get_state()), torch.random.get_rng_state().tolist(), torch.get_num_threads(),
+            torch.get_default_dtype(), signal.getsignal(signal.SIGINT), logging.getLogger().handlers, logging.root.level,
+            list(warnings.filters), torch.is_grad_enabled()]
+import rlsdk.agent, rlsdk.environments.toy, rlsdk_tqc.agent, rlsdk_tqc.build, gymnasium
+before = state()
+agent = rlsdk_tqc.TQC("MlpPolicy", rlsdk.environments.toy.IdentityEnvBox(), buffer_size=100, learning_starts=5, batch_size=8)
+agent.learn(20)
+agent.session(1).act([0.0])
+after = state()
+assert before == after, [i for i, (a, b) in enumerate(zip(before, after)) if a != b]
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def hot_functions() -> dict[str, tuple[Any, tuple[Any, ...]]]:
+    from rlsdk.distributions import Gaussian, SquashedGaussian
+    from rlsdk.math.quantiles import quantile_huber, quantile_huber_loss
+    from rlsdk_tqc.loss import truncated_target
+
+    def gaussian(mean: Any, log_std: Any, action: Any) -> Any:
+        one = Gaussian(mean, log_std)
+        return one.log_prob(action) + one.entropy() + one.kl_divergence(Gaussian(action, log_std)) + one.mode().sum()
+
+    def squashed(mean: Any, log_std: Any, noise: Any) -> Any:
+        one = SquashedGaussian(mean, log_std)
+        action, density = one.transform(noise)
+        return density + one.log_prob(action) + one.entropy() + one.kl_divergence(SquashedGaussian(noise, log_std))
+
+    three = (torch.randn(4, 3), torch.randn(4, 3), torch.randn(4, 3))
+    return {
+        "quantile_huber": (
+            lambda z, y: quantile_huber(z, y, sum_over_quantiles=False),
+            (torch.randn(2, 4, 5), torch.randn(4, 7)),
+        ),
+        "quantile_huber_loss": (quantile_huber_loss, (torch.randn(4, 2, 5), torch.randn(4, 7))),
+        "truncated_target": (
+            lambda q, p, r, d, a: truncated_target(q, p, r, d, a, keep=8),
+            (torch.randn(2, 4, 5), torch.randn(4), torch.randn(4), torch.rand(4), torch.tensor(0.5)),
+        ),
+        "Gaussian": (gaussian, three),
+        "SquashedGaussian": (squashed, three),
+    }
+
+
+@pytest.mark.parametrize(
+    "name", ["quantile_huber", "quantile_huber_loss", "truncated_target", "Gaussian", "SquashedGaussian"]
+)
+def test_hot_functions_compile_whole(name: str) -> None:
+    function, arguments = hot_functions()[name]
+    compiled = torch.compile(function, backend="eager", fullgraph=True)
+    expected, got = function(*arguments), compiled(*arguments)
+    for a, b in zip(*(v if isinstance(v, tuple) else (v,) for v in (expected, got)), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_networks_compile_whole() -> None:
+    from rlsdk_tqc import TQC
+
+    model = TQC("MlpPolicy", "Pendulum-v1", buffer_size=100)
+    algorithm, seen, action = model.parts.algorithm, torch.randn(4, 3), torch.randn(4, 1)
+
+    def step(seen: Any, action: Any) -> Any:
+        squashed = model.policy.distribution(model.policy.encoder(seen))
+        return algorithm.critics(seen, action), squashed.mean, squashed.log_std
+
+    expected, got = step(seen, action), torch.compile(step, backend="eager", fullgraph=True)(seen, action)
+    for a, b in zip(expected, got, strict=True):
+        torch.testing.assert_close(a, b)

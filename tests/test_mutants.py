@@ -1,0 +1,321 @@
+"""Real bugs, planted on purpose: each must be caught by the clause that is there for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import attrs
+import pytest
+import torch
+
+import rlsdk_tqc.algorithm
+from rlsdk import agent, persistence
+from rlsdk.buffers import replay
+from rlsdk.distributions import SquashedGaussian
+from rlsdk.errors import ContractViolation
+from rlsdk.networks import ActionScale, SquashedActor
+from rlsdk.session import Session
+from rlsdk.storage import archive
+from rlsdk.testing import verify
+from rlsdk.updates import FlatOptimizer
+from rlsdk_tqc.loss import truncated_target
+
+Patch = pytest.MonkeyPatch
+MUTANTS: list[tuple[str, Callable[[Patch], None]]] = []
+
+
+def mutant(clause: str) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
+    def register(plant: Callable[[Patch], None]) -> Callable[[Patch], None]:
+        MUTANTS.append((clause, plant))
+        return plant
+
+    return register
+
+
+@mutant("buffer.rows-are-true")
+def a_time_limit_counts_as_termination(patch: Patch) -> None:
+    extend = replay.ReplayBuffer.extend
+
+    def broken(self: Any, item: Any) -> None:
+        steps = replace(item.steps, terminated=item.steps.terminated | item.steps.truncated)
+        extend(self, replace(item, steps=steps))
+
+    patch.setattr(replay.ReplayBuffer, "extend", broken)
+
+
+@mutant("buffer.rows-are-true")
+def bootstrap_from_the_reset_observation(patch: Patch) -> None:
+    extend = replay.ReplayBuffer.extend
+    patch.setattr(
+        replay.ReplayBuffer, "extend", lambda self, item: extend(self, replace(item, final_observations=None))
+    )
+
+
+@mutant("buffer.rows-are-true")
+def terminations_bootstrap(patch: Patch) -> None:
+    extend = replay.ReplayBuffer.extend
+
+    def broken(self: Any, item: Any) -> None:
+        extend(self, replace(item, steps=replace(item.steps, terminated=torch.zeros_like(item.steps.terminated))))
+
+    patch.setattr(replay.ReplayBuffer, "extend", broken)
+
+
+@mutant("buffer.length")
+def length_counts_rows_not_transitions(patch: Patch) -> None:
+    patch.setattr(replay.ReplayBuffer, "__len__", lambda self: self.filled)
+
+
+@mutant("buffer.size-known-first")
+def size_forgets_the_second_observation(patch: Patch) -> None:
+    true = replay.ReplayBuffer.bytes_required
+    patch.setattr(replay.ReplayBuffer, "bytes_required", lambda self: int(true(self) * 0.6))
+
+
+@mutant("buffer.samples-are-copies")
+def samples_are_views(patch: Patch) -> None:
+    def view(self: Any, index: Any) -> Any:
+        from rlsdk.records import Transitions
+        from rlsdk.tree import map_tensors
+
+        flat = {n: map_tensors(lambda leaf: leaf.flatten(0, 1)[: self.filled], v) for n, v in self._storage.items()}
+        rows = torch.arange(self.filled)
+        return Transitions(
+            flat["observation"], flat["action"], flat["reward"], flat["discount"], flat["next_observation"], rows
+        )
+
+    patch.setattr(replay.ReplayBuffer, "at", view)
+
+
+@mutant("buffer.state-round-trip")
+def the_ring_position_is_not_stored(patch: Patch) -> None:
+    true = replay.ReplayBuffer.state_dict
+    patch.setattr(replay.ReplayBuffer, "state_dict", lambda self: {**true(self), "filled": self.filled - 1})
+
+
+@mutant("policy.action-in-space")
+def actions_are_not_scaled(patch: Patch) -> None:
+    patch.setattr(ActionScale, "to_environment", lambda self, unit: unit.reshape(-1, *self.shape))
+    patch.setattr("rlsdk.environments.actions.np.clip", lambda array, low, high: array)
+
+
+@mutant("policy.deterministic")
+def deterministic_actions_are_sampled(patch: Patch) -> None:
+    act = SquashedActor.act
+    patch.setattr(
+        SquashedActor,
+        "act",
+        lambda self, o, c, *, deterministic, generator: act(self, o, c, deterministic=False, generator=generator),
+    )
+
+
+@mutant("policy.randomness-from-generator")
+def samples_come_from_the_global_generator(patch: Patch) -> None:
+    patch.setattr(SquashedGaussian, "sample", lambda self, generator: self.transform(torch.randn(self.mean.shape))[0])
+
+
+@mutant("policy.rows-independent")
+def rows_are_normalised_together(patch: Patch) -> None:
+    mean = SquashedActor._mean
+    patch.setattr(SquashedActor, "_mean", lambda self, latent: mean(self, latent) - mean(self, latent).mean(0))
+
+
+@mutant("policy.no-hidden-state")
+def the_policy_remembers_in_itself(patch: Patch) -> None:
+    act, count = SquashedActor.act, [0]
+
+    def broken(self: Any, observation: Any, carry: Any, *, deterministic: bool, generator: Any) -> Any:
+        count[0] += 1
+        answer = act(self, observation, carry, deterministic=deterministic, generator=generator)
+        return replace(answer, action=(answer.action + 0.01 * count[0]).clamp(-2, 3))
+
+    patch.setattr(SquashedActor, "act", broken)
+
+
+@mutant("distribution.entropy-is-mean-surprise")
+def entropy_ignores_the_squashing(patch: Patch) -> None:
+    patch.setattr(SquashedGaussian, "entropy", lambda self: self._before_tanh.entropy())
+
+
+@mutant("distribution.kl")
+def kl_has_its_arguments_swapped(patch: Patch) -> None:
+    kl = SquashedGaussian.kl_divergence
+    patch.setattr(SquashedGaussian, "kl_divergence", lambda self, other: kl(other, self) * 3.0)
+
+
+@mutant("distribution.shapes")
+def the_event_axis_is_not_summed(patch: Patch) -> None:
+    density = SquashedGaussian.log_prob
+    patch.setattr(SquashedGaussian, "log_prob", lambda self, action: density(self, action).unsqueeze(-1))
+
+
+@mutant("algorithm.state-round-trip")
+def optimiser_moments_are_not_restored(patch: Patch) -> None:
+    patch.setattr(FlatOptimizer, "load_state_dict", lambda self, state: None)
+
+
+@mutant("algorithm.update-learns")
+def the_actor_is_never_updated(patch: Patch) -> None:
+    kind = rlsdk_tqc.algorithm.TruncatedQuantileCritics
+    patch.setattr(kind, "_update_actor", lambda self, *arguments: torch.zeros(()))
+
+
+@mutant("algorithm.metrics")
+def a_metric_keeps_its_graph(patch: Patch) -> None:
+    kind = rlsdk_tqc.algorithm.TruncatedQuantileCritics
+    update = kind.update
+
+    def broken(self: Any, batch: Any, *, progress: float) -> Any:
+        return {**update(self, batch, progress=progress), "train/extra": next(self.actor.parameters()).sum()}
+
+    patch.setattr(kind, "update", broken)
+
+
+@mutant("algorithm.batch-unchanged")
+def rewards_are_scaled_in_place(patch: Patch) -> None:
+    kind = rlsdk_tqc.algorithm.TruncatedQuantileCritics
+    update = kind.update
+
+    def broken(self: Any, batch: Any, *, progress: float) -> Any:
+        batch.reward.mul_(0.5)
+        return update(self, batch, progress=progress)
+
+    patch.setattr(kind, "update", broken)
+
+
+@mutant("agent.save-load-predict")
+def loading_leaves_fresh_weights(patch: Patch) -> None:
+    patch.setattr(persistence, "_restore", lambda agent, sections: None)
+
+
+@mutant("agent.evaluation-does-not-disturb")
+def evaluation_draws_from_the_training_stream(patch: Patch) -> None:
+    def session(self: Any, n: int = 1, *, deterministic: bool = True, seed: int | None = None) -> Session:
+        return Session(self.parts.policy, self.facts, n, deterministic=deterministic, generator=self.streams["action"])
+
+    patch.setattr(agent.Agent, "session", session)
+
+
+@mutant("agent.seed-reproduces")
+def networks_start_from_global_random_state(patch: Patch) -> None:
+    import contextlib
+
+    patch.setattr(agent, "initialisation", lambda seed: contextlib.nullcontext())
+
+
+@mutant("agent.global-state-untouched")
+def building_seeds_the_global_generator(patch: Patch) -> None:
+    import contextlib
+
+    patch.setattr(agent, "initialisation", lambda seed: contextlib.nullcontext(torch.manual_seed(seed + 12345)))
+
+
+@mutant("agent.parameters-round-trip")
+def set_parameters_skips_the_algorithm(patch: Patch) -> None:
+    patch.setattr(persistence, "_apply", lambda agent, p: agent.parts.policy.load_state_dict(p["policy"]))
+
+
+@mutant("agent.predict-array")
+def one_action_comes_back_as_a_number(patch: Patch) -> None:
+    predict = agent.Agent.predict
+
+    def broken(self: Any, observation: Any, *arguments: Any, **keywords: Any) -> Any:
+        action, state = predict(self, observation, *arguments, **keywords)
+        return (action.tolist() if action.ndim == 1 else action), state
+
+    patch.setattr(agent.Agent, "predict", broken)
+
+
+@mutant("serializer.damage-refused")
+def digests_are_not_checked(patch: Patch) -> None:
+    class Anything:
+        def hexdigest(self) -> Any:
+            return self
+
+        def __ne__(self, other: object) -> bool:
+            return False
+
+        __hash__ = None  # type: ignore[assignment]
+
+    real = archive.hashlib.sha256
+    state = {"writing": True}
+
+    def sha256(data: bytes) -> Any:
+        return real(data) if state["writing"] else Anything()
+
+    write = archive.write_archive
+
+    def writing(*arguments: Any) -> None:
+        state["writing"] = True
+        write(*arguments)
+        state["writing"] = False
+
+    patch.setattr(archive.hashlib, "sha256", sha256)
+    patch.setattr(persistence, "write_archive", writing)
+    patch.setattr("zipfile.ZipExtFile._update_crc", lambda self, data: None)
+
+
+@mutant("serializer.round-trip")
+def half_precision_on_disk(patch: Patch) -> None:
+    encode = archive._encode
+
+    def broken(key: str, section: Any) -> Any:
+        flat = archive.tree.flatten(section)
+        return encode(
+            key, {n: v.half().float() if getattr(v, "dtype", None) == torch.float32 else v for n, v in flat.items()}
+        )
+
+    patch.setattr(archive, "_encode", broken)
+
+
+@mutant("plugin.unsupported-space-refused")
+def any_space_is_taken(patch: Patch) -> None:
+    patch.setattr("rlsdk_tqc.build.require_spaces", lambda *a, **k: None)
+
+
+@mutant("plugin.settings-round-trip")
+def settings_lose_precision(patch: Patch) -> None:
+    from rlsdk.testing.checks import plugin
+
+    unstructure = plugin.unstructure
+    patch.setattr(plugin, "unstructure", lambda config: {**unstructure(config), "tau": round(config.tau, 2)})
+
+
+@mutant("plugin.unknown-setting-refused")
+def unknown_settings_are_ignored(patch: Patch) -> None:
+    from rlsdk.testing.checks import plugin
+
+    true = plugin.structure
+
+    def lenient(values: Any, kind: Any) -> Any:
+        known = {f.name for f in attrs.fields(kind)}
+        return true({name: value for name, value in values.items() if name in known}, kind)
+
+    patch.setattr(plugin, "structure", lenient)
+
+
+@pytest.mark.parametrize(("clause", "plant"), MUTANTS, ids=[plant.__name__ for _, plant in MUTANTS])
+def test_the_kit_catches(clause: str, plant: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    verify("tqc", clause)
+    plant(monkeypatch)
+    with pytest.raises(ContractViolation):
+        verify("tqc", clause)
+
+
+def test_the_hand_computed_target_catches_the_classic_mistakes() -> None:
+    atoms = torch.tensor([[[1.0, 4.0, 9.0]], [[2.0, 3.0, 8.0]]])
+    arguments = (torch.tensor([-3.0]), torch.tensor([10.0]), torch.tensor([0.5]), torch.tensor(2.0))
+    expected = sorted(truncated_target(atoms, *arguments, keep=4)[0].tolist())
+    pooled = atoms.movedim(0, 1).reshape(1, 6).sort().values
+    entropy = -2.0 * -3.0
+    wrong = {
+        "smallest dropped": 10.0 + 0.5 * (pooled[0, 2:] + entropy),
+        "entropy outside the discount": 10.0 + 0.5 * pooled[0, :4] + entropy,
+        "entropy with the wrong sign": 10.0 + 0.5 * (pooled[0, :4] - entropy),
+        "nothing dropped": 10.0 + 0.5 * (pooled[0] + entropy),
+    }
+    assert expected == pytest.approx((10.0 + 0.5 * (pooled[0, :4] + entropy)).tolist())
+    for name, values in wrong.items():
+        assert sorted(values.tolist()) != pytest.approx(expected), name
