@@ -33,6 +33,14 @@ def save_load_predict(subject: Subject) -> None:
                 require(np.array_equal(one, two), f"{what}: {one} before saving, {two} after loading")
 
 
+def _move_away_from_initial_weights(agent: Agent) -> None:
+    """The same seed would build the same networks again, and hide that nothing was read from the file."""
+    with torch.no_grad():
+        for value in agent.parts.policy.state_dict().values():
+            if value.is_floating_point():
+                value.mul_(0.5).add_(0.1)
+
+
 @clause(
     "agent.predict-array",
     "predict() returns a numpy array for one observation, and one row per observation of a batch.",
