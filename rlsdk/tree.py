@@ -70,11 +70,11 @@ def numbered(mapping: Mapping[str, Tensor]) -> list[Tensor]:
 
 
 def flatten(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A nested mapping as one flat one, keys joined by '/'. Empty mappings disappear."""
+    """A nested mapping as one flat one, keys joined by '/'; an empty mapping stays as it is."""
     flat: dict[str, Any] = {}
     for key, value in node.items():
         name = f"{prefix}{key}"
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and value:
             flat.update(flatten(value, f"{name}/"))
         else:
             flat[name] = value

@@ -20,7 +20,7 @@ import torch
 import rlsdk
 from rlsdk.environments.toy import IdentityEnvBox
 from rlsdk.errors import ArtifactError, PluginError, SettingsError
-from rlsdk.storage import inspect_archive, read_archive
+from rlsdk.storage import inspect_archive, read_archive, write_archive
 from rlsdk.storage.agent_file import KIND
 from rlsdk.testing.subject import differing
 from rlsdk_tqc import TQC
@@ -333,6 +333,15 @@ while True:
     process.kill()
     process.wait()
     assert isinstance(rlsdk.load(tmp_path / "agent"), TQC)
+
+
+def test_empty_tables_survive(tmp_path: Path) -> None:
+    state = {"a": {}, "b": {"c": torch.ones(2), "d": {"e": {}}}, "f": 3}
+    write_archive(tmp_path / "x", {"kind": "test"}, {"s": state})
+    _, sections = read_archive(tmp_path / "x", kind="test")
+    assert sections["s"]["a"] == {}
+    assert sections["s"]["b"]["d"] == {"e": {}}
+    assert torch.equal(sections["s"]["b"]["c"], torch.ones(2))
 
 
 def test_inspect_reads_no_tensors(saved: Path) -> None:

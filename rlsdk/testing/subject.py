@@ -56,12 +56,12 @@ class Subject:
         return self.manifest.actions[0]
 
     def settings(self, **changes: Any) -> dict[str, Any]:
-        """Quick settings for this algorithm's config class."""
+        """Quick settings for this algorithm's config class; changes it has no field for are left out."""
         names = {f.name: f for f in attrs.fields(self.spec.config_type)}
         chosen = {name: value for name, value in SMALL.items() if name in names}
         if "policy_kwargs" in names:
             chosen["policy_kwargs"] = {"net_arch": [16, 16]}
-        return {"seed": 1, **chosen, **changes}
+        return {"seed": 1, **chosen, **{name: value for name, value in changes.items() if name in names}}
 
     def agent(self, env: Any | None = None, *, policy: str | None = None, **changes: Any) -> Agent:
         """A small agent, by default on a vector observation and the first action space the manifest lists."""

@@ -64,7 +64,7 @@ class EntropyCoefficient:
     def load_state_dict(self, state: Any) -> None:
         with torch.no_grad():
             self.log_alpha.copy_(state["log_alpha"])
-        self.optimizer.load_state_dict(state.get("optimizer", {}))
+        self.optimizer.load_state_dict(state["optimizer"])
 
 
 def critic_action_gradient(critics: ContinuousCritics, features: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:

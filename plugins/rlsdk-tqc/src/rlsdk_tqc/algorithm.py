@@ -108,6 +108,6 @@ class TruncatedQuantileCritics:
         critics.load_state_dict(state["critic"])
         self.target.load_state_dict(state["critic_target"])
         self.entropy.load_state_dict(state["entropy"])
-        self.actor_optimizer.load_state_dict(state.get("actor_optimizer", {}))
-        self.critic_optimizer.load_state_dict(state.get("critic_optimizer", {}))
+        self.actor_optimizer.load_state_dict(state["actor_optimizer"])
+        self.critic_optimizer.load_state_dict(state["critic_optimizer"])
         self.updates = int(state["counters"]["updates"])

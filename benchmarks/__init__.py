@@ -1,0 +1,1 @@
+"""Ours against the peer library on the same work, interleaved. Run `python -m benchmarks --help`."""

@@ -1,0 +1,44 @@
+"""`python -m benchmarks [CASE ...]`: measure, print and write the table of docs/performance.md."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import time
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+
+from benchmarks.cases import CASES
+from benchmarks.compare import HEADER, compare
+
+TABLE = Path(__file__).parents[1] / "docs" / "performance.md"
+MARK = "<!-- measured by python -m benchmarks -->"
+
+
+def main() -> None:
+    """Parse the command line and run the cases."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("cases", nargs="*", help=f"of {', '.join(CASES)}; all without")
+    parser.add_argument("--rounds", type=int, default=7, help="how often each side is timed")
+    parser.add_argument("--chunk", type=int, help="environment steps per timing")
+    parser.add_argument("--threads", type=int, default=1, help="torch threads of both sides")
+    parser.add_argument("--write", action="store_true", help="replace the table in docs/performance.md")
+    options = parser.parse_args()
+    if unknown := sorted(set(options.cases) - set(CASES)):
+        parser.error(f"unknown cases {unknown}; there are {sorted(CASES)}")
+    rows = []
+    print(HEADER, flush=True)
+    for name in options.cases or CASES:
+        case = replace(CASES[name], chunk=options.chunk) if options.chunk else CASES[name]
+        rows.append(compare(case, rounds=options.rounds, threads=options.threads).row())
+        print(rows[-1], flush=True)
+    if options.write:
+        versions = ", ".join(f"{p} {version(p)}" for p in ("rlsdk", "sb3-contrib", "torch", "gymnasium"))
+        stamp = f"{time.strftime('%Y-%m-%d')}, {versions}, Python {platform.python_version()}, {options.rounds} rounds"
+        before = TABLE.read_text(encoding="utf-8").partition(MARK)[0]
+        TABLE.write_text(f"{before}{MARK}\n\n{stamp}\n\n{HEADER}\n" + "\n".join(rows) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
