@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rlsdk.agent import Agent as Agent
     from rlsdk.agent import load as load
     from rlsdk.agent import make as make
-    from rlsdk.registry import plugins as algorithms
+    from rlsdk.registry import algorithms as algorithms
     from rlsdk.registry import register as register
 
 __version__ = "0.1.0"
@@ -26,7 +26,7 @@ __getattr__, __dir__ = attach(
         "Agent": "rlsdk.agent",
         "load": "rlsdk.agent",
         "make": "rlsdk.agent",
-        "algorithms": "rlsdk.registry:plugins",
+        "algorithms": "rlsdk.registry",
         "register": "rlsdk.registry",
     },
 )

@@ -15,8 +15,7 @@ from rlsdk.errors import ArtifactError, PluginError, SettingsError, UsageError, 
 from rlsdk.loops import Cursor
 from rlsdk.registry import load as load_plugin
 from rlsdk.settings import structure
-from rlsdk.storage import agent_file
-from rlsdk.storage.archive import read_archive, write_archive
+from rlsdk.storage import agent_file, choose
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent
@@ -64,7 +63,7 @@ def save(agent: Agent, path: Target, exclude: set[str], include: set[str]) -> No
         sections["replay"] = agent.parts.buffer.state_dict()
     document = agent_file.describe_agent(agent.spec.id, agent.config, agent.facts, agent.env_name)
     document["seed"], document["num_timesteps"] = agent.seed, agent.num_timesteps
-    write_archive(agent_file.with_suffix(path), document, sections)
+    choose.write(agent_file.with_suffix(path), document, sections)
 
 
 def _training_state(agent: Agent) -> dict[str, Any]:
@@ -84,7 +83,7 @@ def load(path: Target, cls: type[Agent], env: Any, changes: Mapping[str, Any], p
     """A new agent from a file; see `Agent.load`."""
     source = _existing(path)
     wanted = SECTIONS if env is not None else ("policy", "training")
-    document, sections = read_archive(source, wanted, kind=agent_file.KIND)
+    document, sections = choose.read(source, wanted, kind=agent_file.KIND)
     if print_system_info:
         _print_systems(document)
     kind = _class_for(document, cls)
@@ -200,7 +199,7 @@ def _apply(agent: Agent, parameters: Mapping[str, Any]) -> None:
 
 
 def _parameters_in(path: Target) -> dict[str, Any]:
-    _, sections = read_archive(_existing(path), ("policy", "training"), kind=agent_file.KIND)
+    _, sections = choose.read(_existing(path), ("policy", "training"), kind=agent_file.KIND)
     return {"policy": sections["policy"], **sections.get("training", {}).get("algorithm", {})}
 
 
@@ -208,14 +207,14 @@ def save_replay_buffer(agent: Agent, path: Target) -> None:
     """Write the replay buffer alone."""
     if agent.parts.buffer is None:
         raise UsageError(f"{agent.spec.id} has no replay buffer")
-    write_archive(agent_file.with_suffix(path), {"kind": REPLAY_KIND}, {"replay": agent.parts.buffer.state_dict()})
+    choose.write(agent_file.with_suffix(path), {"kind": REPLAY_KIND}, {"replay": agent.parts.buffer.state_dict()})
 
 
 def load_replay_buffer(agent: Agent, path: Target) -> None:
     """Read a replay buffer into the agent's own."""
     if agent.parts.buffer is None:
         raise UsageError(f"{agent.spec.id} has no replay buffer")
-    _, sections = read_archive(_existing(path), kind=REPLAY_KIND)
+    _, sections = choose.read(_existing(path), kind=REPLAY_KIND)
     try:
         agent.parts.buffer.load_state_dict(sections["replay"])
     except (KeyError, TypeError, ValueError) as error:

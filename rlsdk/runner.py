@@ -15,7 +15,7 @@ from rlsdk.environments import make_vec_env
 from rlsdk.errors import SettingsError
 from rlsdk.evaluate import Evaluation, run_episodes
 from rlsdk.plotting import plot_run
-from rlsdk.registry import AlgorithmSpec, load
+from rlsdk.registry import AlgorithmSpec, extension, load
 from rlsdk.run_directory import RunDirectory
 from rlsdk.seeding import fresh_seed
 from rlsdk.settings import unstructure
@@ -39,6 +39,8 @@ class RunRequest:
     stop_at: float | None = None
     resume: bool = False
     threads: int = 1
+    sinks: tuple[str, ...] = ()
+    """Names of further metric sinks, from plugins."""
 
 
 @attrs.frozen
@@ -58,18 +60,20 @@ def run(request: RunRequest) -> RunResult:
     Raises:
         RlsdkError: whatever is wrong with the request, the environment or the files; what was written stays.
     """
-    spec = load(request.algorithm)
+    spec, extra = load(request.algorithm), [extension("sinks", name) for name in request.sinks]
     agent, directory, record = _resume(request, spec) if request.resume else _start(request, spec)
     interrupt, began = StopOnInterrupt(), time.perf_counter()
     checkpoints = CheckpointCallback(record["checkpoint_every"], directory.checkpoints)
     evaluator = _evaluator(record, directory, request.eval_episodes, request.stop_at)
     watchers: list[Callback] = [ProgressBar(), interrupt, checkpoints, *evaluator]
-    agent.set_logger(several([CsvSink(directory.csv), JsonlSink(directory.jsonl)]))
+    sinks = [CsvSink(directory.csv), JsonlSink(directory.jsonl), *(make(directory.path) for make in extra)]
+    agent.set_logger(several(sinks))
     left = record["steps"] - agent.num_timesteps
     if left > 0:
         agent.learn(
             left, callback=[*watchers, _SaveAtEnd(checkpoints)], reset_num_timesteps=False, threads=request.threads
         )
+    several(sinks).close()
     agent.save(directory.final)
     finished = not interrupt.interrupted
     evaluation = run_episodes(

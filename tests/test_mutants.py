@@ -253,7 +253,7 @@ def digests_are_not_checked(patch: Patch) -> None:
         state["writing"] = False
 
     patch.setattr(archive.hashlib, "sha256", sha256)
-    patch.setattr(persistence, "write_archive", writing)
+    patch.setattr("rlsdk.storage.choose.write_archive", writing)
     patch.setattr("zipfile.ZipExtFile._update_crc", lambda self, data: None)
 
 

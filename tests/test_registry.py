@@ -13,7 +13,7 @@ from rlsdk.errors import PluginError
 from rlsdk.registry import AlgorithmSpec, Manifest, find, load, register, unregister
 from rlsdk.registry.manifest import ManifestError, parse_manifest
 from rlsdk.settings import AgentConfig
-from tests.throwaway import Environment, build_wheels, write_distribution
+from tests.throwaway import Environment, build_wheels, write_distribution, write_extension
 
 ASK = """
 from rlsdk.registry import load
@@ -44,6 +44,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Environment:
         write_distribution(folder, "twin", distribution="acme-twin-two"),
         write_distribution(folder, "missing", first="import a_package_nobody_has"),
         write_distribution(folder, "garbled", manifest="id = "),
+        write_extension(folder),
     ]
     return Environment(folder / "env", build_wheels(sources, folder / "wheels"))
 
@@ -148,6 +149,38 @@ def test_the_kit_finds_the_import_side_effects(house: Environment) -> None:
     assert house.json(code) == ["passed", "failed", "failed"]
 
 
+def test_extensions_serve_without_an_algorithm(house: Environment, tmp_path: Path) -> None:
+    """A plugin's sink, environment and serializer work from the command line and from Python; its code loads when used."""
+    run = tmp_path / "run"
+    small = ["--set", "policy_kwargs.net_arch=[8]", "--set", "buffer_size=500", "--set", "batch_size=8"]
+    command = ["run", "tqc", "--env", "acme/Identity-v0", "--steps", "120", "--sink", "tally", "--eval-episodes", "1"]
+    done = house.run("-m", "rlsdk.cli.main", *command, *small, "--out", str(run), RLSDK_PLUGINS="tqc,extras")
+    assert done.returncode == 0, done.stderr
+    assert json.loads((run / "tally.txt").read_text())[-1] == 120
+    code = f"""
+import rlsdk, numpy
+agent = rlsdk.load({str(run / "final")!r})
+agent.save({str(tmp_path / "agent.numpy")!r})
+again = rlsdk.load({str(tmp_path / "agent.numpy")!r})
+one, two = (a.predict(numpy.zeros(1), deterministic=True)[0].tolist() for a in (agent, again))
+first = numpy.load({str(tmp_path / "agent.numpy")!r}).files[0]
+result = [one == two, [p.id for p in rlsdk.algorithms() if p.id == "extras"], first]
+"""
+    assert house.json(code) == [True, [], "__document__"]
+    done = house.run("-m", "rlsdk.cli.main", "inspect", str(tmp_path / "agent.numpy"))
+    assert "algorithm:    tqc" in done.stdout, done.stderr
+    for arguments, words in (
+        (["--sink", "tali"], "did you mean 'tally'"),
+        (["--env", "acme/Nothing-v0"], "AssertionError"),
+    ):
+        done = house.run("-m", "rlsdk.cli.main", *command, *small, *arguments, "--out", str(tmp_path / "bad"))
+        assert done.returncode == 1
+        assert words in done.stderr
+        assert "Traceback" not in done.stderr
+    done = house.run("-m", "rlsdk.cli.main", "info", "extras")
+    assert "no installed plugin offers 'extras'" in done.stderr
+
+
 @attrs.frozen
 class _Config(AgentConfig):
     pass
@@ -192,6 +225,8 @@ def test_registering_checks_spec_against_manifest() -> None:
         ({"actions": "Box"}, "list of strings"),
         ({"title": 3}, "string"),
         ({"title": None}, "lacks"),
+        ({"family": None}, "provides nothing"),
+        ({"policies": None}, "an algorithm needs"),
     ],
 )
 def test_bad_manifests(change: dict[str, object], words: str) -> None:

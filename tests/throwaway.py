@@ -49,6 +49,68 @@ def algorithm():
 """
 
 
+EXTENSION_MANIFEST = """
+id = "{id}"
+title = "Extensions"
+summary = "a sink, an environment and a serializer"
+sdk = ">=0.1"
+sinks = ["tally"]
+environments = ["acme"]
+serializers = [".numpy"]
+"""
+EXTENSION = """
+from rlsdk.registry import hookimpl
+
+class Tally:
+    def __init__(self, folder):
+        self.path, self.steps = folder / "tally.txt", []
+    def write(self, step, values):
+        self.steps.append(step)
+    def close(self):
+        self.path.write_text(str(self.steps))
+
+class NumpyFiles:
+    def save(self, path, tensors, document):
+        import json, numpy
+        arrays = {k.replace("/", "|"): v.detach().numpy() for k, v in tensors.items()}
+        with open(path, "wb") as stream:
+            numpy.savez(stream, __document__=numpy.array(json.dumps(document)), **arrays)
+    def load(self, path):
+        import json, numpy, torch
+        with numpy.load(path, allow_pickle=False) as data:
+            document = json.loads(str(data["__document__"]))
+            tensors = {k.replace("|", "/"): torch.from_numpy(data[k]) for k in data if k != "__document__"}
+        return tensors, document
+    def inspect(self, path):
+        tensors, document = self.load(path)
+        return {"document": document, "tensors": {k: [str(v.dtype), list(v.shape)] for k, v in tensors.items()}}
+
+def make_environment(name, **kwargs):
+    from rlsdk.environments.toy import IdentityEnvBox
+    assert name == "acme/Identity-v0", name
+    return IdentityEnvBox(episode_length=kwargs.get("episode_length", 10))
+
+@hookimpl
+def metric_sinks():
+    return {"tally": Tally}
+
+@hookimpl
+def environment_makers():
+    return {"acme": make_environment}
+
+@hookimpl
+def serializers():
+    return {".numpy": NumpyFiles}
+"""
+
+
+def write_extension(folder: Path) -> Path:
+    """Source tree of a plugin without an algorithm: a sink, an environment namespace and a serializer."""
+    root = write_distribution(folder, "extras", manifest=EXTENSION_MANIFEST.format(id="extras"))
+    (root / "acme_extras" / "plugin.py").write_text(EXTENSION)
+    return root
+
+
 def write_distribution(
     folder: Path,
     identity: str,

@@ -16,6 +16,8 @@ def check_plugin(
 ) -> None:
     """Run the contract checks of the interfaces against a plugin. Exit code 1 if one fails."""
     try:
+        import hypothesis  # noqa: F401  # the clauses need it
+
         from rlsdk.testing import run_checks
     except ImportError as error:
         raise SettingsError(f"the checks need more packages: pip install rlsdk[testing] ({error})") from None

@@ -8,8 +8,8 @@ import warnings
 import typer
 
 from rlsdk.errors import PluginError
-from rlsdk.registry import Plugin, load, plugins
-from rlsdk.registry.discovery import SWITCH
+from rlsdk.registry import Plugin, extension, load, plugins
+from rlsdk.registry.discovery import HOOKS, SWITCH
 from rlsdk.registry.guard import PluginSideEffect
 
 
@@ -38,7 +38,11 @@ def _examine(plugin: Plugin) -> bool:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            load(plugin.qualified_id)
+            if plugin.manifest is None or plugin.manifest.family is not None:
+                load(plugin.qualified_id)
+            for kind in HOOKS:
+                for name in getattr(plugin.manifest, kind, ()):
+                    extension(kind, name)
         except PluginError as error:
             typer.echo(f"{label} BROKEN: {error}")
             return False

@@ -15,10 +15,10 @@ def inspect_file(
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole manifest as JSON.")] = False,
 ) -> None:
     """Show what is in an agent file. Runs no code from it, builds nothing, needs no plugin."""
-    from rlsdk.storage import inspect_archive
+    from rlsdk.storage import choose
     from rlsdk.storage.agent_file import KIND
 
-    document = inspect_archive(file, kind=KIND)
+    document = choose.inspect(file, kind=KIND)
     if as_json:
         typer.echo(json.dumps(document, indent=1))
         return
@@ -34,8 +34,7 @@ def inspect_file(
         typer.echo(f"not stored:   {', '.join(document['not_stored'])} (give them to load through custom_objects)")
     for section, tensors in document["tensors"].items():
         count = sum(math.prod(shape) for _, shape in tensors.values())
-        size = document["members"][f"{section}.safetensors"]["size"]
-        typer.echo(f"section:      {section}, {len(tensors)} tensors, {count:,} numbers, {size:,} bytes")
+        typer.echo(f"section:      {section}, {len(tensors)} tensors, {count:,} numbers")
     typer.echo("settings:     " + json.dumps(document.get("config")))
 
 

@@ -8,14 +8,14 @@ from typing import Annotated
 import attrs
 import typer
 
-from rlsdk.registry import Plugin, plugins
+from rlsdk.registry import Plugin, algorithms
 
 
 def list_algorithms(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """List the installed algorithms. Imports neither torch nor any plugin."""
-    found = plugins()
+    found = algorithms()
     if as_json:
         typer.echo(json.dumps([_record(plugin) for plugin in found], indent=1))
         return
@@ -25,7 +25,7 @@ def list_algorithms(
     rows = [("id", "version", "family", "actions", "summary")]
     for plugin in found:
         manifest = plugin.manifest
-        family, actions = (manifest.family, ", ".join(manifest.actions)) if manifest else ("?", "?")
+        family, actions = (manifest.family or "", ", ".join(manifest.actions)) if manifest else ("?", "?")
         summary = f"CANNOT BE USED: {plugin.problem}" if plugin.problem else manifest.summary if manifest else ""
         rows.append((plugin.id, plugin.version, family, actions, summary))
     widths = [max(len(row[i]) for row in rows) for i in range(4)]

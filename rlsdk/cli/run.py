@@ -31,6 +31,7 @@ def run_training(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, ...")] = None,
     threads: Annotated[int, typer.Option(help="torch threads.", min=1)] = 1,
+    sink: Annotated[list[str] | None, typer.Option(help="Metric sink of a plugin, may be repeated.")] = None,
 ) -> None:
     """Train an agent and leave a run directory with settings, metrics, checkpoints, the best and the final agent."""
     settings: dict[str, Any] = load_settings(config) if config else {}
@@ -55,6 +56,7 @@ def run_training(
             stop_at=stop_at,
             resume=resume,
             threads=threads,
+            sinks=tuple(sink or ()),
         )
     )
     _report(result, algorithm)

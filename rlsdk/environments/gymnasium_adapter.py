@@ -12,7 +12,8 @@ from gymnasium import spaces as gym_spaces
 from rlsdk import spaces
 from rlsdk.environments.in_process import InProcessEnvs
 from rlsdk.environments.native_vector import NativeVectorEnv
-from rlsdk.errors import EnvironmentFault, SettingsError, UnsupportedSpaceError, suggest
+from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, UnsupportedSpaceError, suggest
+from rlsdk.registry import extension, extensions
 from rlsdk.spaces import Space
 
 EnvSource = str | Callable[[], Any] | Any
@@ -122,15 +123,25 @@ def _in_process(environments: list[Any]) -> InProcessEnvs:
 
 def _make_one(env: EnvSource, kwargs: dict[str, Any]) -> Any:
     try:
-        instance = gymnasium.make(env, **kwargs) if isinstance(env, str) else env(**kwargs)
+        instance = _by_id(env, kwargs) if isinstance(env, str) else env(**kwargs)
     except gymnasium.error.UnregisteredEnv as error:
         hint = suggest(str(env), gymnasium.registry) if len(str(env)) > 2 else "see gymnasium.pprint_registry()"
         hint = hint if hint.startswith("did") else "gymnasium.pprint_registry() lists those installed"
         raise EnvironmentFault(f"there is no environment {env!r}: {error}; {hint}") from None
     except gymnasium.error.DependencyNotInstalled as error:
         raise EnvironmentFault(f"environment {env!r} needs a package that is not installed: {error}") from None
+    except RlsdkError:
+        raise
     except Exception as error:
         raise EnvironmentFault(f"environment {env!r} could not be made: {type(error).__name__}: {error}") from error
     if not isinstance(instance, gymnasium.Env):
         raise EnvironmentFault(f"{env!r} made a {type(instance).__name__}, not a gymnasium.Env")
     return instance
+
+
+def _by_id(name: str, kwargs: dict[str, Any]) -> Any:
+    """From the plugin that owns the id's namespace, or from gymnasium."""
+    namespace = name.partition("/")[0]
+    if "/" in name and namespace in extensions("environments"):
+        return extension("environments", namespace)(name, **kwargs)
+    return gymnasium.make(name, **kwargs)

@@ -1,6 +1,16 @@
 """Finding plugins without running them, and loading one at a time. Imports no torch."""
 
-from rlsdk.registry.discovery import Plugin, find, load, plugins, register, unregister
+from rlsdk.registry.discovery import (
+    Plugin,
+    algorithms,
+    extension,
+    extensions,
+    find,
+    load,
+    plugins,
+    register,
+    unregister,
+)
 from rlsdk.registry.hooks import hookimpl, hookspec
 from rlsdk.registry.manifest import Manifest
 from rlsdk.registry.spec import AlgorithmSpec
@@ -9,6 +19,9 @@ __all__ = [
     "AlgorithmSpec",
     "Manifest",
     "Plugin",
+    "algorithms",
+    "extension",
+    "extensions",
     "find",
     "hookimpl",
     "hookspec",

@@ -7,6 +7,7 @@ listed with its cause and harms nobody else; asking for it raises with that caus
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points, version
 from typing import Any
@@ -19,6 +20,9 @@ from rlsdk.registry.manifest import Manifest, ManifestError, read_manifest
 from rlsdk.registry.spec import AlgorithmSpec
 
 GROUP = "rlsdk.plugins"
+HOOKS = {"sinks": "metric_sinks", "environments": "environment_makers", "serializers": "serializers"}
+"""Manifest field -> hook that gives what the field names."""
+
 SWITCH = "RLSDK_PLUGINS"
 """Environment variable: unset = all, `off` = none, `name,...` = only these ids."""
 
@@ -53,7 +57,7 @@ def plugins(*, rescan: bool = False) -> tuple[Plugin, ...]:
     """Every installed or registered plugin, broken ones too, sorted by id. Imports neither torch nor plugin code."""
     if rescan:
         _scan.cache_clear()
-        _load_installed.cache_clear()
+        _call_installed.cache_clear()
     registered = tuple(plugin for plugin, _ in _registered.values())
     switch = os.environ.get(SWITCH, "").strip()
     if switch == "off":
@@ -89,13 +93,18 @@ def _mismatch(name: str, manifest: Manifest) -> str | None:
     return None
 
 
+def algorithms() -> tuple[Plugin, ...]:
+    """The plugins that bring an algorithm, and those too broken to tell. Imports neither torch nor plugin code."""
+    return tuple(p for p in plugins() if p.manifest is None or p.manifest.family is not None)
+
+
 def find(name: str) -> Plugin:
-    """The one plugin called `name` (`id`, or `distribution/id`).
+    """The one algorithm called `name` (`id`, or `distribution/id`).
 
     Raises:
         PluginError: nothing has that name, or two distributions have it.
     """
-    everything = plugins()
+    everything = algorithms()
     matches = [p for p in everything if name in (p.id, p.qualified_id)]
     if len(matches) == 1:
         return matches[0]
@@ -112,21 +121,59 @@ def find(name: str) -> Plugin:
 
 
 def load(name: str) -> AlgorithmSpec:
-    """The spec of one plugin. Only that plugin is imported; its failure names it and keeps the cause.
+    """The spec of one algorithm. Only its plugin is imported; a failure names it and keeps the cause.
 
     Raises:
-        PluginError: unknown, ambiguous, incompatible, or its code fails.
+        PluginError: unknown, ambiguous, incompatible, no algorithm, or its code fails.
     """
     plugin = find(name)
     if plugin.qualified_id in _registered:
         return _registered[plugin.qualified_id][1]
+    spec: AlgorithmSpec = _call(plugin, "algorithm")
+    return spec
+
+
+def extension(kind: str, name: str) -> Callable[..., Any]:
+    """What the one plugin whose manifest lists `name` under `kind` gives for it.
+
+    `kind` is `sinks`, `environments` or `serializers`.
+
+    Raises:
+        PluginError: nobody offers it, several do, or the plugin is broken.
+    """
+    offers = {p.qualified_id: p for p in plugins() if p.manifest and name in getattr(p.manifest, kind)}
+    if len(offers) > 1:
+        raise PluginError(
+            f"{name!r} ({kind}) is offered by several plugins: {', '.join(offers)}; uninstall all but one"
+        )
+    if not offers:
+        raise PluginError(f"no installed plugin offers {name!r} ({kind}); {suggest(name, extensions(kind))}")
+    (plugin,) = offers.values()
+    given = _call(plugin, HOOKS[kind]) or {}
+    if name not in given:
+        raise PluginError(
+            f"{plugin.qualified_id} is broken: its manifest lists {name!r}, its hook gives {sorted(given)}"
+        )
+    function: Callable[..., Any] = given[name]
+    return function
+
+
+def extensions(kind: str) -> tuple[str, ...]:
+    """The names all manifests list under `kind`; no plugin is imported."""
+    return tuple(
+        sorted({name for p in plugins() if p.manifest and not p.problem for name in getattr(p.manifest, kind)})
+    )
+
+
+def _call(plugin: Plugin, hook: str) -> Any:
     if plugin.problem:
         raise PluginError(f"{plugin.qualified_id} {plugin.version} cannot be used: {plugin.problem}")
-    return _load_installed(plugin)
+    return _call_installed(plugin, hook)
 
 
 @cache
-def _load_installed(plugin: Plugin) -> AlgorithmSpec:
+def _call_installed(plugin: Plugin, hook: str) -> Any:
+    """The answer of one hook of one plugin, which is imported alone and under guard."""
     import pluggy
 
     from rlsdk.registry import hooks
@@ -139,14 +186,15 @@ def _load_installed(plugin: Plugin) -> AlgorithmSpec:
                 if (entry.name, entry.module) == (plugin.id, plugin.module):
                     manager.register(entry.load(), name=plugin.qualified_id)
             manager.check_pending()
-            spec = manager.hook.algorithm()
+            answer = getattr(manager.hook, hook)()
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a plugin that calls sys.exit() must not end the host
         cause = f"{type(error).__name__}: {error}"
         raise PluginError(f"{plugin.qualified_id} {plugin.version} is broken: importing it raised {cause}") from error
-    _check_spec(spec, plugin)
-    return spec  # type: ignore[no-any-return]
+    if hook == "algorithm":
+        _check_spec(answer, plugin)
+    return answer
 
 
 def _check_spec(spec: Any, plugin: Plugin) -> None:

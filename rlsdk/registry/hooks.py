@@ -1,8 +1,12 @@
-"""The hook a plugin module implements. A plugin marks its function with `hookimpl`."""
+"""The hooks a plugin module may implement. A plugin marks its functions with `hookimpl`; each is optional.
+
+What a hook gives is named in the manifest, so that a lookup loads only the plugin that has it.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import pluggy
 
@@ -17,3 +21,18 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 @hookspec(firstresult=True)
 def algorithm() -> AlgorithmSpec:  # type: ignore[empty-body]  # a hook specification has no body
     """Return the plugin's `AlgorithmSpec`. Importing the module and calling this must import no torch."""
+
+
+@hookspec(firstresult=True)
+def metric_sinks() -> Mapping[str, Callable[..., Any]]:  # type: ignore[empty-body]
+    """Name -> function of the run's folder that returns a `MetricSink`; `rlsdk run --sink NAME` uses it."""
+
+
+@hookspec(firstresult=True)
+def environment_makers() -> Mapping[str, Callable[..., Any]]:  # type: ignore[empty-body]
+    """Namespace -> function (id, **kwargs) that returns a `gymnasium.Env`; asked for ids such as `namespace/Name-v0`."""
+
+
+@hookspec(firstresult=True)
+def serializers() -> Mapping[str, Callable[[], Any]]:  # type: ignore[empty-body]
+    """File suffix -> function that returns a `Serializer`; `save` and `load` use it for paths that end so."""

@@ -11,6 +11,7 @@ import attrs
 
 from rlsdk.registry.spec import FAMILIES, Family
 
+EXTENSIONS = ("sinks", "environments", "serializers")
 SPACES = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
 
 
@@ -20,20 +21,27 @@ class ManifestError(Exception):
 
 @attrs.frozen(kw_only=True)
 class Manifest:
-    """The static facts of one algorithm plugin."""
+    """The static facts of one plugin: an algorithm, or extensions, or both."""
 
     id: str
     title: str
     summary: str
-    family: Family
     sdk: str
     """Range of SDK versions, as in `>=0.1,<0.2`."""
-    actions: tuple[str, ...]
-    observations: tuple[str, ...]
-    policies: tuple[str, ...]
+    family: Family | None = None
+    """None for a plugin that brings no algorithm."""
+    actions: tuple[str, ...] = ()
+    observations: tuple[str, ...] = ()
+    policies: tuple[str, ...] = ()
     traits: tuple[str, ...] = ()
     """Free-form capabilities, e.g. `requires_action_mask`, `recurrent`, `gsde`."""
     paper: str = ""
+    sinks: tuple[str, ...] = ()
+    """Names of the metric sinks its hook `metric_sinks` gives."""
+    environments: tuple[str, ...] = ()
+    """Namespaces of the environment ids its hook `environment_makers` can make."""
+    serializers: tuple[str, ...] = ()
+    """File suffixes its hook `serializers` can write and read, e.g. `.npz`."""
 
 
 def read_manifest(module: str) -> Manifest:
@@ -68,17 +76,30 @@ def parse_manifest(data: dict[str, Any]) -> Manifest:
     required = [n for n, f in fields.items() if f.default is attrs.NOTHING]
     if missing := [n for n in required if n not in data]:
         raise ManifestError(f"its manifest lacks {missing}")
-    lists = ("actions", "observations", "policies", "traits")
+    lists = [n for n, f in fields.items() if f.default == ()]
     for name, value in data.items():
         wanted = list if name in lists else str
         if not isinstance(value, wanted) or (wanted is list and not all(isinstance(v, str) for v in value)):
             raise ManifestError(
                 f"its manifest field {name!r} must be a {'list of strings' if wanted is list else 'string'}"
             )
+    _check_purpose(data)
+    values: dict[str, Any] = {n: tuple(v) if n in lists else v for n, v in data.items()}
+    return Manifest(**values)
+
+
+def _check_purpose(data: dict[str, Any]) -> None:
+    """An algorithm names its family, spaces and policies; a plugin without one provides something else."""
+    if "family" not in data:
+        if not any(data.get(name) for name in EXTENSIONS):
+            raise ManifestError(
+                f"its manifest provides nothing: neither a family (an algorithm) nor any of {EXTENSIONS}"
+            )
+        return
     if data["family"] not in FAMILIES:
         raise ManifestError(f"its manifest names family {data['family']!r}; accepted: {', '.join(FAMILIES)}")
+    if missing := [name for name in ("actions", "observations", "policies") if not data.get(name)]:
+        raise ManifestError(f"its manifest lacks {missing}, which an algorithm needs")
     for name in ("actions", "observations"):
         if wrong := sorted(set(data[name]) - set(SPACES)):
             raise ManifestError(f"its manifest lists unknown {name} {wrong}; accepted: {', '.join(SPACES)}")
-    values: dict[str, Any] = {n: tuple(v) if n in lists else v for n, v in data.items()}
-    return Manifest(**values)

@@ -11,7 +11,7 @@ from typing import IO, Any
 from rlsdk import spaces
 from rlsdk.errors import ArtifactError
 from rlsdk.parts import Facts
-from rlsdk.registry import find
+from rlsdk.registry import extensions, find
 from rlsdk.settings import unstructure
 
 KIND = "rlsdk-agent"
@@ -20,11 +20,12 @@ PACKAGES = ("rlsdk", "torch", "numpy", "gymnasium", "safetensors")
 
 
 def with_suffix(path: str | Path | IO[bytes]) -> Path | IO[bytes]:
-    """A name without suffix gets `.rlsdk`; file objects stay as they are."""
+    """A name without a suffix some serializer knows gets `.rlsdk`; file objects stay as they are."""
     if not isinstance(path, str | Path):
         return path
     target = Path(path)
-    return target if target.suffix == SUFFIX else target.with_name(target.name + SUFFIX)
+    known = (SUFFIX, *extensions("serializers"))
+    return target if target.suffix in known else target.with_name(target.name + SUFFIX)
 
 
 def system_info() -> dict[str, str]:
