@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Self
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ import torch
 from rlsdk import persistence
 from rlsdk.buffers.budget import require_memory
 from rlsdk.callbacks import Callback, ProgressBar, as_callbacks
+from rlsdk.constructor import bind, class_only
 from rlsdk.device import choose_device
 from rlsdk.environments import connect, to_gymnasium
 from rlsdk.environments.actions import ActionDecoder
@@ -26,40 +27,12 @@ from rlsdk.registry import load as load_plugin
 from rlsdk.seeding import Streams, derive, fresh_seed, initialisation
 from rlsdk.session import Session
 from rlsdk.settings import docstring, evolve, structure
-from rlsdk.settings.render import parameters, signature
 from rlsdk.sinks import ConsoleSink, MetricSink, TensorBoardSink, several
 from rlsdk.train import Run, train
 from rlsdk.tree import leaves, map_tensors
 
 if TYPE_CHECKING:
     from rlsdk.registry import AlgorithmSpec
-
-P = ParamSpec("P")
-Init = Callable[..., None]
-
-
-def configured_by(kind: Callable[P, object]) -> Callable[[Init], Callable[Concatenate[Any, P], None]]:
-    """Give a constructor the parameters, types and documentation of the config class `kind`."""
-
-    def decorate(init: Init) -> Callable[Concatenate[Any, P], None]:
-        init.__signature__ = signature(kind)  # type: ignore[attr-defined,arg-type]
-        init.__doc__ = docstring(kind)  # type: ignore[arg-type]
-        return init
-
-    return decorate
-
-
-if TYPE_CHECKING:
-    class_only = classmethod
-else:
-
-    class class_only(classmethod):  # noqa: N801  # reads as the decorator it is
-        """A class method that refuses to be called on an instance, where it would look as if it worked in place."""
-
-        def __get__(self, instance: object, owner: type | None = None) -> Any:
-            if instance is not None:
-                raise UsageError("load makes a new agent: write agent = TQC.load(path); set_parameters works in place")
-            return super().__get__(instance, owner)
 
 
 class Agent:
@@ -75,7 +48,7 @@ class Agent:
                 "an agent needs an environment to learn in; env=None is for load(path), which knows the spaces"
             )
         env = connect(config.env)
-        self._assemble(config, env.observation_space, env.action_space, env.num_envs, connect(env))
+        self._assemble(config, env.observation_space, env.action_space, env.num_envs, env)
         self._check_memory()
 
     def _assemble(self, config: Any, observation_space: Any, action_space: Any, num_envs: int, env: Any | None) -> None:
@@ -399,23 +372,6 @@ def _positive(value: Any, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise SettingsError(f"{name} = {value!r} must be a positive whole number")
     return int(value)
-
-
-def bind(kind: type[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """The config for a constructor call, checked strictly.
-
-    Raises:
-        SettingsError: too many, repeated, unknown, mistyped or out-of-range arguments.
-    """
-    names = [field.name for field in parameters(kind) if not field.kw_only]
-    if len(args) > len(names):
-        raise SettingsError(
-            f"{len(args)} positional arguments, but only {len(names)} may be given by position: {names}"
-        )
-    values = dict(zip(names, args, strict=False))
-    if twice := sorted(set(values) & set(kwargs)):
-        raise SettingsError(f"{twice} given by position and by name")
-    return structure({**values, **kwargs}, kind)
 
 
 def agent_class(spec: AlgorithmSpec) -> type[Agent]:

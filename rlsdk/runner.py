@@ -9,8 +9,9 @@ from typing import Any
 
 import attrs
 
-from rlsdk.agent import Agent, agent_class, bind
+from rlsdk.agent import Agent, agent_class
 from rlsdk.callbacks import Callback, CheckpointCallback, EvalCallback, ProgressBar, StopOnInterrupt
+from rlsdk.constructor import bind
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import SettingsError
 from rlsdk.evaluate import Evaluation, run_episodes

@@ -25,16 +25,15 @@ def off_policy(
     plan, buffer, before = parts.plan, parts.buffer, cursor.env_steps
     assert buffer is not None
     episodes: tuple[Episode, ...] = ()
-    rounds = 0
     while cursor.env_steps < end:
-        length = 1 if plan.episodes else plan.train_every
+        left = -(-(end - cursor.env_steps) // env.num_envs)
+        length = 1 if plan.episodes else min(plan.train_every, left)
         rollout = collect(env, parts.collector, cursor.observation, cursor.carry, length, generator=streams["action"])
         buffer.extend(rollout)
         episodes += rollout.episodes
         steps = cursor.env_steps + length * env.num_envs
         cursor = replace(cursor, observation=rollout.last_observation, carry=rollout.last_carry, env_steps=steps)
-        rounds += len(rollout.episodes)
-        if plan.episodes and rounds < plan.train_every and steps < end:
+        if plan.episodes and len(episodes) < plan.train_every and steps < end:
             continue
         metrics = None
         count = steps - before if plan.gradient_steps < 0 else plan.gradient_steps
@@ -43,7 +42,7 @@ def off_policy(
             metrics = learn_from_buffer(parts, streams, count, progress)
             cursor = replace(cursor, updates=cursor.updates + count)
         yield cursor, Report(cursor.env_steps, cursor.updates, episodes, metrics)
-        episodes, rounds, before = (), 0, cursor.env_steps
+        episodes, before = (), cursor.env_steps
 
 
 def learn_from_buffer(parts: Parts, streams: Streams, count: int, progress: float) -> Metrics:

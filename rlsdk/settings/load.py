@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,11 +58,15 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
         keys = [key.strip() for key in name.split(".")]
         if not equals or not all(keys):
             raise SettingsError(f"--set {assignment!r} is not NAME=VALUE, e.g. --set learning_rate=1e-3")
-        value: Any = _value(text.strip())
-        for key in reversed(keys):
-            value = {key: value}
-        result = merge(result, value)
+        result = merge(result, nested(keys, _value(text.strip())))
     return result
+
+
+def nested(keys: Sequence[str], value: Any) -> dict[str, Any]:
+    """`{"a": {"b": value}}` for the keys a, b."""
+    for key in reversed(keys[1:]):
+        value = {key: value}
+    return {keys[0]: value}
 
 
 def _value(text: str) -> Any:

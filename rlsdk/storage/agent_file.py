@@ -12,7 +12,8 @@ from rlsdk import spaces
 from rlsdk.errors import ArtifactError
 from rlsdk.parts import Facts
 from rlsdk.registry import extensions, find
-from rlsdk.settings import unstructure
+from rlsdk.settings import merge, unstructure
+from rlsdk.settings.load import nested
 
 KIND = "rlsdk-agent"
 SUFFIX = ".rlsdk"
@@ -83,13 +84,7 @@ def restored_config(document: Mapping[str, Any], replacements: Mapping[str, Any]
         raise ArtifactError(
             f"the agent was made with objects that files do not store; give {absent} again: load(..., {example})"
         )
-    settings = {
-        name: dict(value) if isinstance(value, dict) else value for name, value in config.items() if name != "env"
-    }
+    settings = {name: value for name, value in config.items() if name != "env"}
     for name, value in replacements.items():
-        *path, last = name.split(".")
-        node = settings
-        for part in path:
-            node = node.setdefault(part, {})
-        node[last] = value
+        settings = merge(settings, nested(name.split("."), value))
     return settings

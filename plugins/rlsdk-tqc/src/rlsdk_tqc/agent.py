@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlsdk.agent import Agent, configured_by
+from rlsdk.agent import Agent
+from rlsdk.constructor import configured_by
 from rlsdk_tqc.config import TQCConfig
 from rlsdk_tqc.plugin import SPEC
 

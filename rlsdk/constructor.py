@@ -1,0 +1,54 @@
+"""How a config class becomes the constructor of an agent class: its signature, its documentation, its checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+
+from rlsdk.errors import SettingsError, UsageError
+from rlsdk.settings import docstring, structure
+from rlsdk.settings.render import parameters, signature
+
+P = ParamSpec("P")
+Init = Callable[..., None]
+
+
+def configured_by(kind: Callable[P, object]) -> Callable[[Init], Callable[Concatenate[Any, P], None]]:
+    """Give a constructor the parameters, types and documentation of the config class `kind`."""
+
+    def decorate(init: Init) -> Callable[Concatenate[Any, P], None]:
+        init.__signature__ = signature(kind)  # type: ignore[attr-defined,arg-type]
+        init.__doc__ = docstring(kind)  # type: ignore[arg-type]
+        return init
+
+    return decorate
+
+
+if TYPE_CHECKING:
+    class_only = classmethod
+else:
+
+    class class_only(classmethod):  # noqa: N801  # reads as the decorator it is
+        """A class method that refuses to be called on an instance, where it would look as if it worked in place."""
+
+        def __get__(self, instance: object, owner: type | None = None) -> Any:
+            if instance is not None:
+                raise UsageError("load makes a new agent: write agent = TQC.load(path); set_parameters works in place")
+            return super().__get__(instance, owner)
+
+
+def bind(kind: type[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """The config for a constructor call, checked strictly.
+
+    Raises:
+        SettingsError: too many, repeated, unknown, mistyped or out-of-range arguments.
+    """
+    names = [field.name for field in parameters(kind) if not field.kw_only]
+    if len(args) > len(names):
+        raise SettingsError(
+            f"{len(args)} positional arguments, but only {len(names)} may be given by position: {names}"
+        )
+    values = dict(zip(names, args, strict=False))
+    if twice := sorted(set(values) & set(kwargs)):
+        raise SettingsError(f"{twice} given by position and by name")
+    return structure({**values, **kwargs}, kind)
