@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from rlsdk.agent import Agent, agent_class
 from rlsdk.callbacks import Callback, CheckpointCallback, EvalCallback, ProgressBar, StopOnInterrupt
 from rlsdk.constructor import bind
 from rlsdk.environments import make_vec_env
-from rlsdk.errors import SettingsError
+from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError
 from rlsdk.evaluate import Evaluation, run_episodes
 from rlsdk.plotting import plot_run
 from rlsdk.registry import AlgorithmSpec, extension, load
@@ -69,12 +68,18 @@ def run(request: RunRequest) -> RunResult:
     watchers: list[Callback] = [ProgressBar(), interrupt, checkpoints, *evaluator]
     sinks = [CsvSink(directory.csv), JsonlSink(directory.jsonl), *(make(directory.path) for make in extra)]
     agent.set_logger(several(sinks))
-    left = record["steps"] - agent.num_timesteps
-    if left > 0:
-        agent.learn(
-            left, callback=[*watchers, _SaveAtEnd(checkpoints)], reset_num_timesteps=False, threads=request.threads
-        )
-    several(sinks).close()
+    try:
+        left = record["steps"] - agent.num_timesteps
+        if left > 0:
+            agent.learn(left, callback=watchers, reset_num_timesteps=False, threads=request.threads)
+            checkpoints.save(agent)
+    except RlsdkError as error:
+        if isinstance(error, EnvironmentFault):  # the agent itself is sound: keep what it learnt
+            checkpoints.save(agent)
+        directory.write_record({**record, "status": "failed", "error": str(error), "env_steps": agent.num_timesteps})
+        raise
+    finally:
+        several(sinks).close()
     agent.save(directory.final)
     finished = not interrupt.interrupted
     evaluation = run_episodes(
@@ -102,17 +107,6 @@ def _evaluator(
     )
     callback.best = float(record.get("best", "-inf"))
     return [callback]
-
-
-class _SaveAtEnd(Callback):
-    """A checkpoint at the end, so that an interrupted run can be resumed where it stopped."""
-
-    def __init__(self, checkpoints: CheckpointCallback) -> None:
-        self.checkpoints = checkpoints
-
-    def on_training_end(self, run: Any) -> None:
-        if sys.exc_info()[0] is None:
-            self.checkpoints.save(run)
 
 
 def _start(request: RunRequest, spec: AlgorithmSpec) -> tuple[Agent, RunDirectory, dict[str, Any]]:

@@ -250,9 +250,9 @@ def test_check(cli: Any) -> None:
     assert "clauses hold" in err
 
 
-def start(tmp_path: Path, steps: int = 100_000) -> subprocess.Popen[str]:
+def start(tmp_path: Path, steps: int = 100_000, eval_episodes: int = 1) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "rlsdk.cli.main", "run", "tqc", "--env", "Pendulum-v1", "--steps", str(steps)]
-    options = ["--out", str(tmp_path / "run"), "--eval-every", "0", "--eval-episodes", "1", *SMALL]
+    options = ["--out", str(tmp_path / "run"), "--eval-every", "0", "--eval-episodes", str(eval_episodes), *SMALL]
     pipe = subprocess.PIPE
     return subprocess.Popen([*command, *options], stdout=pipe, stderr=pipe, text=True)
 
@@ -294,6 +294,82 @@ def test_ctrl_c_saves_and_the_run_can_be_resumed(tmp_path: Path, number: int) ->
     )
     assert done.returncode == 0, done.stderr
     assert f"at step {stopped:,} of" in done.stdout
+
+
+def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
+    process = start(tmp_path, eval_episodes=100_000)
+    wait_for(tmp_path / "run" / "run.json")
+    time.sleep(1.5)
+    process.send_signal(signal.SIGINT)
+    wait_for(tmp_path / "run" / "final.rlsdk")  # saved; a very long final evaluation follows
+    time.sleep(0.5)
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert time.monotonic() - began < 20
+    rlsdk.load(tmp_path / "run" / "final")
+
+
+def test_an_environment_that_breaks_in_mid_run_loses_nothing(tmp_path: Path) -> None:
+    (tmp_path / "breaking.py").write_text(
+        "import gymnasium\n"
+        "from rlsdk.environments.toy import IdentityEnvBox\n"
+        "class Breaking(IdentityEnvBox):\n"
+        "    total = 0\n"
+        "    def step(self, action):\n"
+        "        Breaking.total += 1\n"
+        "        if Breaking.total == 150: raise RuntimeError('lost contact')\n"
+        "        return super().step(action)\n"
+        "gymnasium.register('Breaking-v0', Breaking)\n"
+    )
+    command = [
+        "run",
+        "tqc",
+        "--env",
+        "breaking:Breaking-v0",
+        "--steps",
+        "400",
+        "--eval-every",
+        "0",
+        *SMALL,
+        "--out",
+        "run",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "rlsdk.cli.main", *command], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "lost contact" in done.stderr
+    assert "Traceback" not in done.stderr
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert (record["status"], record["env_steps"]) == ("failed", 149)
+    agent = rlsdk.load(tmp_path / "run" / "checkpoints" / "step_000000149")
+    assert agent.num_timesteps == 149
+
+
+def test_a_full_disk_is_one_clear_error(tmp_path: Path) -> None:
+    """A limit on the size of files stands in for a full disk."""
+    command = [
+        "run",
+        "tqc",
+        "--env",
+        "Pendulum-v1",
+        "--steps",
+        "900",
+        "--eval-every",
+        "0",
+        *SMALL,
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    limited = f"ulimit -f 20; exec {sys.executable} -m rlsdk.cli.main {' '.join(command)}"
+    done = subprocess.run(["bash", "-c", limited], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "error: cannot write" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (tmp_path / "run" / "config.toml").exists()
+    assert not list((tmp_path / "run").glob("**/*.part"))
 
 
 def test_a_terminal_gets_a_live_bar(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from rlsdk.callbacks.callback import Callback, StepCounter
 from rlsdk.records import Report
 
 if TYPE_CHECKING:
+    from rlsdk.agent import Agent
     from rlsdk.train import Run
 
 
@@ -27,13 +28,13 @@ class CheckpointCallback(Callback):
 
     def on_report(self, run: Run, report: Report) -> bool | None:
         if self.counter.due(run.num_timesteps):
-            self.save(run)
+            self.save(run.agent)
         return True
 
-    def save(self, run: Run) -> Path:
+    def save(self, agent: Agent) -> Path:
         """Write a checkpoint now and drop those beyond `keep`."""
-        path = self.folder / f"step_{run.num_timesteps:09d}.rlsdk"
-        run.agent.save(path, include=["replay"] if self.replay else None)
+        path = self.folder / f"step_{agent.num_timesteps:09d}.rlsdk"
+        agent.save(path, include=["replay"] if self.replay else None)
         for old in sorted(self.folder.glob("step_*.rlsdk"))[: -self.keep]:
             old.unlink(missing_ok=True)
         return path

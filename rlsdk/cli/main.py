@@ -34,6 +34,11 @@ def main() -> None:
     except RlsdkError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
+    except OSError as error:  # a full disk, a folder that vanished
+        print(
+            f"error: {error}; what was written before is kept, free some space or choose another place", file=sys.stderr
+        )
+        sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
 

@@ -1,0 +1,5 @@
+"""`python -m rlsdk`: the command line."""
+
+from rlsdk.cli.main import main
+
+main()
