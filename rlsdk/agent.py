@@ -17,7 +17,7 @@ from rlsdk.constructor import bind, class_only
 from rlsdk.device import choose_device
 from rlsdk.environments import connect, to_gymnasium
 from rlsdk.environments.actions import ActionDecoder
-from rlsdk.environments.observations import batch_of, stack
+from rlsdk.environments.observations import Stacker, batch_of
 from rlsdk.environments.on_device import OnDevice
 from rlsdk.errors import SettingsError, UnsupportedSpaceError, UsageError
 from rlsdk.loops import Cursor, learn_from_buffer
@@ -67,7 +67,7 @@ class Agent:
         self.cursor: Cursor | None = None
         self._stored_cursor: persistence.StoredCursor | None = None
         self._step_offset = 0
-        self._decode = ActionDecoder(action_space)
+        self._decode, self._stack = ActionDecoder(action_space), Stacker(observation_space)
         self._sink: MetricSink | None = None
 
     def _check_memory(self) -> None:
@@ -208,7 +208,7 @@ class Agent:
             ObservationError: a shape, key or value outside the space.
         """
         rows, single = batch_of(self.facts.observation_space, observation)
-        features = map_tensors(lambda leaf: leaf.to(self.device), stack(self.facts.observation_space, rows))
+        features = map_tensors(lambda leaf: leaf.to(self.device), self._stack(rows))
         start = state is None if episode_start is None else np.asarray(episode_start, dtype=bool)
         is_first = torch.as_tensor(np.broadcast_to(start, (len(rows),)).copy(), device=self.device)
         carry = self.parts.policy.initial_carry(len(rows)) if state is None else state

@@ -9,7 +9,7 @@ import torch
 from torch import Generator
 
 from rlsdk.environments.actions import ActionDecoder
-from rlsdk.environments.observations import batch_of, stack
+from rlsdk.environments.observations import Stacker, batch_of
 from rlsdk.errors import ObservationError
 from rlsdk.interfaces import Policy
 from rlsdk.parts import Facts
@@ -30,7 +30,7 @@ class Session:
     ) -> None:
         self.policy, self.facts, self.n = policy, facts, n
         self.deterministic, self.generator = deterministic, generator
-        self._decode = ActionDecoder(facts.action_space)
+        self._decode, self._stack = ActionDecoder(facts.action_space), Stacker(facts.observation_space)
         self.reset()
 
     def reset(self) -> None:
@@ -51,7 +51,7 @@ class Session:
         rows, single = batch_of(self.facts.observation_space, observation)
         if len(rows) != self.n:
             raise ObservationError(f"this session acts for {self.n} environments, got {len(rows)} observations")
-        features = stack(self.facts.observation_space, rows)
+        features = self._stack(rows)
         actions = self._decode(self.act_on(Observation(features, self.is_first)).action)
         return actions[0] if single else actions
 

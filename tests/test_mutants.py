@@ -14,6 +14,7 @@ import rlsdk_tqc.algorithm
 from rlsdk import agent, persistence
 from rlsdk.buffers import replay
 from rlsdk.distributions import SquashedGaussian
+from rlsdk.environments.actions import ActionDecoder
 from rlsdk.errors import ContractViolation
 from rlsdk.networks import ActionScale, SquashedActor
 from rlsdk.session import Session
@@ -98,7 +99,7 @@ def the_ring_position_is_not_stored(patch: Patch) -> None:
 @mutant("policy.action-in-space")
 def actions_are_not_scaled(patch: Patch) -> None:
     patch.setattr(ActionScale, "to_environment", lambda self, unit: unit.reshape(-1, *self.shape))
-    patch.setattr("rlsdk.environments.actions.np.clip", lambda array, low, high: array)
+    patch.setattr(ActionDecoder, "_leaf", lambda self, action: action.numpy().reshape(-1, *self.shape))
 
 
 @mutant("policy.deterministic")

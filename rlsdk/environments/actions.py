@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,6 +26,8 @@ class ActionDecoder:
         self.shape = shape_of(space)
         self.dtype = np.dtype(space.dtype if isinstance(space, Box) else dtype_of(space))
         self.clips = isinstance(space, Box) and self.dtype.kind == "f"
+        self.low: Any = space.low if isinstance(space, Box) else None
+        self.high: Any = space.high if isinstance(space, Box) else None
 
     def __call__(self, action: Any) -> Sequence[Any]:
         """One action per environment: an array with a leading axis [B], or for nested spaces a list of B values.
@@ -40,12 +43,11 @@ class ActionDecoder:
         return rows if isinstance(self.space, Dict) else [tuple(row.values()) for row in rows]
 
     def _leaf(self, action: Tensor) -> Any:
-        array = action.detach().cpu().numpy().reshape(-1, *self.shape)
+        array = action.numpy(force=True).reshape(-1, *self.shape)
         if self.clips:
-            assert isinstance(self.space, Box)
-            if not np.isfinite(array).all():
+            if not math.isfinite(array.sum()) and not np.isfinite(array).all():
                 raise DivergenceError(
                     f"the policy chose an action that is not finite: {array}; its weights have diverged"
                 )
-            array = np.clip(array, self.space.low, self.space.high)
-        return array.astype(self.dtype, copy=False)
+            array = np.minimum(np.maximum(array, self.low), self.high)
+        return array.astype(self.dtype, copy=True)  # a copy: an environment may write into its action

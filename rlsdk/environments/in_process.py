@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rlsdk.environments.actions import ActionDecoder
-from rlsdk.environments.observations import stack
+from rlsdk.environments.observations import Stacker
 from rlsdk.errors import EnvironmentFault, ObservationError, RlsdkError
 from rlsdk.records import EnvStep, Episode, Observation
 from rlsdk.seeding import derive
@@ -26,9 +26,10 @@ class InProcessEnvs:
     ) -> None:
         self.environments, self.name = list(environments), name
         self.observation_space, self.action_space = observation_space, action_space
-        self._decode = ActionDecoder(action_space)
+        self._decode, self._stack_rows = ActionDecoder(action_space), Stacker(observation_space)
         self._returns = [0.0] * len(self.environments)
         self._lengths = [0] * len(self.environments)
+        self._all_valid = torch.ones(len(self.environments), dtype=torch.bool)
 
     @property
     def num_envs(self) -> int:
@@ -46,9 +47,9 @@ class InProcessEnvs:
     def step(self, action: Tensor) -> EnvStep:
         actions = self._decode(action)
         results = [self._step(i, actions[i]) for i in range(self.num_envs)]
-        reward = torch.tensor([r[1] for r in results], dtype=torch.float32)
-        terminated = torch.tensor([r[2] for r in results], dtype=torch.bool)
-        truncated = torch.tensor([r[3] for r in results], dtype=torch.bool)
+        reward = torch.from_numpy(np.array([r[1] for r in results], np.float32))
+        terminated = torch.from_numpy(np.array([r[2] for r in results], np.bool_))
+        truncated = torch.from_numpy(np.array([r[3] for r in results], np.bool_))
         values = [r[0] for r in results]
         ended = [i for i, r in enumerate(results) if r[2] or r[3]]
         final, episodes = None, []
@@ -60,8 +61,7 @@ class InProcessEnvs:
                 values[i] = self._reset(i, None)
         is_first = terminated | truncated
         observation = Observation(self._stack(values, "step"), is_first)
-        valid = torch.ones(self.num_envs, dtype=torch.bool)
-        return EnvStep(observation, reward, terminated, truncated, valid, final, tuple(episodes))
+        return EnvStep(observation, reward, terminated, truncated, self._all_valid, final, tuple(episodes))
 
     def _step(self, i: int, action: Any) -> tuple[Any, float, bool, bool, Any]:
         # scalar actions are handed over as Python-compatible numpy scalars, arrays as they are
@@ -99,7 +99,7 @@ class InProcessEnvs:
 
     def _stack(self, values: list[Any], call: str) -> Any:
         try:
-            return stack(self.observation_space, values)
+            return self._stack_rows(values)
         except ObservationError as error:
             raise EnvironmentFault(f"environment {self.name!r}, {call}: {error}") from None
 

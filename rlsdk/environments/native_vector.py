@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode
 from torch import Tensor
 
 from rlsdk.environments.actions import ActionDecoder
-from rlsdk.environments.observations import batch_of, stack
+from rlsdk.environments.observations import Stacker, batch_of
 from rlsdk.errors import EnvironmentFault, ObservationError
 from rlsdk.records import EnvStep, Episode, Observation
 from rlsdk.seeding import derive
@@ -32,7 +32,7 @@ class NativeVectorEnv:
         self.mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
         if self.mode not in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP):
             raise EnvironmentFault(f"{self.name!r} has autoreset mode {self.mode}; rlsdk needs NEXT_STEP or SAME_STEP")
-        self._decode = ActionDecoder(action_space)
+        self._decode, self._stack_rows = ActionDecoder(action_space), Stacker(observation_space)
         self._start()
 
     def _start(self) -> None:
@@ -79,9 +79,9 @@ class NativeVectorEnv:
         rows = np.flatnonzero(ended)
         if self.mode == AutoresetMode.SAME_STEP:
             source = infos["final_obs"]
-            return stack(self.observation_space, [source[i] for i in rows])
+            return self._stack_rows([source[i] for i in rows])
         batch, _ = batch_of(self.observation_space, values)
-        return stack(self.observation_space, [batch[i] for i in rows])
+        return self._stack_rows([batch[i] for i in rows])
 
     def _finish(self, ended: Any, infos: dict[str, Any]) -> tuple[Episode, ...]:
         success = (
@@ -99,7 +99,7 @@ class NativeVectorEnv:
     def _stack(self, values: Any) -> Any:
         try:
             rows, _ = batch_of(self.observation_space, values)
-            return stack(self.observation_space, rows)
+            return self._stack_rows(rows)
         except ObservationError as error:
             raise EnvironmentFault(f"environment {self.name!r}: {error}") from None
 

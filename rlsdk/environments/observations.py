@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,46 +13,67 @@ from rlsdk.errors import ObservationError
 from rlsdk.spaces import Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple, dtype_of, shape_of
 
 
-def stack(space: Space, values: Sequence[Any], path: str = "observation") -> Any:
-    """One tensor [B, ...] per leaf from B observations, in the dtype the space is stored in.
+class Stacker:
+    """Turns B observations of a space into one tensor [B, ...] per leaf, in the dtype the space is stored in.
 
-    Raises:
-        ObservationError: names the leaf and the row that has a wrong shape or kind, or is not finite.
+    What it needs to know of the space is looked up once; stacking happens at every environment step.
     """
-    if isinstance(space, Dict):
-        _require_keys(space, values, path)
-        return {k: stack(child, [v[k] for v in values], f"{path}[{k!r}]") for k, child in space.spaces.items()}
-    if isinstance(space, Tuple):
-        parts = enumerate(space.spaces)
-        return tuple(stack(child, [v[i] for v in values], f"{path}[{i}]") for i, child in parts)
-    shape, dtype = (len(values), *shape_of(space)), np.dtype(dtype_of(space))
-    try:
-        array = np.asarray(values)
-    except ValueError:
-        array = np.empty(0)
-    if array.shape != shape or array.dtype.kind not in "biuf":
-        _explain_shape(space, values, path)
-    return torch.from_numpy(_checked(space, array, dtype, path))
+
+    def __init__(self, space: Space, path: str = "observation") -> None:
+        self.space, self.path = space, path
+        self.children: dict[Any, Stacker] = {}
+        if isinstance(space, Dict):
+            self.children = {key: Stacker(child, f"{path}[{key!r}]") for key, child in space.spaces.items()}
+        elif isinstance(space, Tuple):
+            self.children = {i: Stacker(child, f"{path}[{i}]") for i, child in enumerate(space.spaces)}
+        else:
+            self.shape, self.dtype = shape_of(space), np.dtype(dtype_of(space))
+            self.bounds = _integer_bounds(space)
+
+    def __call__(self, values: Sequence[Any]) -> Any:
+        """The tensors; fresh ones, so that environments may reuse their own arrays.
+
+        Raises:
+            ObservationError: names the leaf and the row that has a wrong shape or kind, or is not finite.
+        """
+        if isinstance(self.space, Dict):
+            _require_keys(self.space, values, self.path)
+            return {key: child([value[key] for value in values]) for key, child in self.children.items()}
+        if isinstance(self.space, Tuple):
+            return tuple(child([value[i] for value in values]) for i, child in self.children.items())
+        try:
+            array = np.asarray(values)
+        except ValueError:
+            array = np.empty(0)
+        if array.shape != (len(values), *self.shape) or array.dtype.kind not in "biuf":
+            _explain_shape(self.space, values, self.path)
+        self._check(array)
+        return torch.from_numpy(array.astype(self.dtype, copy=True))
+
+    def _check(self, array: Any) -> None:
+        if array.dtype.kind == "f":
+            # a finite sum proves that all are finite; a sum that is not may only have overflowed
+            if not math.isfinite(array.sum()) and not np.isfinite(array).all():
+                row = int(np.argwhere(~np.isfinite(array).reshape(len(array), -1).all(axis=1))[0, 0])
+                raise ObservationError(f"{self.path} of environment {row} holds NaN or infinity: {array[row]}")
+            if self.dtype.kind != "f":
+                wrong = f"{self.path} has dtype {array.dtype}, but its space says {self.dtype}"
+                raise ObservationError(f"{wrong}; cast it in the environment")
+        if self.bounds is not None:
+            low, high = self.bounds
+            if (array < low).any() or (array > high).any():
+                raise ObservationError(f"{self.path} = {array.tolist()} is outside its space {self.space}")
 
 
-def _checked(space: Space, array: Any, dtype: np.dtype[Any], path: str) -> Any:
-    """`array` in the stored dtype; a fresh copy, so that environments may reuse their own arrays."""
-    if array.dtype.kind == "f":
-        if not np.isfinite(array).all():
-            row = int(np.argwhere(~np.isfinite(array).reshape(len(array), -1).all(axis=1))[0, 0])
-            raise ObservationError(f"{path} of environment {row} holds NaN or infinity: {array[row]}")
-        if dtype.kind != "f":
-            raise ObservationError(
-                f"{path} has dtype {array.dtype}, but its space says {dtype}; cast it in the environment"
-            )
-    if isinstance(space, Discrete | MultiDiscrete | MultiBinary):
-        low, high = _integer_bounds(space)
-        if (array < low).any() or (array > high).any():
-            raise ObservationError(f"{path} = {array.tolist()} is outside its space {space}")
-    return array.astype(dtype, copy=True)
+def stack(space: Space, values: Sequence[Any]) -> Any:
+    """`Stacker(space)(values)`, for occasional use."""
+    return Stacker(space)(values)
 
 
-def _integer_bounds(space: Discrete | MultiDiscrete | MultiBinary) -> tuple[Any, Any]:
+def _integer_bounds(space: Space) -> tuple[Any, Any] | None:
+    """Smallest and largest value of a discrete leaf; None for others."""
+    if not isinstance(space, Discrete | MultiDiscrete | MultiBinary):
+        return None
     if isinstance(space, Discrete):
         return space.start, space.start + space.n - 1
     if isinstance(space, MultiBinary):
