@@ -142,6 +142,10 @@ def _make_one(env: EnvSource, kwargs: dict[str, Any]) -> Any:
 def _by_id(name: str, kwargs: dict[str, Any]) -> Any:
     """From the plugin that owns the id's namespace, or from gymnasium."""
     namespace = name.partition("/")[0]
+    if namespace == "rlsdk":
+        from rlsdk.environments import toy
+
+        toy.register()
     if "/" in name and namespace in extensions("environments"):
         return extension("environments", namespace)(name, **kwargs)
     return gymnasium.make(name, **kwargs)

@@ -1,0 +1,51 @@
+"""Flip bits until they equal a goal. Source: Andrychowicz et al. 2017, arXiv:1707.01495, section 3.1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+
+class BitFlippingEnv(gymnasium.Env[Any, Any]):
+    """Dict observation of `observation`, `achieved_goal` and `desired_goal`, `n_bits` bits each.
+
+    The reward is 0 when the goal is reached, -1 otherwise. Actions name one bit to flip, or with `continuous` flip every
+    bit whose number is positive.
+    """
+
+    def __init__(self, n_bits: int = 10, continuous: bool = False, max_steps: int | None = None) -> None:
+        bits = spaces.MultiBinary(n_bits)
+        self.observation_space = spaces.Dict({"observation": bits, "achieved_goal": bits, "desired_goal": bits})
+        self.action_space = spaces.Box(-1.0, 1.0, (n_bits,), np.float32) if continuous else spaces.Discrete(n_bits)
+        self.n_bits, self.continuous, self.max_steps = n_bits, continuous, max_steps or n_bits
+        self._steps = 0
+        self._state = self._goal = np.zeros(n_bits, np.int8)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._steps = 0
+        self._state, self._goal = self.np_random.integers(2, size=(2, self.n_bits)).astype(np.int8)
+        return self._observation(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        flips = np.asarray(action) > 0.0 if self.continuous else np.arange(self.n_bits) == int(action)
+        self._state = np.where(flips, 1 - self._state, self._state).astype(np.int8)
+        self._steps += 1
+        reward = float(self.compute_reward(self._state, self._goal, {}))
+        reached = reward == 0.0
+        truncated = self._steps >= self.max_steps and not reached
+        return self._observation(), reward, reached, truncated, {"is_success": reached}
+
+    def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
+        """0 where all bits agree, -1 elsewhere; goals may be stacked on leading axes."""
+        return np.all(np.asarray(achieved_goal) == np.asarray(desired_goal), axis=-1).astype(np.float32) - 1.0
+
+    def _observation(self) -> dict[str, Any]:
+        return {
+            "observation": self._state.copy(),
+            "achieved_goal": self._state.copy(),
+            "desired_goal": self._goal.copy(),
+        }

@@ -1,0 +1,104 @@
+"""The best action is the observation: the smallest thing an algorithm must be able to learn, in every action space."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+Step = tuple[Any, float, bool, bool, dict[str, Any]]
+
+
+def number(generator: np.random.Generator, dim: int) -> int:
+    """A random element of Discrete(dim)."""
+    return int(generator.integers(dim))
+
+
+def pair(generator: np.random.Generator, dim: int) -> Any:
+    """A random element of MultiDiscrete([dim, dim])."""
+    return generator.integers(dim, size=2)
+
+
+def bits(generator: np.random.Generator, dim: int) -> Any:
+    """A random element of MultiBinary(dim)."""
+    return generator.integers(2, size=dim).astype(np.int8)
+
+
+class IdentityTask(gymnasium.Env[Any, Any]):
+    """Shows a random element of its space at each step; episodes are cut off after `episode_length` steps."""
+
+    def __init__(self, space: Any, episode_length: int) -> None:
+        self.observation_space = self.action_space = space
+        self.episode_length, self._steps = episode_length, 0
+        self.target: Any = None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._steps = 0
+        return self._next(), {}
+
+    def step(self, action: Any) -> Step:
+        reward = self.reward(action)
+        self._steps += 1
+        return self._next(), reward, False, self._steps >= self.episode_length, {}
+
+    def _next(self) -> Any:
+        self.target = self.draw()
+        return self.target
+
+    def draw(self) -> Any:
+        """A random element of the space."""
+        raise NotImplementedError
+
+    def reward(self, action: Any) -> float:
+        """1 for the right action, 0 otherwise."""
+        return float(np.array_equal(np.asarray(action), np.asarray(self.target)))
+
+
+class IdentityEnv(IdentityTask):
+    """Discrete: reward 1 for naming the observation."""
+
+    def __init__(self, dim: int = 2, episode_length: int = 100) -> None:
+        super().__init__(spaces.Discrete(dim), episode_length)
+        self.dim = dim
+
+    def draw(self) -> Any:
+        return number(self.np_random, self.dim)
+
+
+class IdentityEnvMultiDiscrete(IdentityTask):
+    """Two discrete values at a time: reward 1 when both are right."""
+
+    def __init__(self, dim: int = 2, episode_length: int = 100) -> None:
+        super().__init__(spaces.MultiDiscrete([dim, dim]), episode_length)
+        self.dim = dim
+
+    def draw(self) -> Any:
+        return pair(self.np_random, self.dim)
+
+
+class IdentityEnvMultiBinary(IdentityTask):
+    """`dim` bits: reward 1 when all are right."""
+
+    def __init__(self, dim: int = 2, episode_length: int = 100) -> None:
+        super().__init__(spaces.MultiBinary(dim), episode_length)
+        self.dim = dim
+
+    def draw(self) -> Any:
+        return bits(self.np_random, self.dim)
+
+
+class IdentityEnvBox(IdentityTask):
+    """A number between `low` and `high`: the reward is minus the squared distance to it."""
+
+    def __init__(self, low: float = -1.0, high: float = 1.0, episode_length: int = 100) -> None:
+        super().__init__(spaces.Box(low, high, (1,), np.float32), episode_length)
+        self.low, self.high = low, high
+
+    def draw(self) -> Any:
+        return self.np_random.uniform(self.low, self.high, size=1).astype(np.float32)
+
+    def reward(self, action: Any) -> float:
+        return -float(np.square(np.asarray(action) - self.target).sum())
