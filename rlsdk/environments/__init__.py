@@ -7,12 +7,40 @@ from typing import TYPE_CHECKING
 from rlsdk.lazy import attach
 
 if TYPE_CHECKING:
+    from rlsdk.environments.check import check_env as check_env
     from rlsdk.environments.gymnasium_adapter import connect as connect
     from rlsdk.environments.gymnasium_adapter import make_vec_env as make_vec_env
     from rlsdk.environments.gymnasium_adapter import to_gymnasium as to_gymnasium
     from rlsdk.environments.gymnasium_adapter import to_space as to_space
+    from rlsdk.environments.wrappers import ActionMasker as ActionMasker
+    from rlsdk.environments.wrappers import CheckNan as CheckNan
+    from rlsdk.environments.wrappers import MaskVelocity as MaskVelocity
+    from rlsdk.environments.wrappers import Monitor as Monitor
+    from rlsdk.environments.wrappers import TimeFeature as TimeFeature
+    from rlsdk.environments.wrappers import load_results as load_results
 
-__all__ = ["connect", "make_vec_env", "to_gymnasium", "to_space"]
+_ADAPTER = ("connect", "make_vec_env", "to_gymnasium", "to_space")
+_WRAPPERS = ("ActionMasker", "CheckNan", "MaskVelocity", "Monitor", "TimeFeature", "load_results")
 
-_ADAPTER = "rlsdk.environments.gymnasium_adapter"
-__getattr__, __dir__ = attach(__name__, dict.fromkeys(__all__, _ADAPTER))
+__all__ = [
+    "ActionMasker",
+    "CheckNan",
+    "MaskVelocity",
+    "Monitor",
+    "TimeFeature",
+    "check_env",
+    "connect",
+    "load_results",
+    "make_vec_env",
+    "to_gymnasium",
+    "to_space",
+]
+
+__getattr__, __dir__ = attach(
+    __name__,
+    {
+        "check_env": "rlsdk.environments.check",
+        **dict.fromkeys(_ADAPTER, "rlsdk.environments.gymnasium_adapter"),
+        **dict.fromkeys(_WRAPPERS, "rlsdk.environments.wrappers"),
+    },
+)

@@ -24,7 +24,7 @@ class ChainEnv(gymnasium.Env[Any, Any]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
-        self.episode, self.position = self.episode + 1, 0
+        self.episode, self.position = 0 if seed is not None else self.episode + 1, 0
         return self._observation(), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:

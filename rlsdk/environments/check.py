@@ -1,0 +1,129 @@
+"""Advice on a user's environment, before hours are spent training on it."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import attrs
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.utils.env_checker import check_env as gymnasium_check
+
+from rlsdk.environments.gymnasium_adapter import to_space
+from rlsdk.environments.observations import stack
+from rlsdk.errors import EnvironmentFault, ObservationError, RlsdkError
+
+
+@attrs.frozen
+class Advice:
+    """Something that works but will probably hurt learning, and what to do about it."""
+
+    about: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.about}: {self.text}"
+
+
+def check_env(env: Any, warn: bool = True, skip_render_check: bool = True, steps: int = 300) -> list[Advice]:
+    """Check an environment and play `steps` random steps of it.
+
+    What breaks gymnasium's API or the environment's own declaration raises; what merely hurts is returned, and warned of
+    when `warn`.
+
+    Raises:
+        EnvironmentFault: names what is wrong.
+    """
+    if not isinstance(env, gymnasium.Env):
+        raise EnvironmentFault(f"{env!r} is no gymnasium.Env; derive its class from gymnasium.Env")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            gymnasium_check(env, skip_render_check=skip_render_check, skip_close_check=True)
+        pair = to_space(env.observation_space, "observation"), to_space(env.action_space, "action")
+    except RlsdkError:
+        raise
+    except Exception as error:
+        raise EnvironmentFault(f"{type(env).__name__} breaks gymnasium's API: {error}") from error
+    advice = [
+        *_about_actions(env.action_space),
+        *_about_observations(env.observation_space),
+        *_play(env, pair[0], steps),
+    ]
+    if warn:
+        for item in advice:
+            warnings.warn(str(item), UserWarning, stacklevel=2)
+    return advice
+
+
+def _about_actions(space: Any) -> list[Advice]:
+    if not isinstance(space, spaces.Box):
+        return []
+    found = []
+    if not np.isfinite(space.low).all() or not np.isfinite(space.high).all():
+        found.append(
+            Advice("action space", "it has no finite bounds; squashed policies need them, wrap with RescaleAction")
+        )
+    elif not (np.allclose(space.low, -space.high) and np.allclose(space.high, 1.0)):
+        found.append(
+            Advice("action space", f"bounds {space.low.min()} to {space.high.max()}; [-1, 1] suits Gaussian policies")
+        )
+    if space.dtype != np.float32:
+        found.append(Advice("action space", f"dtype {space.dtype}; policies answer float32, declare it so"))
+    return found
+
+
+def _about_observations(space: Any, path: str = "observation") -> list[Advice]:
+    if isinstance(space, spaces.Dict):
+        return [a for key, child in space.spaces.items() for a in _about_observations(child, f"{path}[{key!r}]")]
+    if isinstance(space, spaces.Tuple):
+        return [a for i, child in enumerate(space.spaces) for a in _about_observations(child, f"{path}[{i}]")]
+    if not isinstance(space, spaces.Box):
+        return []
+    found = []
+    if len(space.shape) == 3 and (space.dtype != np.uint8 or space.low.min() != 0 or space.high.max() != 255):
+        found.append(Advice(path, "three dimensions, but not uint8 from 0 to 255: it will not be treated as an image"))
+    if len(space.shape) == 3 and space.dtype == np.uint8 and min(sorted(space.shape)[1:]) < 36:
+        found.append(Advice(path, f"image of {space.shape}: the default CNN needs 36 x 36 pixels or more"))
+    if len(space.shape) == 2:
+        found.append(Advice(path, f"shape {space.shape} will be flattened to a vector"))
+    if space.dtype == np.float64:
+        found.append(Advice(path, "float64 is stored and learnt from as float32; declare float32"))
+    return found
+
+
+def _play(env: Any, space: Any, steps: int) -> list[Advice]:
+    """Random steps: observations must fit, episodes should end, numbers should be of order one."""
+    observation, _ = env.reset(seed=0)
+    env.action_space.seed(0)
+    largest, ended, outside = 0.0, 0, 0
+    for step in range(steps):
+        try:
+            stack(space, [observation])
+        except ObservationError as error:
+            raise EnvironmentFault(f"{type(env).__name__}, step {step}: {error}") from None
+        if isinstance(observation, np.ndarray) and observation.dtype.kind == "f":
+            largest = max(largest, float(np.abs(observation).max(initial=0.0)))
+        outside += not env.observation_space.contains(observation)
+        observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+        if not np.isfinite(reward):
+            raise EnvironmentFault(f"{type(env).__name__}, step {step}: the reward is {reward}; it must be finite")
+        if terminated or truncated:
+            ended += 1
+            observation, _ = env.reset()
+    found = []
+    if outside:
+        found.append(Advice("observation", f"{outside} of {steps} observations lie outside the observation space"))
+    if largest > 100.0:
+        found.append(Advice("observation", f"values up to {largest:.3g}: normalise them to about [-1, 1]"))
+    if not ended and _unlimited(env):
+        found.append(
+            Advice("episodes", f"none ended in {steps} random steps and there is no time limit; add max_episode_steps")
+        )
+    return found
+
+
+def _unlimited(env: Any) -> bool:
+    return env.spec is None or env.spec.max_episode_steps is None

@@ -1,0 +1,9 @@
+"""gymnasium wrappers that gymnasium itself does not have."""
+
+from rlsdk.environments.wrappers.action_masker import ActionMasker
+from rlsdk.environments.wrappers.check_nan import CheckNan
+from rlsdk.environments.wrappers.mask_velocity import MaskVelocity
+from rlsdk.environments.wrappers.monitor import Monitor, load_results
+from rlsdk.environments.wrappers.time_feature import TimeFeature
+
+__all__ = ["ActionMasker", "CheckNan", "MaskVelocity", "Monitor", "TimeFeature", "load_results"]

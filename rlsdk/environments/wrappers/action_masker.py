@@ -1,0 +1,32 @@
+"""Gives an environment an `action_masks` method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.utils import RecordConstructorArgs
+from numpy.typing import NDArray
+
+
+class ActionMasker(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
+    """`action_masks()` answers what `mask_fn` says: a function of the environment, or the name of one of its methods."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], mask_fn: Callable[[Any], Any] | str) -> None:
+        RecordConstructorArgs.__init__(self, mask_fn=mask_fn)
+        gymnasium.Wrapper.__init__(self, env)
+        if isinstance(mask_fn, str):
+            method = getattr(env.unwrapped, mask_fn, None)
+            if not callable(method):
+                raise ValueError(
+                    f"{env} has no method {mask_fn!r}; give the name of one, or a function of the environment"
+                )
+            self._mask: Callable[[], Any] = method
+        else:
+            self._mask = lambda: mask_fn(env)
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """bool, True where the action is allowed now."""
+        return np.asarray(self._mask(), dtype=bool)

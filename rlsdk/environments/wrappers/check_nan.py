@@ -1,0 +1,59 @@
+"""Stops at the first number that is none, and says where it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.utils import RecordConstructorArgs
+
+from rlsdk.errors import EnvironmentFault
+
+
+class CheckNan(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
+    """Raises `EnvironmentFault` when an action, observation or reward is NaN (or infinite, unless `check_inf=False`)."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], check_inf: bool = True) -> None:
+        RecordConstructorArgs.__init__(self, check_inf=check_inf)
+        gymnasium.Wrapper.__init__(self, env)
+        self.check_inf = check_inf
+        self._steps, self._last_action = 0, "none yet"
+        self._name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        observation, info = self.env.reset(**kwargs)
+        self._steps, self._last_action = 0, "none yet"
+        self._check(observation, "observation")
+        return observation, info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        self._check(action, "action")
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        self._steps, self._last_action = self._steps + 1, str(action)
+        self._check(observation, "observation")
+        self._check(reward, "reward")
+        return observation, reward, terminated, truncated, info
+
+    def _check(self, value: Any, field: str) -> None:
+        for path, leaf in _leaves(value, field):
+            wrong = ~np.isfinite(leaf) if self.check_inf else np.isnan(leaf)
+            if np.any(wrong):
+                raise EnvironmentFault(
+                    f"environment {self._name!r}, step {self._steps}: {path} holds {np.asarray(leaf)[wrong].ravel()[0]};"
+                    f" the last action was {self._last_action}"
+                )
+
+
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key, child in value.items():
+            yield from _leaves(child, f"{path}[{key!r}]")
+    elif isinstance(value, tuple):
+        for i, child in enumerate(value):
+            yield from _leaves(child, f"{path}[{i}]")
+    else:
+        array = np.asarray(value)
+        if array.dtype.kind == "f":
+            yield path, array

@@ -1,0 +1,39 @@
+"""Hides velocities, so that an agent needs memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.utils import RecordConstructorArgs
+
+VELOCITIES = {
+    "CartPole-v1": (1, 3),
+    "MountainCar-v0": (1,),
+    "MountainCarContinuous-v0": (1,),
+    "Pendulum-v1": (2,),
+    "LunarLander-v3": (2, 3, 5),
+    "LunarLanderContinuous-v3": (2, 3, 5),
+}
+"""Where known environments keep their velocities."""
+
+
+class MaskVelocity(gymnasium.ObservationWrapper[Any, Any, Any], RecordConstructorArgs):
+    """Sets the velocities of a vector observation to 0; `indices` for environments that are not in `VELOCITIES`."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], indices: Sequence[int] | None = None) -> None:
+        RecordConstructorArgs.__init__(self, indices=indices)
+        gymnasium.ObservationWrapper.__init__(self, env)
+        name = env.spec.id if env.spec is not None else ""
+        if indices is None and name not in VELOCITIES:
+            raise ValueError(f"where {name or env} keeps its velocities is not known; give indices=[...]")
+        space = env.observation_space
+        if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
+            raise ValueError(f"MaskVelocity needs a vector observation, got {space}")
+        self._keep = np.ones(space.shape, space.dtype)
+        self._keep[list(VELOCITIES[name] if indices is None else indices)] = 0
+
+    def observation(self, observation: Any) -> Any:
+        return observation * self._keep

@@ -1,0 +1,68 @@
+"""Adds the time that remains to the observation. Source: Pardo et al. 2018, arXiv:1712.00378, section 3."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.utils import RecordConstructorArgs
+from gymnasium.wrappers import TimeLimit
+
+KEY = "time_feature"
+
+
+class TimeFeature(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
+    """The share of the episode that is left, from 1 to 0, as one more number of a vector, or as one more entry of a Dict.
+
+    The length comes from the environment's own time limit, and is `max_steps` where it has none. In `test_mode` the
+    feature is constantly 0, to see whether an agent relies on it. Images and other observations become a Dict with the
+    entries `observation` and `time_feature`.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any], max_steps: int = 1000, test_mode: bool = False) -> None:
+        RecordConstructorArgs.__init__(self, max_steps=max_steps, test_mode=test_mode)
+        gymnasium.Wrapper.__init__(self, env)
+        self.max_steps, self.test_mode, self._steps = _time_limit(env) or max_steps, test_mode, 0
+        share = spaces.Box(0.0, 1.0, (1,), np.float32)
+        space = env.observation_space
+        self._vector = (
+            isinstance(space, spaces.Box) and len(space.shape) == 1 and np.issubdtype(space.dtype, np.floating)
+        )
+        if self._vector:
+            assert isinstance(space, spaces.Box)
+            low, high = np.append(space.low, 0.0), np.append(space.high, 1.0)
+            self.observation_space = spaces.Box(
+                low.astype(space.dtype), high.astype(space.dtype), dtype=space.dtype.type
+            )
+        elif isinstance(space, spaces.Dict):
+            self.observation_space = spaces.Dict({**space.spaces, KEY: share})
+        else:
+            self.observation_space = spaces.Dict({"observation": space, KEY: share})
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        observation, info = self.env.reset(**kwargs)
+        self._steps = 0
+        return self._with_time(observation), info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        self._steps += 1
+        return self._with_time(observation), reward, terminated, truncated, info
+
+    def _with_time(self, observation: Any) -> Any:
+        left = 0.0 if self.test_mode else max(0.0, 1.0 - self._steps / self.max_steps)
+        if self._vector:
+            return np.append(observation, left).astype(self.observation_space.dtype)
+        entry = {KEY: np.array([left], np.float32)}
+        return {**observation, **entry} if isinstance(observation, dict) else {"observation": observation, **entry}
+
+
+def _time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
+    """Steps of the nearest TimeLimit inside `env`, or None."""
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, TimeLimit):
+            return int(env._max_episode_steps)
+        env = env.env
+    return None

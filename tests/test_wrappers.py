@@ -1,0 +1,218 @@
+"""Wrappers and the environment checker."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.utils.env_checker import check_env as gymnasium_check
+
+from rlsdk.environments import (
+    ActionMasker,
+    CheckNan,
+    MaskVelocity,
+    Monitor,
+    TimeFeature,
+    check_env,
+    load_results,
+    make_vec_env,
+)
+from rlsdk.environments.toy import (
+    AnySpaceEnv,
+    ChainEnv,
+    FakeImageEnv,
+    IdentityEnvBox,
+    InvalidActionEnvDiscrete,
+    SimpleMultiObsEnv,
+)
+from rlsdk.errors import EnvironmentFault, SettingsError, UnsupportedSpaceError, UsageError
+from rlsdk_tqc import TQC
+
+
+def drive(env: Any, steps: int) -> list[Any]:
+    observation, _ = env.reset(seed=0)
+    seen = [observation]
+    for _ in range(steps):
+        observation, _, terminated, truncated, _ = env.step(env.action_space.sample())
+        seen.append(observation)
+        if terminated or truncated:
+            break
+    return seen
+
+
+def test_time_feature_of_a_vector() -> None:
+    env = TimeFeature(gymnasium.make("Pendulum-v1"))
+    seen = drive(env, 300)
+    assert env.observation_space.shape == (4,)
+    assert [round(float(o[3]), 6) for o in seen[:3]] == [1.0, 0.995, 0.99]
+    assert seen[-1][3] == 0.0
+    assert all(env.observation_space.contains(o) for o in seen)
+    assert all(o[3] == 0.0 for o in drive(TimeFeature(gymnasium.make("Pendulum-v1"), test_mode=True), 3))
+    assert drive(TimeFeature(ChainEnv(length=50), max_steps=10), 1)[1][2] == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize("env", [SimpleMultiObsEnv(), FakeImageEnv()])
+def test_time_feature_of_anything_else(env: Any) -> None:
+    wrapped = TimeFeature(env, max_steps=20)
+    seen = drive(wrapped, 5)
+    assert [float(o["time_feature"][0]) for o in seen[:2]] == [1.0, pytest.approx(0.95)]
+    assert all(wrapped.observation_space.contains(o) for o in seen)
+    if isinstance(env, SimpleMultiObsEnv):
+        TQC(
+            "MultiInputPolicy",
+            wrapped,
+            buffer_size=50,
+            learning_starts=5,
+            batch_size=4,
+            policy_kwargs={"net_arch": [4]},
+        ).learn(8)
+
+
+def test_mask_velocity() -> None:
+    plain, masked = gymnasium.make("Pendulum-v1"), MaskVelocity(gymnasium.make("Pendulum-v1"))
+    a, b = plain.reset(seed=3)[0], masked.reset(seed=3)[0]
+    assert b.tolist() == [a[0], a[1], 0.0]
+    assert drive(MaskVelocity(ChainEnv(), indices=[0]), 2)[1].tolist() == [0.0, 1.0]
+    with pytest.raises(ValueError, match="indices"):
+        MaskVelocity(ChainEnv())
+    with pytest.raises(ValueError, match="vector"):
+        MaskVelocity(FakeImageEnv(), indices=[0])
+
+
+class Faulty(ChainEnv):
+    def __init__(self, field: str, value: float) -> None:
+        super().__init__(length=10)
+        self.field, self.value = field, value
+
+    def step(self, action: Any) -> Any:
+        observation, reward, *rest = super().step(action)
+        if self.position == 3 and self.field == "observation":
+            observation[1] = self.value
+        return observation, self.value if self.position == 3 and self.field == "reward" else reward, *rest
+
+
+@pytest.mark.parametrize("field", ["observation", "reward"])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_check_nan_names_step_field_and_action(field: str, value: float) -> None:
+    env = CheckNan(Faulty(field, value))
+    env.reset(seed=0)
+    with pytest.raises(
+        EnvironmentFault, match=rf"'Faulty', step 3: {field} holds {value}; the last action was \[0.25\]"
+    ):
+        for _ in range(5):
+            env.step(np.array([0.25], np.float32))
+    env.reset()
+    with pytest.raises(EnvironmentFault, match="action holds nan"):
+        env.step(np.array([np.nan], np.float32))
+    if np.isinf(value):
+        drive(CheckNan(Faulty(field, value), check_inf=False), 5)
+
+
+def test_monitor_writes_and_continues_a_file(tmp_path: Path) -> None:
+    for _ in range(2):
+        env = Monitor(ChainEnv(length=4), tmp_path)
+        for _ in range(3):
+            env.reset()
+            for _ in range(4):
+                *_, info = env.step(env.action_space.sample())
+        assert info["episode"]["r"] == 6.0
+        assert info["episode"]["l"] == 4
+    lines = (tmp_path / "monitor.csv").read_text().splitlines()
+    assert json.loads(lines[0][1:])["env_id"] == "ChainEnv"
+    assert lines[1] == "r,l,t"
+    assert len(list(csv.DictReader(lines[1:]))) == 6
+    results = load_results(tmp_path)
+    assert results["r"] == [6.0] * 6
+    assert results["l"] == [4.0] * 6
+    assert results["t"] == sorted(results["t"])
+
+
+def test_monitor_refuses_misuse(tmp_path: Path) -> None:
+    env = Monitor(ChainEnv(length=4), tmp_path / "a", allow_early_resets=False)
+    assert (tmp_path / "a.monitor.csv").exists()
+    with pytest.raises(UsageError, match="call reset"):
+        env.step(env.action_space.sample())
+    env.reset()
+    env.step(env.action_space.sample())
+    with pytest.raises(UsageError, match="not over"):
+        env.reset()
+    with pytest.raises(SettingsError, match="columns"):
+        Monitor(ChainEnv(), tmp_path / "a", info_keywords=("is_success",))
+    asking = Monitor(ChainEnv(length=1), tmp_path / "b", info_keywords=("is_success",))
+    asking.reset()
+    with pytest.raises(SettingsError, match="is_success"):
+        asking.step(asking.action_space.sample())
+    with pytest.raises(SettingsError, match="holds no"):
+        load_results(tmp_path / "empty")
+
+
+def test_training_under_a_monitor_sees_the_same_returns(tmp_path: Path) -> None:
+    env = make_vec_env(lambda: Monitor(IdentityEnvBox(episode_length=10), tmp_path / "m"))
+    returns: list[float] = []
+    model = TQC("MlpPolicy", env, buffer_size=100, learning_starts=5, batch_size=8, policy_kwargs={"net_arch": [4]})
+    model.learn(40, callback=lambda scope, _: returns.extend(e.episode_return for e in scope["report"].episodes))
+    assert load_results(tmp_path)["r"] == pytest.approx(returns, abs=1e-5)
+
+
+def test_action_masker() -> None:
+    env = InvalidActionEnvDiscrete(5, 2)
+    by_function = ActionMasker(env, lambda inner: inner.action_masks())
+    by_name = ActionMasker(env, "action_masks")
+    env.reset(seed=1)
+    assert by_function.action_masks().tolist() == by_name.action_masks().tolist() == env.action_masks().tolist()
+    with pytest.raises(ValueError, match="no method 'masks'"):
+        ActionMasker(env, "masks")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_wrapped_environments_pass_gymnasiums_checker(tmp_path: Path) -> None:
+    make = lambda: gymnasium.make("Pendulum-v1").unwrapped  # noqa: E731
+    wrappers = (TimeFeature, CheckNan, lambda e: Monitor(e, tmp_path / "x"), lambda e: MaskVelocity(e, [2]))
+    for wrap in wrappers:
+        gymnasium_check(wrap(make()), skip_render_check=True)
+
+
+def advice(env: Any) -> str:
+    return " | ".join(map(str, check_env(env, warn=False)))
+
+
+def test_check_env_gives_advice() -> None:
+    assert check_env(gymnasium.make("Pendulum-v1").unwrapped, warn=False) != []
+    unit = spaces.Box(-1.0, 1.0, (1,), np.float32)
+    assert check_env(AnySpaceEnv(spaces.Box(-1, 1, (2,), np.float32), unit), warn=False) == []
+    assert "[-1, 1] suits" in advice(gymnasium.make("Pendulum-v1").unwrapped)
+    wide = spaces.Box(-1000, 1000, (2,), np.float64)
+    text = advice(AnySpaceEnv(wide, spaces.Box(-1, 1, (1,), np.float64)))
+    assert all(word in text for word in ("normalise", "float64", "declare it so"))
+    image = advice(AnySpaceEnv(spaces.Box(0.0, 1.0, (40, 40, 3), np.float32), unit))
+    assert "not be treated as an image" in image
+    assert "36 x 36" in advice(AnySpaceEnv(spaces.Box(0, 255, (20, 20, 3), np.uint8), unit))
+    assert "flattened" in advice(AnySpaceEnv(spaces.Dict({"a": spaces.Box(-1, 1, (3, 2), np.float32)}), unit))
+    assert "no time limit" in advice(ChainEnv(length=10_000))
+    assert "finite bounds" in advice(
+        AnySpaceEnv(spaces.Box(-1, 1, (2,), np.float32), spaces.Box(-np.inf, np.inf, (1,), np.float32))
+    )
+    with pytest.warns(UserWarning, match="time limit"):
+        check_env(ChainEnv(length=10_000))
+
+
+def test_check_env_refuses_what_is_broken() -> None:
+    class Liar(ChainEnv):
+        def step(self, action: Any) -> Any:
+            observation, *rest = super().step(action)
+            return np.zeros(7, np.float32) if self.position > 2 else observation, *rest
+
+    with pytest.raises(EnvironmentFault, match="shape"):
+        check_env(Liar(length=50))
+    with pytest.raises(EnvironmentFault, match=r"no gymnasium\.Env"):
+        check_env(3)
+    with pytest.raises(UnsupportedSpaceError, match="Text"):
+        check_env(AnySpaceEnv(spaces.Text(4), spaces.Discrete(2)))
+    with pytest.raises(EnvironmentFault, match="must be finite"):
+        check_env(Faulty("reward", float("inf")), warn=False)
