@@ -120,6 +120,27 @@ def test_config_can_be_run_as_it_is(cli: Any) -> None:
     assert tomllib.loads(Path("run/config.toml").read_text())["buffer_size"] == 1000
 
 
+def test_yaml_settings_are_read_as_yaml_1_2(cli: Any) -> None:
+    text = "learning_rate: 1e-3\nbuffer_size: 1000\nbatch_size: 8\nent_coef: auto_0.1\npolicy_kwargs: {net_arch: [8]}\n"
+    Path("run.yaml").write_text(text)
+    arguments = [
+        "--config",
+        "run.yaml",
+        "--env",
+        "Pendulum-v1",
+        "--steps",
+        "210",
+        "--eval-episodes",
+        "1",
+        "--eval-every",
+        "0",
+    ]
+    code, _, err = cli("run", "tqc", *arguments, "--out", "run")
+    assert code == 0, err
+    config = tomllib.loads(Path("run/config.toml").read_text())
+    assert (config["learning_rate"], config["ent_coef"]) == (0.001, "auto_0.1")
+
+
 def test_a_run_leaves_everything(cli: Any) -> None:
     code, out, err = train(cli, "--n-envs", "2", "--eval-every", "200")
     assert code == 0, err

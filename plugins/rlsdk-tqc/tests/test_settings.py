@@ -10,6 +10,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from rlsdk.buffers import ReplayBuffer
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import AnySpaceEnv, FakeImageEnv, IdentityEnvBox, SimpleMultiObsEnv
 from rlsdk.errors import SettingsError, UnsupportedSpaceError
@@ -256,6 +257,26 @@ def test_custom_features_extractor_batch_norm_statistics_reach_the_target() -> N
     counted = int(model.policy.encoder.net[1].num_batches_tracked)
     model.predict(np.zeros((3, 1), np.float32), deterministic=True)
     assert int(model.policy.encoder.net[1].num_batches_tracked) == counted, "predict must not train the statistics"
+
+
+def test_a_memory_of_ones_own() -> None:
+    class Newest(ReplayBuffer):
+        """Samples the newest transitions only."""
+
+        def __init__(self, *arguments: Any, window: int, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            self.window = window
+
+        def sample(self, size: int, generator: torch.Generator) -> Any:
+            back = torch.randint(1, min(self.window, len(self)) + 1, (size,), generator=generator)
+            return self.at((self.head - back) % self.rows)
+
+    model = small(replay_buffer_class=Newest, replay_buffer_kwargs={"window": 3}).learn(40)
+    assert isinstance(model.replay_buffer, Newest)
+    assert set(model.replay_buffer.sample(50, torch.Generator().manual_seed(0)).index.tolist()) == {37, 38, 39}
+    assert small(replay_buffer_class="uniform").learn(10).num_timesteps == 10
+    with pytest.raises(SettingsError, match="do not fit"):
+        small(replay_buffer_class=Newest, replay_buffer_kwargs={"windows": 3})
 
 
 def test_optimize_memory_usage_gives_the_same_training() -> None:
