@@ -80,6 +80,7 @@ def run(request: RunRequest) -> RunResult:
         raise
     finally:
         several(sinks).close()
+        agent.env.close()
     agent.save(directory.final)
     finished = not interrupt.interrupted
     evaluation = run_episodes(

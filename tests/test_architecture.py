@@ -14,7 +14,7 @@ import torch
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted([*(ROOT / "rlsdk").rglob("*.py"), *(ROOT / "plugins").glob("*/src/**/*.py")])
 NAMELESS = {"utils.py", "util.py", "common.py", "misc.py", "helpers.py", "helper.py", "base.py"}
-DOCUMENTED_SIGNATURES = {"learn", "load", "evaluate_policy", "run_training", "evaluate_file"}
+DOCUMENTED_SIGNATURES = {"learn", "load", "make_vec_env", "evaluate_policy", "run_training", "evaluate_file"}
 
 TRAINING_STEP = [
     "rlsdk/train.py",

@@ -9,9 +9,9 @@ from rlsdk.lazy import attach
 if TYPE_CHECKING:
     from rlsdk.environments.check import check_env as check_env
     from rlsdk.environments.gymnasium_adapter import connect as connect
-    from rlsdk.environments.gymnasium_adapter import make_vec_env as make_vec_env
     from rlsdk.environments.gymnasium_adapter import to_gymnasium as to_gymnasium
     from rlsdk.environments.gymnasium_adapter import to_space as to_space
+    from rlsdk.environments.vectorize import make_vec_env as make_vec_env
     from rlsdk.environments.wrappers import ActionMasker as ActionMasker
     from rlsdk.environments.wrappers import CheckNan as CheckNan
     from rlsdk.environments.wrappers import MaskVelocity as MaskVelocity
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rlsdk.environments.wrappers import TimeFeature as TimeFeature
     from rlsdk.environments.wrappers import load_results as load_results
 
-_ADAPTER = ("connect", "make_vec_env", "to_gymnasium", "to_space")
+_ADAPTER = ("connect", "to_gymnasium", "to_space")
 _WRAPPERS = ("ActionMasker", "CheckNan", "MaskVelocity", "Monitor", "TimeFeature", "load_results")
 
 __all__ = [
@@ -40,6 +40,7 @@ __getattr__, __dir__ = attach(
     __name__,
     {
         "check_env": "rlsdk.environments.check",
+        "make_vec_env": "rlsdk.environments.vectorize",
         **dict.fromkeys(_ADAPTER, "rlsdk.environments.gymnasium_adapter"),
         **dict.fromkeys(_WRAPPERS, "rlsdk.environments.wrappers"),
     },

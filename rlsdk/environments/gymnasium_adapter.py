@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -12,7 +12,7 @@ from gymnasium import spaces as gym_spaces
 from rlsdk import spaces
 from rlsdk.environments.in_process import InProcessEnvs
 from rlsdk.environments.native_vector import NativeVectorEnv
-from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, UnsupportedSpaceError, suggest
+from rlsdk.errors import EnvironmentFault, RlsdkError, UnsupportedSpaceError, suggest
 from rlsdk.registry import extension, extensions
 from rlsdk.spaces import Space
 
@@ -63,36 +63,6 @@ def to_gymnasium(space: Space) -> Any:
     return gym_spaces.Tuple([to_gymnasium(child) for child in space.spaces])
 
 
-def make_vec_env(
-    env: EnvSource,
-    n_envs: int = 1,
-    *,
-    env_kwargs: Mapping[str, Any] | None = None,
-    wrappers: Sequence[Callable[[Any], Any]] = (),
-) -> Envs:
-    """`n_envs` copies of an environment, stepped one after another in this process.
-
-    Args:
-        env: gymnasium id, or a function that makes one environment.
-        n_envs: how many copies.
-        env_kwargs: arguments for `gymnasium.make` or the function.
-        wrappers: gymnasium wrappers applied to each copy, innermost first.
-
-    Raises:
-        SettingsError: `n_envs` is not positive.
-        EnvironmentFault: the environment cannot be made; the message carries the cause and the fix.
-    """
-    if not isinstance(n_envs, int) or isinstance(n_envs, bool) or n_envs < 1:
-        raise SettingsError(f"n_envs = {n_envs!r} must be a positive whole number")
-    made = []
-    for _ in range(n_envs):
-        instance = _make_one(env, dict(env_kwargs or {}))
-        for wrapper in wrappers:
-            instance = wrapper(instance)
-        made.append(instance)
-    return _in_process(made)
-
-
 def connect(env: EnvSource) -> Envs:
     """The rlsdk side of whatever a user passes as `env`: an id, an environment, a vector environment, or one of ours.
 
@@ -105,23 +75,29 @@ def connect(env: EnvSource) -> Envs:
         pair = to_space(env.single_observation_space, "observation"), to_space(env.single_action_space, "action")
         return NativeVectorEnv(env, *pair)
     if isinstance(env, gymnasium.Env):
-        return _in_process([env])
+        return in_process([env])
     if isinstance(env, str) or callable(env):
-        return make_vec_env(env)
+        return in_process([make_one(env, {})])
     raise EnvironmentFault(
         f"{env!r} is no environment; accepted: a gymnasium id such as 'Pendulum-v1', a gymnasium.Env,"
         " a gymnasium.vector.VectorEnv, or what rlsdk.environments.make_vec_env returns"
     )
 
 
-def _in_process(environments: list[Any]) -> InProcessEnvs:
+def in_process(environments: list[Any]) -> InProcessEnvs:
+    """Environments that are alike, stepped one after another in this process."""
     first = environments[0]
     name = first.spec.id if first.spec is not None else type(first.unwrapped).__name__
     pair = to_space(first.observation_space, "observation"), to_space(first.action_space, "action")
     return InProcessEnvs(environments, *pair, name=name)
 
 
-def _make_one(env: EnvSource, kwargs: dict[str, Any]) -> Any:
+def make_one(env: EnvSource, kwargs: dict[str, Any]) -> Any:
+    """One gymnasium environment from an id or a function.
+
+    Raises:
+        EnvironmentFault: it cannot be made; the message carries the cause and the fix.
+    """
     try:
         instance = _by_id(env, kwargs) if isinstance(env, str) else env(**kwargs)
     except gymnasium.error.UnregisteredEnv as error:

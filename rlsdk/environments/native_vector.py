@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import time
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
 import numpy as np
 import torch
-from gymnasium.vector import AutoresetMode
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from torch import Tensor
 
 from rlsdk.environments.actions import ActionDecoder
@@ -33,6 +36,7 @@ class NativeVectorEnv:
         if self.mode not in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP):
             raise EnvironmentFault(f"{self.name!r} has autoreset mode {self.mode}; rlsdk needs NEXT_STEP or SAME_STEP")
         self._decode, self._stack_rows = ActionDecoder(action_space), Stacker(observation_space)
+        self.timeout: float | None = None
         self._start()
 
     def _start(self) -> None:
@@ -45,12 +49,15 @@ class NativeVectorEnv:
 
     def reset(self, seed: int | None = None) -> Observation:
         seeds: Any = None if seed is None else [derive(seed, "environment", i) % 2**31 for i in range(self.num_envs)]
-        values, _ = self.env.reset(seed=seeds)
+        if seeds and not isinstance(self.env.unwrapped, SyncVectorEnv | AsyncVectorEnv):
+            seeds = seeds[0]  # environments that are vectors by themselves take one seed
+        values, _ = self._ask(lambda: self.env.reset(seed=seeds))
         self._start()
         return Observation(self._stack(values), torch.ones(self.num_envs, dtype=torch.bool))
 
     def step(self, action: Tensor) -> EnvStep:
-        values, rewards, terminations, truncations, infos = self.env.step(self._decode(action))
+        actions = self._decode(action)
+        values, rewards, terminations, truncations, infos = self._ask(lambda: self._step(actions))
         if not np.isfinite(rewards).all():
             raise EnvironmentFault(f"environment {self.name!r} gave the rewards {rewards}; they must be finite")
         filler = self._resetting.copy()
@@ -74,6 +81,52 @@ class NativeVectorEnv:
             final,
             self._finish(ended, infos),
         )
+
+    def _step(self, actions: Any) -> Any:
+        if self.timeout is None or not isinstance(self.env, AsyncVectorEnv):
+            return self.env.step(actions)
+        self.env.step_async(actions)
+        return self.env.step_wait(timeout=self.timeout)
+
+    def _ask(self, call: Callable[[], Any]) -> Any:
+        """The answer of the environment; whatever goes wrong on the way names the environment, and ends its processes."""
+        try:
+            return call()
+        except (TimeoutError, multiprocessing.TimeoutError):
+            self._end_processes()
+            raise EnvironmentFault(f"environment {self.name!r} did not answer for {self.timeout} s; it hangs") from None
+        except (EOFError, BrokenPipeError, ConnectionError):
+            dead = self._dead()
+            self._end_processes()
+            raise EnvironmentFault(
+                f"environment {self.name!r}: the process of {', '.join(dead) or 'a copy'} died"
+            ) from None
+        except Exception as error:
+            self._end_processes()
+            raise EnvironmentFault(f"environment {self.name!r} {error}") from error
+
+    def _processes(self) -> list[tuple[int, Any]]:
+        return list(enumerate(getattr(self.env, "processes", [])))
+
+    def _dead(self) -> list[str]:
+        """Processes that ended; a pipe may break some milliseconds before its process counts as dead."""
+        for _ in range(100):
+            dead = [f"number {i} (exit code {p.exitcode})" for i, p in self._processes() if not p.is_alive()]
+            if dead:
+                return dead
+            time.sleep(0.01)
+        return []
+
+    def _end_processes(self) -> None:
+        """Kill what is left; gymnasium's own closing would wait for answers that never come."""
+        for _, process in self._processes():
+            process.kill()
+            process.join(1.0)
+        for pipe in getattr(self.env, "parent_pipes", []):
+            if pipe is not None:
+                pipe.close()
+        if self._processes():
+            self.env.closed = True
 
     def _finals(self, values: Any, infos: dict[str, Any], ended: Any) -> Any:
         rows = np.flatnonzero(ended)
