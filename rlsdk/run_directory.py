@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rlsdk.errors import SettingsError
+from rlsdk.plotting import read_metric
 from rlsdk.settings import commented_toml
 
 
@@ -85,6 +86,22 @@ class RunDirectory:
             raise SettingsError(f"{self.record} is damaged: it holds no table")
         return record
 
+    def forget_after(self, step: int) -> None:
+        """Drop logged metrics beyond `step`: a run that was killed logs again what came after its last checkpoint."""
+        for path in (self.csv, self.jsonl):
+            if path.exists():
+                lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+                kept = [line for line in lines if (_step_of(line) or 0) <= step]
+                temporary = path.with_suffix(f"{path.suffix}.part")
+                temporary.write_text("".join(kept), encoding="utf-8")
+                os.replace(temporary, path)
+
+    def best_evaluation(self) -> float:
+        """The highest mean return an evaluation of this run has reached, minus infinity before the first."""
+        if not self.csv.exists():
+            return float("-inf")
+        return max(read_metric(self.csv, "eval/mean_reward")[1], default=float("-inf"))
+
     def newest_checkpoint(self) -> Path:
         """The checkpoint to resume from.
 
@@ -95,3 +112,9 @@ class RunDirectory:
         if not found:
             raise SettingsError(f"{self.path} has no checkpoint to resume from; start it again with another --out")
         return found[-1]
+
+
+def _step_of(line: str) -> int | None:
+    """The step a line of metrics begins with, None for a header."""
+    text = line.partition(",")[0].removeprefix('{"step": ')
+    return int(text) if text.isdigit() else None

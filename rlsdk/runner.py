@@ -80,7 +80,8 @@ def run(request: RunRequest) -> RunResult:
         raise
     finally:
         several(sinks).close()
-        agent.env.close()
+        if agent.env is not None:
+            agent.env.close()
     agent.save(directory.final)
     finished = not interrupt.interrupted
     evaluation = run_episodes(
@@ -106,7 +107,7 @@ def _evaluator(
         best_model_save_path=directory.path,
         stop_at=stop_at,
     )
-    callback.best = float(record.get("best", "-inf"))
+    callback.best = directory.best_evaluation()
     return [callback]
 
 
@@ -168,5 +169,6 @@ def _resume(request: RunRequest, spec: AlgorithmSpec) -> tuple[Agent, RunDirecto
     envs = make_vec_env(record["env"], record["n_envs"])
     agent = agent_class(spec).load(directory.newest_checkpoint(), env=envs)
     agent.env_name = record["env"]
+    directory.forget_after(agent.num_timesteps)
     print(f"resuming {spec.id} on {record['env']} at step {agent.num_timesteps:,} of {record['steps']:,}")
     return agent, directory, record

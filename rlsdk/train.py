@@ -33,6 +33,8 @@ class Run:
         self.agent, self.cursor, self.sink, self.callbacks = agent, cursor, sink, tuple(callbacks)
         self.total_timesteps = total_timesteps
         self.start, self.end = cursor.env_steps, cursor.env_steps + total_timesteps
+        self.origin = cursor.env_steps - agent.num_timesteps
+        """Where schedules count progress from: a continued training goes on with them, it does not start them again."""
         self.window: deque[Episode] = deque(maxlen=agent.config.stats_window_size)
         self.finished_episodes = 0
         self.began = time.perf_counter()
@@ -98,9 +100,8 @@ class Run:
         rate = getattr(self.agent.config, "learning_rate", None)
         values = {"train/n_updates": float(self.cursor.updates)}
         if callable(rate):
-            values["train/learning_rate"] = rate(
-                1.0 - min(1.0, (self.cursor.env_steps - self.start) / self.total_timesteps)
-            )
+            done = (self.cursor.env_steps - self.origin) / (self.end - self.origin)
+            values["train/learning_rate"] = rate(1.0 - min(1.0, done))
         means = torch.stack([value / self._rounds for value in self._sums.values()]).tolist()
         return {**dict(zip(self._sums, means, strict=True)), **values}
 
@@ -120,7 +121,7 @@ def train(run: Run, env: VectorEnv, parts: Parts, *, log_every: int, threads: in
         for callback in run.callbacks:
             callback.on_training_start(run)
         try:
-            for cursor, report in off_policy(env, parts, run.cursor, run.agent.streams, start=run.start, end=run.end):
+            for cursor, report in off_policy(env, parts, run.cursor, run.agent.streams, start=run.origin, end=run.end):
                 run.advance(cursor, report)
                 if run.finished_episodes - logged >= log_every:
                     logged = run.finished_episodes

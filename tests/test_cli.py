@@ -195,6 +195,36 @@ def test_resume_goes_on_with_the_same_curve(cli: Any) -> None:
     assert cli("run", "tqc", "--resume", "--out", "run", "--eval-episodes", "1")[0] == 0  # nothing left to do
 
 
+def test_resume_after_a_hard_kill(tmp_path: Path) -> None:
+    """Killed without warning: metrics after the last checkpoint are logged anew, the best agent stays the best."""
+    process = start(tmp_path, checkpoint_every=200, eval_every=100)
+    wait_for(tmp_path / "run" / "checkpoints" / "step_000000600.rlsdk")
+    time.sleep(0.3)
+    process.kill()
+    process.communicate()
+    run = tmp_path / "run"
+    with (run / "metrics.csv").open() as stream:
+        before = {
+            row["step"]: float(row["eval/mean_reward"]) for row in csv.DictReader(stream) if row["eval/mean_reward"]
+        }
+    best = (run / "best.rlsdk").read_bytes()
+    (checkpoint,) = sorted((run / "checkpoints").glob("*.rlsdk"))[-1:]
+    steps = int(checkpoint.stem.partition("_")[2]) + 250
+    command = ["run", "tqc", "--resume", "--out", str(run), "--steps", str(steps), "--eval-episodes", "1"]
+    done = subprocess.run(
+        [sys.executable, "-m", "rlsdk.cli.main", *command], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    with (run / "metrics.csv").open() as stream:
+        rows = [(int(row["step"]), row["eval/mean_reward"]) for row in csv.DictReader(stream)]
+    assert [step for step, _ in rows] == sorted(step for step, _ in rows)
+    lines = [json.loads(line)["step"] for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert lines == [step for step, _ in rows]
+    new = [float(value) for step, value in rows if value and str(step) not in before]
+    if new and max(new) <= max(v for s, v in before.items() if int(s) <= int(checkpoint.stem[5:])):
+        assert (run / "best.rlsdk").read_bytes() == best
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -271,9 +301,12 @@ def test_check(cli: Any) -> None:
     assert "clauses hold" in err
 
 
-def start(tmp_path: Path, steps: int = 100_000, eval_episodes: int = 1) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "rlsdk.cli.main", "run", "tqc", "--env", "Pendulum-v1", "--steps", str(steps)]
-    options = ["--out", str(tmp_path / "run"), "--eval-every", "0", "--eval-episodes", str(eval_episodes), *SMALL]
+def start(
+    tmp_path: Path, eval_episodes: int = 1, checkpoint_every: int = 20_000, eval_every: int = 0
+) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "rlsdk.cli.main", "run", "tqc", "--env", "Pendulum-v1", "--steps", "100000"]
+    options = ["--out", str(tmp_path / "run"), "--eval-every", str(eval_every), "--eval-episodes", str(eval_episodes)]
+    options += ["--checkpoint-every", str(checkpoint_every), *SMALL]
     pipe = subprocess.PIPE
     return subprocess.Popen([*command, *options], stdout=pipe, stderr=pipe, text=True)
 

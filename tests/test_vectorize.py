@@ -79,6 +79,7 @@ class Breaking(ChainEnv):
         raise ZeroDivisionError("wheel came off")
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # gymnasium reports the same error as warnings
 @pytest.mark.parametrize(
     ("how", "words"),
     [

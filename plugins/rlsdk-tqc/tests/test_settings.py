@@ -161,6 +161,15 @@ def test_learning_rate_schedule_follows_progress() -> None:
     assert rates == pytest.approx([0.1 * (1 - (i + 1) / 10) for i in range(10)])
 
 
+def test_a_continued_training_goes_on_with_its_schedule() -> None:
+    rates: list[float] = []
+    model = small(learning_rate="lin_0.1", learning_starts=0)
+    groups = model.parts.algorithm.actor_optimizer.optimizer.param_groups[0]
+    model.learn(10)
+    model.learn(10, reset_num_timesteps=False, callback=lambda *_: rates.append(groups["lr"]))
+    assert rates == pytest.approx([0.1 * (1 - (i + 11) / 20) for i in range(10)])
+
+
 @pytest.mark.parametrize("noise", [NormalActionNoise(0.0, 0.3), OrnsteinUhlenbeckActionNoise(0.0, 0.3)])
 def test_action_noise_changes_training_actions_only(noise: Any) -> None:
     model, plain = small(action_noise=noise).learn(30), small().learn(30)
