@@ -21,7 +21,7 @@ from rlsdk.environments.observations import Stacker, batch_of
 from rlsdk.environments.on_device import OnDevice
 from rlsdk.errors import SettingsError, UnsupportedSpaceError, UsageError
 from rlsdk.loops import Cursor, learn_from_buffer
-from rlsdk.parts import Facts, Parts
+from rlsdk.parts import Facts, OffPolicyPlan, Parts
 from rlsdk.records import Observation
 from rlsdk.registry import load as load_plugin
 from rlsdk.seeding import Streams, derive, fresh_seed, initialisation
@@ -130,7 +130,7 @@ class Agent:
         Args:
             total_timesteps: environment steps over all environments.
             callback: a `Callback`, a function `f(locals, globals) -> bool`, or a list of these.
-            log_interval: finished episodes between two logs.
+            log_interval: finished episodes between two logs; rollouts for on-policy algorithms.
             tb_log_name: name of the run under `tensorboard_log`.
             reset_num_timesteps: count from 0 again; False continues the count and the curve.
             progress_bar: show progress on standard error.
@@ -184,6 +184,7 @@ class Agent:
         """
         if self.parts.buffer is None or not len(self.parts.buffer):
             raise UsageError("train needs a filled replay buffer; call learn, or load_replay_buffer, first")
+        assert isinstance(self.parts.plan, OffPolicyPlan)
         plan = self.parts.plan if batch_size is None else replace(self.parts.plan, batch_size=batch_size)
         parts = replace(self.parts, plan=plan)
         count = _positive(gradient_steps, "gradient_steps")

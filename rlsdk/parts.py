@@ -61,12 +61,23 @@ class OffPolicyPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class OnPolicyPlan:
+    """How the on-policy loop alternates: `n_steps` vector steps, then one `update` with the rollout."""
+
+    n_steps: int
+
+
+Plan = OffPolicyPlan | OnPolicyPlan
+"""Which loop trains the agent, and how."""
+
+
+@dataclass(frozen=True, slots=True)
 class Parts:
     """One assembled agent. `behavior` acts during training (exploration included), `policy` everywhere else."""
 
     policy: Policy[Any, Any]
     algorithm: Algorithm[Any]
-    plan: OffPolicyPlan
+    plan: Plan
     buffer: Buffer[Any, Any] | None = None
     behavior: Policy[Any, Any] | None = None
 

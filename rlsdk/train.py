@@ -15,7 +15,7 @@ from torch import Tensor
 from rlsdk.callbacks.callback import Callback
 from rlsdk.errors import DivergenceError
 from rlsdk.interfaces import VectorEnv
-from rlsdk.loops import Cursor, off_policy
+from rlsdk.loops import LOOPS, Cursor
 from rlsdk.parts import Parts
 from rlsdk.records import Episode, Metrics, Report
 from rlsdk.sinks import MetricSink
@@ -36,7 +36,7 @@ class Run:
         self.origin = cursor.env_steps - agent.num_timesteps
         """Where schedules count progress from: a continued training goes on with them, it does not start them again."""
         self.window: deque[Episode] = deque(maxlen=agent.config.stats_window_size)
-        self.finished_episodes = 0
+        self.finished_episodes = self.reports = 0
         self.began = time.perf_counter()
         self._sums: dict[str, Tensor] = {}
         self._rounds = 0
@@ -61,11 +61,18 @@ class Run:
         self.cursor = self.agent.cursor = cursor
         self.window.extend(report.episodes)
         self.finished_episodes += len(report.episodes)
+        self.reports += 1
         if report.metrics is not None:
             _require_finite(report.metrics, report)
             for name, value in report.metrics.items():
                 self._sums[name] = self._sums[name] + value if name in self._sums else value
             self._rounds += 1
+
+    @property
+    def rounds_for_log(self) -> int:
+        """What `log_interval` counts: rollouts for on-policy algorithms, finished episodes for the others."""
+        on_policy = self.agent.spec.family == "on-policy"
+        return self.reports if on_policy else self.finished_episodes
 
     def log(self, extra: dict[str, float] | None = None) -> None:
         """Write what is known now to the sinks, under the names of docs/metrics.md."""
@@ -113,7 +120,7 @@ def train(run: Run, env: VectorEnv, parts: Parts, *, log_every: int, threads: in
         run: counts, sinks and callbacks.
         env: the training environment, on the agent's device.
         parts: the assembled agent.
-        log_every: finished episodes between two logs.
+        log_every: finished episodes between two logs, or rollouts for on-policy algorithms.
         threads: torch threads while training; None leaves torch's setting alone.
     """
     logged = 0
@@ -121,10 +128,11 @@ def train(run: Run, env: VectorEnv, parts: Parts, *, log_every: int, threads: in
         for callback in run.callbacks:
             callback.on_training_start(run)
         try:
-            for cursor, report in off_policy(env, parts, run.cursor, run.agent.streams, start=run.origin, end=run.end):
+            loop = LOOPS[type(parts.plan)]
+            for cursor, report in loop(env, parts, run.cursor, run.agent.streams, start=run.origin, end=run.end):
                 run.advance(cursor, report)
-                if run.finished_episodes - logged >= log_every:
-                    logged = run.finished_episodes
+                if run.rounds_for_log - logged >= log_every:
+                    logged = run.rounds_for_log
                     run.log()
                 if not _tell(run, report):
                     break

@@ -10,7 +10,7 @@ from torch import Tensor
 from rlsdk.collect import collect
 from rlsdk.interfaces import VectorEnv
 from rlsdk.loops.cursor import Cursor
-from rlsdk.parts import Parts
+from rlsdk.parts import OffPolicyPlan, Parts
 from rlsdk.records import Episode, Metrics, Report
 from rlsdk.seeding import Streams
 
@@ -23,6 +23,7 @@ def off_policy(
     Yields after every round of `plan.train_every` steps or episodes and its updates.
     """
     plan, buffer, before = parts.plan, parts.buffer, cursor.env_steps
+    assert isinstance(plan, OffPolicyPlan)
     assert buffer is not None
     episodes: tuple[Episode, ...] = ()
     while cursor.env_steps < end:
@@ -47,6 +48,7 @@ def off_policy(
 
 def learn_from_buffer(parts: Parts, streams: Streams, count: int, progress: float) -> Metrics:
     """`count` updates from fresh samples; the mean of each metric over them."""
+    assert isinstance(parts.plan, OffPolicyPlan)
     assert parts.buffer is not None
     totals: dict[str, Tensor] = {}
     for _ in range(count):

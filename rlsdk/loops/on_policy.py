@@ -1,0 +1,38 @@
+"""The on-policy loop: collect a rollout, learn from it, forget it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from rlsdk.collect import collect
+from rlsdk.interfaces import VectorEnv
+from rlsdk.loops.cursor import Cursor
+from rlsdk.parts import OnPolicyPlan, Parts
+from rlsdk.records import Report
+from rlsdk.seeding import Streams
+
+
+def on_policy(
+    env: VectorEnv, parts: Parts, cursor: Cursor, streams: Streams, *, start: int, end: int
+) -> Iterator[tuple[Cursor, Report]]:
+    """Train until `end` environment steps in total; `start` is where progress counts from (for schedules).
+
+    Rollouts are always whole, so the last one may pass `end`. Yields after every update.
+    """
+    plan = parts.plan
+    assert isinstance(plan, OnPolicyPlan)
+    while cursor.env_steps < end:
+        rollout = collect(
+            env, parts.collector, cursor.observation, cursor.carry, plan.n_steps, generator=streams["action"]
+        )
+        steps = cursor.env_steps + plan.n_steps * env.num_envs
+        metrics = parts.algorithm.update(rollout, progress=min(1.0, (steps - start) / max(1, end - start)))
+        cursor = replace(
+            cursor,
+            observation=rollout.last_observation,
+            carry=rollout.last_carry,
+            env_steps=steps,
+            updates=cursor.updates + 1,
+        )
+        yield cursor, Report(steps, cursor.updates, rollout.episodes, metrics)
