@@ -61,6 +61,13 @@ def train(cli: Any, *more: str, steps: int = 450, out: str = "run") -> tuple[int
     return cli(*command, *SMALL, *more)
 
 
+def run_from(cli: Any, file: str) -> tuple[int, str, str]:
+    """A short run with the settings in `file`, into the folder `run`."""
+    options = ["--env", "Pendulum-v1", "--steps", "210", "--eval-episodes", "1", "--eval-every", "0", "--out", "run"]
+    result: tuple[int, str, str] = cli("run", "tqc", "--config", file, *options)
+    return result
+
+
 def test_list(cli: Any) -> None:
     code, out, _ = cli("list")
     assert code == 0
@@ -103,19 +110,7 @@ def test_config_can_be_run_as_it_is(cli: Any) -> None:
     assert code == 0
     assert tomllib.loads(out)["buffer_size"] == 1000
     Path("run.toml").write_text(out)
-    arguments = [
-        "--config",
-        "run.toml",
-        "--env",
-        "Pendulum-v1",
-        "--steps",
-        "210",
-        "--eval-episodes",
-        "1",
-        "--eval-every",
-        "0",
-    ]
-    code, out, err = cli("run", "tqc", *arguments, "--out", "run")
+    code, _, err = run_from(cli, "run.toml")
     assert code == 0, err
     assert tomllib.loads(Path("run/config.toml").read_text())["buffer_size"] == 1000
 
@@ -123,19 +118,7 @@ def test_config_can_be_run_as_it_is(cli: Any) -> None:
 def test_yaml_settings_are_read_as_yaml_1_2(cli: Any) -> None:
     text = "learning_rate: 1e-3\nbuffer_size: 1000\nbatch_size: 8\nent_coef: auto_0.1\npolicy_kwargs: {net_arch: [8]}\n"
     Path("run.yaml").write_text(text)
-    arguments = [
-        "--config",
-        "run.yaml",
-        "--env",
-        "Pendulum-v1",
-        "--steps",
-        "210",
-        "--eval-episodes",
-        "1",
-        "--eval-every",
-        "0",
-    ]
-    code, _, err = cli("run", "tqc", *arguments, "--out", "run")
+    code, _, err = run_from(cli, "run.yaml")
     assert code == 0, err
     config = tomllib.loads(Path("run/config.toml").read_text())
     assert (config["learning_rate"], config["ent_coef"]) == (0.001, "auto_0.1")
