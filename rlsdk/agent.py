@@ -71,7 +71,8 @@ class Agent:
         self._sink: MetricSink | None = None
 
     def _check_memory(self) -> None:
-        if self.parts.buffer is not None:
+        """Refuse a replay buffer that cannot fit, as long as it is empty: a filled one holds its memory already."""
+        if self.parts.buffer is not None and not len(self.parts.buffer):
             advice = "lower buffer_size, or set optimize_memory_usage=True"
             require_memory(self.parts.buffer.bytes_required(), "the replay buffer", advice)
 

@@ -20,6 +20,7 @@ from rlsdk.errors import (
     ArtifactError,
     DivergenceError,
     ObservationError,
+    ResourceError,
     SettingsError,
     UnsupportedSpaceError,
     UsageError,
@@ -139,6 +140,15 @@ def test_set_env_keeps_learning_elsewhere() -> None:
     fresh = small()
     fresh.set_env(make_vec_env(lambda: IdentityEnvBox(episode_length=10), 3))
     assert fresh.learn(30).num_timesteps == 30
+
+
+def test_a_filled_memory_is_not_asked_to_fit_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = small().learn(20)
+    monkeypatch.setattr("rlsdk.buffers.budget.available_bytes", lambda: 10)
+    model.set_env(IdentityEnvBox(episode_length=10))
+    assert model.learn(10, reset_num_timesteps=False).num_timesteps == 30
+    with pytest.raises(ResourceError, match="lower buffer_size"):
+        small()
 
 
 def test_loaded_without_env_says_what_to_do(tmp_path: Path) -> None:
