@@ -52,6 +52,11 @@ class Run:
         elapsed = time.perf_counter() - self.began
         return (self.cursor.env_steps - self.start) / elapsed if elapsed > 0.0 else 0.0
 
+    @property
+    def mean_return(self) -> float | None:
+        """Mean return of the episodes in the window; None before the first has finished."""
+        return sum(e.episode_return for e in self.window) / len(self.window) if self.window else None
+
     def advance(self, cursor: Cursor, report: Report) -> None:
         """Take over what a round of the loop reported.
 
@@ -83,12 +88,12 @@ class Run:
         self._sums, self._rounds = {}, 0
 
     def _rollout(self) -> dict[str, float]:
-        if not self.window:
+        mean = self.mean_return
+        if mean is None:
             return {}
-        count = len(self.window)
         values = {
-            "rollout/ep_rew_mean": sum(e.episode_return for e in self.window) / count,
-            "rollout/ep_len_mean": sum(e.length for e in self.window) / count,
+            "rollout/ep_rew_mean": mean,
+            "rollout/ep_len_mean": sum(e.length for e in self.window) / len(self.window),
         }
         successes = [e.success for e in self.window if e.success is not None]
         return {**values, "rollout/success_rate": sum(successes) / len(successes)} if successes else values

@@ -47,7 +47,7 @@ class ProgressBar(Callback):
 
     def _show(self, run: Run) -> None:
         done, rate = run.cursor.env_steps - run.start, run.steps_per_second
-        mean = sum(e.episode_return for e in run.window) / len(run.window) if run.window else None
+        mean = run.mean_return
         text = f"return {mean:9.2f}" if mean is not None else "return         -"
         if self._bar is not None:
             progress, task = self._bar

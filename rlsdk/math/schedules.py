@@ -157,9 +157,3 @@ def _from_table(table: Mapping[str, Any]) -> Schedule:
         names = [f.name for f in attrs.fields(KINDS[kind])]
         raise SettingsError(f"a {kind} schedule takes {names}: {error}") from None
     return schedule
-
-
-def bounds(schedule: Schedule) -> tuple[float, float]:
-    """Smallest and largest value over training, from 101 evenly spaced points (validators use it)."""
-    values = [schedule(share / 100) for share in range(101)]
-    return min(values), max(values)

@@ -7,8 +7,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-_TORCH_STATELESS = (nn.Linear, nn.Conv2d, nn.Flatten, nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterDict)
-
 
 def mode_matters(*modules: nn.Module) -> bool:
     """True if switching between `train()` and `eval()` can change an output: batch norm, dropout, or a stranger's module.

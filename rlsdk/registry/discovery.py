@@ -57,6 +57,7 @@ def plugins(*, rescan: bool = False) -> tuple[Plugin, ...]:
     """Every installed or registered plugin, broken ones too, sorted by id. Imports neither torch nor plugin code."""
     if rescan:
         _scan.cache_clear()
+        _look.cache_clear()
         _call_installed.cache_clear()
     registered = tuple(plugin for plugin, _ in _registered.values())
     switch = os.environ.get(SWITCH, "").strip()
@@ -67,6 +68,7 @@ def plugins(*, rescan: bool = False) -> tuple[Plugin, ...]:
     return tuple(sorted((*installed, *registered), key=lambda p: p.qualified_id))
 
 
+@cache
 def _look(entry: EntryPoint) -> Plugin:
     distribution, number = (entry.dist.name, entry.dist.version) if entry.dist else ("unknown", "unknown")
     plugin = Plugin(id=entry.name, distribution=distribution, version=number, module=entry.module)

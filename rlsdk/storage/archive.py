@@ -15,7 +15,7 @@ import os
 import struct
 import tempfile
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -111,19 +111,10 @@ def read_archive(
     Raises:
         ArtifactError: missing, damaged, truncated, foreign, or of another kind or format version.
     """
-    name = _name(source)
-    try:
-        with _open(source) as stream, zipfile.ZipFile(stream) as archive:
-            document = _manifest(archive, name, kind)
-            keys = {m.rpartition(".")[0] for m in document["members"]}
-            chosen = keys if wanted is None else keys & set(wanted)
-            return document, {key: _decode(archive, document["members"], key) for key in sorted(chosen)}
-    except ArtifactError:
-        raise
-    except FileNotFoundError:
-        raise ArtifactError(f"there is no file {name}") from None
-    except (*_READ_ERRORS, safetensors.SafetensorError) as error:
-        raise ArtifactError(f"{name} is not a whole {kind} file: {type(error).__name__}: {error}") from None
+    with _opened(source, kind) as (archive, document):
+        keys = {m.rpartition(".")[0] for m in document["members"]}
+        chosen = keys if wanted is None else keys & set(wanted)
+        return document, {key: _decode(archive, document["members"], key) for key in sorted(chosen)}
 
 
 def inspect_archive(source: Path | IO[bytes], *, kind: str) -> dict[str, Any]:
@@ -132,18 +123,23 @@ def inspect_archive(source: Path | IO[bytes], *, kind: str) -> dict[str, Any]:
     Raises:
         ArtifactError: as `read_archive`.
     """
+    with _opened(source, kind) as (archive, document):
+        headers = [m for m in document["members"] if m.endswith(".safetensors")]
+        return {**document, "tensors": {m.rpartition(".")[0]: _header(archive, m) for m in headers}}
+
+
+@contextlib.contextmanager
+def _opened(source: Path | IO[bytes], kind: str) -> Iterator[tuple[zipfile.ZipFile, dict[str, Any]]]:
+    """The archive and its checked manifest; whatever goes wrong in the block becomes an `ArtifactError`."""
     name = _name(source)
     try:
         with _open(source) as stream, zipfile.ZipFile(stream) as archive:
-            document = _manifest(archive, name, kind)
-            headers = [m for m in document["members"] if m.endswith(".safetensors")]
-            tensors = {m.rpartition(".")[0]: _header(archive, m) for m in headers}
-            return {**document, "tensors": tensors}
+            yield archive, _manifest(archive, name, kind)
     except ArtifactError:
         raise
     except FileNotFoundError:
         raise ArtifactError(f"there is no file {name}") from None
-    except _READ_ERRORS as error:
+    except (*_READ_ERRORS, safetensors.SafetensorError) as error:
         raise ArtifactError(f"{name} is not a whole {kind} file: {type(error).__name__}: {error}") from None
 
 
