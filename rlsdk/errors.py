@@ -30,6 +30,10 @@ class ObservationError(RlsdkError, ValueError):
     """An observation or action handed in by the caller does not fit the agent's space."""
 
 
+class MaskError(RlsdkError, ValueError):
+    """An action mask is missing, has a wrong length or kind, or allows no action at all."""
+
+
 class ArtifactError(RlsdkError, ValueError):
     """An agent file is missing, damaged, foreign, malicious or not writable."""
 

@@ -100,6 +100,20 @@ def dtype_of(space: Space) -> str:
     return "int8" if isinstance(space, MultiBinary) else "int64"
 
 
+def choices_of(space: Space) -> tuple[int, ...]:
+    """How many values each discrete choice of an action space has, in the order action masks list them; () for a Box."""
+    if isinstance(space, Discrete):
+        return (space.n,)
+    if isinstance(space, MultiDiscrete):
+        return space.nvec
+    if isinstance(space, MultiBinary):
+        return (2,) * math.prod(space.shape)
+    if isinstance(space, Box):
+        return ()
+    children = space.spaces.values() if isinstance(space, Dict) else space.spaces
+    return tuple(size for child in children for size in choices_of(child))
+
+
 def leaf_spaces(space: Space, path: str = "observation") -> Iterator[tuple[str, Space]]:
     """Every leaf with a readable path, such as `observation['camera']`."""
     if isinstance(space, Dict):

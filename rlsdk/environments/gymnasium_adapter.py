@@ -12,12 +12,13 @@ from gymnasium import spaces as gym_spaces
 from rlsdk import spaces
 from rlsdk.environments.in_process import InProcessEnvs
 from rlsdk.environments.native_vector import NativeVectorEnv
+from rlsdk.environments.processes import ProcessEnvs
 from rlsdk.errors import EnvironmentFault, RlsdkError, UnsupportedSpaceError, suggest
 from rlsdk.registry import extension, extensions
 from rlsdk.spaces import Space
 
 EnvSource = str | Callable[[], Any] | Any
-Envs = InProcessEnvs | NativeVectorEnv
+Envs = InProcessEnvs | ProcessEnvs | NativeVectorEnv
 
 
 def to_space(space: Any, path: str = "space") -> Space:
@@ -69,7 +70,7 @@ def connect(env: EnvSource) -> Envs:
     Raises:
         EnvironmentFault: none of these, or it cannot be made.
     """
-    if isinstance(env, InProcessEnvs | NativeVectorEnv):
+    if isinstance(env, InProcessEnvs | ProcessEnvs | NativeVectorEnv):
         return env
     if isinstance(env, gymnasium.vector.VectorEnv):
         pair = to_space(env.single_observation_space, "observation"), to_space(env.single_action_space, "action")
@@ -84,12 +85,16 @@ def connect(env: EnvSource) -> Envs:
     )
 
 
-def in_process(environments: list[Any]) -> InProcessEnvs:
+def in_process(environments: list[Any], seed: int | None = None) -> InProcessEnvs:
     """Environments that are alike, stepped one after another in this process."""
     first = environments[0]
     name = first.spec.id if first.spec is not None else type(first.unwrapped).__name__
-    pair = to_space(first.observation_space, "observation"), to_space(first.action_space, "action")
-    return InProcessEnvs(environments, *pair, name=name)
+    return InProcessEnvs(environments, *spaces_of(first), name=name, seed=seed)
+
+
+def spaces_of(env: Any) -> tuple[Space, Space]:
+    """(observation space, action space) of a gymnasium environment."""
+    return to_space(env.observation_space, "observation"), to_space(env.action_space, "action")
 
 
 def make_one(env: EnvSource, kwargs: dict[str, Any]) -> Any:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,10 +12,12 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from torch import Tensor
 
 from rlsdk.environments.actions import ActionDecoder
+from rlsdk.environments.attributes import Indices, chosen
+from rlsdk.environments.masks import INFO, MaskRule
 from rlsdk.environments.observations import Stacker, batch_of
-from rlsdk.errors import EnvironmentFault, ObservationError
+from rlsdk.environments.seeds import Seeds
+from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, UsageError
 from rlsdk.records import EnvStep, Episode, Observation
-from rlsdk.seeding import derive
 from rlsdk.spaces import Space
 
 
@@ -36,7 +36,8 @@ class NativeVectorEnv:
         if self.mode not in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP):
             raise EnvironmentFault(f"{self.name!r} has autoreset mode {self.mode}; rlsdk needs NEXT_STEP or SAME_STEP")
         self._decode, self._stack_rows = ActionDecoder(action_space), Stacker(observation_space)
-        self.timeout: float | None = None
+        self.seeds, self._rule = Seeds(), MaskRule(action_space)
+        self.has_masks = False
         self._start()
 
     def _start(self) -> None:
@@ -48,16 +49,20 @@ class NativeVectorEnv:
         return int(self.env.num_envs)
 
     def reset(self, seed: int | None = None) -> Observation:
-        seeds: Any = None if seed is None else [derive(seed, "environment", i) % 2**31 for i in range(self.num_envs)]
-        if seeds and not isinstance(self.env.unwrapped, SyncVectorEnv | AsyncVectorEnv):
+        """Start an episode everywhere."""
+        seeds: Any = self.seeds.of(seed, self.num_envs)
+        if None in seeds:
+            seeds = None
+        elif not isinstance(self.env.unwrapped, SyncVectorEnv | AsyncVectorEnv):
             seeds = seeds[0]  # environments that are vectors by themselves take one seed
-        values, _ = self._ask(lambda: self.env.reset(seed=seeds))
+        values, infos = self._ask(lambda: self.env.reset(seed=seeds))
         self._start()
-        return Observation(self._stack(values), torch.ones(self.num_envs, dtype=torch.bool))
+        self.has_masks = bool(self._rule.size) and INFO in infos
+        return Observation(self._stack(values), torch.ones(self.num_envs, dtype=torch.bool), self._mask(infos))
 
     def step(self, action: Tensor) -> EnvStep:
         actions = self._decode(action)
-        values, rewards, terminations, truncations, infos = self._ask(lambda: self._step(actions))
+        values, rewards, terminations, truncations, infos = self._ask(lambda: self.env.step(actions))
         if not np.isfinite(rewards).all():
             raise EnvironmentFault(f"environment {self.name!r} gave the rewards {rewards}; they must be finite")
         filler = self._resetting.copy()
@@ -66,14 +71,13 @@ class NativeVectorEnv:
         ended = terminated | truncated
         self._returns += reward
         self._lengths += ~filler
-        features, final = self._stack(values), None
-        if ended.any():
-            final = Observation(self._finals(values, infos, ended), torch.zeros(int(ended.sum()), dtype=torch.bool))
         same_step = self.mode == AutoresetMode.SAME_STEP
+        mask = self._mask(infos, unchecked=None if same_step else ended)
+        final = self._final(values, infos, ended, mask) if ended.any() else None
         is_first = torch.from_numpy(ended.copy() if same_step else filler)
         self._resetting = ended & (not same_step)
         return EnvStep(
-            Observation(features, is_first),
+            Observation(self._stack(values), is_first, mask),
             torch.from_numpy(reward.astype(np.float32)),
             torch.from_numpy(terminated),
             torch.from_numpy(truncated),
@@ -82,66 +86,46 @@ class NativeVectorEnv:
             self._finish(ended, infos),
         )
 
-    def _step(self, actions: Any) -> Any:
-        if self.timeout is None or not isinstance(self.env, AsyncVectorEnv):
-            return self.env.step(actions)
-        self.env.step_async(actions)
-        return self.env.step_wait(timeout=self.timeout)
-
     def _ask(self, call: Callable[[], Any]) -> Any:
-        """The answer of the environment; whatever goes wrong on the way names the environment, and ends its processes."""
+        """The answer of the environment; whatever goes wrong on the way names the environment."""
         try:
             return call()
-        except (TimeoutError, multiprocessing.TimeoutError):
-            self._end_processes()
-            raise EnvironmentFault(f"environment {self.name!r} did not answer for {self.timeout} s; it hangs") from None
-        except (EOFError, BrokenPipeError, ConnectionError):
-            dead = self._dead()
-            self._end_processes()
-            raise EnvironmentFault(
-                f"environment {self.name!r}: the process of {', '.join(dead) or 'a copy'} died"
-            ) from None
         except Exception as error:
-            self._end_processes()
-            raise EnvironmentFault(f"environment {self.name!r} {error}") from error
+            raise EnvironmentFault(f"environment {self.name!r} raised {type(error).__name__}: {error}") from error
 
-    def _processes(self) -> list[tuple[int, Any]]:
-        return list(enumerate(getattr(self.env, "processes", [])))
+    def _mask(self, infos: dict[str, Any], unchecked: Any = None) -> Tensor | None:
+        """The masks [B, A] in `infos`; rows marked in `unchecked` may allow nothing, their episode is over."""
+        if not self.has_masks:
+            return None
+        try:
+            rows = infos[INFO]
+            masks = np.stack([self._rule.row(rows[i]) for i in range(self.num_envs)])
+            if unchecked is not None:
+                masks[unchecked] |= ~masks[unchecked].any(axis=1, keepdims=True)
+            self._rule.require_choice(masks)
+        except KeyError:
+            raise EnvironmentFault(f"environment {self.name!r} gave an {INFO!r} at its reset, but not now") from None
+        except MaskError as error:
+            raise MaskError(f"environment {self.name!r}: {error}") from None
+        return torch.from_numpy(masks)
 
-    def _dead(self) -> list[str]:
-        """Processes that ended; a pipe may break some milliseconds before its process counts as dead."""
-        for _ in range(100):
-            dead = [f"number {i} (exit code {p.exitcode})" for i, p in self._processes() if not p.is_alive()]
-            if dead:
-                return dead
-            time.sleep(0.01)
-        return []
-
-    def _end_processes(self) -> None:
-        """Kill what is left; gymnasium's own closing would wait for answers that never come."""
-        for _, process in self._processes():
-            process.kill()
-            process.join(1.0)
-        for pipe in getattr(self.env, "parent_pipes", []):
-            if pipe is not None:
-                pipe.close()
-        if self._processes():
-            self.env.closed = True
-
-    def _finals(self, values: Any, infos: dict[str, Any], ended: Any) -> Any:
+    def _final(self, values: Any, infos: dict[str, Any], ended: Any, mask: Tensor | None) -> Observation:
         rows = np.flatnonzero(ended)
         if self.mode == AutoresetMode.SAME_STEP:
-            source = infos["final_obs"]
-            return self._stack_rows([source[i] for i in rows])
-        batch, _ = batch_of(self.observation_space, values)
-        return self._stack_rows([batch[i] for i in rows])
+            features = self._stack_rows([infos["final_obs"][i] for i in rows])
+            own = infos.get("final_info", {}).get(INFO) if mask is not None else None
+            kept = np.ones((len(rows), self._rule.size), np.bool_)
+            mask = torch.from_numpy(kept if own is None else np.stack([self._rule.row(own[i]) for i in rows]))
+            mask = mask if self.has_masks else None
+        else:
+            batch, _ = batch_of(self.observation_space, values)
+            features = self._stack_rows([batch[i] for i in rows])
+            mask = None if mask is None else mask[torch.from_numpy(rows)]
+        return Observation(features, torch.zeros(len(rows), dtype=torch.bool), mask)
 
     def _finish(self, ended: Any, infos: dict[str, Any]) -> tuple[Episode, ...]:
-        success = (
-            infos.get("final_info", infos).get("is_success")
-            if self.mode == AutoresetMode.SAME_STEP
-            else infos.get("is_success")
-        )
+        source = infos.get("final_info", infos) if self.mode == AutoresetMode.SAME_STEP else infos
+        success = source.get("is_success")
         episodes = []
         for i in np.flatnonzero(ended):
             value = None if success is None else bool(np.asarray(success)[i])
@@ -155,6 +139,25 @@ class NativeVectorEnv:
             return self._stack_rows(rows)
         except ObservationError as error:
             raise EnvironmentFault(f"environment {self.name!r}: {error}") from None
+
+    def get_attr(self, name: str, indices: Indices = None) -> list[Any]:
+        """The attribute `name` of the environments, where the vector environment gives access to them."""
+        return [self._per_environment("get_attr", name)[i] for i in chosen(indices, self.num_envs)]
+
+    def set_attr(self, name: str, value: Any, indices: Indices = None) -> None:
+        """Set an attribute of the environments."""
+        values, wanted = self._per_environment("get_attr", name), chosen(indices, self.num_envs)
+        self._per_environment("set_attr", name, [value if i in wanted else own for i, own in enumerate(values)])
+
+    def env_method(self, name: str, *args: Any, indices: Indices = None, **kwargs: Any) -> list[Any]:
+        """Call a method of all environments; the answers of those in `indices`."""
+        answers = self._per_environment("call", name, *args, **kwargs)
+        return [answers[i] for i in chosen(indices, self.num_envs)]
+
+    def _per_environment(self, request: str, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(self.env.unwrapped, SyncVectorEnv | AsyncVectorEnv):
+            raise UsageError(f"{self.name!r} is a vector by itself: it has no separate environments to ask")
+        return self._ask(lambda: getattr(self.env.unwrapped, request)(*args, **kwargs))
 
     def close(self) -> None:
         self.env.close()

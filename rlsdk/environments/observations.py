@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,15 @@ import torch
 from rlsdk.errors import ObservationError
 from rlsdk.spaces import Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple, dtype_of, shape_of
 
+Allocate = Callable[[tuple[int, ...], Any], Any]
+"""(shape, dtype) -> a numpy array."""
+
 
 class Stacker:
-    """Turns B observations of a space into one tensor [B, ...] per leaf, in the dtype the space is stored in.
+    """Turns B observations of a space into one array or tensor [B, ...] per leaf, in the dtype the space is stored in.
 
-    What it needs to know of the space is looked up once; stacking happens at every environment step.
+    What it needs to know of the space is looked up once; stacking happens at every environment step. Rows are written
+    one by one and checked all at once.
     """
 
     def __init__(self, space: Space, path: str = "observation") -> None:
@@ -28,7 +32,7 @@ class Stacker:
             self.children = {i: Stacker(child, f"{path}[{i}]") for i, child in enumerate(space.spaces)}
         else:
             self.shape, self.dtype = shape_of(space), np.dtype(dtype_of(space))
-            self.bounds = _integer_bounds(space)
+            self.is_float, self.bounds = self.dtype.kind == "f", _integer_bounds(space)
 
     def __call__(self, values: Sequence[Any]) -> Any:
         """The tensors; fresh ones, so that environments may reuse their own arrays.
@@ -36,33 +40,100 @@ class Stacker:
         Raises:
             ObservationError: names the leaf and the row that has a wrong shape or kind, or is not finite.
         """
-        if isinstance(self.space, Dict):
-            _require_keys(self.space, values, self.path)
-            return {key: child([value[key] for value in values]) for key, child in self.children.items()}
-        if isinstance(self.space, Tuple):
-            return tuple(child([value[i] for value in values]) for i, child in self.children.items())
-        try:
-            array = np.asarray(values)
-        except ValueError:
-            array = np.empty(0)
-        if array.shape != (len(values), *self.shape) or array.dtype.kind not in "biuf":
-            _explain_shape(self.space, values, self.path)
-        self._check(array)
-        return torch.from_numpy(array.astype(self.dtype, copy=True))
+        return self.tensors(self.arrays(values))
 
-    def _check(self, array: Any) -> None:
+    def arrays(self, values: Sequence[Any]) -> Any:
+        """As calling it, but numpy arrays."""
+        target = self.allocate(len(values))
+        for row, value in enumerate(values):
+            self.write(target, row, value)
+        self.check(target)
+        return target
+
+    def allocate(self, rows: int, make: Allocate = np.empty) -> Any:
+        """Arrays for `rows` observations, nested as the space is."""
+        if isinstance(self.space, Tuple):
+            return tuple(child.allocate(rows, make) for child in self.children.values())
+        if self.children:
+            return {key: child.allocate(rows, make) for key, child in self.children.items()}
+        return make((rows, *self.shape), self.dtype)
+
+    def write(self, target: Any, row: int, value: Any) -> None:
+        """Copy one observation into row `row` of arrays that `allocate` made.
+
+        Raises:
+            ObservationError: a wrong shape, key or kind.
+        """
+        if self.children:
+            try:
+                for key, child in self.children.items():
+                    child.write(target[key], row, value[key])
+            except (KeyError, IndexError, TypeError):
+                _explain_parts(self.space, value, row, self.path)
+        elif (
+            type(value) is np.ndarray
+            and value.shape == self.shape
+            and (value.dtype == self.dtype or (self.is_float and value.dtype.kind == "f"))
+        ):
+            target[row] = value
+        else:
+            target[row] = self._converted(value, row)
+
+    def _converted(self, value: Any, row: int) -> Any:
+        """`value` as an array of the leaf's shape and dtype; only conversions that keep integers exact."""
+        try:
+            array = np.asarray(value)
+        except ValueError:
+            array = np.empty(0, object)
+        where = f"{self.path} of environment {row}"
+        if array.dtype.kind not in "biuf":
+            raise ObservationError(f"{where} is {value!r}, not numbers of shape {self.shape}")
+        if array.shape != self.shape:
+            raise ObservationError(f"{where} has shape {array.shape}, but its space says {self.shape}")
+        if self.is_float:
+            return array
         if array.dtype.kind == "f":
-            # a finite sum proves that all are finite; a sum that is not may only have overflowed
-            if not math.isfinite(array.sum()) and not np.isfinite(array).all():
-                row = int(np.argwhere(~np.isfinite(array).reshape(len(array), -1).all(axis=1))[0, 0])
-                raise ObservationError(f"{self.path} of environment {row} holds NaN or infinity: {array[row]}")
-            if self.dtype.kind != "f":
-                wrong = f"{self.path} has dtype {array.dtype}, but its space says {self.dtype}"
-                raise ObservationError(f"{wrong}; cast it in the environment")
+            wrong = f"{where} has dtype {array.dtype}, but its space says {self.dtype}"
+            raise ObservationError(f"{wrong}; cast it in the environment")
+        stored = array.astype(self.dtype)
+        if not np.array_equal(stored, array):
+            raise ObservationError(f"{where} holds values outside {self.dtype}, the dtype of its space: {array}")
+        return stored
+
+    def check(self, target: Any) -> None:
+        """Refuse rows that are not finite, or discrete values outside the space.
+
+        Raises:
+            ObservationError: names the leaf and the first such row.
+        """
+        for key, child in self.children.items():
+            child.check(target[key])
+        if self.children:
+            return
+        # a finite sum of squares proves that all are finite; one that is not may only have overflowed
+        if self.is_float and not math.isfinite(np.vdot(target, target)) and not np.isfinite(target).all():
+            row = int(np.argwhere(~np.isfinite(target).reshape(len(target), -1).all(axis=1))[0, 0])
+            raise ObservationError(f"{self.path} of environment {row} holds NaN or infinity: {target[row]}")
         if self.bounds is not None:
             low, high = self.bounds
-            if (array < low).any() or (array > high).any():
-                raise ObservationError(f"{self.path} = {array.tolist()} is outside its space {self.space}")
+            if (target < low).any() or (target > high).any():
+                raise ObservationError(f"{self.path} = {target.tolist()} is outside its space {self.space}")
+
+    def tensors(self, target: Any, *, fresh: bool = False) -> Any:
+        """Arrays as tensors; those share the arrays' memory unless they are to be `fresh`."""
+        if not self.children:
+            return torch.from_numpy(target.copy() if fresh else target)
+        if isinstance(self.space, Tuple):
+            return tuple(child.tensors(target[i], fresh=fresh) for i, child in self.children.items())
+        return {key: child.tensors(target[key], fresh=fresh) for key, child in self.children.items()}
+
+    def rows_of(self, target: Any, rows: list[int]) -> Any:
+        """A copy of some rows of arrays."""
+        if isinstance(self.space, Tuple):
+            return tuple(child.rows_of(target[i], rows) for i, child in self.children.items())
+        if self.children:
+            return {key: child.rows_of(target[key], rows) for key, child in self.children.items()}
+        return target[rows]
 
 
 def stack(space: Space, values: Sequence[Any]) -> Any:
@@ -82,22 +153,17 @@ def _integer_bounds(space: Space) -> tuple[Any, Any] | None:
     return start, start + np.asarray(space.nvec) - 1
 
 
-def _require_keys(space: Dict, values: Sequence[Any], path: str) -> None:
-    for row, value in enumerate(values):
-        if not isinstance(value, Mapping) or not set(space.spaces) <= set(value):
-            got = sorted(value) if isinstance(value, Mapping) else type(value).__name__
-            raise ObservationError(f"{path} of environment {row} needs the keys {sorted(space.spaces)}, got {got}")
+def _explain_parts(space: Space, value: Any, row: int, path: str) -> None:
+    if isinstance(space, Dict):
+        _require_keys(space, value, row, path)
+    wanted = len(space.spaces) if isinstance(space, Tuple) else "a table"
+    raise ObservationError(f"{path} of environment {row} is {value!r}; its space has {wanted} parts")
 
 
-def _explain_shape(space: Space, values: Sequence[Any], path: str) -> None:
-    wanted = shape_of(space)
-    for row, value in enumerate(values):
-        array = np.asarray(value)
-        if array.dtype.kind not in "biuf":
-            raise ObservationError(f"{path} of environment {row} is {value!r}, not numbers of shape {wanted}")
-        if array.shape != wanted:
-            raise ObservationError(f"{path} of environment {row} has shape {array.shape}, but its space says {wanted}")
-    raise ObservationError(f"{path}: the rows cannot be stacked into {wanted}")
+def _require_keys(space: Dict, value: Any, row: int, path: str) -> None:
+    if not isinstance(value, Mapping) or not set(space.spaces) <= set(value):
+        got = sorted(value) if isinstance(value, Mapping) else type(value).__name__
+        raise ObservationError(f"{path} of environment {row} needs the keys {sorted(space.spaces)}, got {got}")
 
 
 def batch_of(space: Space, observation: Any, path: str = "observation") -> tuple[list[Any], bool]:
@@ -114,7 +180,7 @@ def batch_of(space: Space, observation: Any, path: str = "observation") -> tuple
 
 def _batch_size(space: Space, value: Any, path: str) -> int | None:
     if isinstance(space, Dict):
-        _require_keys(space, [value], path)
+        _require_keys(space, value, 0, path)
         sizes = {_batch_size(child, value[key], f"{path}[{key!r}]") for key, child in space.spaces.items()}
     elif isinstance(space, Tuple):
         sizes = {_batch_size(child, value[i], f"{path}[{i}]") for i, child in enumerate(space.spaces)}

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import gymnasium
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 
-from rlsdk.environments.gymnasium_adapter import EnvSource, connect, in_process, make_one
-from rlsdk.environments.in_process import InProcessEnvs
+from rlsdk.environments import envpool_vector
+from rlsdk.environments.gymnasium_adapter import Envs, EnvSource, connect, in_process, make_one, spaces_of
 from rlsdk.environments.native_vector import NativeVectorEnv
+from rlsdk.environments.processes import ProcessEnvs
+from rlsdk.environments.seeds import Seeds
 from rlsdk.environments.wrappers import Monitor
 from rlsdk.errors import EnvironmentFault, SettingsError, suggest
 
@@ -28,24 +28,33 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
     env: EnvSource,
     n_envs: int = 1,
     *,
+    seed: int | None = None,
     vectorization: str = "auto",
     env_kwargs: Mapping[str, Any] | None = None,
     wrappers: Sequence[Callable[[Any], Any]] = (),
     monitor_dir: str | Path | None = None,
+    workers: int | None = None,
     timeout: float = 60.0,
-) -> InProcessEnvs | NativeVectorEnv:
+    restart: bool = False,
+    start_method: str | None = None,
+) -> Envs:
     """`n_envs` copies of an environment behind one interface, seeded alike however they run.
 
     Args:
         env: gymnasium id, or a function that makes one environment.
         n_envs: how many copies.
-        vectorization: `sync` steps them one after another in this process; `async` in a process each; `native` uses the
-            environment's own vector version; `auto` takes processes when there are several copies and cores and a step of a
-            copy takes longer than `SLOW_STEP`, otherwise this process. The choice is the type of what is returned.
+        seed: of the first reset that is given none, such as the first of an agent made without a seed.
+        vectorization: `sync` steps them one after another in this process; `async` in processes; `native` uses the
+            environment's own vector version, or envpool's where that package is installed; `auto` takes processes when there
+            are several copies and cores and a step of a copy takes longer than `SLOW_STEP`, otherwise this process. The
+            choice is the type of what is returned.
         env_kwargs: arguments for `gymnasium.make` or the function.
         wrappers: gymnasium wrappers applied to each copy, innermost first.
         monitor_dir: folder for one monitor file per copy.
+        workers: processes; as many as there are cores by default, each steps its share of the copies.
         timeout: seconds after which a process that does not answer counts as hung.
+        restart: replace a process that dies or hangs instead of raising; the metric `rollout/worker_restarts` counts.
+        start_method: of the processes (`fork`, `forkserver`, `spawn`); the platform's own by default.
 
     Raises:
         SettingsError: an argument makes no sense.
@@ -56,17 +65,19 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
     if vectorization not in KINDS:
         raise SettingsError(f"vectorization {vectorization!r} is unknown; {suggest(vectorization, KINDS)}")
     if vectorization == "native":
-        return _native(env, n_envs, dict(env_kwargs or {}), bool(wrappers or monitor_dir))
+        native = _native(env, n_envs, dict(env_kwargs or {}), bool(wrappers or monitor_dir))
+        native.seeds = Seeds(seed)
+        return native
     folder = None if monitor_dir is None else Path(monitor_dir)
     makers = [_Maker(env, dict(env_kwargs or {}), tuple(wrappers), folder, i) for i in range(n_envs)]
-    if vectorization == "async":
-        makers[0].bare().close()  # what cannot be made fails here, with a clear message
-        return _in_processes(makers, timeout)
-    first = makers[0].bare()
-    if vectorization == "auto" and _processes_pay(first, n_envs):
+    first = makers[0].bare()  # what cannot be made fails here, with a clear message
+    if vectorization == "async" or (vectorization == "auto" and _processes_pay(first, n_envs)):
+        pair = spaces_of(first)
         first.close()
-        return _in_processes(makers, timeout)
-    return in_process([makers[0].watched(first), *(maker() for maker in makers[1:])])
+        count = workers or os.cpu_count() or 1
+        options: dict[str, Any] = {"timeout": timeout, "restart": restart, "start_method": start_method}
+        return ProcessEnvs(makers, *pair, name=makers[0].name, seed=seed, workers=count, **options)
+    return in_process([makers[0].watched(first), *(maker() for maker in makers[1:])], seed)
 
 
 class _Maker:
@@ -97,35 +108,6 @@ class _Maker:
         return self.watched(self.bare())
 
 
-class _Traced:
-    """Makes an environment whose errors carry the traceback of the process they happened in."""
-
-    def __init__(self, maker: _Maker) -> None:
-        self.maker = maker
-
-    def __call__(self) -> Any:
-        return _TracedEnv(self.maker())
-
-
-class _TracedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
-    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
-        try:
-            return self.env.reset(**kwargs)
-        except Exception as error:
-            raise RuntimeError(_with_traceback("reset", error)) from None
-
-    def step(self, action: Any) -> Any:
-        try:
-            return self.env.step(action)
-        except Exception as error:
-            raise RuntimeError(_with_traceback(f"step({action})", error)) from None
-
-
-def _with_traceback(call: str, error: Exception) -> str:
-    trace = "".join(traceback.format_exception(error)).rstrip()
-    return f"raised {type(error).__name__} in {call}: {error}\n--- in its process ---\n{trace}"
-
-
 def _processes_pay(trial: Any, copies: int) -> bool:
     """Whether a step of `trial` is slow enough for processes; it is left in the middle of an episode."""
     if copies < 2 or (os.cpu_count() or 1) < 2:
@@ -145,21 +127,19 @@ def _processes_pay(trial: Any, copies: int) -> bool:
     return sorted(times)[len(times) // 2] > SLOW_STEP
 
 
-def _in_processes(makers: list[_Maker], timeout: float) -> NativeVectorEnv:
-    env = AsyncVectorEnv([_Traced(maker) for maker in makers], autoreset_mode=AutoresetMode.SAME_STEP)
-    connected = connect(env)
-    assert isinstance(connected, NativeVectorEnv)
-    connected.timeout, connected.name = timeout, makers[0].name
-    return connected
-
-
 def _native(env: EnvSource, n_envs: int, kwargs: dict[str, Any], wrapped: bool) -> NativeVectorEnv:
     if not isinstance(env, str) or wrapped:
         raise SettingsError("vectorization='native' needs a gymnasium id, without wrappers and monitor_dir")
     try:
         vector = gymnasium.make_vec(env, n_envs, vectorization_mode="vector_entry_point", **kwargs)
     except gymnasium.error.Error as error:
-        raise EnvironmentFault(f"{env!r} has no vector version of its own: {error}; use vectorization='sync'") from None
+        if not envpool_vector.knows(env):
+            raise EnvironmentFault(
+                f"{env!r} has no vector version of its own: {error}; use vectorization='sync', or install rlsdk[envpool]"
+                " for the environments envpool has"
+            ) from None
+        vector = envpool_vector.EnvpoolVector(env, n_envs, **kwargs)
     connected = connect(vector)
     assert isinstance(connected, NativeVectorEnv)
+    connected.name = env
     return connected

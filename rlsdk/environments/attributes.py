@@ -1,0 +1,56 @@
+"""Attributes and methods of environments, found through their wrappers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rlsdk.errors import EnvironmentFault, SettingsError
+
+Indices = int | Sequence[int] | None
+"""Which environments: one, several, or all (None)."""
+
+
+def chosen(indices: Indices, count: int) -> list[int]:
+    """The environments meant, as numbers from 0.
+
+    Raises:
+        SettingsError: there is no such environment.
+    """
+    wanted = range(count) if indices is None else [indices] if isinstance(indices, int) else list(indices)
+    for index in wanted:
+        if not isinstance(index, int) or not -count <= index < count:
+            raise SettingsError(f"there is no environment number {index!r}; there are {count}, from 0 to {count - 1}")
+    return [index % count for index in wanted]
+
+
+def read(environment: Any, name: str) -> Any:
+    """The value of an attribute.
+
+    Raises:
+        EnvironmentFault: neither the environment nor a wrapper has it.
+    """
+    try:
+        return environment.get_wrapper_attr(name)
+    except AttributeError:
+        raise EnvironmentFault(f"environment {environment} has no attribute {name!r}") from None
+
+
+def write(environment: Any, name: str, value: Any) -> None:
+    """Set an attribute on the first wrapper that has it, on the environment itself where none does."""
+    layer = environment
+    while name not in vars(layer) and layer is not layer.unwrapped:
+        layer = layer.env
+    setattr(layer, name, value)
+
+
+def call_of(environment: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Call a method.
+
+    Raises:
+        EnvironmentFault: it does not exist, or is none.
+    """
+    method = read(environment, name)
+    if not callable(method):
+        raise EnvironmentFault(f"{name!r} of environment {environment} is no method but {method!r}")
+    return method(*args, **kwargs)

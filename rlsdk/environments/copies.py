@@ -1,0 +1,208 @@
+"""Several copies of one environment, stepped one after another: numpy in, numpy out.
+
+The same code runs in this process (`in_process.py`) and in the processes of `processes.py`, so both behave alike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlsdk.environments.masks import INFO, MaskRule, mask_methods
+from rlsdk.environments.observations import Allocate, Stacker
+from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, RlsdkError
+from rlsdk.spaces import Space
+
+LARGEST = 1e38
+"""Rewards are kept as float32, which ends at 3.4e38."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Episodes that ended in one step: F rows, ascending, with the true last observation and mask of each."""
+
+    rows: list[int]
+    observation: Any  # arrays [F, ...]
+    mask: NDArray[np.bool_] | None  # [F, A]
+    returns: list[float]
+    lengths: list[int]
+    successes: list[bool | None]
+
+
+class StepArrays:
+    """Where copies write what a step gave: one row per environment."""
+
+    def __init__(self, observation_space: Space, action_space: Space, rows: int, make: Allocate) -> None:
+        self.observation = Stacker(observation_space).allocate(rows, make)
+        self.reward = make((rows,), np.float32)
+        self.terminated, self.truncated = make((rows,), np.bool_), make((rows,), np.bool_)
+        self.mask = make((rows, MaskRule(action_space).size), np.bool_)
+
+    def part(self, start: int, end: int) -> StepArrays:
+        """Views of the rows from `start` to `end`."""
+        view = object.__new__(StepArrays)
+        view.observation = _rows(self.observation, slice(start, end))
+        view.reward, view.mask = self.reward[start:end], self.mask[start:end]
+        view.terminated, view.truncated = self.terminated[start:end], self.truncated[start:end]
+        return view
+
+
+class Copies:
+    """B gymnasium environments with the same spaces; an episode that ends is followed by a reset in the same step."""
+
+    def __init__(
+        self,
+        environments: Sequence[Any],
+        observation_space: Space,
+        action_space: Space,
+        name: str,
+        arrays: StepArrays,
+        *,
+        first: int = 0,
+    ) -> None:
+        self.environments, self.name, self.arrays, self.first = list(environments), name, arrays, first
+        self.stacker, self.rule = Stacker(observation_space), MaskRule(action_space)
+        self.methods = mask_methods(environments) if self.rule.size else None
+        self.has_masks = self.methods is not None
+        self._steps: list[Callable[[Any], Any]] = [environment.step for environment in environments]
+        self._returns = [0.0] * len(self.environments)
+        self._lengths = [0] * len(self.environments)
+
+    def __len__(self) -> int:
+        return len(self.environments)
+
+    def reset(self, seeds: Sequence[int | None]) -> None:
+        """Start an episode everywhere.
+
+        Raises:
+            EnvironmentFault: an environment raised, or broke its declaration. MaskError: a mask is wrong.
+        """
+        for i, seed in enumerate(seeds):
+            self._reset(i, seed)
+        self._check("reset")
+
+    def step(self, actions: Sequence[Any]) -> Ended | None:
+        """Step every environment with its own action; raises as `reset`."""
+        arrays, returns, lengths, has_masks = self.arrays, self._returns, self._lengths, self.has_masks
+        write, target, rewards = self.stacker.write, arrays.observation, arrays.reward
+        arrays.terminated.fill(False)
+        arrays.truncated.fill(False)
+        infos: dict[int, Any] = {}
+        total = 0.0
+        for i, step in enumerate(self._steps):
+            try:
+                result = step(actions[i])
+            except Exception as error:
+                self._blame(i, f"raised {type(error).__name__} in step({actions[i]}): {error}", error)
+            try:
+                observation, reward, terminated, truncated, info = result
+                rewards[i] = reward = float(reward)
+            except (TypeError, ValueError):
+                self._explain(i, result, actions[i])
+            total += reward
+            returns[i] += reward
+            lengths[i] += 1
+            try:
+                write(target, i, observation)
+            except ObservationError as error:
+                self._blame(i, f"step: {error}")
+            if terminated or truncated:
+                arrays.terminated[i], arrays.truncated[i] = terminated, truncated
+                infos[i] = info
+            if has_masks:
+                self._read_mask(i, info)
+        if not abs(total) < LARGEST:  # also when it is NaN
+            self._explain_rewards(actions)
+        if infos:
+            return self._finish(infos)
+        self._check("step")
+        return None
+
+    def _finish(self, infos: dict[int, Any]) -> Ended:
+        """Take the last observations aside and start the next episodes."""
+        rows, arrays = list(infos), self.arrays
+        self._check("step", masks=False)
+        final = self.stacker.rows_of(arrays.observation, rows)
+        mask = arrays.mask[rows] if self.has_masks else None
+        if mask is not None:
+            mask[self.rule.without_choice(mask)] = True  # nothing may be left to do when an episode is over
+        ended = Ended(rows, final, mask, [], [], [])
+        for i, info in infos.items():
+            success = info.get("is_success") if isinstance(info, dict) else None
+            ended.returns.append(self._returns[i])
+            ended.lengths.append(self._lengths[i])
+            ended.successes.append(None if success is None else bool(np.asarray(success)))
+            self._reset(i, None)
+        self._check("reset")
+        return ended
+
+    def _reset(self, i: int, seed: int | None) -> None:
+        self._returns[i], self._lengths[i] = 0.0, 0
+        try:
+            result = self.environments[i].reset(seed=seed)
+        except Exception as error:
+            self._blame(i, f"raised {type(error).__name__} in reset: {error}", error)
+        if not isinstance(result, tuple) or len(result) != 2:
+            self._blame(i, "reset must return (observation, info)")
+        try:
+            self.stacker.write(self.arrays.observation, i, result[0])
+        except ObservationError as error:
+            self._blame(i, f"reset: {error}")
+        if self.rule.size and self.methods is None and isinstance(result[1], dict) and INFO in result[1]:
+            self.has_masks = True
+        if self.has_masks:
+            self._read_mask(i, result[1])
+
+    def _read_mask(self, i: int, info: Any) -> None:
+        try:
+            self.arrays.mask[i] = self.rule.row(info[INFO] if self.methods is None else self.methods[i]())
+        except KeyError:
+            self._blame(i, f"gave an {INFO!r} in its info before, but not now; give one at every reset and step")
+        except MaskError as error:
+            raise MaskError(f"{self._where(i)}: {error}") from None
+
+    def _check(self, call: str, *, masks: bool = True) -> None:
+        try:
+            self.stacker.check(self.arrays.observation)
+        except ObservationError as error:
+            raise EnvironmentFault(f"environment {self.name!r}, {call}: {error}") from None
+        if masks and self.has_masks:
+            try:
+                self.rule.require_choice(self.arrays.mask)
+            except MaskError as error:
+                raise MaskError(f"environment {self.name!r}, {call}: {error}") from None
+
+    def _explain(self, i: int, result: Any, action: Any) -> NoReturn:
+        if not isinstance(result, tuple) or len(result) != 5:
+            self._blame(i, "step must return (observation, reward, terminated, truncated, info)")
+        self._blame(i, f"gave the reward {result[1]!r} for action {action}; it must be a finite number")
+
+    def _explain_rewards(self, actions: Sequence[Any]) -> None:
+        """The sum of a step's rewards is not finite: blame the first that is not (large ones may only have overflowed)."""
+        for i, reward in enumerate(self.arrays.reward):
+            if not math.isfinite(reward):
+                self._blame(i, f"gave the reward {float(reward)!r} for action {actions[i]}; it must be a finite number")
+
+    def _where(self, i: int) -> str:
+        number = f" (number {self.first + i})" if self.first or len(self) > 1 else ""
+        return f"environment {self.name!r}{number}"
+
+    def _blame(self, i: int, what: str, cause: Exception | None = None) -> NoReturn:
+        if isinstance(cause, RlsdkError):
+            raise cause
+        raise EnvironmentFault(f"{self._where(i)} {what}") from cause
+
+    def close(self) -> None:
+        for environment in self.environments:
+            environment.close()
+
+
+def _rows(arrays: Any, where: Any) -> Any:
+    if isinstance(arrays, dict):
+        return {key: _rows(value, where) for key, value in arrays.items()}
+    return tuple(_rows(value, where) for value in arrays) if isinstance(arrays, tuple) else arrays[where]

@@ -1,0 +1,250 @@
+"""Environments stepped in processes: several copies to a process, observations through shared memory.
+
+A process that dies, hangs or raises is an error that says so, or is replaced when that was asked for; never a hang.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection, wait
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+from gymnasium.vector.utils import CloudpickleWrapper
+from torch import Tensor
+
+from rlsdk.environments.actions import ActionDecoder
+from rlsdk.environments.attributes import Indices, chosen
+from rlsdk.environments.copies import Ended
+from rlsdk.environments.seeds import Seeds, seed_of
+from rlsdk.environments.shared_arrays import arrays_in, bytes_for
+from rlsdk.environments.step_records import StepRecords
+from rlsdk.environments.worker import Assignment, Failure, serve
+from rlsdk.errors import EnvironmentFault
+from rlsdk.records import EnvStep, Observation
+from rlsdk.seeding import fresh_seed
+from rlsdk.spaces import Space
+
+MAX_RESTARTS_IN_A_ROW = 3
+"""A process that dies this often without completing a step in between is given up."""
+
+
+class _Dead(Exception):  # noqa: N818  # says what happened
+    """A process ended, or did not answer in time; the text says which."""
+
+
+class _Worker:
+    """One process, its pipe, and the rows it fills."""
+
+    def __init__(self, context: Any, assignment: Assignment, rows: range) -> None:
+        self.context, self.assignment, self.rows = context, assignment, rows
+        self.failures = 0
+        self.start()
+
+    def start(self) -> None:
+        self.pipe: Connection
+        self.pipe, theirs = self.context.Pipe()
+        self.process = self.context.Process(target=serve, args=(theirs, self.assignment), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def send(self, request: str, *arguments: Any) -> None:
+        with contextlib.suppress(BrokenPipeError, ConnectionError):  # a death is noticed when the answer is missing
+            self.pipe.send((request, arguments))
+
+    def receive(self, deadline: float) -> Any:
+        """The answer to the last request; raises _Dead when there will be none."""
+        ready = wait([self.pipe, self.process.sentinel], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            raise _Dead("did not answer in time; it hangs")
+        with contextlib.suppress(EOFError, OSError):
+            if self.pipe.poll():
+                return self.pipe.recv()
+        self.process.join(1.0)
+        raise _Dead(f"died (exit code {self.process.exitcode})")
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.join(1.0)
+        self.pipe.close()
+
+    @property
+    def label(self) -> str:
+        """Which environments live here."""
+        first, last = self.rows[0], self.rows[-1]
+        return f"number {first}" if first == last else f"numbers {first} to {last}"
+
+
+class ProcessEnvs:
+    """B environments in W processes. With `restart`, a process that dies or hangs is replaced: its environments begin
+    new episodes, the interrupted rows are marked `valid = False`, and `restarts` counts it."""
+
+    def __init__(  # noqa: PLR0913  # one value per fact, all made by make_vec_env
+        self,
+        makers: Sequence[Callable[[], Any]],
+        observation_space: Space,
+        action_space: Space,
+        *,
+        name: str,
+        seed: int | None = None,
+        workers: int,
+        timeout: float,
+        restart: bool = False,
+        start_method: str | None = None,
+    ) -> None:
+        self.observation_space, self.action_space, self.name = observation_space, action_space, name
+        self.num_envs, self.seeds, self.timeout, self.restart = len(makers), Seeds(seed), timeout, restart
+        self.restarts, self.has_masks, self._closed = 0, False, False
+        context: Any = multiprocessing.get_context(start_method)
+        pair, count = (observation_space, action_space), self.num_envs
+        block = context.RawArray("B", bytes_for(*pair, count))
+        self._decode, self._records = (
+            ActionDecoder(action_space),
+            StepRecords(observation_space, arrays_in(block, *pair, count)),
+        )
+        self._workers = []
+        for part in np.array_split(np.arange(self.num_envs), min(workers, self.num_envs)):
+            rows = range(int(part[0]), int(part[-1]) + 1)
+            own = CloudpickleWrapper(_listed([makers[i] for i in rows]))
+            assignment = Assignment(own, *pair, name, rows.start, rows.stop, count, block)
+            self._workers.append(_Worker(context, assignment, rows))
+        self.has_masks = all(self._ask("has_masks", [()] * len(self._workers)))
+
+    @property
+    def processes(self) -> list[Any]:
+        """The processes, in the order of the environments they step."""
+        return [worker.process for worker in self._workers]
+
+    def reset(self, seed: int | None = None) -> Observation:
+        """Start an episode everywhere; with a seed, environment i gets a stream of its own derived from it."""
+        seeds = self.seeds.of(seed, self.num_envs)
+        self._base = fresh_seed() if seed is None else seed
+        self.has_masks = all(self._ask("reset", [(seeds[w.rows.start : w.rows.stop],) for w in self._workers]))
+        return self._records.first(self.has_masks)
+
+    def step(self, action: Tensor) -> EnvStep:
+        actions = self._decode(action)
+        before = self.restarts
+        answers = self._ask("step", [(actions[w.rows.start : w.rows.stop],) for w in self._workers])
+        valid = None
+        if self.restarts > before:
+            valid = torch.ones(self.num_envs, dtype=torch.bool)
+            for worker, answer in zip(self._workers, answers, strict=True):
+                if answer is _RESTARTED:
+                    valid[worker.rows.start : worker.rows.stop] = False
+        return self._records.step(_joined(self._workers, answers), self.has_masks, valid)
+
+    def _ask(self, request: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """One answer from every process."""
+        if self._closed:
+            raise EnvironmentFault(f"environment {self.name!r} is closed")
+        deadline = time.monotonic() + self.timeout
+        for worker, own in zip(self._workers, arguments, strict=True):
+            worker.send(request, *own)
+        return [self._answer(worker, request, deadline) for worker in self._workers]
+
+    def _answer(self, worker: _Worker, request: str, deadline: float) -> Any:
+        try:
+            answer = worker.receive(deadline)
+        except _Dead as reason:
+            worker.failures += 1
+            if self.restart and worker.failures <= MAX_RESTARTS_IN_A_ROW:
+                return self._replace(worker, request)
+            how = str(reason) if "exit" in str(reason) else f"did not answer for {self.timeout} s; it hangs"
+            self._fail(EnvironmentFault, f"environment {self.name!r}: the process of {worker.label} {how}")
+        if isinstance(answer, Failure):
+            text = f"{answer.message}\n--- in its process ---\n{answer.trace}"
+            named = text if self.name in answer.message else f"environment {self.name!r} {text}"
+            self._fail(answer.kind or EnvironmentFault, named)
+        worker.failures = 0 if request == "step" else worker.failures
+        return answer
+
+    def _replace(self, worker: _Worker, request: str) -> Any:
+        """A new process in place of a dead one, at the start of new episodes."""
+        self.restarts += 1
+        failures = worker.failures
+        worker.kill()
+        worker.start()
+        base = getattr(self, "_base", 0)
+        seeds = [seed_of(base, i + self.restarts * self.num_envs) for i in worker.rows]
+        worker.send("reset", seeds)
+        answer = self._answer(worker, "reset", time.monotonic() + self.timeout)
+        worker.failures = failures
+        if request == "step":
+            part = worker.assignment.arrays()
+            part.reward[:], part.terminated[:], part.truncated[:] = 0.0, False, False
+            return _RESTARTED
+        return answer
+
+    def _fail(self, kind: type[Exception], message: str) -> NoReturn:
+        self._end()
+        raise kind(message)
+
+    def get_attr(self, name: str, indices: Indices = None) -> list[Any]:
+        """The attribute `name` of the environments, looked up through their wrappers."""
+        return self._of("get", (name,), indices)
+
+    def set_attr(self, name: str, value: Any, indices: Indices = None) -> None:
+        """Set an attribute where it is defined, through the wrappers."""
+        self._of("set", (name, value), indices)
+
+    def env_method(self, name: str, *args: Any, indices: Indices = None, **kwargs: Any) -> list[Any]:
+        """Call a method of the environments; the answers in the order of `indices`."""
+        return self._of("call", (name, args, kwargs), indices)
+
+    def _of(self, request: str, arguments: tuple[Any, ...], indices: Indices) -> list[Any]:
+        wanted, found = chosen(indices, self.num_envs), dict[int, Any]()
+        own = [[i for i in wanted if i in worker.rows] for worker in self._workers]
+        sent = [(*arguments, [i - w.rows[0] for i in rows]) for w, rows in zip(self._workers, own, strict=True)]
+        for rows, answer in zip(own, self._ask(request, sent), strict=True):
+            found |= dict(zip(rows, answer or [None] * len(rows), strict=True))
+        return [found[i] for i in wanted]
+
+    def close(self) -> None:
+        """End the processes; they close their environments first."""
+        if not self._closed:
+            for worker in self._workers:
+                worker.pipe.close()
+            for worker in self._workers:
+                worker.process.join(2.0)
+            self._end()
+
+    def _end(self) -> None:
+        self._closed = True
+        for worker in self._workers:
+            worker.kill()
+
+
+_RESTARTED = object()
+"""The answer of a process that was replaced during a step."""
+
+
+def _listed(makers: list[Callable[[], Any]]) -> Callable[[], Any]:
+    return lambda: makers
+
+
+def _joined(workers: Sequence[_Worker], answers: Sequence[Any]) -> Ended | None:
+    """The episodes that ended in all processes together, in the order of environments."""
+    some = [(w.rows[0], a) for w, a in zip(workers, answers, strict=True) if isinstance(a, Ended)]
+    if not some:
+        return None
+    return Ended(
+        [first + row for first, ended in some for row in ended.rows],
+        _concatenated([ended.observation for _, ended in some]),
+        None if some[0][1].mask is None else np.concatenate([ended.mask for _, ended in some]),
+        [value for _, ended in some for value in ended.returns],
+        [value for _, ended in some for value in ended.lengths],
+        [value for _, ended in some for value in ended.successes],
+    )
+
+
+def _concatenated(parts: list[Any]) -> Any:
+    if isinstance(parts[0], dict):
+        return {key: _concatenated([part[key] for part in parts]) for key in parts[0]}
+    if isinstance(parts[0], tuple):
+        return tuple(_concatenated(list(column)) for column in zip(*parts, strict=True))
+    return np.concatenate(parts)

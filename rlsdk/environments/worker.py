@@ -1,0 +1,115 @@
+"""What runs in a process of `ProcessEnvs`: a few copies of an environment, and a loop that answers requests."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from typing import Any
+
+import attrs
+
+from rlsdk.environments.attributes import call_of, read, write
+from rlsdk.environments.copies import Copies, StepArrays
+from rlsdk.environments.shared_arrays import arrays_in
+from rlsdk.errors import RlsdkError
+from rlsdk.spaces import Space
+
+
+@attrs.frozen
+class Assignment:
+    """Which copies a process steps: rows `first` to `end` of `total`, and the memory it writes them to."""
+
+    makers: Any
+    """A callable (pickled by value) that gives the functions which make the environments."""
+    observation_space: Space
+    action_space: Space
+    name: str
+    first: int
+    end: int
+    total: int
+    block: Any
+
+    def arrays(self) -> StepArrays:
+        """The rows of this process."""
+        whole = arrays_in(self.block, self.observation_space, self.action_space, self.total)
+        return whole.part(self.first, self.end)
+
+
+@attrs.frozen
+class Failure:
+    """Sent instead of an answer: the error's kind (a class of rlsdk.errors), its message, and where it came from."""
+
+    kind: type[RlsdkError] | None
+    message: str
+    trace: str
+
+
+def serve(pipe: Connection, assignment: Assignment) -> None:
+    """Answer requests (name, arguments) until the pipe closes."""
+    copies: Copies | None = None
+    while True:
+        try:
+            name, arguments = pipe.recv()
+        except (EOFError, OSError, KeyboardInterrupt):
+            break
+        try:
+            copies = copies or _made(assignment)
+            answer = REQUESTS[name](copies, *arguments)
+        except Exception as error:
+            kind = type(error) if isinstance(error, RlsdkError) else None
+            message = str(error) if kind else f"raised {type(error).__name__}: {error}"
+            answer = Failure(kind, message, "".join(traceback.format_exception(error)).rstrip())
+        except KeyboardInterrupt:
+            break
+        pipe.send(answer)
+    if copies is not None:
+        copies.close()
+
+
+def _made(assignment: Assignment) -> Copies:
+    environments = [make() for make in assignment.makers()]
+    return Copies(
+        environments,
+        assignment.observation_space,
+        assignment.action_space,
+        assignment.name,
+        assignment.arrays(),
+        first=assignment.first,
+    )
+
+
+def _reset(copies: Copies, seeds: Sequence[int | None]) -> Any:
+    copies.reset(seeds)
+    return copies.has_masks
+
+
+def _step(copies: Copies, actions: Sequence[Any]) -> Any:
+    return copies.step(actions)
+
+
+def _read(copies: Copies, name: str, rows: Sequence[int]) -> Any:
+    return [read(copies.environments[i], name) for i in rows]
+
+
+def _write(copies: Copies, name: str, value: Any, rows: Sequence[int]) -> None:
+    for i in rows:
+        write(copies.environments[i], name, value)
+
+
+def _call(copies: Copies, name: str, args: Sequence[Any], kwargs: Any, rows: Sequence[int]) -> Any:
+    return [call_of(copies.environments[i], name, args, kwargs) for i in rows]
+
+
+def _has_masks(copies: Copies) -> bool:
+    return copies.has_masks
+
+
+REQUESTS: dict[str, Callable[..., Any]] = {
+    "reset": _reset,
+    "step": _step,
+    "get": _read,
+    "set": _write,
+    "call": _call,
+    "has_masks": _has_masks,
+}
