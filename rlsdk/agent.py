@@ -17,17 +17,20 @@ from rlsdk.constructor import bind, class_only
 from rlsdk.device import choose_device
 from rlsdk.environments import connect, to_gymnasium
 from rlsdk.environments.actions import ActionDecoder
+from rlsdk.environments.masks import MaskGate
 from rlsdk.environments.observations import Stacker, batch_of
 from rlsdk.environments.on_device import OnDevice
+from rlsdk.environments.requests import without_requests
 from rlsdk.errors import SettingsError, UnsupportedSpaceError, UsageError
 from rlsdk.loops import Cursor, learn_from_buffer
 from rlsdk.parts import Facts, OffPolicyPlan, Parts
+from rlsdk.preparation import Normalizer, prepare
 from rlsdk.records import Observation
 from rlsdk.registry import load as load_plugin
 from rlsdk.seeding import Streams, derive, fresh_seed, initialisation
 from rlsdk.session import Session
-from rlsdk.settings import docstring, evolve, structure
-from rlsdk.sinks import ConsoleSink, MetricSink, TensorBoardSink, several
+from rlsdk.settings import docstring, evolve, flat_scalars, structure
+from rlsdk.sinks import ConsoleSink, MetricSink, TensorBoardSink, several, tell_hyperparameters
 from rlsdk.train import Run, train
 from rlsdk.tree import leaves, map_tensors
 
@@ -47,28 +50,40 @@ class Agent:
             raise UsageError(
                 "an agent needs an environment to learn in; env=None is for load(path), which knows the spaces"
             )
-        env = connect(config.env)
+        bare, requests = without_requests(config.env)
+        env = connect(bare)
+        for request in requests:
+            config = request.applied_to(config)
         self._assemble(config, env.observation_space, env.action_space, env.num_envs, env)
+        self.masks.check_environment(env)
         self._check_memory()
 
     def _assemble(self, config: Any, observation_space: Any, action_space: Any, num_envs: int, env: Any | None) -> None:
         if config.policy not in self.spec.policies:
             raise SettingsError(f"unknown policy {config.policy!r}; {self.spec.id} has {', '.join(self.spec.policies)}")
         self.env = env
-        name = config.env if isinstance(config.env, str) else getattr(env, "name", None)
-        self.env_name: str | None = name
+        bare, _ = without_requests(config.env)
+        self.env_name: str | None = bare if isinstance(bare, str) else getattr(env, "name", None)
         self.config = evolve(config, {"env": None})
         self.seed = fresh_seed() if config.seed is None else int(config.seed)
         self.device, self.device_reason = choose_device(config.device, config.policy)
         self.streams = Streams(self.seed, self.device)
         self.facts = Facts(observation_space, action_space, num_envs, self.device, self.streams)
-        with initialisation(self.seed):
-            self.parts: Parts = self.spec.build(self.facts, self.config)
+        use = self.spec.action_masks if getattr(config, "use_masking", True) else "ignored"
+        self.masks = MaskGate(action_space, use, self.spec.id)
+        self._build()
         self.cursor: Cursor | None = None
         self._stored_cursor: persistence.StoredCursor | None = None
         self._step_offset = 0
         self._decode, self._stack = ActionDecoder(action_space), Stacker(observation_space)
         self._sink: MetricSink | None = None
+
+    def _build(self) -> None:
+        """Networks, memory and update for the facts and settings of now."""
+        self.preparation = prepare(self.facts, self.config)
+        with initialisation(self.seed):
+            parts = self.spec.build(self.preparation.inner_facts, self.config)
+        self.parts: Parts = self.preparation.applied_to(parts)
 
     def _check_memory(self) -> None:
         """Refuse a replay buffer that cannot fit, as long as it is empty: a filled one holds its memory already."""
@@ -151,6 +166,7 @@ class Agent:
         if progress_bar:
             callbacks = [*callbacks, ProgressBar()]
         sink = self._make_sink(tb_log_name or self.spec.id.upper(), reset_num_timesteps)
+        tell_hyperparameters(sink, flat_scalars(self.config))
         run = Run(self, self.cursor, total, sink, callbacks)
         try:
             train(run, env, self.parts, log_every=interval, threads=threads)
@@ -162,11 +178,14 @@ class Agent:
     def _training_env(self) -> Any:
         if self.env is None:
             raise UsageError("the agent has no environment; call set_env(env), or load(path, env=env)")
-        return self.env if self.device == "cpu" else OnDevice(self.env, self.device)
+        env = self.env if self.device == "cpu" else OnDevice(self.env, self.device)
+        return self.preparation.environment(env, self.parts)
 
     def _begin(self, env: Any) -> Cursor:
         self._check_memory()
-        cursor = Cursor.begin(env, self.parts.collector, derive(self.seed, "environments", self._total_steps))
+        own = self.env.seeds.first if self.env is not None and self.config.seed is None else None
+        seed = derive(self.seed, "environments", self._total_steps) if own is None else own
+        cursor = Cursor.begin(env, self.parts.collector, seed)
         return cursor if self._stored_cursor is None else self._stored_cursor.applied_to(cursor)
 
     def _make_sink(self, name: str, fresh: bool) -> MetricSink:
@@ -196,7 +215,12 @@ class Agent:
     # --- acting --------------------------------------------------------------------------------------------------
 
     def predict(
-        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+        action_masks: Any = None,
     ) -> tuple[np.ndarray[Any, Any], Any]:
         """(actions, next state) for one observation or a batch of them, in numpy.
 
@@ -205,18 +229,19 @@ class Agent:
             state: what the last call returned, for policies with a memory; None starts anew.
             episode_start: bool per observation, True where an episode has just begun.
             deterministic: the policy's mode instead of a sample.
+            action_masks: bool [A], or one per observation, True where allowed; "none" restricts nothing. Algorithms that
+                need masks refuse to go without.
 
         Raises:
-            ObservationError: a shape, key or value outside the space.
+            ObservationError: a shape, key or value outside the space. MaskError: a mask is missing or unusable.
         """
         rows, single = batch_of(self.facts.observation_space, observation)
-        features = map_tensors(lambda leaf: leaf.to(self.device), self._stack(rows))
         start = state is None if episode_start is None else np.asarray(episode_start, dtype=bool)
-        is_first = torch.as_tensor(np.broadcast_to(start, (len(rows),)).copy(), device=self.device)
+        is_first = torch.as_tensor(np.broadcast_to(start, (len(rows),)).copy())
+        seen = Observation(self._stack(rows), is_first, self.masks.of(action_masks, len(rows)))
         carry = self.parts.policy.initial_carry(len(rows)) if state is None else state
-        act = self.parts.policy.act(
-            Observation(features, is_first), carry, deterministic=deterministic, generator=self.streams["predict"]
-        )
+        moved = map_tensors(lambda leaf: leaf.to(self.device), seen)
+        act = self.parts.policy.act(moved, carry, deterministic=deterministic, generator=self.streams["predict"])
         actions = self._decode(act.action)
         return np.asarray(actions[0] if single else actions), act.carry if leaves(act.carry) else None
 
@@ -224,7 +249,9 @@ class Agent:
         """A session that acts for `n` environments and remembers for the caller what the policy needs remembered."""
         generator = torch.Generator(device=self.device)
         generator.manual_seed(self.derived_seed("session") if seed is None else seed)
-        return Session(self.parts.policy, self.facts, n, deterministic=deterministic, generator=generator)
+        return Session(
+            self.parts.policy, self.facts, n, deterministic=deterministic, generator=generator, masks=self.masks
+        )
 
     # --- environment ---------------------------------------------------------------------------------------------
 
@@ -242,11 +269,18 @@ class Agent:
         Raises:
             UnsupportedSpaceError: other spaces. UsageError: another number of environments with a filled buffer.
         """
-        envs = connect(env)
+        bare, requests = without_requests(env)
+        envs = connect(bare)
         self.require_same_spaces(envs, "the new environment")
+        self.masks.check_environment(envs)
+        if any(request.applied_to(self.config) != self.config for request in requests):
+            raise UsageError(
+                "normalisation and frame stacking are settings of the agent, chosen when it is made; this agent has"
+                f" normalize = {self.config.normalize}, frame_stack = {self.config.frame_stack}"
+            )
         if envs.num_envs != self.facts.num_envs:
             self._resize(envs.num_envs)
-        self.env, self.env_name = envs, env if isinstance(env, str) else envs.name
+        self.env, self.env_name = envs, bare if isinstance(bare, str) else envs.name
         if force_reset and self.cursor is not None:
             self._stored_cursor = persistence.StoredCursor.of(self.cursor)
             self.cursor = None
@@ -258,8 +292,7 @@ class Agent:
             )
         policy, algorithm = dict(self.parts.policy.state_dict()), self.parts.algorithm.state_dict()
         self.facts = replace(self.facts, num_envs=num_envs)
-        with initialisation(self.seed):
-            self.parts = self.spec.build(self.facts, self.config)
+        self._build()
         self.parts.policy.load_state_dict(policy)
         self.parts.algorithm.load_state_dict(algorithm)
 
@@ -270,8 +303,14 @@ class Agent:
             if mine != theirs:
                 raise UnsupportedSpaceError(f"{what} has the {name} {theirs}, the agent was made for {mine}")
 
-    def get_vec_normalize_env(self) -> None:
-        """None: normalisation belongs to the agent, not to a wrapper of its environment."""
+    @property
+    def normalizer(self) -> Normalizer | None:
+        """The running statistics of observations and rewards, with helpers to apply and to undo them; None without."""
+        return self.preparation.normalizer
+
+    def get_vec_normalize_env(self) -> Normalizer | None:
+        """The normaliser: it belongs to the agent, not to a wrapper of its environment."""
+        return self.normalizer
 
     def set_random_seed(self, seed: int | None = None) -> None:
         """Start every random stream of the agent, and its environments at their next reset, from `seed`; None: do nothing."""

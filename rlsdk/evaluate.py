@@ -11,6 +11,7 @@ import numpy as np
 from rlsdk.environments import connect
 from rlsdk.errors import SettingsError
 from rlsdk.records import Episode
+from rlsdk.statistics import Statistics, summarise
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent
@@ -30,6 +31,16 @@ class Evaluation:
     @property
     def lengths(self) -> list[int]:
         return [episode.length for episode in self.episodes]
+
+    @property
+    def success_rate(self) -> float | None:
+        """Share of episodes that reported success; None where the environment does not report it."""
+        known = [episode.success for episode in self.episodes if episode.success is not None]
+        return sum(known) / len(known) if known else None
+
+    def statistics(self, confidence: float = 0.95) -> Statistics:
+        """Mean, deviation, interquartile mean and a bootstrap confidence interval of the mean (extra `stats`)."""
+        return summarise(self.returns, confidence)
 
     @property
     def mean(self) -> float:
@@ -57,6 +68,7 @@ def run_episodes(
         raise SettingsError(f"n_eval_episodes = {episodes!r} must be a positive whole number")
     envs = connect(env)
     agent.require_same_spaces(envs, "the evaluation environment")
+    agent.masks.check_environment(envs)
     quota = [(episodes + i) // envs.num_envs for i in range(envs.num_envs)]
     session = agent.session(envs.num_envs, deterministic=deterministic, seed=seed)
     observation = envs.reset(seed)

@@ -9,6 +9,7 @@ import torch
 from torch import Generator
 
 from rlsdk.environments.actions import ActionDecoder
+from rlsdk.environments.masks import MaskGate
 from rlsdk.environments.observations import Stacker, batch_of
 from rlsdk.errors import ObservationError
 from rlsdk.interfaces import Policy
@@ -26,9 +27,16 @@ class Session:
     """
 
     def __init__(
-        self, policy: Policy[Any, Any], facts: Facts, n: int, *, deterministic: bool, generator: Generator
+        self,
+        policy: Policy[Any, Any],
+        facts: Facts,
+        n: int,
+        *,
+        deterministic: bool,
+        generator: Generator,
+        masks: MaskGate,
     ) -> None:
-        self.policy, self.facts, self.n = policy, facts, n
+        self.policy, self.facts, self.n, self.masks = policy, facts, n, masks
         self.deterministic, self.generator = deterministic, generator
         self._decode, self._stack = ActionDecoder(facts.action_space), Stacker(facts.observation_space)
         self.reset()
@@ -42,17 +50,18 @@ class Session:
         """Mark environments whose episode is over, bool [n] or one bool; their next observation starts an episode."""
         self.is_first = self.is_first | torch.as_tensor(np.broadcast_to(np.asarray(done, dtype=bool), (self.n,)).copy())
 
-    def act(self, observation: Any) -> Any:
+    def act(self, observation: Any, action_masks: Any = None) -> Any:
         """Actions for `n` observations stacked on a leading axis; with n = 1 also for a single one, then unstacked.
 
         Raises:
-            ObservationError: not the shape of the space, or not `n` of them.
+            ObservationError: not the shape of the space, or not `n` of them. MaskError: a mask is needed and missing, or
+            has the wrong length, or allows nothing.
         """
         rows, single = batch_of(self.facts.observation_space, observation)
         if len(rows) != self.n:
             raise ObservationError(f"this session acts for {self.n} environments, got {len(rows)} observations")
-        features = self._stack(rows)
-        actions = self._decode(self.act_on(Observation(features, self.is_first)).action)
+        mask = self.masks.of(action_masks, self.n)
+        actions = self._decode(self.act_on(Observation(self._stack(rows), self.is_first, mask)).action)
         return actions[0] if single else actions
 
     def act_on(self, observation: Observation) -> Act[Any, Any]:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -32,6 +32,11 @@ class Box:
     def is_image(self) -> bool:
         """Bytes between 0 and 255, in three dimensions: height, width and channels in either order."""
         return self.dtype == "uint8" and len(self.shape) == 3 and self.low.min() == 0 and self.high.max() == 255
+
+    @property
+    def channels_last(self) -> bool:
+        """Of an array with three dimensions: whether the last one, not the first, counts the channels."""
+        return self.shape[0] != min(self.shape) and self.shape[2] == min(self.shape)
 
     @property
     def is_bounded(self) -> bool:
@@ -112,6 +117,30 @@ def choices_of(space: Space) -> tuple[int, ...]:
         return ()
     children = space.spaces.values() if isinstance(space, Dict) else space.spaces
     return tuple(size for child in children for size in choices_of(child))
+
+
+def map_leaves(space: Space, function: Callable[..., Any], *values: Any, path: str = "observation") -> Any:
+    """A value nested as the space is, whose leaves are `function(path, leaf space, leaves of values...)`."""
+    if isinstance(space, Dict):
+        return {
+            key: map_leaves(child, function, *(value[key] for value in values), path=f"{path}[{key!r}]")
+            for key, child in space.spaces.items()
+        }
+    if isinstance(space, Tuple):
+        return tuple(
+            map_leaves(child, function, *(value[i] for value in values), path=f"{path}[{i}]")
+            for i, child in enumerate(space.spaces)
+        )
+    return function(path, space, *values)
+
+
+def map_space(space: Space, function: Callable[[Space], Space]) -> Space:
+    """The space with every leaf replaced by `function(leaf)`."""
+    if isinstance(space, Dict):
+        return Dict({key: map_space(child, function) for key, child in space.spaces.items()})
+    if isinstance(space, Tuple):
+        return Tuple(tuple(map_space(child, function) for child in space.spaces))
+    return function(space)
 
 
 def leaf_spaces(space: Space, path: str = "observation") -> Iterator[tuple[str, Space]]:

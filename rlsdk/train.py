@@ -7,18 +7,19 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from rlsdk.callbacks.callback import Callback
-from rlsdk.errors import DivergenceError
+from rlsdk.errors import DivergenceError, SettingsError
 from rlsdk.interfaces import VectorEnv
 from rlsdk.loops import LOOPS, Cursor
 from rlsdk.parts import Parts
-from rlsdk.records import Episode, Metrics, Report
-from rlsdk.sinks import MetricSink
+from rlsdk.records import EnvStep, Episode, Metrics, Observation, Report
+from rlsdk.sinks import MetricSink, draw_histograms
+from rlsdk.tree import flatten
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent
@@ -36,15 +37,16 @@ class Run:
         self.origin = cursor.env_steps - agent.num_timesteps
         """Where schedules count progress from: a continued training goes on with them, it does not start them again."""
         self.window: deque[Episode] = deque(maxlen=agent.config.stats_window_size)
-        self.finished_episodes = self.reports = 0
+        self.finished_episodes = self.reports = self.steps_in_round = 0
+        self.stopping = False
         self.began = time.perf_counter()
         self._sums: dict[str, Tensor] = {}
         self._rounds = 0
 
     @property
     def num_timesteps(self) -> int:
-        """Environment steps, as the agent counts them."""
-        return self.agent.num_timesteps
+        """Environment steps, as the agent counts them; inside a round too where some callback watches steps."""
+        return self.agent.num_timesteps + self.steps_in_round
 
     @property
     def steps_per_second(self) -> float:
@@ -64,6 +66,7 @@ class Run:
             DivergenceError: a metric is NaN or infinite.
         """
         self.cursor = self.agent.cursor = cursor
+        self.steps_in_round = 0
         self.window.extend(report.episodes)
         self.finished_episodes += len(report.episodes)
         self.reports += 1
@@ -82,12 +85,31 @@ class Run:
     def log(self, extra: dict[str, float] | None = None) -> None:
         """Write what is known now to the sinks, under the names of docs/metrics.md."""
         values = {**self._rollout(), **self._time(), **self._training(), **(extra or {})}
-        for callback in self.callbacks:
-            callback.on_log(self, values)
+        self.tell("on_log", values)
         self.sink.write(self.num_timesteps, values)
         self._sums, self._rounds = {}, 0
 
+    def tell(self, event: str, *details: Any) -> None:
+        """Tell every callback; one that answers False stops the training after this round."""
+        for callback in self.callbacks:
+            if getattr(callback, event)(self, *details) is False:
+                self.stopping = True
+
+    def write_histograms(self) -> None:
+        """Send the policy's parameters to the sinks that draw histograms.
+
+        Raises:
+            SettingsError: none does.
+        """
+        if not draw_histograms(self.sink, self.num_timesteps, flatten(self.agent.parts.policy.state_dict())):
+            raise SettingsError("no metric sink draws histograms; set tensorboard_log, which needs rlsdk[tensorboard]")
+
     def _rollout(self) -> dict[str, float]:
+        restarts = getattr(self.agent.env, "restarts", 0)
+        values = {"rollout/worker_restarts": float(restarts)} if restarts else {}
+        return {**values, **self._episodes()}
+
+    def _episodes(self) -> dict[str, float]:
         mean = self.mean_return
         if mean is None:
             return {}
@@ -128,28 +150,54 @@ def train(run: Run, env: VectorEnv, parts: Parts, *, log_every: int, threads: in
         log_every: finished episodes between two logs, or rollouts for on-policy algorithms.
         threads: torch threads while training; None leaves torch's setting alone.
     """
-    logged = 0
+    logged, plan = 0, LOOPS[type(parts.plan)]
+    watched = Watched(env, run) if any(callback.watches_steps for callback in run.callbacks) else env
     with _thread_count(threads), torch.inference_mode(False), torch.enable_grad():
-        for callback in run.callbacks:
-            callback.on_training_start(run)
+        run.tell("on_training_start")
         try:
-            loop = LOOPS[type(parts.plan)]
-            for cursor, report in loop(env, parts, run.cursor, run.agent.streams, start=run.origin, end=run.end):
-                run.advance(cursor, report)
+            loop = plan(watched, parts, run.cursor, run.agent.streams, start=run.origin, end=run.end)
+            while not run.stopping:
+                run.tell("on_rollout_start")
+                if (round_ := next(loop, None)) is None:
+                    break
+                run.advance(*round_)
                 if run.rounds_for_log - logged >= log_every:
                     logged = run.rounds_for_log
                     run.log()
-                if not _tell(run, report):
-                    break
+                _tell_of_round(run, round_[1])
         finally:
-            for callback in run.callbacks:
-                callback.on_training_end(run)
+            run.tell("on_training_end")
 
 
-def _tell(run: Run, report: Report) -> bool:
-    """Tell every callback; False if one of them wants to stop."""
-    answers = [callback.on_report(run, report) for callback in run.callbacks]
-    return all(answer is not False for answer in answers)
+def _tell_of_round(run: Run, report: Report) -> None:
+    for episode in report.episodes:
+        run.tell("on_episode", episode)
+    if report.metrics is not None:
+        run.tell("on_update", report)
+    run.tell("on_report", report)
+
+
+class Watched:
+    """The training environment, telling callbacks of every step."""
+
+    def __init__(self, env: VectorEnv, run: Run) -> None:
+        self.env, self.run = env, run
+
+    @property
+    def num_envs(self) -> int:
+        return self.env.num_envs
+
+    def reset(self, seed: int | None = None) -> Observation:
+        return self.env.reset(seed)
+
+    def step(self, action: Tensor) -> EnvStep:
+        step = self.env.step(action)
+        self.run.steps_in_round += self.env.num_envs
+        self.run.tell("on_step", step)
+        return step
+
+    def close(self) -> None:
+        self.env.close()
 
 
 def _require_finite(metrics: Metrics, report: Report) -> None:

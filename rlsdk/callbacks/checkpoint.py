@@ -23,12 +23,13 @@ class CheckpointCallback(Callback):
         self.counter, self.folder = StepCounter(every, "checkpoint every"), Path(folder)
         self.keep, self.replay = keep, replay
 
-    def on_training_start(self, run: Run) -> None:
+    def on_training_start(self, run: Run) -> bool | None:
         self.counter.start(run.num_timesteps)
+        return None
 
     def on_report(self, run: Run, report: Report) -> bool | None:
         if self.counter.due(run.num_timesteps):
-            self.save(run.agent)
+            run.tell("on_checkpoint", self.save(run.agent))
         return True
 
     def save(self, agent: Agent) -> Path:

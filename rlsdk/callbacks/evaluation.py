@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlsdk.callbacks.callback import Callback, StepCounter
+from rlsdk.callbacks.callback import Callback, StepCounter, as_callbacks
 from rlsdk.evaluate import Evaluation, run_episodes
 from rlsdk.records import Report
 
@@ -17,11 +17,12 @@ class EvalCallback(Callback):
     """Plays `n_eval_episodes` on an environment of its own every `eval_freq` environment steps.
 
     Keeps the best agent in `best_model_save_path`/best.rlsdk, logs `eval/mean_reward`, `eval/std_reward` and
-    `eval/mean_ep_length`, and with `stop_at` ends training once the mean return reaches it. Training is the same,
-    to the bit, with and without it.
+    `eval/mean_ep_length` (and `eval/success_rate`), tells every callback of the run, and with `stop_at` ends training once
+    the mean return reaches it. Training is the same, to the bit, with and without it: the agent's normaliser is used and
+    not changed. `callback_after_eval` and `callback_on_new_best` hear of evaluations (of new best ones) only.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # the documented signature
         self,
         eval_env: Any,
         *,
@@ -30,31 +31,52 @@ class EvalCallback(Callback):
         best_model_save_path: str | Path | None = None,
         deterministic: bool = True,
         stop_at: float | None = None,
+        callback_on_new_best: Any = None,
+        callback_after_eval: Any = None,
     ) -> None:
         self.eval_env, self.episodes, self.deterministic = eval_env, n_eval_episodes, deterministic
         self.counter = StepCounter(eval_freq, "eval_freq")
         self.folder = None if best_model_save_path is None else Path(best_model_save_path)
         self.stop_at = stop_at
+        self.on_new_best, self.after = as_callbacks(callback_on_new_best), as_callbacks(callback_after_eval)
         self.best = float("-inf")
         self.history: list[tuple[int, Evaluation]] = []
 
-    def on_training_start(self, run: Run) -> None:
+    def on_training_start(self, run: Run) -> bool | None:
         self.counter.start(run.num_timesteps)
+        answers = [child.on_training_start(run) for child in (*self.on_new_best, *self.after)]
+        return False not in answers
 
     def on_report(self, run: Run, report: Report) -> bool | None:
         if not self.counter.due(run.num_timesteps):
             return True
         return self.evaluate(run)
 
+    def on_training_end(self, run: Run) -> bool | None:
+        for child in (*self.on_new_best, *self.after):
+            child.on_training_end(run)
+        return None
+
     def evaluate(self, run: Run) -> bool:
-        """Evaluate now; False once `stop_at` is reached."""
+        """Evaluate now; False once `stop_at` is reached, or a listener wants to stop."""
         seed = run.agent.derived_seed("evaluation")
         result = run_episodes(run.agent, self.eval_env, self.episodes, deterministic=self.deterministic, seed=seed)
         self.history.append((run.num_timesteps, result))
-        length = sum(result.lengths) / len(result.lengths)
-        run.log({"eval/mean_reward": result.mean, "eval/std_reward": result.std, "eval/mean_ep_length": length})
+        run.log(_metrics(result))
+        listeners = list(self.after)
         if result.mean > self.best:
             self.best = result.mean
+            listeners += self.on_new_best
             if self.folder is not None:
                 run.agent.save(self.folder / "best.rlsdk")
-        return self.stop_at is None or result.mean < self.stop_at
+        answers = [child.on_evaluation(run, result) for child in listeners]
+        run.tell("on_evaluation", result)
+        return False not in answers and (self.stop_at is None or result.mean < self.stop_at)
+
+
+def _metrics(result: Evaluation) -> dict[str, float]:
+    """An evaluation under the names of docs/metrics.md."""
+    length = sum(result.lengths) / len(result.lengths)
+    values = {"eval/mean_reward": result.mean, "eval/std_reward": result.std, "eval/mean_ep_length": length}
+    rate = result.success_rate
+    return values if rate is None else {**values, "eval/success_rate": rate}

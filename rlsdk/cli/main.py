@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from rlsdk.cli import check, config, doctor, evaluate, info, inspect, listing, run
+from rlsdk.cli import check, config, doctor, evaluate, info, inspect, listing, plot, record, run
 from rlsdk.errors import RlsdkError
 
 app = typer.Typer(
@@ -22,6 +22,8 @@ app.command("info")(info.show_info)
 app.command("config")(config.show_config)
 app.command("run")(run.run_training)
 app.command("eval")(evaluate.evaluate_file)
+app.command("plot")(plot.plot_curves)
+app.command("record")(record.record_file)
 app.command("inspect")(inspect.inspect_file)
 app.command("check")(check.check_plugin)
 app.command("doctor")(doctor.diagnose)

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from rlsdk.environments.gymnasium_adapter import connect as connect
     from rlsdk.environments.gymnasium_adapter import to_gymnasium as to_gymnasium
     from rlsdk.environments.gymnasium_adapter import to_space as to_space
+    from rlsdk.environments.requests import FrameStack as FrameStack
+    from rlsdk.environments.requests import NormalizeObservation as NormalizeObservation
+    from rlsdk.environments.requests import NormalizeReward as NormalizeReward
     from rlsdk.environments.vectorize import make_vec_env as make_vec_env
     from rlsdk.environments.wrappers import ActionMasker as ActionMasker
     from rlsdk.environments.wrappers import CheckNan as CheckNan
@@ -20,13 +23,17 @@ if TYPE_CHECKING:
     from rlsdk.environments.wrappers import load_results as load_results
 
 _ADAPTER = ("connect", "to_gymnasium", "to_space")
+_REQUESTS = ("FrameStack", "NormalizeObservation", "NormalizeReward")
 _WRAPPERS = ("ActionMasker", "CheckNan", "MaskVelocity", "Monitor", "TimeFeature", "load_results")
 
 __all__ = [
     "ActionMasker",
     "CheckNan",
+    "FrameStack",
     "MaskVelocity",
     "Monitor",
+    "NormalizeObservation",
+    "NormalizeReward",
     "TimeFeature",
     "check_env",
     "connect",
@@ -42,6 +49,7 @@ __getattr__, __dir__ = attach(
         "check_env": "rlsdk.environments.check",
         "make_vec_env": "rlsdk.environments.vectorize",
         **dict.fromkeys(_ADAPTER, "rlsdk.environments.gymnasium_adapter"),
+        **dict.fromkeys(_REQUESTS, "rlsdk.environments.requests"),
         **dict.fromkeys(_WRAPPERS, "rlsdk.environments.wrappers"),
     },
 )

@@ -13,6 +13,7 @@ from rlsdk import spaces
 from rlsdk.environments.in_process import InProcessEnvs
 from rlsdk.environments.native_vector import NativeVectorEnv
 from rlsdk.environments.processes import ProcessEnvs
+from rlsdk.environments.requests import without_requests
 from rlsdk.errors import EnvironmentFault, RlsdkError, UnsupportedSpaceError, suggest
 from rlsdk.registry import extension, extensions
 from rlsdk.spaces import Space
@@ -70,6 +71,7 @@ def connect(env: EnvSource) -> Envs:
     Raises:
         EnvironmentFault: none of these, or it cannot be made.
     """
+    env, _ = without_requests(env)
     if isinstance(env, InProcessEnvs | ProcessEnvs | NativeVectorEnv):
         return env
     if isinstance(env, gymnasium.vector.VectorEnv):

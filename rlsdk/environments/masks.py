@@ -11,9 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from rlsdk.errors import MaskError
+from rlsdk.interfaces import VectorEnv
+from rlsdk.registry import MaskUse
 from rlsdk.spaces import Space, choices_of
 
 METHOD, INFO = "action_masks", "action_mask"
@@ -66,3 +70,44 @@ def mask_methods(environments: Sequence[Any]) -> list[Callable[[], Any]] | None:
             return None
         found.append(method)
     return found if all(map(callable, found)) else None
+
+
+class MaskGate:
+    """What an agent does with masks that callers hand in, or forget to."""
+
+    def __init__(self, action_space: Space, use: MaskUse, algorithm: str) -> None:
+        self.rule, self.use, self.algorithm = MaskRule(action_space), use, algorithm
+
+    def of(self, given: Any, count: int) -> Tensor | None:
+        """The mask [count, A] for a policy. `given` is one mask, `count` of them, None, or "none" for no restriction.
+
+        Raises:
+            MaskError: a mask is required and missing, not usable, of the wrong length, or allows nothing.
+        """
+        if given is None and self.use == "required":
+            raise MaskError(
+                f"{self.algorithm} needs the action masks of now: predict(observation, action_masks=env.action_masks());"
+                ' pass action_masks="none" to allow every action'
+            )
+        if given is None or (isinstance(given, str) and given == "none"):
+            return None
+        if self.use == "ignored" or not self.rule.size:
+            raise MaskError(f"{self.algorithm} does not use action masks here; leave action_masks out")
+        array = np.asarray(given)
+        rows = [given] if array.ndim == 1 else list(given)
+        if len(rows) != count:
+            raise MaskError(f"{len(rows)} action masks for {count} observations; give one for each")
+        masks = np.stack([self.rule.row(row) for row in rows])
+        self.rule.require_choice(masks)
+        return torch.from_numpy(masks)
+
+    def check_environment(self, env: VectorEnv) -> None:
+        """Raises MaskError when masks are required and `env` has none; it is reset to find out, if need be."""
+        if self.use != "required" or getattr(env, "has_masks", True):
+            return
+        if env.reset(0).action_mask is None:
+            raise MaskError(
+                f"{self.algorithm} needs action masks and the environment offers none; give it a method `action_masks`"
+                " (rlsdk.environments.ActionMasker adds one), put `action_mask` into its info at reset and step,"
+                " or set use_masking=False"
+            )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any, NoReturn
 
+import attrs
 import numpy as np
 import torch
 from gymnasium.vector.utils import CloudpickleWrapper
@@ -31,6 +32,18 @@ from rlsdk.spaces import Space
 
 MAX_RESTARTS_IN_A_ROW = 3
 """A process that dies this often without completing a step in between is given up."""
+
+
+@attrs.frozen
+class ProcessOptions:
+    """How many processes, how long they may think, and what becomes of one that dies."""
+
+    workers: int
+    timeout: float = 60.0
+    """seconds"""
+    restart: bool = False
+    start_method: str | None = None
+    """`fork`, `forkserver`, `spawn`; None is the platform's own."""
 
 
 class _Dead(Exception):  # noqa: N818  # says what happened
@@ -83,23 +96,20 @@ class ProcessEnvs:
     """B environments in W processes. With `restart`, a process that dies or hangs is replaced: its environments begin
     new episodes, the interrupted rows are marked `valid = False`, and `restarts` counts it."""
 
-    def __init__(  # noqa: PLR0913  # one value per fact, all made by make_vec_env
+    def __init__(
         self,
         makers: Sequence[Callable[[], Any]],
         observation_space: Space,
         action_space: Space,
+        options: ProcessOptions,
         *,
         name: str,
         seed: int | None = None,
-        workers: int,
-        timeout: float,
-        restart: bool = False,
-        start_method: str | None = None,
     ) -> None:
         self.observation_space, self.action_space, self.name = observation_space, action_space, name
-        self.num_envs, self.seeds, self.timeout, self.restart = len(makers), Seeds(seed), timeout, restart
+        self.num_envs, self.seeds, self.options = len(makers), Seeds(seed), options
         self.restarts, self.has_masks, self._closed = 0, False, False
-        context: Any = multiprocessing.get_context(start_method)
+        context: Any = multiprocessing.get_context(options.start_method)
         pair, count = (observation_space, action_space), self.num_envs
         block = context.RawArray("B", bytes_for(*pair, count))
         self._decode, self._records = (
@@ -107,7 +117,7 @@ class ProcessEnvs:
             StepRecords(observation_space, arrays_in(block, *pair, count)),
         )
         self._workers = []
-        for part in np.array_split(np.arange(self.num_envs), min(workers, self.num_envs)):
+        for part in np.array_split(np.arange(self.num_envs), min(options.workers, self.num_envs)):
             rows = range(int(part[0]), int(part[-1]) + 1)
             own = CloudpickleWrapper(_listed([makers[i] for i in rows]))
             assignment = Assignment(own, *pair, name, rows.start, rows.stop, count, block)
@@ -142,7 +152,7 @@ class ProcessEnvs:
         """One answer from every process."""
         if self._closed:
             raise EnvironmentFault(f"environment {self.name!r} is closed")
-        deadline = time.monotonic() + self.timeout
+        deadline = time.monotonic() + self.options.timeout
         for worker, own in zip(self._workers, arguments, strict=True):
             worker.send(request, *own)
         return [self._answer(worker, request, deadline) for worker in self._workers]
@@ -152,9 +162,9 @@ class ProcessEnvs:
             answer = worker.receive(deadline)
         except _Dead as reason:
             worker.failures += 1
-            if self.restart and worker.failures <= MAX_RESTARTS_IN_A_ROW:
+            if self.options.restart and worker.failures <= MAX_RESTARTS_IN_A_ROW:
                 return self._replace(worker, request)
-            how = str(reason) if "exit" in str(reason) else f"did not answer for {self.timeout} s; it hangs"
+            how = str(reason) if "exit" in str(reason) else f"did not answer for {self.options.timeout} s; it hangs"
             self._fail(EnvironmentFault, f"environment {self.name!r}: the process of {worker.label} {how}")
         if isinstance(answer, Failure):
             text = f"{answer.message}\n--- in its process ---\n{answer.trace}"
@@ -172,7 +182,7 @@ class ProcessEnvs:
         base = getattr(self, "_base", 0)
         seeds = [seed_of(base, i + self.restarts * self.num_envs) for i in worker.rows]
         worker.send("reset", seeds)
-        answer = self._answer(worker, "reset", time.monotonic() + self.timeout)
+        answer = self._answer(worker, "reset", time.monotonic() + self.options.timeout)
         worker.failures = failures
         if request == "step":
             part = worker.assignment.arrays()

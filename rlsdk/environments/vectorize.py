@@ -13,7 +13,7 @@ import gymnasium
 from rlsdk.environments import envpool_vector
 from rlsdk.environments.gymnasium_adapter import Envs, EnvSource, connect, in_process, make_one, spaces_of
 from rlsdk.environments.native_vector import NativeVectorEnv
-from rlsdk.environments.processes import ProcessEnvs
+from rlsdk.environments.processes import ProcessEnvs, ProcessOptions
 from rlsdk.environments.seeds import Seeds
 from rlsdk.environments.wrappers import Monitor
 from rlsdk.errors import EnvironmentFault, SettingsError, suggest
@@ -74,9 +74,8 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
     if vectorization == "async" or (vectorization == "auto" and _processes_pay(first, n_envs)):
         pair = spaces_of(first)
         first.close()
-        count = workers or os.cpu_count() or 1
-        options: dict[str, Any] = {"timeout": timeout, "restart": restart, "start_method": start_method}
-        return ProcessEnvs(makers, *pair, name=makers[0].name, seed=seed, workers=count, **options)
+        options = ProcessOptions(workers or os.cpu_count() or 1, timeout, restart, start_method)
+        return ProcessEnvs(makers, *pair, options, name=makers[0].name, seed=seed)
     return in_process([makers[0].watched(first), *(maker() for maker in makers[1:])], seed)
 
 

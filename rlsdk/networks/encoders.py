@@ -66,7 +66,7 @@ class NatureCNN(nn.Module):
                 f"CnnPolicy needs uint8 images with three dimensions and values 0 ... 255, got {space};"
                 " use MlpPolicy for vectors, or normalize_images=False for images that are scaled already"
             )
-        self.channels_last = space.shape[0] != min(space.shape) and space.shape[2] == min(space.shape)
+        self.channels_last = space.channels_last
         height, width, channels = space.shape if self.channels_last else (*space.shape[1:], space.shape[0])
         if min(height, width) < 36:
             raise UnsupportedSpaceError(f"NatureCNN needs images of at least 36 x 36 pixels, got {height} x {width}")

@@ -13,11 +13,12 @@ from rlsdk.registry.discovery import (
 )
 from rlsdk.registry.hooks import hookimpl, hookspec
 from rlsdk.registry.manifest import Manifest
-from rlsdk.registry.spec import AlgorithmSpec
+from rlsdk.registry.spec import AlgorithmSpec, MaskUse
 
 __all__ = [
     "AlgorithmSpec",
     "Manifest",
+    "MaskUse",
     "Plugin",
     "algorithms",
     "extension",

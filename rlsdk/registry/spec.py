@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import attrs
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rlsdk.parts import Facts, Parts
 
 Family = Literal["on-policy", "off-policy", "population"]
+MaskUse = Literal["ignored", "optional", "required"]
 FAMILIES: tuple[Family, ...] = ("on-policy", "off-policy", "population")
 
 
@@ -21,6 +22,8 @@ class AlgorithmSpec:
 
     `build(facts, config)` chooses and assembles the parts; it is the only function of a plugin that does. `agent`
     returns the plugin's user-facing class (imported when first asked for); None gives a plain `rlsdk.Agent`.
+    `action_masks` says what becomes of action masks: `ignored`, used where the environment has them (`optional`), or
+    `required`: an environment without them is refused, unless the settings have a field `use_masking` that is false.
     """
 
     id: str
@@ -29,6 +32,7 @@ class AlgorithmSpec:
     build: Callable[[Facts, Any], Parts]
     policies: tuple[str, ...] = attrs.field(validator=attrs.validators.min_len(1))
     agent: Callable[[], type[Agent]] | None = None
+    action_masks: MaskUse = attrs.field(default="ignored", validator=attrs.validators.in_(get_args(MaskUse)))
 
     @config_type.validator
     def _check_config_type(self, _: object, value: type[Any]) -> None:

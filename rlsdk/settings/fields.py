@@ -1,61 +1,13 @@
-"""The pieces a config class is written with: documented fields, validators, and the parameters all agents share."""
+"""The parameters all agents share."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from typing import Any
 
 import attrs
 
-Validator = Callable[[Any, "attrs.Attribute[Any]", Any], None]
-
-
-def described(
-    text: str, *, unit: str = "", source: str = "", tune: tuple[float, float] | None = None
-) -> dict[str, Any]:
-    """Field metadata: what the hyper-parameter does, its unit, where its default comes from, a sensible tuning range."""
-    return {"help": text, "unit": unit, "source": source, "tune": tune}
-
-
-def in_range(
-    low: float = -math.inf, high: float = math.inf, *, open_low: bool = False, open_high: bool = False
-) -> Validator:
-    """A validator for finite numbers between `low` and `high`; None passes (optional fields)."""
-    interval = f"{'(' if open_low else '['}{low:g}, {high:g}{')' if open_high else ']'}"
-
-    def check(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-        if value is None:
-            return
-        too_low = value <= low if open_low else value < low
-        too_high = value >= high if open_high else value > high
-        if not math.isfinite(value) or too_low or too_high:
-            raise ValueError(f"{attribute.name} = {value!r} is outside {interval}")
-
-    return check
-
-
-def finite_schedule(*, positive: bool = True) -> Validator:
-    """A validator for schedules: every value of it is finite and not negative (the start is positive)."""
-
-    def check(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-        levels = [value(share / 20) for share in range(21)]
-        if not all(math.isfinite(level) and level >= 0.0 for level in levels):
-            raise ValueError(f"{attribute.name} must stay finite and not negative, but reaches {min(levels)}")
-        if positive and value(1.0) <= 0.0:
-            raise ValueError(f"{attribute.name} = {value(1.0)!r} must be positive when training starts")
-
-    return check
-
-
-def choice(*options: Any) -> Validator:
-    """A validator for values out of a short list."""
-
-    def check(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-        if value not in options:
-            raise ValueError(f"{attribute.name} = {value!r} is not one of {', '.join(map(repr, options))}")
-
-    return check
+from rlsdk.settings.described import choice, described, in_range
+from rlsdk.settings.preparation import Normalization, as_normalization
 
 
 @attrs.frozen
@@ -91,4 +43,16 @@ class AgentConfig:
         kw_only=True,
         validator=in_range(1),
         metadata=described("finished episodes over which returns, lengths and successes are averaged", unit="episodes"),
+    )
+    normalize: Normalization | None = attrs.field(
+        default=None,
+        converter=as_normalization,
+        kw_only=True,
+        metadata=described("normalise observations and rewards by running statistics: true, or a table of settings"),
+    )
+    frame_stack: int = attrs.field(
+        default=1,
+        kw_only=True,
+        validator=in_range(1, 64),
+        metadata=described("observations, the newest last, that networks see together", unit="observations"),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlsdk.settings.fields import described
+from rlsdk.settings.described import described
 
 LEARNING_RATE = described("step size of the optimisers; may be a schedule of the remaining progress", tune=(1e-5, 1e-2))
 BUFFER_SIZE = described("transitions the replay memory holds, over all environments", unit="transitions")

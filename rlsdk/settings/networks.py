@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from rlsdk.errors import SettingsError, suggest
-from rlsdk.settings.fields import described
+from rlsdk.settings.described import described
 
 ACTIVATIONS = ("elu", "gelu", "identity", "leaky_relu", "relu", "selu", "silu", "tanh")
 OPTIMIZERS = ("adadelta", "adagrad", "adam", "adamax", "adamw", "nadam", "radam", "rmsprop", "sgd")

@@ -162,6 +162,19 @@ def unstructure(value: Any) -> Any:
     return {"object": f"{getattr(value, '__module__', '?')}:{getattr(value, '__qualname__', type(value).__name__)}"}
 
 
+def flat_scalars(config: Any) -> dict[str, Any]:
+    """Every setting under its dotted name, as a truth value, number or text; for tables of runs."""
+    flat: dict[str, Any] = {}
+    pending = list(unstructure(config).items())
+    while pending:
+        name, value = pending.pop(0)
+        if isinstance(value, Mapping) and "object" not in value:
+            pending += [(f"{name}.{key}", item) for key, item in value.items()]
+        elif value is not None:
+            flat[name] = value if isinstance(value, bool | int | float | str) else str(value)
+    return flat
+
+
 def evolve(config: ConfigT, changes: Mapping[str, Any]) -> ConfigT:
     """A copy of `config` with some fields replaced, each checked as strictly as at first.
 

@@ -3,7 +3,16 @@
 from rlsdk.sinks.console import ConsoleSink
 from rlsdk.sinks.csv_file import CsvSink
 from rlsdk.sinks.jsonl_file import JsonlSink
-from rlsdk.sinks.sink import MetricSink, several
+from rlsdk.sinks.sink import MetricSink, draw_histograms, several, tell_hyperparameters
 from rlsdk.sinks.tensorboard import TensorBoardSink
 
-__all__ = ["ConsoleSink", "CsvSink", "JsonlSink", "MetricSink", "TensorBoardSink", "several"]
+__all__ = [
+    "ConsoleSink",
+    "CsvSink",
+    "JsonlSink",
+    "MetricSink",
+    "TensorBoardSink",
+    "draw_histograms",
+    "several",
+    "tell_hyperparameters",
+]

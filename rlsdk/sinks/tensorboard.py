@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from rlsdk.errors import SettingsError
 
 
 class TensorBoardSink:
-    """Writes scalars to `folder`/`name`_1, _2, ...: each run gets the next number."""
+    """Writes scalars, hyper-parameters and histograms to `folder`/`name`_1, _2, ...: each run gets the next number."""
 
     def __init__(self, folder: Path, name: str, *, continue_last: bool = False) -> None:
         """Raises SettingsError when the tensorboard package is not installed."""
@@ -27,6 +28,20 @@ class TensorBoardSink:
     def write(self, step: int, values: Mapping[str, float]) -> None:
         for name, value in values.items():
             self._writer.add_scalar(name, value, step)
+
+    def hyperparameters(self, values: Mapping[str, Any]) -> None:
+        """Show the settings in the tab of hyper-parameters, beside the mean return."""
+        from torch.utils.tensorboard.summary import hparams
+
+        make: Any = hparams
+        writer: Any = self._writer.file_writer
+        for summary in make(dict(values), {"rollout/ep_rew_mean": 0.0}):
+            writer.add_summary(summary)  # `add_hparams` would start another run for them
+
+    def histograms(self, step: int, tensors: Mapping[str, Any]) -> None:
+        """One histogram per tensor."""
+        for name, tensor in tensors.items():
+            self._writer.add_histogram(f"parameters/{name}", tensor, step)
 
     def close(self) -> None:
         self._writer.close()

@@ -1,0 +1,32 @@
+"""`rlsdk record FILE`"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rlsdk.cli.evaluate import environment_of
+
+
+def record_file(
+    file: Annotated[Path, typer.Argument(help="Agent file.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Video to write, .mp4 or .gif.")] = Path("video.mp4"),
+    env: Annotated[str | None, typer.Option(help="gymnasium id (default: the one it was trained on).")] = None,
+    episodes: Annotated[int, typer.Option(help="Episodes to play.", min=1)] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the environment and of sampled actions.")] = 0,
+    stochastic: Annotated[
+        bool, typer.Option("--stochastic", help="Sample actions instead of playing the mode.")
+    ] = False,
+) -> None:
+    """Write a video of a saved agent playing (needs the extra `video`)."""
+    import rlsdk
+    from rlsdk.video import record_video
+
+    agent = rlsdk.load(file)
+    done = record_video(
+        agent, environment_of(agent, env), out, episodes=episodes, seed=seed, deterministic=not stochastic
+    )
+    returns = ", ".join(f"{value:.2f}" for value in done.returns)
+    typer.echo(f"{done.path}: {done.frames} frames at {done.fps:g} per second; returns {returns}")

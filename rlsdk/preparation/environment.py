@@ -1,0 +1,77 @@
+"""The training environment as the loop sees it: frames stacked, statistics collected, numbers normalised."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torch import Tensor
+
+from rlsdk.interfaces import VectorEnv
+from rlsdk.preparation.frames import FrameStacker
+from rlsdk.preparation.normalizer import Normalizer
+from rlsdk.records import EnvStep, Observation
+from rlsdk.tree import map_tensors
+
+
+class PreparedEnv:
+    """Wraps the environments an agent trains on. Episodes still report the true returns.
+
+    With `normalize` observations and rewards come out normalised; without, statistics are collected only, for memories
+    that keep what was seen and normalise what they give.
+    """
+
+    def __init__(
+        self,
+        env: VectorEnv,
+        frames: FrameStacker | None,
+        normalizer: Normalizer | None,
+        *,
+        normalize: bool,
+        device: str,
+    ) -> None:
+        self.env, self.frames, self.normalizer, self.normalize = env, frames, normalizer, normalize
+        self.device = device
+
+    @property
+    def num_envs(self) -> int:
+        return self.env.num_envs
+
+    def reset(self, seed: int | None = None) -> Observation:
+        observation = self.env.reset(seed)
+        if self.frames is not None:
+            self._memory = self.frames.initial(self.num_envs, self.device)
+        if self.normalizer is not None:
+            self.normalizer.returns.zero_()
+        return self._seen(observation)
+
+    def step(self, action: Tensor) -> EnvStep:
+        step = self.env.step(action)
+        ended = step.terminated | step.truncated
+        final = None if step.final_observation is None else self._final(step.final_observation, ended)
+        reward = step.reward
+        if self.normalizer is not None:
+            self.normalizer.observe_rewards(reward, ended)
+            reward = self.normalizer.normalized_reward(reward) if self.normalize else reward
+        return replace(step, observation=self._seen(step.observation), reward=reward, final_observation=final)
+
+    def _seen(self, observation: Observation) -> Observation:
+        features = observation.features
+        if self.frames is not None:
+            features, self._memory = self.frames.push(self._memory, features, observation.is_first)
+        if self.normalizer is not None:
+            self.normalizer.observe(features)
+        return replace(observation, features=self._out(features))
+
+    def _final(self, final: Observation, ended: Tensor) -> Observation:
+        """The last observations of the rows that ended, stacked on what those rows remember."""
+        features = final.features
+        if self.frames is not None:
+            memory = map_tensors(lambda rows: rows[ended], self._memory)
+            features, _ = self.frames.push(memory, features, final.is_first)
+        return replace(final, features=self._out(features))
+
+    def _out(self, features: object) -> object:
+        return self.normalizer.normalized(features) if self.normalizer is not None and self.normalize else features
+
+    def close(self) -> None:
+        self.env.close()

@@ -1,0 +1,148 @@
+"""Running normalisation of observations and rewards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlsdk.errors import SettingsError
+from rlsdk.preparation.moments import RunningMoments
+from rlsdk.settings.preparation import Normalization
+from rlsdk.spaces import Box, Dict, Space, dtype_of, leaf_spaces, map_leaves
+
+
+class Normalizer:
+    """Observations become (x - mean) / sqrt(variance + epsilon), leaf by leaf; images and discrete leaves stay as they are.
+
+    Rewards are divided by the deviation of the discounted return, R <- gamma R + r, of each environment; they are not
+    shifted. `training = False` freezes the statistics.
+    """
+
+    def __init__(self, space: Space, settings: Normalization, gamma: float, num_envs: int, device: str) -> None:
+        self.space, self.settings, self.training = space, settings, True
+        self.gamma = gamma if settings.gamma is None else settings.gamma
+        self.moments = {
+            path: RunningMoments(leaf.shape, device)
+            for path, leaf in leaf_spaces(space)
+            if isinstance(leaf, Box) and dtype_of(leaf) == "float32" and settings.norm_obs and self._chosen(path)
+        }
+        if settings.norm_obs and not self.moments:
+            raise SettingsError(
+                f"normalize: the observation {space} has no float part to normalise; set norm_obs = false"
+            )
+        self.returns = torch.zeros(num_envs, dtype=torch.float64, device=device)
+        self.return_moments = RunningMoments((), device)
+        self._scales: dict[str, tuple[Tensor, Tensor]] = {}
+        self._refresh()
+
+    def _chosen(self, path: str) -> bool:
+        keys = self.settings.norm_obs_keys
+        if keys is None:
+            return True
+        known = list(self.space.spaces) if isinstance(self.space, Dict) else []
+        if wrong := sorted(set(keys) - set(known)):
+            raise SettingsError(f"normalize: norm_obs_keys names {wrong}; this observation has the entries {known}")
+        return any(path.startswith(f"observation[{key!r}]") for key in keys)
+
+    def _refresh_observations(self) -> None:
+        """Float32 mean and factor of each leaf, so that normalising costs three operations."""
+        for path, moments in self.moments.items():
+            self._scales[path] = moments.mean.float(), (moments.variance + self.settings.epsilon).rsqrt().float()
+
+    def _refresh_reward(self) -> None:
+        self._reward_factor = (self.return_moments.variance + self.settings.epsilon).rsqrt().float()
+
+    def _refresh(self) -> None:
+        self._refresh_observations()
+        self._refresh_reward()
+
+    def observe(self, features: Any) -> None:
+        """Take observations [B, ..] into the statistics."""
+        if self.training and self.moments:
+            map_leaves(self.space, self._observe_leaf, features)
+            self._refresh_observations()
+
+    def _observe_leaf(self, path: str, leaf: Space, values: Tensor) -> None:
+        if path in self.moments:
+            self.moments[path].update(values)
+
+    def observe_rewards(self, reward: Tensor, ended: Tensor) -> None:
+        """Take rewards [B] into the statistics; the return starts again where an episode `ended` [B]."""
+        if not (self.training and self.settings.norm_reward):
+            return
+        self.returns = self.returns * self.gamma + reward
+        self.return_moments.update(self.returns)
+        self.returns = self.returns.masked_fill(ended, 0.0)
+        self._refresh_reward()
+
+    def normalized(self, features: Any) -> Any:
+        """Observations [N, ..] as networks see them."""
+        return map_leaves(self.space, self._normalize_leaf, features) if self.moments else features
+
+    def _normalize_leaf(self, path: str, leaf: Space, values: Tensor) -> Tensor:
+        if path not in self._scales:
+            return values
+        shift, factor = self._scales[path]
+        return ((values - shift) * factor).clamp(-self.settings.clip_obs, self.settings.clip_obs)
+
+    def normalized_reward(self, reward: Tensor) -> Tensor:
+        """Rewards [N] as algorithms see them."""
+        if not self.settings.norm_reward:
+            return reward
+        return (reward * self._reward_factor).clamp(-self.settings.clip_reward, self.settings.clip_reward)
+
+    # --- for users: numpy in, numpy out ----------------------------------------------------------------------------
+
+    def normalize_obs(self, observation: Any) -> Any:
+        """One observation or a batch, normalised; the statistics do not change."""
+        return self._in_numpy(self._normalize_leaf, observation)
+
+    def unnormalize_obs(self, observation: Any) -> Any:
+        """The inverse, up to clipping."""
+        return self._in_numpy(self._restore_leaf, observation)
+
+    def _restore_leaf(self, path: str, leaf: Space, values: Tensor) -> Tensor:
+        if path not in self._scales:
+            return values
+        shift, factor = self._scales[path]
+        return values / factor + shift
+
+    def _in_numpy(self, function: Any, observation: Any) -> Any:
+        def convert(path: str, leaf: Space, value: Any) -> Any:
+            return function(path, leaf, torch.as_tensor(value, device=self.returns.device)).numpy(force=True)
+
+        return map_leaves(self.space, convert, observation)
+
+    def normalize_reward(self, reward: Any) -> Any:
+        """Rewards, normalised; the statistics do not change."""
+        return self.normalized_reward(torch.as_tensor(reward, dtype=torch.float32)).numpy(force=True)
+
+    def unnormalize_reward(self, reward: Any) -> Any:
+        """The inverse, up to clipping."""
+        factor = self._reward_factor if self.settings.norm_reward else 1.0
+        return (torch.as_tensor(reward, dtype=torch.float32) / factor).numpy(force=True)
+
+    # --- state -----------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        leaves = {f"{i:03d}": moments.state_dict() for i, moments in enumerate(self.moments.values())}
+        rewards = {**self.return_moments.state_dict(), "returns": self.returns}
+        return {"observation": leaves, "reward": rewards}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Raises ValueError when the statistics are of other shapes."""
+        stored = state["observation"]
+        if len(stored) != len(self.moments):
+            raise ValueError(
+                f"normaliser of {len(stored)} observation parts, but this agent normalises {len(self.moments)}"
+            )
+        for i, moments in enumerate(self.moments.values()):
+            moments.load_state_dict(stored[f"{i:03d}"])
+        self.return_moments.load_state_dict(state["reward"])
+        returns = torch.as_tensor(state["reward"]["returns"], dtype=torch.float64)
+        if returns.shape == self.returns.shape:  # another number of environments starts them anew
+            self.returns = returns.to(self.returns.device).clone()
+        self._refresh()

@@ -1,0 +1,57 @@
+"""A policy for the world outside: it takes observations as the environment gives them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Generator
+
+from rlsdk.interfaces import Policy
+from rlsdk.preparation.frames import FrameStacker
+from rlsdk.preparation.normalizer import Normalizer
+from rlsdk.records import Act, Observation
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FramesCarry:
+    """The last observations of each environment, [B, count - 1, ..] per leaf, and the inner policy's carry."""
+
+    frames: Any
+    inner: Any
+
+
+class PreparedPolicy:
+    """Stacks frames and normalises, then asks `inner`. Acting changes no statistics."""
+
+    def __init__(
+        self, inner: Policy[Any, Any], frames: FrameStacker | None, normalizer: Normalizer | None, device: str
+    ) -> None:
+        self.inner, self.frames, self.normalizer, self.device = inner, frames, normalizer, device
+
+    def initial_carry(self, batch: int) -> Any:
+        carry = self.inner.initial_carry(batch)
+        return carry if self.frames is None else FramesCarry(self.frames.initial(batch, self.device), carry)
+
+    @torch.no_grad()
+    def act(self, observation: Observation, carry: Any, *, deterministic: bool, generator: Generator) -> Act[Any, Any]:
+        features, memory = observation.features, None
+        if self.frames is not None:
+            features, memory = self.frames.push(carry.frames, features, observation.is_first)
+        if self.normalizer is not None:
+            features = self.normalizer.normalized(features)
+        inner = carry if self.frames is None else carry.inner
+        seen = replace(observation, features=features)
+        act = self.inner.act(seen, inner, deterministic=deterministic, generator=generator)
+        return act if self.frames is None else replace(act, carry=FramesCarry(memory, act.carry))
+
+    def state_dict(self) -> dict[str, Any]:
+        state = dict(self.inner.state_dict())
+        return state if self.normalizer is None else {**state, "normalizer": self.normalizer.state_dict()}
+
+    def load_state_dict(self, state: Any) -> None:
+        rest = dict(state)
+        if self.normalizer is not None:
+            self.normalizer.load_state_dict(rest.pop("normalizer"))
+        self.inner.load_state_dict(rest)

@@ -1,0 +1,68 @@
+"""What an agent's settings ask to be done to observations and rewards, and to which of its parts it applies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rlsdk.interfaces import VectorEnv
+from rlsdk.parts import Facts, OffPolicyPlan, Parts
+from rlsdk.preparation.environment import PreparedEnv
+from rlsdk.preparation.frames import FrameStacker
+from rlsdk.preparation.normalizer import Normalizer
+from rlsdk.preparation.policy import PreparedPolicy
+from rlsdk.preparation.replay import NormalizedReplay
+
+DEFAULT_GAMMA = 0.99
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """Frame stacking and normalisation of one agent; either may be absent."""
+
+    facts: Facts
+    frames: FrameStacker | None
+    normalizer: Normalizer | None
+
+    @property
+    def inner_facts(self) -> Facts:
+        """What the algorithm is built for: stacked observations."""
+        return self.facts if self.frames is None else replace(self.facts, observation_space=self.frames.space)
+
+    def applied_to(self, parts: Parts) -> Parts:
+        """Parts whose `policy` takes observations as the environment gives them.
+
+        On-policy algorithms collect normalised observations, so that what is learnt from is what was acted on. Replay
+        memories keep the raw ones, whose statistics were young when they were seen, and normalise what they give.
+        """
+        if self.frames is None and self.normalizer is None:
+            return parts
+        policy = PreparedPolicy(parts.policy, self.frames, self.normalizer, self.facts.device)
+        collector = parts.collector
+        if self.normalizer is None or not isinstance(parts.plan, OffPolicyPlan):
+            return replace(parts, policy=policy, behavior=collector)
+        assert parts.buffer is not None
+        behavior = PreparedPolicy(collector, None, self.normalizer, self.facts.device)
+        return replace(parts, policy=policy, behavior=behavior, buffer=NormalizedReplay(parts.buffer, self.normalizer))
+
+    def environment(self, env: VectorEnv, parts: Parts) -> VectorEnv:
+        """The training environment for these parts."""
+        if self.frames is None and self.normalizer is None:
+            return env
+        normalize = not isinstance(parts.plan, OffPolicyPlan)
+        return PreparedEnv(env, self.frames, self.normalizer, normalize=normalize, device=self.facts.device)
+
+
+def prepare(facts: Facts, config: Any) -> Preparation:
+    """The preparation an agent's settings ask for.
+
+    Raises:
+        SettingsError: there is nothing to normalise.
+    """
+    frames = FrameStacker(facts.observation_space, config.frame_stack) if config.frame_stack > 1 else None
+    space = facts.observation_space if frames is None else frames.space
+    normalizer = None
+    if config.normalize is not None:
+        gamma = float(getattr(config, "gamma", DEFAULT_GAMMA))
+        normalizer = Normalizer(space, config.normalize, gamma, facts.num_envs, facts.device)
+    return Preparation(facts, frames, normalizer)

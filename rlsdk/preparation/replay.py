@@ -1,0 +1,46 @@
+"""A replay memory that keeps what was seen and normalises what it gives, with the statistics of today."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from torch import Generator
+
+from rlsdk.interfaces import Buffer
+from rlsdk.preparation.normalizer import Normalizer
+from rlsdk.records import Observation, Transitions
+
+
+class NormalizedReplay:
+    """Wraps the memory of an off-policy algorithm."""
+
+    def __init__(self, inner: Buffer[Any, Transitions], normalizer: Normalizer) -> None:
+        self.inner, self.normalizer = inner, normalizer
+
+    def extend(self, item: Any) -> None:
+        self.inner.extend(item)
+
+    def sample(self, size: int, generator: Generator) -> Transitions:
+        batch = self.inner.sample(size, generator)
+        return replace(
+            batch,
+            observation=self._normalized(batch.observation),
+            next_observation=self._normalized(batch.next_observation),
+            reward=self.normalizer.normalized_reward(batch.reward),
+        )
+
+    def _normalized(self, observation: Observation) -> Observation:
+        return replace(observation, features=self.normalizer.normalized(observation.features))
+
+    def __len__(self) -> int:
+        return len(self.inner)
+
+    def bytes_required(self) -> int:
+        return self.inner.bytes_required()
+
+    def state_dict(self) -> Any:
+        return self.inner.state_dict()
+
+    def load_state_dict(self, state: Any) -> None:
+        self.inner.load_state_dict(state)

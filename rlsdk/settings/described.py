@@ -1,0 +1,58 @@
+"""The pieces a config class is written with: documented fields and validators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+Validator = Callable[[Any, "attrs.Attribute[Any]", Any], None]
+
+
+def described(
+    text: str, *, unit: str = "", source: str = "", tune: tuple[float, float] | None = None
+) -> dict[str, Any]:
+    """Field metadata: what the hyper-parameter does, its unit, where its default comes from, a sensible tuning range."""
+    return {"help": text, "unit": unit, "source": source, "tune": tune}
+
+
+def in_range(
+    low: float = -math.inf, high: float = math.inf, *, open_low: bool = False, open_high: bool = False
+) -> Validator:
+    """A validator for finite numbers between `low` and `high`; None passes (optional fields)."""
+    interval = f"{'(' if open_low else '['}{low:g}, {high:g}{')' if open_high else ']'}"
+
+    def check(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+        if value is None:
+            return
+        too_low = value <= low if open_low else value < low
+        too_high = value >= high if open_high else value > high
+        if not math.isfinite(value) or too_low or too_high:
+            raise ValueError(f"{attribute.name} = {value!r} is outside {interval}")
+
+    return check
+
+
+def finite_schedule(*, positive: bool = True) -> Validator:
+    """A validator for schedules: every value of it is finite and not negative (the start is positive)."""
+
+    def check(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+        levels = [value(share / 20) for share in range(21)]
+        if not all(math.isfinite(level) and level >= 0.0 for level in levels):
+            raise ValueError(f"{attribute.name} must stay finite and not negative, but reaches {min(levels)}")
+        if positive and value(1.0) <= 0.0:
+            raise ValueError(f"{attribute.name} = {value(1.0)!r} must be positive when training starts")
+
+    return check
+
+
+def choice(*options: Any) -> Validator:
+    """A validator for values out of a short list."""
+
+    def check(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+        if value not in options:
+            raise ValueError(f"{attribute.name} = {value!r} is not one of {', '.join(map(repr, options))}")
+
+    return check
