@@ -14,7 +14,15 @@ import torch
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted([*(ROOT / "rlsdk").rglob("*.py"), *(ROOT / "plugins").glob("*/src/**/*.py")])
 NAMELESS = {"utils.py", "util.py", "common.py", "misc.py", "helpers.py", "helper.py", "base.py"}
-DOCUMENTED_SIGNATURES = {"learn", "load", "make_vec_env", "evaluate_policy", "run_training", "evaluate_file"}
+DOCUMENTED_SIGNATURES = {
+    "EvalCallback.__init__",
+    "learn",
+    "load",
+    "make_vec_env",
+    "evaluate_policy",
+    "run_training",
+    "evaluate_file",
+}
 
 TRAINING_STEP = [
     "rlsdk/train.py",
@@ -64,6 +72,7 @@ def test_files_and_functions_stay_short(path: Path) -> None:
     assert path.name not in NAMELESS
     assert code_lines(tree, source) <= 330
     assert len(source.splitlines()) <= 450
+    owners = {child: node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for child in node.body}
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             body = ast.Module(body=node.body, type_ignores=[])
@@ -73,7 +82,8 @@ def test_files_and_functions_stay_short(path: Path) -> None:
                 + len(node.args.kwonlyargs)
                 - (node.args.args[:1] != [] and node.args.args[0].arg in ("self", "cls"))
             )
-            assert count <= 6 or node.name in DOCUMENTED_SIGNATURES, f"{node.name} has {count} parameters"
+            names = {node.name, f"{owners.get(node)}.{node.name}"}
+            assert count <= 6 or names & DOCUMENTED_SIGNATURES, f"{node.name} has {count} parameters"
 
 
 def test_a_training_step_is_read_in_eight_files_and_700_lines() -> None:

@@ -18,6 +18,7 @@ from rlsdk.environments.native_vector import NativeVectorEnv
 from rlsdk.environments.processes import ProcessEnvs
 from rlsdk.environments.toy import ChainEnv, IdentityEnvBox
 from rlsdk.errors import EnvironmentFault, SettingsError
+from rlsdk.tree import leaves
 from rlsdk_tqc import TQC
 
 
@@ -153,3 +154,166 @@ def test_bad_arguments() -> None:
         make_vec_env("Pendulum-v1", 2, vectorization="asynk")
     with pytest.raises(EnvironmentFault, match="did you mean 'Pendulum-v1'"):
         make_vec_env("Pendulun-v1", 2, vectorization="async")
+
+
+# --- several copies to a process, replacing processes, access to environments -------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 5])
+def test_any_number_of_processes_gives_the_same(workers: int) -> None:
+    one = transitions(make_vec_env("Pendulum-v1", 5, vectorization="sync"), 210)
+    two = transitions(make_vec_env("Pendulum-v1", 5, vectorization="async", workers=workers), 210)
+    assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_other_ways_to_start_processes(method: str) -> None:
+    one = transitions(make_vec_env("Pendulum-v1", 2, vectorization="sync"), 5)
+    two = transitions(make_vec_env("Pendulum-v1", 2, vectorization="async", start_method=method), 5)
+    assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
+
+
+def test_nested_observations_come_through_shared_memory() -> None:
+    from rlsdk.environments.toy import SimpleMultiObsEnv
+
+    rows = []
+    for kind in ("sync", "async"):
+        env = make_vec_env(SimpleMultiObsEnv, 3, vectorization=kind)
+        seen = [env.reset(3)]
+        steps = [env.step(torch.zeros(3, 2)) for _ in range(30)]
+        seen += [s.observation for s in steps] + [s.final_observation for s in steps if s.final_observation]
+        rows.append([leaf for observation in seen for leaf in leaves(observation)])
+        env.close()
+    assert all(torch.equal(a, b) for a, b in zip(*rows, strict=True))
+
+
+@pytest.mark.parametrize("how", ["kill", "hang"])
+def test_a_process_can_be_replaced(how: str, tmp_path: Path) -> None:
+    """One of two environments dies (or hangs) once; stepping goes on with a new process, and says so."""
+    flag = tmp_path / "done"
+
+    class Once(ChainEnv):
+        def step(self, action: Any) -> Any:
+            if self.position == 2:
+                try:
+                    os.close(os.open(flag, os.O_CREAT | os.O_EXCL))
+                except FileExistsError:
+                    return super().step(action)
+                time.sleep(60) if how == "hang" else os.kill(os.getpid(), signal.SIGKILL)
+            return super().step(action)
+
+    env = make_vec_env(lambda: Once(5), 2, vectorization="async", workers=2, restart=True, timeout=1.0)
+    assert isinstance(env, ProcessEnvs)
+    env.reset(seed=0)
+    began = time.monotonic()
+    steps = [env.step(torch.zeros(2, 1)) for _ in range(8)]
+    assert time.monotonic() - began < 10.0
+    assert env.restarts == 1
+    (broken,) = [step for step in steps if not bool(step.valid.all())]
+    row = int((~broken.valid).nonzero()[0, 0])
+    assert bool(broken.observation.is_first[row])
+    assert not bool(broken.terminated[row] | broken.truncated[row])
+    assert float(broken.observation.features[row, 1]) == 0.0  # a new episode
+    env.close()
+
+
+def test_restarts_are_counted_in_the_metrics_and_skipped_by_memories(tmp_path: Path) -> None:
+    env = make_vec_env(lambda: ChainEnv(4), 2, vectorization="async", workers=2, restart=True)
+    assert isinstance(env, ProcessEnvs)
+    agent = TQC("MlpPolicy", env, buffer_size=400, learning_starts=10, batch_size=8, seed=1)
+    rows: list[dict[str, float]] = []
+
+    def kill_once(scope: Any, _: Any) -> None:
+        if scope["run"].num_timesteps == 40:
+            os.kill(env.processes[0].pid, signal.SIGKILL)
+
+    class Sink:
+        def write(self, step: int, values: Any) -> None:
+            rows.append(dict(values))
+
+        def close(self) -> None: ...
+
+    agent.set_logger(Sink())
+    agent.learn(120, callback=kill_once)
+    assert rows[-1]["rollout/worker_restarts"] == 1.0
+    assert "rollout/worker_restarts" not in rows[0]
+    from rlsdk.testing.checks.buffer import untrue
+
+    problem = untrue(agent.parts.buffer.sample(300, torch.Generator().manual_seed(0)), agent.config.gamma)  # type: ignore[union-attr]
+    assert problem is None
+    env.close()
+
+
+def test_a_process_that_keeps_dying_is_given_up() -> None:
+    env = make_vec_env(lambda: Breaking("kill"), 1, vectorization="async", restart=True)
+    env.reset(seed=0)
+
+    def play() -> None:
+        for _ in range(50):
+            env.step(torch.zeros(1, 1))
+
+    with pytest.raises(EnvironmentFault, match="number 0 died"):
+        play()
+    assert env.restarts == 3  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("kind", ["sync", "async", "gymnasium"])
+def test_attributes_and_methods_of_environments(kind: str) -> None:
+    from gymnasium.vector import SyncVectorEnv
+    from gymnasium.wrappers import TimeLimit
+
+    from rlsdk.environments import connect
+
+    def make() -> Any:
+        return TimeLimit(ChainEnv(length=7), 3)
+
+    env: Any = connect(SyncVectorEnv([make] * 3)) if kind == "gymnasium" else make_vec_env(make, 3, vectorization=kind)
+    env.reset(0)
+    assert env.get_attr("length") == [7, 7, 7]
+    env.set_attr("length", 2, indices=[0, 2])
+    assert env.get_attr("length") == [2, 7, 2]
+    assert env.get_attr("length", indices=[2, 1]) == [2, 7]
+    assert env.get_attr("length", 1) == [7]
+    assert env.env_method("terminates", 1) == env.env_method("terminates", episode=1)
+    assert len(env.env_method("terminates", 1, indices=[1])) == 1
+    if kind != "gymnasium":
+        with pytest.raises(SettingsError, match="no environment number 3; there are 3"):
+            env.get_attr("length", 3)
+        with pytest.raises(EnvironmentFault, match="has no attribute 'lenght'"):
+            env.get_attr("lenght")
+    env.close()
+
+
+def test_a_seed_given_when_making_them() -> None:
+    def first(env: Any) -> torch.Tensor:
+        return env.reset().features
+
+    one, two = (make_vec_env("Pendulum-v1", 2, seed=5) for _ in range(2))
+    assert torch.equal(first(one), first(two))
+    assert not torch.equal(first(one), first(make_vec_env("Pendulum-v1", 2, seed=6)))
+    assert not torch.equal(one.reset().features, make_vec_env("Pendulum-v1", 2, seed=5).reset().features)
+
+    def start(**settings: Any) -> torch.Tensor:
+        agent = TQC(
+            "MlpPolicy", make_vec_env("Pendulum-v1", 2, seed=5), buffer_size=10, learning_starts=100, **settings
+        )
+        agent.learn(2)
+        return agent.parts.buffer.at(torch.tensor([0, 1])).observation.features  # type: ignore[union-attr]
+
+    assert torch.equal(start(), start())  # without a seed of its own an agent starts where the environments say
+    assert not torch.equal(start(), start(seed=1))
+
+
+def test_envpool_where_it_is_installed() -> None:
+    pytest.importorskip("envpool")
+    from rlsdk.environments.envpool_vector import EnvpoolVector
+
+    env = make_vec_env("Pendulum-v1", 3, vectorization="native", seed=2)
+    assert isinstance(env, NativeVectorEnv)
+    assert isinstance(env.env, EnvpoolVector)
+    one, two = env.reset(1).features, env.reset(1).features
+    assert torch.equal(one, two)
+    agent = TQC("MlpPolicy", env, buffer_size=2000, learning_starts=50, batch_size=16, seed=1)
+    agent.learn(900)
+    batch = agent.parts.buffer.sample(500, torch.Generator().manual_seed(0))  # type: ignore[union-attr]
+    assert bool((batch.reward < 0).all())  # filler rows have the reward 0

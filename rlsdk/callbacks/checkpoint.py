@@ -35,7 +35,7 @@ class CheckpointCallback(Callback):
     def save(self, agent: Agent) -> Path:
         """Write a checkpoint now and drop those beyond `keep`."""
         path = self.folder / f"step_{agent.num_timesteps:09d}.rlsdk"
-        agent.save(path, include=["replay"] if self.replay else None)
+        agent.save(path, include=["replay"] if self.replay and agent.replay_buffer is not None else None)
         for old in sorted(self.folder.glob("step_*.rlsdk"))[: -self.keep]:
             old.unlink(missing_ok=True)
         return path

@@ -63,9 +63,10 @@ class Copies:
         name: str,
         arrays: StepArrays,
         *,
-        first: int = 0,
+        numbers: Sequence[int] = (),
     ) -> None:
-        self.environments, self.name, self.arrays, self.first = list(environments), name, arrays, first
+        """`numbers` of the copies are for messages; a single environment has none."""
+        self.environments, self.name, self.arrays, self.numbers = list(environments), name, arrays, numbers
         self.stacker, self.rule = Stacker(observation_space), MaskRule(action_space)
         self.methods = mask_methods(environments) if self.rule.size else None
         self.has_masks = self.methods is not None
@@ -189,7 +190,7 @@ class Copies:
                 self._blame(i, f"gave the reward {float(reward)!r} for action {actions[i]}; it must be a finite number")
 
     def _where(self, i: int) -> str:
-        number = f" (number {self.first + i})" if self.first or len(self) > 1 else ""
+        number = f" (number {self.numbers[i]})" if self.numbers else ""
         return f"environment {self.name!r}{number}"
 
     def _blame(self, i: int, what: str, cause: Exception | None = None) -> NoReturn:

@@ -90,8 +90,12 @@ def connect(env: EnvSource) -> Envs:
 def in_process(environments: list[Any], seed: int | None = None) -> InProcessEnvs:
     """Environments that are alike, stepped one after another in this process."""
     first = environments[0]
-    name = first.spec.id if first.spec is not None else type(first.unwrapped).__name__
-    return InProcessEnvs(environments, *spaces_of(first), name=name, seed=seed)
+    return InProcessEnvs(environments, *spaces_of(first), name=name_of(first), seed=seed)
+
+
+def name_of(env: Any) -> str:
+    """What to call a gymnasium environment: its id, or its class."""
+    return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
 
 
 def spaces_of(env: Any) -> tuple[Space, Space]:

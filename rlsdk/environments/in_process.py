@@ -32,7 +32,8 @@ class InProcessEnvs:
         self.observation_space, self.action_space, self.name = observation_space, action_space, name
         self.num_envs, self.seeds = len(environments), Seeds(seed)
         arrays = StepArrays(observation_space, action_space, self.num_envs, np.zeros)
-        self.copies = Copies(environments, observation_space, action_space, name, arrays)
+        numbers = range(self.num_envs) if self.num_envs > 1 else ()
+        self.copies = Copies(environments, observation_space, action_space, name, arrays, numbers=numbers)
         self._decode, self._records = ActionDecoder(action_space), StepRecords(observation_space, arrays)
 
     @property

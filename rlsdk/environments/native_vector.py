@@ -114,14 +114,20 @@ class NativeVectorEnv:
         if self.mode == AutoresetMode.SAME_STEP:
             features = self._stack_rows([infos["final_obs"][i] for i in rows])
             own = infos.get("final_info", {}).get(INFO) if mask is not None else None
-            kept = np.ones((len(rows), self._rule.size), np.bool_)
-            mask = torch.from_numpy(kept if own is None else np.stack([self._rule.row(own[i]) for i in rows]))
-            mask = mask if self.has_masks else None
+            mask = self._final_masks(own, rows) if self.has_masks else None
         else:
             batch, _ = batch_of(self.observation_space, values)
             features = self._stack_rows([batch[i] for i in rows])
             mask = None if mask is None else mask[torch.from_numpy(rows)]
         return Observation(features, torch.zeros(len(rows), dtype=torch.bool), mask)
+
+    def _final_masks(self, own: Any, rows: Any) -> Tensor:
+        """The masks episodes ended with; those that allow nothing any more allow everything."""
+        masks = np.ones((len(rows), self._rule.size), np.bool_)
+        if own is not None:
+            masks = np.stack([self._rule.row(own[i]) for i in rows])
+            masks[self._rule.without_choice(masks)] = True
+        return torch.from_numpy(masks)
 
     def _finish(self, ended: Any, infos: dict[str, Any]) -> tuple[Episode, ...]:
         source = infos.get("final_info", infos) if self.mode == AutoresetMode.SAME_STEP else infos

@@ -31,7 +31,7 @@ from rlsdk.seeding import fresh_seed
 from rlsdk.spaces import Space
 
 MAX_RESTARTS_IN_A_ROW = 3
-"""A process that dies this often without completing a step in between is given up."""
+"""A process that dies more often than this without completing an episode in between is given up."""
 
 
 @attrs.frozen
@@ -170,7 +170,7 @@ class ProcessEnvs:
             text = f"{answer.message}\n--- in its process ---\n{answer.trace}"
             named = text if self.name in answer.message else f"environment {self.name!r} {text}"
             self._fail(answer.kind or EnvironmentFault, named)
-        worker.failures = 0 if request == "step" else worker.failures
+        worker.failures = 0 if isinstance(answer, Ended) else worker.failures
         return answer
 
     def _replace(self, worker: _Worker, request: str) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import gymnasium
 
 from rlsdk.environments import envpool_vector
-from rlsdk.environments.gymnasium_adapter import Envs, EnvSource, connect, in_process, make_one, spaces_of
+from rlsdk.environments.gymnasium_adapter import Envs, EnvSource, connect, in_process, make_one, name_of, spaces_of
 from rlsdk.environments.native_vector import NativeVectorEnv
 from rlsdk.environments.processes import ProcessEnvs, ProcessOptions
 from rlsdk.environments.seeds import Seeds
@@ -72,10 +72,10 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
     makers = [_Maker(env, dict(env_kwargs or {}), tuple(wrappers), folder, i) for i in range(n_envs)]
     first = makers[0].bare()  # what cannot be made fails here, with a clear message
     if vectorization == "async" or (vectorization == "auto" and _processes_pay(first, n_envs)):
-        pair = spaces_of(first)
+        pair, name = spaces_of(first), name_of(first)
         first.close()
         options = ProcessOptions(workers or os.cpu_count() or 1, timeout, restart, start_method)
-        return ProcessEnvs(makers, *pair, options, name=makers[0].name, seed=seed)
+        return ProcessEnvs(makers, *pair, options, name=name, seed=seed)
     return in_process([makers[0].watched(first), *(maker() for maker in makers[1:])], seed)
 
 
@@ -86,11 +86,6 @@ class _Maker:
         self, env: EnvSource, kwargs: dict[str, Any], wrappers: tuple[Any, ...], monitor: Path | None, index: int
     ) -> None:
         self.env, self.kwargs, self.wrappers, self.monitor, self.index = env, kwargs, wrappers, monitor, index
-
-    @property
-    def name(self) -> str:
-        """What to call it in messages."""
-        return self.env if isinstance(self.env, str) else getattr(self.env, "__name__", type(self.env).__name__)
 
     def bare(self) -> Any:
         """A copy without its monitor."""

@@ -75,7 +75,7 @@ def _made(assignment: Assignment) -> Copies:
         assignment.action_space,
         assignment.name,
         assignment.arrays(),
-        first=assignment.first,
+        numbers=range(assignment.first, assignment.end) if assignment.total > 1 else (),
     )
 
 

@@ -48,9 +48,9 @@ class Normalizer:
         return any(path.startswith(f"observation[{key!r}]") for key in keys)
 
     def _refresh_observations(self) -> None:
-        """Float32 mean and factor of each leaf, so that normalising costs three operations."""
+        """Mean and factor of each leaf, float64: large offsets with small deviations must not cancel."""
         for path, moments in self.moments.items():
-            self._scales[path] = moments.mean.float(), (moments.variance + self.settings.epsilon).rsqrt().float()
+            self._scales[path] = moments.mean, (moments.variance + self.settings.epsilon).rsqrt()
 
     def _refresh_reward(self) -> None:
         self._reward_factor = (self.return_moments.variance + self.settings.epsilon).rsqrt().float()
@@ -86,7 +86,7 @@ class Normalizer:
         if path not in self._scales:
             return values
         shift, factor = self._scales[path]
-        return ((values - shift) * factor).clamp(-self.settings.clip_obs, self.settings.clip_obs)
+        return ((values - shift) * factor).clamp(-self.settings.clip_obs, self.settings.clip_obs).float()
 
     def normalized_reward(self, reward: Tensor) -> Tensor:
         """Rewards [N] as algorithms see them."""
@@ -108,7 +108,7 @@ class Normalizer:
         if path not in self._scales:
             return values
         shift, factor = self._scales[path]
-        return values / factor + shift
+        return (values / factor + shift).float()
 
     def _in_numpy(self, function: Any, observation: Any) -> Any:
         def convert(path: str, leaf: Space, value: Any) -> Any:

@@ -1,0 +1,89 @@
+"""The smallest on-policy algorithm there is, for tests of what surrounds algorithms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import torch
+from torch import nn
+
+from rlsdk.networks import FlattenEncoder
+from rlsdk.parts import Facts, OnPolicyPlan, Parts, require_spaces
+from rlsdk.records import Act, Rollout
+from rlsdk.registry import AlgorithmSpec, Manifest, register
+from rlsdk.settings import AgentConfig, described, in_range
+from rlsdk.tree import map_tensors
+from rlsdk.updates import FlatOptimizer
+
+
+@attrs.frozen
+class Config(AgentConfig):
+    n_steps: int = attrs.field(default=32, validator=in_range(1), metadata=described("steps per rollout"))
+    rate: float = attrs.field(default=0.1, validator=in_range(0), metadata=described("step size"))
+    gamma: float = attrs.field(default=0.99, validator=in_range(0, 1), metadata=described("discount"))
+
+
+class Softmax(nn.Module):
+    """A linear softmax policy; it respects masks."""
+
+    def __init__(self, facts: Facts) -> None:
+        super().__init__()
+        self.encoder = FlattenEncoder(facts.observation_space)
+        self.linear = nn.Linear(self.encoder.features_dim, facts.action_space.n)  # type: ignore[union-attr]
+
+    def log_probabilities(self, observation: Any) -> torch.Tensor:
+        scores = self.linear(self.encoder(observation.features))
+        if observation.action_mask is not None:
+            scores = scores.masked_fill(~observation.action_mask, -1e9)
+        return scores.log_softmax(-1)
+
+    def initial_carry(self, batch: int) -> tuple[()]:
+        return ()
+
+    @torch.no_grad()
+    def act(self, observation: Any, carry: Any, *, deterministic: bool, generator: Any) -> Act[Any, Any]:
+        scores = self.log_probabilities(observation)
+        action = scores.argmax(-1) if deterministic else torch.multinomial(scores.exp(), 1, generator=generator)[:, 0]
+        return Act(action, carry, ())
+
+
+class Reinforce:
+    """Rewards of the identity task depend on the action of the same step only, so no return is needed."""
+
+    def __init__(self, policy: Softmax, rate: float) -> None:
+        self.policy, self.rate = policy, rate
+        self.optimizer = FlatOptimizer(policy.parameters(), "adam", rate)
+        self.rollouts: list[Rollout[Any, Any]] = []
+
+    def update(self, batch: Rollout[Any, Any], *, progress: float) -> dict[str, torch.Tensor]:
+        steps = batch.steps
+        self.rollouts.append(batch)
+        rows = map_tensors(lambda leaf: leaf.flatten(0, 1), steps.observation)
+        scores = self.policy.log_probabilities(rows)
+        chosen = scores.gather(-1, steps.action.flatten()[:, None])[:, 0]
+        loss = -(chosen * (steps.reward.flatten() - steps.reward.mean())).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step(self.rate)
+        return {"train/loss": loss.detach()}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"optimizer": self.optimizer.state_dict()}
+
+    def load_state_dict(self, state: Any, /) -> None:
+        self.optimizer.load_state_dict(state["optimizer"])
+
+
+def build(facts: Facts, config: Config) -> Parts:
+    require_spaces(facts, "reinforce", actions=("Discrete",), observations=("Box", "Discrete", "MultiDiscrete"))
+    policy = Softmax(facts)
+    return Parts(policy=policy, algorithm=Reinforce(policy, config.rate), plan=OnPolicyPlan(config.n_steps))
+
+
+def register_reinforce(**changes: Any) -> None:
+    """Make it known as `reinforce`."""
+    facts: dict[str, Any] = {"id": "reinforce", "family": "on-policy", "policies": ("MlpPolicy",)}
+    words = {"title": "REINFORCE", "summary": "for tests", "sdk": ">=0.1", "actions": ("Discrete",)}
+    spaces = {"observations": ("Box", "Discrete", "MultiDiscrete")}
+    register(AlgorithmSpec(config_type=Config, build=build, **facts, **changes), Manifest(**facts, **words, **spaces))

@@ -1,0 +1,111 @@
+"""The evaluator against loops by hand, and statistics against scipy and numpy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+from rlsdk.environments import Monitor, make_vec_env
+from rlsdk.environments.seeds import seed_of
+from rlsdk.environments.toy import IdentityEnvBox
+from rlsdk.errors import SettingsError
+from rlsdk.evaluate import Evaluation, evaluate_policy, run_episodes
+from rlsdk.records import Episode
+from rlsdk.statistics import summarise
+from rlsdk_tqc import TQC
+
+
+def agent(**settings: Any) -> TQC:
+    small = {"buffer_size": 300, "learning_starts": 20, "batch_size": 8, "seed": 3, "policy_kwargs": {"net_arch": [8]}}
+    return TQC("MlpPolicy", IdentityEnvBox(episode_length=5), **{**small, **settings})
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_a_thousand_episodes_equal_a_loop_by_hand(normalize: bool) -> None:
+    model = agent(normalize=normalize).learn(60)
+    env = IdentityEnvBox(episode_length=5)
+    expected = []
+    seen, _ = env.reset(seed=seed_of(7, 0))
+    for _ in range(1000):
+        total, over = 0.0, False
+        while not over:
+            action, _ = model.predict(seen, deterministic=True)
+            seen, reward, terminated, truncated, _ = env.step(action)
+            total, over = total + float(reward), terminated or truncated
+        expected.append(total)
+        seen, _ = env.reset()
+    result = run_episodes(model, Monitor(IdentityEnvBox(episode_length=5)), 1000, seed=7)
+    assert result.returns == expected
+    assert result.lengths == [5] * 1000
+
+
+class Unequal(gymnasium.Env[Any, Any]):
+    """Good episodes are long, bad ones short: whoever counts the first to end is too pessimistic."""
+
+    observation_space = gymnasium.spaces.Box(0.0, 1.0, (1,), np.float32)
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.length = 20 if self.np_random.random() < 0.5 else 1
+        self.t = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.t += 1
+        return np.zeros(1, np.float32), 1.0, self.t >= self.length, False, {}
+
+
+def test_short_episodes_do_not_crowd_out_long_ones() -> None:
+    model = TQC("MlpPolicy", Unequal(), buffer_size=10, seed=1)
+    result = run_episodes(model, make_vec_env(Unequal, 8), 400, seed=3)
+    per_env = [sum(e.env == i for e in result.episodes) for i in range(8)]
+    assert per_env == [50] * 8
+    error = result.std / 400**0.5
+    assert abs(result.mean - 10.5) < 4 * error  # the first 400 to end would have a mean near 2
+
+
+def test_statistics() -> None:
+    scipy_stats = pytest.importorskip("scipy.stats")
+    values = np.random.default_rng(1).normal(10.0, 3.0, 40)
+    numbers = summarise(values.tolist())
+    assert (numbers.count, numbers.confidence) == (40, 0.95)
+    assert numbers.mean == pytest.approx(values.mean())
+    assert numbers.std == pytest.approx(values.std())
+    assert numbers.median == pytest.approx(np.median(values))
+    assert numbers.iqm == pytest.approx(np.sort(values)[10:30].mean())
+    low, high = numbers.interval  # type: ignore[misc]
+    t = scipy_stats.t.interval(0.95, 39, values.mean(), scipy_stats.sem(values))
+    assert low == pytest.approx(t[0], abs=0.25)
+    assert high == pytest.approx(t[1], abs=0.25)
+    assert summarise(values.tolist()) == numbers
+    wide = summarise(values.tolist(), 0.99).interval
+    assert wide is not None
+    assert wide[0] < low < high < wide[1]
+    assert summarise([5.0]).interval is None
+    assert summarise([5.0, 5.0]).interval == (5.0, 5.0)
+    with pytest.raises(SettingsError, match="between 0 and 1"):
+        summarise([1.0, 2.0], 95.0)
+    with pytest.raises(SettingsError, match="no values"):
+        summarise([])
+    episodes = tuple(Episode(0, float(v), 1, v > 10) for v in values)
+    evaluation = Evaluation(episodes, True)
+    assert evaluation.statistics() == numbers
+    assert evaluation.success_rate == pytest.approx((values > 10).mean())
+
+
+def test_results_per_episode_and_thresholds() -> None:
+    model, env = agent(), IdentityEnvBox(episode_length=5)
+    returns, lengths = evaluate_policy(model, env, 4, return_episode_rewards=True)
+    assert (len(returns), lengths) == (4, [5, 5, 5, 5])
+    seen: list[Any] = []
+    mean, std = evaluate_policy(model, env, 3, callback=seen.append)
+    assert mean == pytest.approx(np.mean([e.episode_return for e in seen]))
+    with pytest.raises(SettingsError, match="below reward_threshold"):
+        evaluate_policy(model, env, 2, reward_threshold=1e9)
+    assert std >= 0.0
+    assert torch.is_grad_enabled()
