@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Generator
@@ -13,6 +13,8 @@ from rlsdk.records import Episode, FinalObservations, Observation, Rollout, Step
 
 CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
+CHUNK = 32
+"""Rows written at a time."""
 
 
 @torch.no_grad()
@@ -25,25 +27,55 @@ def collect(
     *,
     generator: Generator,
 ) -> Rollout[CarryT, ExtrasT]:
-    """`length` steps of every environment: act, step, write one row in place. Gradients are off, random numbers are
+    """`length` steps of every environment: act, step, keep the row. Gradients are off, random numbers are
     drawn from `generator` only."""
-    initial_carry, rows = carry, list[torch.Tensor]()
-    storage: StepData[ExtrasT] | None = None
+    initial_carry, rows = carry, _Rows[ExtrasT](length)
     finals, episodes = list[tuple[int, Any]](), list[Episode]()
     for t in range(length):
         act = policy.act(observation, carry, deterministic=False, generator=generator)
         step = env.step(act.action)
-        row = StepData(observation, act.action, step.reward, step.terminated, step.truncated, step.valid, act.extras)
-        if storage is None:
-            storage = tree.map_tensors(lambda leaf: leaf.new_empty((length, *leaf.shape)), row)
-            rows = tree.leaves(storage)
-        tree.write(rows, t, row)
+        rows.append(
+            StepData(observation, act.action, step.reward, step.terminated, step.truncated, step.valid, act.extras)
+        )
         if step.final_observation is not None:
             finals.append((t, step))
-        episodes += step.episodes
+        if step.episodes:
+            episodes += step.episodes
         observation, carry = step.observation, act.carry
-    assert storage is not None
-    return Rollout(storage, initial_carry, observation, carry, _join(finals), tuple(episodes))
+    return Rollout(rows.joined(), initial_carry, observation, carry, _join(finals), tuple(episodes))
+
+
+class _Rows(Generic[ExtrasT]):
+    """Steps [B] on their way into storage [T, B]: written `CHUNK` at a time, as copying rows one by one costs more than
+    the step of a small environment."""
+
+    def __init__(self, length: int) -> None:
+        self.length, self.written = length, 0
+        self.pending: list[StepData[ExtrasT]] = []
+        self.storage: StepData[ExtrasT] | None = None
+
+    def append(self, row: StepData[ExtrasT]) -> None:
+        self.pending.append(row)
+        if len(self.pending) == CHUNK:
+            self._flush()
+
+    def _flush(self) -> None:
+        first, end = self.pending[0], self.written + len(self.pending)
+        if self.storage is None:
+            self.storage = tree.map_tensors(lambda leaf: leaf.new_empty((self.length, *leaf.shape)), first)
+        columns = zip(*map(tree.leaves, self.pending), strict=True)
+        for target, column in zip(tree.leaves(self.storage), columns, strict=True):
+            torch.stack(column, out=target[self.written : end])
+        self.written, self.pending = end, []
+
+    def joined(self) -> StepData[ExtrasT]:
+        """All rows, in order."""
+        if self.length == 1:
+            return tree.map_tensors(lambda leaf: leaf.unsqueeze(0), self.pending[0])
+        if self.pending:
+            self._flush()
+        assert self.storage is not None
+        return self.storage
 
 
 def _join(finals: list[tuple[int, Any]]) -> FinalObservations | None:

@@ -6,6 +6,7 @@ Mappings are visited by sorted key, so that two of them with the same keys alway
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
@@ -32,31 +33,39 @@ def map_tensors(function: Callable[..., Tensor], first: T, *rest: T) -> T:
         parts = (map_tensors(function, v, *(cast("Any", r)[i] for r in rest)) for i, v in enumerate(node))
         return cast("T", tuple(parts))
     if dataclasses.is_dataclass(node):
-        names = [f.name for f in dataclasses.fields(node)]
-        values = {n: map_tensors(function, getattr(node, n), *(getattr(r, n) for r in rest)) for n in names}
+        values = {
+            n: map_tensors(function, getattr(node, n), *(getattr(r, n) for r in rest)) for n in _names(type(node))
+        }
         return cast("T", cast("Any", type(node))(**values))
     raise TypeError(f"{type(node).__name__} is not a tree of tensors (record, mapping, tuple, tensor or None)")
 
 
 def leaves(node: Any) -> list[Tensor]:
     """The tensors of a nested value, in the order `map_tensors` visits them."""
-    if node is None:
-        return []
+    found: list[Tensor] = []
+    _gather(node, found)
+    return found
+
+
+def _gather(node: Any, found: list[Tensor]) -> None:
     if isinstance(node, Tensor):
-        return [node]
-    if isinstance(node, Mapping):
-        return [leaf for _, value in sorted(node.items()) for leaf in leaves(value)]
-    if isinstance(node, tuple):
-        return [leaf for value in node for leaf in leaves(value)]
-    if dataclasses.is_dataclass(node):
-        return [leaf for field in dataclasses.fields(node) for leaf in leaves(getattr(node, field.name))]
-    raise TypeError(f"{type(node).__name__} is not a tree of tensors (record, mapping, tuple, tensor or None)")
+        found.append(node)
+    elif isinstance(node, tuple):
+        for value in node:
+            _gather(value, found)
+    elif dataclasses.is_dataclass(node):
+        for name in _names(type(node)):
+            _gather(getattr(node, name), found)
+    elif isinstance(node, Mapping):
+        for _, value in sorted(node.items()):
+            _gather(value, found)
+    elif node is not None:
+        raise TypeError(f"{type(node).__name__} is not a tree of tensors (record, mapping, tuple, tensor or None)")
 
 
-def write(storage: list[Tensor], row: int, value: Any) -> None:
-    """Copy the leaves of `value` into row `row` of `storage`, the leaves of a preallocated value one dimension up."""
-    for target, source in zip(storage, leaves(value), strict=True):
-        target[row].copy_(source)
+@functools.cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
 
 
 def number(node: Any) -> dict[str, Tensor]:

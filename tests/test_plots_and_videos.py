@@ -102,8 +102,8 @@ def test_bad_requests_for_videos(tmp_path: Path) -> None:
         record_video(agent, "Pendulum-v1", tmp_path / "video.avi")
     with pytest.raises(SettingsError, match="positive"):
         record_video(agent, "Pendulum-v1", tmp_path / "video.gif", episodes=0)
-    with pytest.raises(RlsdkError, match="action_space|observation_space"):
+    with pytest.raises(RlsdkError, match=r"action_space|observation_space"):
         record_video(agent, "MountainCarContinuous-v0", tmp_path / "video.gif")
-    with pytest.raises(EnvironmentFault, match="rgb_array|could not be made"):
+    with pytest.raises(EnvironmentFault, match=r"rgb_array|could not be made"):
         record_video(agent, "rlsdk/ChainEnv-v0", tmp_path / "video.gif")
     assert not list(tmp_path.iterdir())

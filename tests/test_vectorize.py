@@ -152,6 +152,13 @@ def test_wrappers_arguments_and_monitors_reach_every_copy(kind: str, tmp_path: P
 def test_bad_arguments() -> None:
     with pytest.raises(SettingsError, match="did you mean 'async'"):
         make_vec_env("Pendulum-v1", 2, vectorization="asynk")
+    with pytest.raises(SettingsError, match="unknown wrapper 'TimeFeatures'; did you mean 'TimeFeature'"):
+        make_vec_env("Pendulum-v1", wrappers=["TimeFeatures"])
+    with pytest.raises(SettingsError, match="neither a name nor a function"):
+        make_vec_env("Pendulum-v1", wrappers=[3])  # type: ignore[list-item]
+    assert make_vec_env("Pendulum-v1", wrappers=["TimeFeature", "ClipAction"]).observation_space.shape == (4,)  # type: ignore[union-attr]
+    with pytest.raises(SettingsError, match="n_envs = 0 must be a positive"):
+        make_vec_env("Pendulum-v1", 0)
     with pytest.raises(EnvironmentFault, match="did you mean 'Pendulum-v1'"):
         make_vec_env("Pendulun-v1", 2, vectorization="async")
 
@@ -317,3 +324,38 @@ def test_envpool_where_it_is_installed() -> None:
     agent.learn(900)
     batch = agent.parts.buffer.sample(500, torch.Generator().manual_seed(0))  # type: ignore[union-attr]
     assert bool((batch.reward < 0).all())  # filler rows have the reward 0
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_spaces_that_change_between_resets_are_noticed(kind: str) -> None:
+    class Growing(ChainEnv):
+        def _observation(self) -> Any:
+            return np.zeros(2 + (self.episode > 0), np.float32)
+
+    env = make_vec_env(lambda: Growing(3), 2, vectorization=kind)
+    env.reset(0)
+
+    def play() -> None:
+        for _ in range(4):
+            env.step(torch.zeros(2, 1))
+
+    with pytest.raises(
+        EnvironmentFault, match=r"(?s)'Growing'.*reset: observation of environment 0 has shape \(3,\), but"
+    ):
+        play()
+    env.close()
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_rewards_that_are_no_numbers_are_noticed(kind: str) -> None:
+    class Odd(ChainEnv):
+        def step(self, action: Any) -> Any:
+            observation, _, *rest = super().step(action)
+            return (observation, self.odd, *rest)
+
+    for odd, words in ((float("nan"), "nan"), (1e39, "inf"), ("much", "'much'"), (None, "None")):
+        env = make_vec_env(lambda value=odd: setattr(e := Odd(3), "odd", value) or e, 2, vectorization=kind)
+        env.reset(0)
+        with pytest.raises(EnvironmentFault, match=rf"'Odd' \(number 0\) gave the reward {words}"):
+            env.step(torch.zeros(2, 1))
+        env.close()

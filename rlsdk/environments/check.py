@@ -12,8 +12,10 @@ from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env as gymnasium_check
 
 from rlsdk.environments.gymnasium_adapter import to_space
+from rlsdk.environments.masks import MaskRule, mask_methods
 from rlsdk.environments.observations import stack
-from rlsdk.errors import EnvironmentFault, ObservationError, RlsdkError
+from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, RlsdkError
+from rlsdk.spaces import Space
 
 
 @attrs.frozen
@@ -50,12 +52,28 @@ def check_env(env: Any, warn: bool = True, skip_render_check: bool = True, steps
     advice = [
         *_about_actions(env.action_space),
         *_about_observations(env.observation_space),
+        *_about_masks(env, pair[1]),
         *_play(env, pair[0], steps),
     ]
     if warn:
         for item in advice:
             warnings.warn(str(item), UserWarning, stacklevel=2)
     return advice
+
+
+def _about_masks(env: Any, actions: Space) -> list[Advice]:
+    """A mask must have the length of the action space and leave a choice."""
+    methods, rule = mask_methods([env]), MaskRule(actions)
+    if methods is None:
+        return []
+    if not rule.size:
+        return [Advice("action masks", "a Box action has nothing to mask; `action_masks` is never asked")]
+    env.reset(seed=0)
+    try:
+        rule.require_choice(rule.row(methods[0]())[None])
+    except MaskError as error:
+        raise EnvironmentFault(f"{type(env).__name__}.action_masks: {error}") from None
+    return []
 
 
 def _about_actions(space: Any) -> list[Advice]:

@@ -19,9 +19,9 @@ from rlsdk.environments.wrappers import Monitor
 from rlsdk.errors import EnvironmentFault, SettingsError, suggest
 
 KINDS = ("auto", "sync", "async", "native")
-SLOW_STEP = 300e-6
-"""Seconds a step must take before processes pay: measured on 2 cores they break even between 200 and 300 microseconds
-(0.3 x at 50, 0.9 to 1.15 x at 200, 1.2 to 1.4 x at 400, 1.5 x at 800; 2 to 8 environments)."""
+WORTH_PROCESSES = 700e-6
+"""Seconds of work in stepping all copies once, from which processes pay: measured on 2 cores they break even between 400 and
+800 microseconds, for 2 to 32 copies (docs/environments.md has the table)."""
 
 
 def make_vec_env(  # noqa: PLR0913  # the documented signature
@@ -31,7 +31,7 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
     seed: int | None = None,
     vectorization: str = "auto",
     env_kwargs: Mapping[str, Any] | None = None,
-    wrappers: Sequence[Callable[[Any], Any]] = (),
+    wrappers: Sequence[str | Callable[[Any], Any]] = (),
     monitor_dir: str | Path | None = None,
     workers: int | None = None,
     timeout: float = 60.0,
@@ -46,10 +46,11 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
         seed: of the first reset that is given none, such as the first of an agent made without a seed.
         vectorization: `sync` steps them one after another in this process; `async` in processes; `native` uses the
             environment's own vector version, or envpool's where that package is installed; `auto` takes processes when there
-            are several copies and cores and a step of a copy takes longer than `SLOW_STEP`, otherwise this process. The
-            choice is the type of what is returned.
+            are several copies and cores and stepping them all takes longer than `WORTH_PROCESSES`, otherwise this process.
+            The choice is the type of what is returned.
         env_kwargs: arguments for `gymnasium.make` or the function.
-        wrappers: gymnasium wrappers applied to each copy, innermost first.
+        wrappers: applied to each copy, innermost first: functions or classes of the environment, or names of wrappers in
+            rlsdk.environments or gymnasium.wrappers.
         monitor_dir: folder for one monitor file per copy.
         workers: processes; as many as there are cores by default, each steps its share of the copies.
         timeout: seconds after which a process that does not answer counts as hung.
@@ -69,7 +70,8 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
         native.seeds = Seeds(seed)
         return native
     folder = None if monitor_dir is None else Path(monitor_dir)
-    makers = [_Maker(env, dict(env_kwargs or {}), tuple(wrappers), folder, i) for i in range(n_envs)]
+    layers = tuple(map(_wrapper, wrappers))
+    makers = [_Maker(env, dict(env_kwargs or {}), layers, folder, i) for i in range(n_envs)]
     first = makers[0].bare()  # what cannot be made fails here, with a clear message
     if vectorization == "async" or (vectorization == "auto" and _processes_pay(first, n_envs)):
         pair, name = spaces_of(first), name_of(first)
@@ -77,6 +79,25 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
         options = ProcessOptions(workers or os.cpu_count() or 1, timeout, restart, start_method)
         return ProcessEnvs(makers, *pair, options, name=name, seed=seed)
     return in_process([makers[0].watched(first), *(maker() for maker in makers[1:])], seed)
+
+
+def _wrapper(choice: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The wrapper meant.
+
+    Raises:
+        SettingsError: no such name, or nothing that can be called.
+    """
+    if not isinstance(choice, str):
+        if not callable(choice):
+            raise SettingsError(f"wrapper {choice!r} is neither a name nor a function of an environment")
+        return choice
+    import rlsdk.environments.wrappers as own
+
+    known = {name: getattr(place, name) for place in (gymnasium.wrappers, own) for name in place.__all__}
+    if choice not in known:
+        raise SettingsError(f"unknown wrapper {choice!r}; {suggest(choice, known)}")
+    made: Callable[[Any], Any] = known[choice]
+    return made
 
 
 class _Maker:
@@ -103,7 +124,7 @@ class _Maker:
 
 
 def _processes_pay(trial: Any, copies: int) -> bool:
-    """Whether a step of `trial` is slow enough for processes; it is left in the middle of an episode."""
+    """Whether steps like those of `trial` are slow enough for processes; it is left in the middle of an episode."""
     if copies < 2 or (os.cpu_count() or 1) < 2:
         return False
     trial.action_space.seed(0)
@@ -118,7 +139,7 @@ def _processes_pay(trial: Any, copies: int) -> bool:
         times.append(time.perf_counter() - began)
         if terminated or truncated:
             trial.reset()
-    return sorted(times)[len(times) // 2] > SLOW_STEP
+    return copies * sorted(times)[len(times) // 2] > WORTH_PROCESSES
 
 
 def _native(env: EnvSource, n_envs: int, kwargs: dict[str, Any], wrapped: bool) -> NativeVectorEnv:

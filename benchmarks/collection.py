@@ -1,0 +1,132 @@
+"""What collecting costs over bare stepping: our loop and the peer's, side by side, with policies that cost nothing.
+
+python -m benchmarks.collection [--rounds N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+
+from rlsdk.collect import collect
+from rlsdk.environments import make_vec_env
+from rlsdk.records import Act, Observation
+
+CASES = [("CartPole-v1", 12_000), ("HalfCheetah-v5", 3_000)]
+COUNTS = (1, 8, 64)
+LENGTH = 32
+"""Vector steps per rollout."""
+
+
+class Fixed:
+    """Always the same actions, with the extras an actor-critic remembers."""
+
+    def __init__(self, action: torch.Tensor) -> None:
+        self.action, self.extra = action, (torch.zeros(len(action)), torch.zeros(len(action)))
+
+    def initial_carry(self, batch: int) -> tuple[()]:
+        return ()
+
+    def act(self, observation: Observation, carry: Any, *, deterministic: bool, generator: Any) -> Act[Any, Any]:
+        return Act(self.action, carry, self.extra)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: Any, /) -> None: ...
+
+
+def actions_for(name: str, count: int) -> Any:
+    """One random action for each copy."""
+    space = gymnasium.make(name).action_space
+    space.seed(0)
+    return np.stack([space.sample() for _ in range(count)])
+
+
+def bare(name: str, count: int) -> Callable[[], None]:
+    """A Python loop over the environments and nothing else."""
+    environments, actions = [gymnasium.make(name) for _ in range(count)], actions_for(name, count)
+    for i, environment in enumerate(environments):
+        environment.reset(seed=i)
+
+    def run() -> None:
+        for _ in range(LENGTH):
+            for environment, action in zip(environments, actions, strict=True):
+                _, _, terminated, truncated, _ = environment.step(action)
+                if terminated or truncated:
+                    environment.reset()
+
+    return run
+
+
+def ours(name: str, count: int) -> Callable[[], None]:
+    """Our collecting function."""
+    env, generator = make_vec_env(name, count, vectorization="sync"), torch.Generator()
+    policy, observation = Fixed(torch.from_numpy(actions_for(name, count))), env.reset(0)
+
+    def run() -> None:
+        nonlocal observation
+        observation = collect(env, policy, observation, (), LENGTH, generator=generator).last_observation
+
+    return run
+
+
+def theirs(name: str, count: int) -> Callable[[], None]:
+    """stable-baselines3's `collect_rollouts`, its policy replaced by a constant."""
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.callbacks import CallbackList
+    from stable_baselines3.common.env_util import make_vec_env as make_theirs
+
+    model: Any = PPO("MlpPolicy", make_theirs(name, count), n_steps=LENGTH, device="cpu", batch_size=LENGTH * count)
+    action, zeros = torch.from_numpy(actions_for(name, count)), torch.zeros(count)
+    model.policy.forward = lambda observation: (action, zeros, zeros)
+    model.policy.predict_values = lambda observation: zeros
+    _, callback = model._setup_learn(10**9, CallbackList([]))
+
+    def run() -> None:
+        model.collect_rollouts(model.env, callback, model.rollout_buffer, n_rollout_steps=LENGTH)
+
+    return run
+
+
+def seconds(run: Callable[[], None], times: int) -> float:
+    """Processor time of `times` calls."""
+    began = time.process_time()
+    for _ in range(times):
+        run()
+    return time.process_time() - began
+
+
+def measure(name: str, budget: int, count: int, rounds: int) -> str:
+    """A row of the table."""
+    kinds = [bare(name, count), ours(name, count), theirs(name, count)]
+    times = max(2, budget // (LENGTH * count))
+    for run in kinds:
+        seconds(run, max(1, times // 4))
+    table = np.array([[seconds(run, times) for run in kinds] for _ in range(rounds)])
+    per_step = np.median(table, axis=0) / (times * LENGTH * count) * 1e6
+    ratio = np.median(table / table[:, :1], axis=0)
+    ours_, theirs_ = (f"{per_step[k]:.1f} ({ratio[k]:.2f}x)" for k in (1, 2))
+    return f"| {name} | {count} | {per_step[0]:.1f} | {ours_} | {theirs_} |"
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=7)
+    rounds = parser.parse_args().rounds
+    torch.set_num_threads(1)
+    print("| environment | copies | bare, us per step | rlsdk | stable-baselines3 |\n|---|---|---|---|---|")
+    for name, budget in CASES:
+        for count in COUNTS:
+            print(measure(name, budget, count, rounds), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""Every name that is logged is documented, and what is documented is logged."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from rlsdk.callbacks import EvalCallback
+from rlsdk.environments.toy import ChainEnv, IdentityEnvBox
+from rlsdk.sinks import CsvSink, JsonlSink, several
+from rlsdk_tqc import TQC
+
+PAGE = (Path(__file__).parents[1] / "docs" / "metrics.md").read_text()
+DOCUMENTED = {name for row in re.findall(r"^\|(.*?)\|", PAGE, re.MULTILINE) for name in re.findall(r"`(\w+/\w+)`", row)}
+
+
+class Successful(ChainEnv):
+    def step(self, action: Any) -> Any:
+        *rest, info = super().step(action)
+        return (*rest, {**info, "is_success": True})
+
+
+def test_names_in_the_log_are_those_of_the_page(tmp_path: Path) -> None:
+    model = TQC("MlpPolicy", Successful(5), buffer_size=300, learning_starts=20, batch_size=8, seed=0)
+    rows: dict[str, float] = {}
+
+    class Keep:
+        def write(self, step: int, values: Any) -> None:
+            rows.update(values)
+
+        def close(self) -> None: ...
+
+    model.set_logger(several([Keep(), CsvSink(tmp_path / "m.csv"), JsonlSink(tmp_path / "m.jsonl")]))
+    model.learn(100, callback=EvalCallback(Successful(5), eval_freq=50))
+    own = {"train/critic_loss", "train/actor_loss", "train/ent_coef", "train/ent_coef_loss"}
+    assert set(rows) - own <= DOCUMENTED
+    assert all(f"`{name.removeprefix('train/')}`" in PAGE for name in own)
+    assert DOCUMENTED - {"rollout/worker_restarts"} <= set(rows)
+    assert rows["rollout/success_rate"] == rows["eval/success_rate"] == 1.0
+    assert set(rows) <= set((tmp_path / "m.csv").read_text().splitlines()[0].split(","))
+
+
+def test_environments_without_success_log_none() -> None:
+    model = TQC(
+        "MlpPolicy", IdentityEnvBox(episode_length=5), buffer_size=300, learning_starts=20, batch_size=8, seed=0
+    )
+    rows: dict[str, float] = {}
+
+    class Keep:
+        def write(self, step: int, values: Any) -> None:
+            rows.update(values)
+
+        def close(self) -> None: ...
+
+    model.set_logger(Keep())
+    model.learn(60)
+    assert "rollout/success_rate" not in rows
