@@ -34,7 +34,7 @@ def map_tensors(function: Callable[..., Tensor], first: T, *rest: T) -> T:
         return cast("T", tuple(parts))
     if dataclasses.is_dataclass(node):
         values = {
-            n: map_tensors(function, getattr(node, n), *(getattr(r, n) for r in rest)) for n in _names(type(node))
+            n: map_tensors(function, getattr(node, n), *(getattr(r, n) for r in rest)) for n in _names(node.__class__)
         }
         return cast("T", cast("Any", type(node))(**values))
     raise TypeError(f"{type(node).__name__} is not a tree of tensors (record, mapping, tuple, tensor or None)")
@@ -54,7 +54,7 @@ def _gather(node: Any, found: list[Tensor]) -> None:
         for value in node:
             _gather(value, found)
     elif dataclasses.is_dataclass(node):
-        for name in _names(type(node)):
+        for name in _names(node.__class__):
             _gather(getattr(node, name), found)
     elif isinstance(node, Mapping):
         for _, value in sorted(node.items()):

@@ -93,10 +93,10 @@ def _wrapper(choice: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
         return choice
     import rlsdk.environments.wrappers as own
 
-    known = {name: getattr(place, name) for place in (gymnasium.wrappers, own) for name in place.__all__}
-    if choice not in known:
-        raise SettingsError(f"unknown wrapper {choice!r}; {suggest(choice, known)}")
-    made: Callable[[Any], Any] = known[choice]
+    places = {name: place for place in (gymnasium.wrappers, own) for name in place.__all__}
+    if choice not in places:
+        raise SettingsError(f"unknown wrapper {choice!r}; {suggest(choice, places)}")
+    made: Callable[[Any], Any] = getattr(places[choice], choice)
     return made
 
 
