@@ -3,18 +3,19 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet -c constraints.txt
-SOURCES := pyproject.toml plugins/rlsdk-tqc/pyproject.toml constraints.txt
+PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
+SOURCES := pyproject.toml $(addsuffix /pyproject.toml,$(PLUGINS)) constraints.txt
 
 .PHONY: demo test test-slow lint format bench clean
 
 $(VENV)/.demo: $(SOURCES)
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) torch
-	$(PIP) -e ".[plot]" -e plugins/rlsdk-tqc
+	$(PIP) -e ".[plot]" $(addprefix -e ,$(PLUGINS))
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.demo
-	$(PIP) -e ".[dev]" -e plugins/rlsdk-tqc
+	$(PIP) -e ".[dev]" $(addprefix -e ,$(PLUGINS))
 	touch $@
 
 $(VENV)/.bench: $(VENV)/.dev

@@ -74,7 +74,7 @@ def run_episodes(
     observation = envs.reset(seed)
     finished: list[Episode] = []
     while any(quota):
-        step = envs.step(session.act_on(observation).action.cpu())
+        step = envs.step(session.action_on(observation))
         for episode in step.episodes:
             if quota[episode.env]:
                 quota[episode.env] -= 1

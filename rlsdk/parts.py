@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from rlsdk.errors import UnsupportedSpaceError
+from rlsdk.errors import SettingsError, UnsupportedSpaceError
 from rlsdk.interfaces import Algorithm, Buffer, Policy
 from rlsdk.seeding import Streams
 from rlsdk.settings.frequency import TrainFrequency
@@ -60,11 +60,34 @@ class OffPolicyPlan:
         )
 
 
+class OnPolicySettings(Protocol):
+    """The hyper-parameters an on-policy algorithm shares with its loop."""
+
+    @property
+    def n_steps(self) -> int: ...
+    @property
+    def normalize_advantage(self) -> bool: ...
+
+
 @dataclass(frozen=True, slots=True)
 class OnPolicyPlan:
     """How the on-policy loop alternates: `n_steps` vector steps, then one `update` with the rollout."""
 
     n_steps: int
+
+    @staticmethod
+    def of(config: OnPolicySettings, facts: Facts) -> OnPolicyPlan:
+        """The plan in an algorithm's hyper-parameters.
+
+        Raises:
+            SettingsError: advantages of a single step cannot be normalised.
+        """
+        if config.normalize_advantage and config.n_steps * facts.num_envs < 2:
+            raise SettingsError(
+                f"n_steps = {config.n_steps} with {facts.num_envs} environment gives one step per rollout, whose advantage"
+                " cannot be normalised; raise n_steps, or set normalize_advantage = false"
+            )
+        return OnPolicyPlan(config.n_steps)
 
 
 Plan = OffPolicyPlan | OnPolicyPlan

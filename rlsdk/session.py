@@ -64,6 +64,10 @@ class Session:
         actions = self._decode(self.act_on(Observation(self._stack(rows), self.is_first, mask)).action)
         return actions[0] if single else actions
 
+    def action_on(self, observation: Observation) -> Any:
+        """The action part of `act_on`, on the CPU."""
+        return map_tensors(lambda leaf: leaf.cpu(), self.act_on(observation).action)
+
     def act_on(self, observation: Observation) -> Act[Any, Any]:
         """The policy's answer to an `Observation` record on the CPU; the session remembers the carry."""
         device = self.facts.device

@@ -69,7 +69,7 @@ def _play(agent: Agent, envs: Any, episodes: int, seed: int, deterministic: bool
     session = agent.session(1, deterministic=deterministic, seed=seed)
     observation, frames, returns = envs.reset(seed), [_frame(envs)], list[float]()
     while len(returns) < episodes:
-        step = envs.step(session.act_on(observation).action.cpu())
+        step = envs.step(session.action_on(observation))
         observation = step.observation
         returns += [episode.episode_return for episode in step.episodes]
         if len(returns) < episodes:

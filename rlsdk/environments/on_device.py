@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypeVar
-
-from torch import Tensor
+from typing import Any, TypeVar
 
 from rlsdk.interfaces import VectorEnv
 from rlsdk.records import EnvStep, Observation
@@ -30,8 +28,8 @@ class OnDevice:
     def reset(self, seed: int | None = None) -> Observation:
         return self._move(self.env.reset(seed))
 
-    def step(self, action: Tensor) -> EnvStep:
-        step = self.env.step(action.cpu())
+    def step(self, action: Any) -> EnvStep:
+        step = self.env.step(map_tensors(lambda leaf: leaf.cpu(), action))
         return replace(
             step,
             observation=self._move(step.observation),

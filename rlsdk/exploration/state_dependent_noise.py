@@ -5,10 +5,20 @@ Source: Raffin, Kober, Stulp 2020, arXiv:2005.05719, section 3.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Generator, Tensor, nn
 
 EPSILON = 1e-6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NoiseMatrices:
+    """gSDE's memory: the matrix of each environment float32 [B, L, A], and its age in steps int64 [B]."""
+
+    matrix: Tensor
+    age: Tensor
 
 
 class StateDependentNoise(nn.Module):
@@ -18,17 +28,20 @@ class StateDependentNoise(nn.Module):
     treated as fixed there, so that the exploration does not train the features.
     """
 
-    def __init__(self, latent: int, actions: int, log_std_init: float, use_expln: bool) -> None:
+    def __init__(
+        self, latent: int, actions: int, log_std_init: float, use_expln: bool, *, full_std: bool = True
+    ) -> None:
+        """With `full_std=False` the actions share their deviations: `log_std` is [L, 1]."""
         super().__init__()
-        self.log_std = nn.Parameter(torch.full((latent, actions), float(log_std_init)))
-        self.use_expln = use_expln
+        self.log_std = nn.Parameter(torch.full((latent, actions if full_std else 1), float(log_std_init)))
+        self.actions, self.use_expln = actions, use_expln
 
     def std(self) -> Tensor:
         """Positive standard deviations [L, A]: exp, or with `use_expln` exp below 0 and 1 + log1p above (grows slower)."""
+        wide = self.log_std.expand(-1, self.actions)
         if not self.use_expln:
-            return self.log_std.exp()
-        below = self.log_std.clamp(max=0.0).exp()
-        return torch.where(self.log_std > 0.0, self.log_std.clamp(min=0.0).log1p() + 1.0, below)
+            return wide.exp()
+        return torch.where(wide > 0.0, wide.clamp(min=0.0).log1p() + 1.0, wide.clamp(max=0.0).exp())
 
     def log_std_of(self, latent: Tensor) -> Tensor:
         """Log standard deviation [N, A] of the noise given `latent` [N, L]."""
@@ -36,8 +49,28 @@ class StateDependentNoise(nn.Module):
 
     def matrices(self, batch: int, generator: Generator) -> Tensor:
         """One fresh noise matrix per environment [B, L, A]."""
-        shape = (batch, *self.log_std.shape)
+        shape = (batch, len(self.log_std), self.actions)
         return torch.randn(shape, generator=generator, device=self.log_std.device) * self.std().detach()
+
+    def initial(self, batch: int) -> NoiseMatrices:
+        """No noise yet; the first step draws it."""
+        device = self.log_std.device
+        matrix = torch.zeros(batch, len(self.log_std), self.actions, device=device)
+        return NoiseMatrices(matrix, torch.zeros(batch, dtype=torch.int64, device=device))
+
+    def refreshed(
+        self, carry: NoiseMatrices, is_first: Tensor, resample_every: int | None, generator: Generator
+    ) -> NoiseMatrices:
+        """The matrices to use now: new ones where an episode starts, and every `resample_every` steps (None: never)."""
+        stale = is_first | (carry.age == 0)
+        if resample_every is not None:
+            stale = stale | (carry.age % resample_every == 0)
+        matrix, age = carry.matrix, carry.age
+        if bool(stale.any()):
+            fresh = self.matrices(is_first.shape[0], generator)
+            matrix = torch.where(stale[:, None, None], fresh, matrix)
+            age = torch.where(stale, torch.zeros_like(age), age)
+        return NoiseMatrices(matrix, age + 1)
 
     @staticmethod
     def noise(latent: Tensor, matrices: Tensor) -> Tensor:

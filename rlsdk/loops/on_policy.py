@@ -19,6 +19,7 @@ def on_policy(
     """Train until `end` environment steps in total; `start` is where progress counts from (for schedules).
 
     Rollouts are always whole, so the last one may pass `end`. Yields after every update.
+    Algorithms that count their own updates (an attribute `updates`) are believed.
     """
     plan = parts.plan
     assert isinstance(plan, OnPolicyPlan)
@@ -33,6 +34,6 @@ def on_policy(
             observation=rollout.last_observation,
             carry=rollout.last_carry,
             env_steps=steps,
-            updates=cursor.updates + 1,
+            updates=getattr(parts.algorithm, "updates", cursor.updates + 1),
         )
         yield cursor, Report(steps, cursor.updates, rollout.episodes, metrics)

@@ -108,6 +108,11 @@ ScheduleLike = float | str | Mapping[str, Any] | Schedule | Callable[[float], fl
 KINDS: dict[str, type[Any]] = {"constant": Constant, "linear": Linear, "piecewise": Piecewise}
 
 
+def optional_schedule(value: ScheduleLike | None) -> Schedule | None:
+    """`as_schedule`, and None for None."""
+    return None if value is None else as_schedule(value)
+
+
 def as_schedule(value: ScheduleLike) -> Schedule:
     """The schedule a user wrote in any of the accepted forms.
 

@@ -1,6 +1,9 @@
 """Network parts: encoders of observations, multi-layer perceptrons, critics, actors, flat parameter storage."""
 
+from rlsdk.networks.action_heads import build_action_head
 from rlsdk.networks.action_scale import ActionScale
+from rlsdk.networks.actor_critic import ActorCritic, Estimates
+from rlsdk.networks.build_actor_critic import build_actor_critic
 from rlsdk.networks.critics import ContinuousCritics, EnsembleMLP
 from rlsdk.networks.encoders import CombinedEncoder, FlattenEncoder, NatureCNN, build_encoder, features_dim
 from rlsdk.networks.flat import flatten_parameters
@@ -10,13 +13,17 @@ from rlsdk.networks.squashed_actor import SquashedActor, build_squashed_actor
 
 __all__ = [
     "ActionScale",
+    "ActorCritic",
     "CombinedEncoder",
     "ContinuousCritics",
     "EnsembleMLP",
+    "Estimates",
     "FlattenEncoder",
     "NatureCNN",
     "SquashedActor",
     "activation",
+    "build_action_head",
+    "build_actor_critic",
     "build_encoder",
     "build_squashed_actor",
     "features_dim",

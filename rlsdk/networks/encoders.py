@@ -11,7 +11,7 @@ from torch.nn.functional import one_hot
 
 from rlsdk.errors import SettingsError, UnsupportedSpaceError
 from rlsdk.settings.networks import NetworkConfig
-from rlsdk.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, shape_of
+from rlsdk.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple, shape_of
 
 
 class Encoder(Protocol):
@@ -92,17 +92,19 @@ class NatureCNN(nn.Module):
 
 
 class CombinedEncoder(nn.Module):
-    """One encoder per entry of a Dict: NatureCNN for images, flat for the rest; their features side by side."""
+    """One encoder per entry of a Dict or Tuple: NatureCNN for images, flat for the rest; their features side by side."""
 
     def __init__(self, space: Space, cnn_output_dim: int = 256, normalize_images: bool = True) -> None:
         super().__init__()
-        if not isinstance(space, Dict):
-            raise UnsupportedSpaceError(f"MultiInputPolicy needs a Dict observation, got {type(space).__name__}")
-        encoders: dict[str, nn.Module] = {}
-        for key, child in space.spaces.items():
+        if not isinstance(space, Dict | Tuple):
+            raise UnsupportedSpaceError(
+                f"MultiInputPolicy needs a Dict or Tuple observation, got {type(space).__name__}"
+            )
+        encoders: dict[Any, nn.Module] = {}
+        for key, child in space.spaces.items() if isinstance(space, Dict) else enumerate(space.spaces):
             if isinstance(child, Box) and child.is_image:
                 encoders[key] = NatureCNN(child, cnn_output_dim, normalize_images)
-            elif isinstance(child, Dict):
+            elif isinstance(child, Dict | Tuple):
                 encoders[key] = CombinedEncoder(child, cnn_output_dim, normalize_images)
             else:
                 encoders[key] = FlattenEncoder(child, normalize_images)
@@ -110,7 +112,7 @@ class CombinedEncoder(nn.Module):
         self.encoders = nn.ModuleList(encoders.values())  # a list: keys may hold dots, which module names may not
         self.features_dim = sum(features_dim(encoder) for encoder in encoders.values())
 
-    def forward(self, features: dict[str, Tensor]) -> Tensor:
+    def forward(self, features: Any) -> Tensor:
         return torch.cat(
             [encoder(features[key]) for key, encoder in zip(self.keys, self.encoders, strict=True)], dim=-1
         )
@@ -127,8 +129,9 @@ def build_encoder(space: Space, policy: str, config: NetworkConfig) -> nn.Module
         SettingsError: the caller's class has no `features_dim`.
     """
     kind = next((prefix for prefix in DEFAULTS if policy.startswith(prefix)), None)
-    if kind != "MultiInput" and isinstance(space, Dict) and config.features_extractor_class is None:
-        raise UnsupportedSpaceError(f"a Dict observation needs MultiInputPolicy, not {policy}")
+    if kind != "MultiInput" and isinstance(space, Dict | Tuple) and config.features_extractor_class is None:
+        wanted = policy.replace(kind or "", "MultiInput", 1)
+        raise UnsupportedSpaceError(f"a {type(space).__name__} observation needs {wanted}, not {policy}")
     custom = config.features_extractor_class
     if custom is None:
         default = DEFAULTS[kind or "Mlp"]

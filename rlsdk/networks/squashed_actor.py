@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Generator, Tensor, nn
 
 from rlsdk.distributions import SquashedGaussian
-from rlsdk.exploration.state_dependent_noise import StateDependentNoise
+from rlsdk.exploration.state_dependent_noise import NoiseMatrices, StateDependentNoise
 from rlsdk.networks.action_scale import ActionScale
 from rlsdk.networks.encoders import features_dim
 from rlsdk.networks.mlp import mlp
@@ -18,14 +17,6 @@ from rlsdk.networks.modes import mode_matters
 from rlsdk.records import Act, Observation
 
 LOG_STD_RANGE = (-20.0, 2.0)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class NoiseMatrices:
-    """gSDE's memory: the matrix of each environment float32 [B, L, A], and its age in steps int64 [B]."""
-
-    matrix: Tensor
-    age: Tensor
 
 
 SdeCarry = NoiseMatrices | tuple[()]
@@ -76,11 +67,7 @@ class SquashedActor(nn.Module):
         return latent if self.sde_body is None else self.sde_body(features)
 
     def initial_carry(self, batch: int) -> SdeCarry:
-        if self.sde is None:
-            return ()
-        log_std = self.sde.log_std
-        matrix = torch.zeros(batch, *log_std.shape, device=log_std.device)
-        return NoiseMatrices(matrix, torch.zeros(batch, dtype=torch.int64, device=log_std.device))
+        return () if self.sde is None else self.sde.initial(batch)
 
     @torch.no_grad()
     def act(
@@ -103,17 +90,10 @@ class SquashedActor(nn.Module):
     ) -> tuple[Tensor, NoiseMatrices]:
         """Unit actions with state-dependent noise, and the carry one step older."""
         assert self.sde is not None
-        stale = is_first | (carry.age == 0)
-        if self.resample_every is not None:
-            stale = stale | (carry.age % self.resample_every == 0)
-        matrix, age = carry.matrix, carry.age
-        if bool(stale.any()):
-            fresh = self.sde.matrices(is_first.shape[0], generator)
-            matrix = torch.where(stale[:, None, None], fresh, matrix)
-            age = torch.where(stale, torch.zeros_like(age), age)
+        following = self.sde.refreshed(carry, is_first, self.resample_every, generator)
         latent = self.body(features)
-        noise = self.sde.noise(self._sde_latent(features, latent), matrix)
-        return (self._mean(latent) + noise).tanh(), NoiseMatrices(matrix, age + 1)
+        noise = self.sde.noise(self._sde_latent(features, latent), following.matrix)
+        return (self._mean(latent) + noise).tanh(), following
 
 
 class SdeSettings(Protocol):

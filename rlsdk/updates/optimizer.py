@@ -25,6 +25,11 @@ _CLASSES: dict[str, type[torch.optim.Optimizer]] = {
 _FUSED = ("adagrad", "adam", "adamw", "sgd")
 
 
+def adam_arguments(choice: object, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """`arguments` of an optimiser; Adam's epsilon is 1e-5 for on-policy algorithms, as documented, unless it is given."""
+    return {"eps": 1e-5, **arguments} if choice == "adam" else dict(arguments)
+
+
 class FlatOptimizer:
     """An element-wise torch optimiser over all `parameters` as one vector.
 

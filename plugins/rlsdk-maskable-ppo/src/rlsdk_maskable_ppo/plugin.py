@@ -1,0 +1,41 @@
+"""Entry point of the plugin: its spec. Imports no torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rlsdk.registry import AlgorithmSpec, hookimpl
+from rlsdk_maskable_ppo.config import MaskablePPOConfig
+
+if TYPE_CHECKING:
+    from rlsdk.agent import Agent
+    from rlsdk.parts import Facts, Parts
+
+
+def _build(facts: Facts, config: MaskablePPOConfig) -> Parts:
+    from rlsdk_maskable_ppo.build import build
+
+    return build(facts, config)
+
+
+def _agent() -> type[Agent]:
+    from rlsdk_maskable_ppo.agent import MaskablePPO
+
+    return MaskablePPO
+
+
+SPEC = AlgorithmSpec(
+    id="maskable-ppo",
+    family="on-policy",
+    config_type=MaskablePPOConfig,
+    build=_build,
+    policies=("MlpPolicy", "CnnPolicy", "MultiInputPolicy"),
+    agent=_agent,
+    action_masks="required",
+)
+
+
+@hookimpl
+def algorithm() -> AlgorithmSpec:
+    """The plugin"s spec."""
+    return SPEC

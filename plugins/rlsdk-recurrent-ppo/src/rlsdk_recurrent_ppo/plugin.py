@@ -1,0 +1,48 @@
+"""Entry point of the plugin: its spec. Imports no torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rlsdk.registry import AlgorithmSpec, hookimpl
+from rlsdk_recurrent_ppo.config import RecurrentPPOConfig
+
+if TYPE_CHECKING:
+    from rlsdk.agent import Agent
+    from rlsdk.parts import Facts, Parts
+
+
+def _build(facts: Facts, config: RecurrentPPOConfig) -> Parts:
+    from rlsdk_recurrent_ppo.build import build
+
+    return build(facts, config)
+
+
+def _agent() -> type[Agent]:
+    from rlsdk_recurrent_ppo.agent import RecurrentPPO
+
+    return RecurrentPPO
+
+
+SPEC = AlgorithmSpec(
+    id="recurrent-ppo",
+    family="on-policy",
+    config_type=RecurrentPPOConfig,
+    build=_build,
+    policies=(
+        "MlpLstmPolicy",
+        "CnnLstmPolicy",
+        "MultiInputLstmPolicy",
+        "MlpGruPolicy",
+        "CnnGruPolicy",
+        "MultiInputGruPolicy",
+    ),
+    agent=_agent,
+    action_masks="optional",
+)
+
+
+@hookimpl
+def algorithm() -> AlgorithmSpec:
+    """The plugin"s spec."""
+    return SPEC

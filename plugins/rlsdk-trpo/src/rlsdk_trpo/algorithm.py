@@ -1,0 +1,149 @@
+"""One update of TRPO: a natural gradient step under a KL bound, then regression of the value function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Generator, Tensor, nn
+
+from rlsdk.buffers.minibatches import PolicyBatch, in_order, policy_batch, shuffled
+from rlsdk.interfaces import Distribution
+from rlsdk.math import conjugate_gradient, flat_grad
+from rlsdk.math.surrogate import explained_variance, mean_of, normalized, value_loss
+from rlsdk.networks import ActorCritic, flatten_parameters
+from rlsdk.records import Metrics, Rollout
+from rlsdk.updates import FlatOptimizer, adam_arguments
+from rlsdk_trpo.config import TRPOConfig
+from rlsdk_trpo.loss import longest_step, surrogate
+
+Judge = Callable[[], tuple[Tensor, Tensor]]
+"""(objective, KL divergence) of the policy as it is now, with gradients."""
+
+
+class TrustRegionPolicy:
+    """Algorithm 1 of arXiv:1502.05477 with conjugate gradients and a line search (appendix C)."""
+
+    def __init__(self, network: ActorCritic, config: TRPOConfig, generator: Generator) -> None:
+        self.network, self.config, self.generator = network, config, generator
+        self.actor = network.actor_parameters
+        self.values, _ = flatten_parameters(self.actor)
+        mine = {id(parameter) for parameter in self.actor}
+        rest = [parameter for parameter in network.parameters() if id(parameter) not in mine]
+        kwargs = config.policy_kwargs
+        self.optimizer = FlatOptimizer(
+            rest,
+            kwargs.optimizer_class,
+            config.learning_rate(1.0),
+            adam_arguments(kwargs.optimizer_class, kwargs.optimizer_kwargs),
+        )
+        self.updates = 0
+
+    def update(self, batch: Rollout[Any, Any], *, progress: float) -> Metrics:
+        """Learn from a rollout. A step that cannot be made leaves the policy as it was, and is logged as such."""
+        config = self.config
+        rows = policy_batch(batch, self.network, gamma=config.gamma, lam=config.gae_lambda)
+        if self.network.mode_matters:
+            self.network.train()
+        metrics = self._policy_step(self._seen_by_policy(rows))
+        loss = self._fit_values(rows, config.learning_rate(1.0 - progress))
+        self.updates += 1
+        facts = {"train/value_loss": loss, "train/explained_variance": explained_variance(rows.value, rows.target)}
+        std = self.network.action_std()
+        return {**metrics, **facts, **({} if std is None else {"train/std": std})}
+
+    def _seen_by_policy(self, rows: PolicyBatch) -> PolicyBatch:
+        """All rows that count, or one in `sub_sampling_factor` of them."""
+        count = max(1, len(rows) // self.config.sub_sampling_factor)
+        if self.network.recurrent:
+            return next(in_order(rows, count, self.generator)) if count < len(rows) else rows
+        everything = count == len(rows) and rows.weight is None
+        return rows if everything else next(shuffled(rows, count, self.generator))
+
+    def _policy_step(self, rows: PolicyBatch) -> dict[str, Tensor]:
+        config, network = self.config, self.network
+        advantage = normalized(rows.advantage, rows.weight) if config.normalize_advantage else rows.advantage
+        if rows.weight is not None:
+            advantage = advantage * rows.weight * (len(rows) / rows.weight.sum())
+        action = network.internal(rows.action)
+        with torch.no_grad():
+            old, _ = network.evaluate(rows.observation, rows.memory, rows.starts)
+
+        def judge() -> tuple[Tensor, Tensor]:
+            now: Distribution
+            now, _ = network.evaluate(rows.observation, rows.memory, rows.starts)
+            kl = mean_of(now.kl_divergence(old), rows.weight)
+            return surrogate(now.log_prob(action), rows.log_prob, advantage), kl
+
+        objective, kl = judge()
+        gradient = flat_grad(objective, self.actor, retain_graph=True)
+        slope = flat_grad(kl, self.actor, create_graph=True)
+        direction = conjugate_gradient(
+            lambda vector: self.fisher_product(slope, vector), gradient, max_iter=config.cg_max_steps
+        )
+        curvature = direction.dot(self.fisher_product(slope, direction))
+        step = direction * longest_step(config.target_kl, curvature)
+        if not bool(step.isfinite().all()) or not bool((curvature > 0.0).all()):
+            step = torch.zeros_like(step)  # no gradient, or no curvature: there is nowhere to go
+        return self._line_search(judge, objective.detach(), step)
+
+    def fisher_product(self, slope: Tensor, vector: Tensor) -> Tensor:
+        """(F + damping) v, where `slope` is the flat gradient of the KL divergence, made with its graph."""
+        return hessian_vector_product(self.actor, slope, vector, self.config.cg_damping)
+
+    @torch.no_grad()
+    def _line_search(self, judge: Judge, before: Tensor, step: Tensor) -> dict[str, Tensor]:
+        """Shorten `step` until the objective rises and the KL divergence stays below its bound; else stay."""
+        config, start, share = self.config, self.values.clone(), 1.0
+        objective, kl, success = before, torch.zeros_like(before), False
+        for _ in range(config.line_search_max_iter if bool(step.any()) else 0):
+            self.values.copy_(start).add_(step, alpha=share)
+            objective, kl = judge()
+            success = bool((kl < config.target_kl) & (objective > before))
+            if success:
+                break
+            share *= config.line_search_shrinking_factor
+        if not success:
+            self.values.copy_(start)
+            objective, kl = before, torch.zeros_like(before)
+        return {
+            "train/objective": objective,
+            "train/kl_divergence_loss": kl,
+            "train/is_line_search_success": before.new_tensor(float(success)),
+        }
+
+    def _fit_values(self, rows: PolicyBatch, rate: float) -> Tensor:
+        """Regress the value function on the returns; the policy's parameters are not touched. Returns the mean loss."""
+        split = in_order if self.network.recurrent else shuffled
+        total, count = rows.value.new_zeros(()), 0
+        for _ in range(self.config.n_critic_updates):
+            for piece in split(rows, self.config.batch_size, self.generator):
+                _, value = self.network.evaluate(piece.observation, piece.memory, piece.starts)
+                loss = value_loss(value, piece.value, piece.target, None, piece.weight)
+                self.optimizer.zero_grad()
+                torch.autograd.backward(loss, inputs=self.critic)
+                self.optimizer.step(rate)
+                total, count = total + loss.detach(), count + 1
+        return total / max(1, count)
+
+    @property
+    def critic(self) -> list[nn.Parameter]:
+        """What the value function alone depends on."""
+        mine = {id(parameter) for parameter in self.actor}
+        return [parameter for parameter in self.network.parameters() if id(parameter) not in mine]
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """The optimiser of the value function and the count; the weights are the policy's."""
+        return {"optimizer": self.optimizer.state_dict(), "counters": {"updates": self.updates}}
+
+    def load_state_dict(self, state: Mapping[str, Any], /) -> None:
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.updates = int(state["counters"]["updates"])
+
+
+def hessian_vector_product(
+    parameters: Sequence[nn.Parameter], slope: Tensor, vector: Tensor, damping: float, *, retain_graph: bool = True
+) -> Tensor:
+    """(H + damping) v [D] for the function whose flat gradient with graph is `slope` [D]."""
+    return flat_grad(slope.dot(vector), parameters, retain_graph=retain_graph) + damping * vector

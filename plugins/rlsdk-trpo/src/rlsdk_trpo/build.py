@@ -1,0 +1,22 @@
+"""Puts TRPO together; the only place that chooses its parts."""
+
+from __future__ import annotations
+
+from rlsdk.networks import build_actor_critic
+from rlsdk.parts import Facts, OnPolicyPlan, Parts, require_spaces
+from rlsdk_trpo.algorithm import TrustRegionPolicy
+from rlsdk_trpo.config import TRPOConfig
+
+SPACES = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
+
+
+def build(facts: Facts, config: TRPOConfig) -> Parts:
+    """The parts of one TRPO agent.
+
+    Raises:
+        UnsupportedSpaceError: the policy does not fit the observations. SettingsError: gSDE without a Box action.
+    """
+    require_spaces(facts, "TRPO", actions=SPACES, observations=SPACES)
+    network = build_actor_critic(facts, config, use_sde=config.use_sde, sde_every=config.sde_sample_freq)
+    update = TrustRegionPolicy(network, config, facts.streams["update"])
+    return Parts(policy=network, algorithm=update, plan=OnPolicyPlan.of(config, facts))

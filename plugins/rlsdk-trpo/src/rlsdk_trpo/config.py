@@ -1,0 +1,73 @@
+"""Every hyper-parameter of TRPO, once. Constructor, help, CLI, settings files and docs derive from these classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from rlsdk.math.schedules import Constant, Schedule, as_schedule
+from rlsdk.settings import AgentConfig, described, finite_schedule, glossary, in_range, structure
+from rlsdk.settings.actor_critic import ActorCriticConfig
+
+UNIT = in_range(0.0, 1.0)
+
+
+def _policy_settings(value: Mapping[str, Any] | ActorCriticConfig | None) -> ActorCriticConfig:
+    return value if isinstance(value, ActorCriticConfig) else structure(value or {}, ActorCriticConfig)
+
+
+@attrs.frozen
+class TRPOConfig(AgentConfig):
+    """The constructor parameters of TRPO, in order."""
+
+    learning_rate: Schedule = attrs.field(
+        default=Constant(1e-3),
+        converter=as_schedule,
+        validator=finite_schedule(),
+        metadata=described("step size of the value function's optimiser; may be a schedule", tune=(1e-4, 1e-2)),
+    )
+    n_steps: int = attrs.field(default=2048, validator=in_range(1), metadata=glossary.N_STEPS)
+    batch_size: int = attrs.field(
+        default=128,
+        validator=in_range(1),
+        metadata=described("steps per minibatch of the value function", unit="steps"),
+    )
+    gamma: float = attrs.field(default=0.99, validator=UNIT, metadata=glossary.GAMMA)
+    cg_max_steps: int = attrs.field(
+        default=15, validator=in_range(1), metadata=described("conjugate-gradient steps at most", tune=(5, 30))
+    )
+    cg_damping: float = attrs.field(
+        default=0.1,
+        validator=in_range(0),
+        metadata=described("added to the diagonal of the Fisher matrix", tune=(0.001, 0.5)),
+    )
+    line_search_shrinking_factor: float = attrs.field(
+        default=0.8,
+        validator=in_range(0, 1, open_low=True, open_high=True),
+        metadata=described("by which a step is shortened until it is good enough"),
+    )
+    line_search_max_iter: int = attrs.field(
+        default=10, validator=in_range(1), metadata=described("lengths tried before the step is given up")
+    )
+    n_critic_updates: int = attrs.field(
+        default=10, validator=in_range(1), metadata=described("passes of the value function over each rollout")
+    )
+    gae_lambda: float = attrs.field(default=0.95, validator=UNIT, metadata=glossary.GAE_LAMBDA)
+    use_sde: bool = attrs.field(default=False, metadata=glossary.USE_SDE)
+    sde_sample_freq: int = attrs.field(default=-1, validator=in_range(-1), metadata=glossary.SDE_SAMPLE_FREQ)
+    normalize_advantage: bool = attrs.field(default=True, metadata=glossary.NORMALIZE_ADVANTAGE)
+    target_kl: float = attrs.field(
+        default=0.01,
+        validator=in_range(0, open_low=True),
+        metadata=described("KL divergence a step may not exceed", source="arXiv:1502.05477", tune=(0.005, 0.05)),
+    )
+    sub_sampling_factor: int = attrs.field(
+        default=1,
+        validator=in_range(1),
+        metadata=described("the policy step looks at one in so many steps, to be faster"),
+    )
+    policy_kwargs: ActorCriticConfig = attrs.field(
+        factory=ActorCriticConfig, converter=_policy_settings, kw_only=True, metadata=glossary.POLICY_KWARGS
+    )

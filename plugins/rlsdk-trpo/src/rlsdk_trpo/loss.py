@@ -1,0 +1,15 @@
+"""The objective of TRPO: pure tensor functions. Source: Schulman et al. 2015, arXiv:1502.05477."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+
+def surrogate(log_prob: Tensor, old_log_prob: Tensor, advantage: Tensor) -> Tensor:
+    """mean pi(a|s) / pi_old(a|s) A (equation 14), to be maximised. All float [N]."""
+    return ((log_prob - old_log_prob).exp() * advantage).mean()
+
+
+def longest_step(target_kl: float, curvature: Tensor) -> Tensor:
+    """beta = sqrt(2 delta / s^T F s) (appendix C): how far along s the quadratic model of the KL reaches delta."""
+    return (2.0 * target_kl / curvature).sqrt()

@@ -1,0 +1,129 @@
+"""A rollout as a learning algorithm reads it: rows with advantages, and minibatches of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import torch
+from torch import Generator, Tensor
+
+from rlsdk import tree
+from rlsdk.math.returns import gae
+from rlsdk.records import Observation, Rollout
+
+T = TypeVar("T")
+
+
+class Estimator(Protocol):
+    """Extras of a step that a value-based baseline needs; `rlsdk.networks.Estimates` has them."""
+
+    @property
+    def log_prob(self) -> Tensor: ...
+    @property
+    def value(self) -> Tensor: ...
+    @property
+    def memory(self) -> Any: ...
+
+
+class ValueFunction(Protocol):
+    """What estimates the value of observations that were not acted on."""
+
+    def values_after(self, observation: Observation, memory: Any) -> Tensor: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PolicyBatch:
+    """N steps, one environment after another, in order of time."""
+
+    observation: Observation
+    action: Any
+    log_prob: Tensor  # float [N], when the action was taken
+    value: Tensor  # float [N], likewise
+    advantage: Tensor  # float [N]
+    target: Tensor  # float [N], what the value should be
+    memory: Any  # what the network remembered before each step, [N, ..]
+    starts: Tensor  # bool [N], True where the row before is not the step before
+    weight: Tensor | None = None  # float [N], 0 for filler rows; None where there are none
+
+    def __len__(self) -> int:
+        return len(self.advantage)
+
+    def rows(self, index: Tensor) -> PolicyBatch:
+        """The rows at int64 `index`; the first begins a new piece."""
+        chosen = tree.map_tensors(lambda leaf: leaf.index_select(0, index), self)
+        chosen.starts[0] = True
+        return chosen
+
+
+def policy_batch(
+    rollout: Rollout[Any, Any], network: ValueFunction, *, gamma: float, lam: float, cut_every: int | None = None
+) -> PolicyBatch:
+    """The steps of a rollout with their advantages.
+
+    Args:
+        rollout: of an actor-critic policy; its extras are `Estimates`.
+        network: values of the observations that nothing was done in.
+        gamma: discount.
+        lam: lambda of generalised advantage estimation.
+        cut_every: steps after which gradients through a memory are cut; None = never within a piece.
+    """
+    steps, extras = rollout.steps, rollout.steps.extras
+    ended = steps.terminated | steps.truncated
+    next_value = _next_values(rollout, network)
+    cut = ended | ~steps.valid
+    cut[:-1] |= ~steps.valid[1:]
+    discount = gamma * (~steps.terminated).to(torch.float32)
+    advantage = gae(steps.reward, extras.value, next_value, discount, gamma * lam * (~cut).to(torch.float32))
+    starts = steps.observation.is_first.clone()
+    starts[:: cut_every or len(starts)] = True
+    weight = None if bool(steps.valid.all()) else steps.valid.to(torch.float32)
+    together = PolicyBatch(
+        steps.observation,
+        steps.action,
+        extras.log_prob,
+        extras.value,
+        advantage,
+        advantage + extras.value,
+        extras.memory,
+        starts,
+        weight,
+    )
+    return tree.map_tensors(lambda leaf: leaf.transpose(0, 1).flatten(0, 1), together)
+
+
+@torch.no_grad()
+def _next_values(rollout: Rollout[Any, Any], network: ValueFunction) -> Tensor:
+    """V [T, B] of what each step led to."""
+    extras, carry = rollout.steps.extras, rollout.last_carry
+    last_memory = (carry.actor, carry.critic)
+    last = network.values_after(rollout.last_observation, last_memory)
+    values = torch.cat([extras.value[1:], last.unsqueeze(0)])
+    if finals := rollout.final_observations:
+        memory = tree.map_tensors(
+            lambda rows, end: torch.cat([rows[1:], end.unsqueeze(0)])[finals.time, finals.env],
+            extras.memory,
+            last_memory,
+        )
+        values[finals.time, finals.env] = network.values_after(finals.observation, memory)
+    return values
+
+
+def shuffled(batch: PolicyBatch, size: int, generator: Generator) -> Iterator[PolicyBatch]:
+    """Every row that counts once, in random order, `size` at a time; the last one may be smaller."""
+    device = batch.advantage.device
+    index = torch.randperm(len(batch), generator=generator, device=device)
+    if batch.weight is not None:
+        index = index[batch.weight[index] > 0.0]
+    for chosen in torch.split(index, size):
+        yield batch.rows(chosen)
+
+
+def in_order(batch: PolicyBatch, size: int, generator: Generator) -> Iterator[PolicyBatch]:
+    """Every row once, `size` consecutive ones at a time from a random place on, for networks with a memory."""
+    count, device = len(batch), batch.advantage.device
+    place = int(torch.randint(count, (), generator=generator, device=device))
+    index = torch.arange(count, device=device).roll(-place)
+    for chosen in torch.split(index, size):
+        yield batch.rows(chosen)

@@ -1,0 +1,50 @@
+"""Independent bits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor
+from torch.nn.functional import softplus
+
+CERTAIN = 1e8
+"""Logit of a bit whose other value is forbidden."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bernoulli:
+    """Bit a is 1 with probability sigmoid(`logits`[a]); `logits` float [N, A], actions 0 or 1 [N, A]."""
+
+    logits: Tensor
+
+    @staticmethod
+    def of(logits: Tensor, mask: Tensor | None = None) -> Bernoulli:
+        """From any logits [N, A], and bool [N, 2 A]: for each bit whether it may be 0, and whether it may be 1."""
+        if mask is None:
+            return Bernoulli(logits)
+        zero, one = mask.view(*mask.shape[:-1], -1, 2).unbind(-1)
+        limited = torch.where(one, logits, -CERTAIN)
+        return Bernoulli(torch.where(zero, limited, CERTAIN))
+
+    def sample(self, generator: Generator) -> Tensor:
+        uniform = torch.rand(self.logits.shape, generator=generator, device=self.logits.device)
+        return (uniform < self.logits.sigmoid()).to(torch.int8)
+
+    def mode(self) -> Tensor:
+        return (self.logits > 0.0).to(torch.int8)
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """log sigmoid(l) where the bit is 1, log sigmoid(-l) where it is 0."""
+        sign = 2.0 * action.to(self.logits.dtype) - 1.0
+        return -softplus(-sign * self.logits).sum(-1)
+
+    def entropy(self) -> Tensor:
+        return (softplus(self.logits) - self.logits * self.logits.sigmoid()).sum(-1)
+
+    def kl_divergence(self, other: Bernoulli) -> Tensor:
+        """p (log p - log q) + (1 - p) (log (1 - p) - log (1 - q)), summed over bits."""
+        probability = self.logits.sigmoid()
+        ones = softplus(-other.logits) - softplus(-self.logits)
+        zeros = softplus(other.logits) - softplus(self.logits)
+        return (probability * ones + (1.0 - probability) * zeros).sum(-1)

@@ -1,0 +1,53 @@
+"""Independent distributions side by side, for Dict and Tuple actions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Generator, Tensor
+
+from rlsdk.interfaces import Distribution
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Product:
+    """The joint distribution of independent parts; actions are nested as `parts` are: a mapping or a tuple."""
+
+    parts: Mapping[str, Distribution] | tuple[Distribution, ...]
+
+    def _pairs(self, other: Any) -> list[tuple[Distribution, Any]]:
+        """Each part with the entry of `other` (actions, or another product's parts) at its place."""
+        if isinstance(self.parts, tuple):
+            return list(zip(self.parts, other, strict=True))
+        return [(part, other[key]) for key, part in self.parts.items()]
+
+    def _nested(self, values: list[Any]) -> Any:
+        return tuple(values) if isinstance(self.parts, tuple) else dict(zip(self.parts, values, strict=True))
+
+    def _each(self) -> list[Distribution]:
+        return list(self.parts if isinstance(self.parts, tuple) else self.parts.values())
+
+    def sample(self, generator: Generator) -> Any:
+        return self._nested([part.sample(generator) for part in self._each()])
+
+    def mode(self) -> Any:
+        return self._nested([part.mode() for part in self._each()])
+
+    def log_prob(self, action: Any) -> Tensor:
+        return _total([part.log_prob(own) for part, own in self._pairs(action)])
+
+    def entropy(self) -> Tensor:
+        return _total([part.entropy() for part in self._each()])
+
+    def kl_divergence(self, other: Product) -> Tensor:
+        """The sum over the parts, as they are independent."""
+        return _total([part.kl_divergence(own) for part, own in self._pairs(other.parts)])
+
+
+def _total(values: list[Tensor]) -> Tensor:
+    total = values[0]
+    for value in values[1:]:
+        total = total + value
+    return total

@@ -1,0 +1,164 @@
+"""Heads turn a policy's latent into a distribution over the actions of a space, masks applied."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, cast
+
+import torch
+from torch import Tensor, nn
+
+from rlsdk.distributions import Bernoulli, Categorical, Gaussian, MultiCategorical, Product
+from rlsdk.errors import SettingsError, UnsupportedSpaceError
+from rlsdk.interfaces import Distribution
+from rlsdk.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple, choices_of
+
+
+class ActionHead(Protocol):
+    """What every head does. Distributions are over internal actions: choices from 0, vectors without further axes."""
+
+    def __call__(self, latent: Tensor, mask: Tensor | None) -> Distribution: ...
+
+    def to_environment(self, action: Any) -> Any:
+        """Internal actions [N, ..] in environment units."""
+        ...
+
+    def from_environment(self, action: Any) -> Any:
+        """Environment units as internal actions."""
+        ...
+
+
+class DiscreteHead(nn.Module):
+    """One choice."""
+
+    def __init__(self, latent: int, space: Discrete) -> None:
+        super().__init__()
+        self.linear, self.start = nn.Linear(latent, space.n), space.start
+
+    def forward(self, latent: Tensor, mask: Tensor | None) -> Categorical:
+        return Categorical.of(self.linear(latent), mask)
+
+    def to_environment(self, action: Tensor) -> Tensor:
+        return action + self.start if self.start else action
+
+    def from_environment(self, action: Tensor) -> Tensor:
+        return action - self.start if self.start else action
+
+
+class MultiDiscreteHead(nn.Module):
+    """Several choices."""
+
+    start: Tensor
+
+    def __init__(self, latent: int, space: MultiDiscrete) -> None:
+        super().__init__()
+        self.linear, self.sizes = nn.Linear(latent, sum(space.nvec)), space.nvec
+        self.register_buffer("start", torch.tensor(space.start), persistent=False)
+
+    def forward(self, latent: Tensor, mask: Tensor | None) -> MultiCategorical:
+        return MultiCategorical.of(self.linear(latent), self.sizes, mask)
+
+    def to_environment(self, action: Tensor) -> Tensor:
+        return action + self.start
+
+    def from_environment(self, action: Tensor) -> Tensor:
+        return action - self.start
+
+
+class MultiBinaryHead(nn.Module):
+    """Bits."""
+
+    def __init__(self, latent: int, space: MultiBinary) -> None:
+        super().__init__()
+        self.shape = space.shape
+        self.linear = nn.Linear(latent, math.prod(space.shape))
+
+    def forward(self, latent: Tensor, mask: Tensor | None) -> Bernoulli:
+        return Bernoulli.of(self.linear(latent), mask)
+
+    def to_environment(self, action: Tensor) -> Tensor:
+        return action.reshape(-1, *self.shape)
+
+    def from_environment(self, action: Tensor) -> Tensor:
+        return action.flatten(1)
+
+
+class GaussianHead(nn.Module):
+    """A Gaussian whose deviations do not depend on the observation; actions are not squashed, the environment clips them."""
+
+    def __init__(self, latent: int, space: Box, log_std_init: float) -> None:
+        super().__init__()
+        self.shape, size = space.shape, math.prod(space.shape)
+        self.linear = nn.Linear(latent, size)
+        self.log_std = nn.Parameter(torch.full((size,), float(log_std_init)))
+
+    def forward(self, latent: Tensor, mask: Tensor | None) -> Gaussian:
+        mean = self.linear(latent)
+        return Gaussian(mean, self.log_std.expand_as(mean))
+
+    def to_environment(self, action: Tensor) -> Tensor:
+        return action.reshape(-1, *self.shape)
+
+    def from_environment(self, action: Tensor) -> Tensor:
+        return action.flatten(1)
+
+
+class NestedHead(nn.Module):
+    """A head for each part of a Dict or Tuple action."""
+
+    def __init__(self, space: Dict | Tuple, heads: Sequence[nn.Module]) -> None:
+        super().__init__()
+        children = list(space.spaces.values()) if isinstance(space, Dict) else list(space.spaces)
+        self.keys = tuple(space.spaces) if isinstance(space, Dict) else None
+        self.heads, self.widths = nn.ModuleList(heads), [sum(choices_of(child)) for child in children]
+
+    def forward(self, latent: Tensor, mask: Tensor | None) -> Product:
+        masks = [None] * len(self.heads) if mask is None else torch.split(mask, self.widths, -1)
+        found = [head(latent, own) for head, own in zip(self.heads, masks, strict=True)]
+        return Product(self._nested(found))
+
+    def to_environment(self, action: Any) -> Any:
+        return self._nested([cast("ActionHead", h).to_environment(a) for h, a in self._pairs(action)])
+
+    def from_environment(self, action: Any) -> Any:
+        return self._nested([cast("ActionHead", h).from_environment(a) for h, a in self._pairs(action)])
+
+    def _pairs(self, action: Any) -> list[tuple[nn.Module, Any]]:
+        values = action if self.keys is None else [action[key] for key in self.keys]
+        return list(zip(self.heads, values, strict=True))
+
+    def _nested(self, values: list[Any]) -> Any:
+        return tuple(values) if self.keys is None else dict(zip(self.keys, values, strict=True))
+
+
+def build_action_head(space: Space, latent: int, log_std_init: float = 0.0) -> nn.Module:
+    """The head for an action space.
+
+    Raises:
+        UnsupportedSpaceError: a Box that does not hold floats.
+    """
+    if isinstance(space, Box):
+        if not space.dtype.startswith("float"):
+            raise UnsupportedSpaceError(f"the action space must hold floats, got {space.dtype}; declare it as float32")
+        return GaussianHead(latent, space, log_std_init)
+    if isinstance(space, Dict | Tuple):
+        children = space.spaces.values() if isinstance(space, Dict) else space.spaces
+        return NestedHead(space, [build_action_head(child, latent, log_std_init) for child in children])
+    if isinstance(space, Discrete):
+        return DiscreteHead(latent, space)
+    return MultiDiscreteHead(latent, space) if isinstance(space, MultiDiscrete) else MultiBinaryHead(latent, space)
+
+
+def require_box(space: Space) -> Box:
+    """The space, if state-dependent noise can act in it.
+
+    Raises:
+        SettingsError: it is no Box.
+    """
+    if not isinstance(space, Box):
+        raise SettingsError(f"use_sde needs a Box action space, not {type(space).__name__}; leave use_sde out")
+    return space
+
+
+HeadFactory = Callable[[Space, int], nn.Module]

@@ -1,0 +1,204 @@
+"""The network of on-policy algorithms: encoder -> memory -> hidden layers -> action head, and the same for the value.
+
+Every combination of mask, memory, observation and action space, and state-dependent noise is this one class: masks are in
+the observation, memories and noise matrices in the carry.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Generator, Tensor, nn
+
+from rlsdk.distributions import Gaussian, SquashedGaussian
+from rlsdk.exploration.state_dependent_noise import NoiseMatrices, StateDependentNoise
+from rlsdk.interfaces import Distribution
+from rlsdk.memories import Memory
+from rlsdk.networks.action_heads import ActionHead
+from rlsdk.networks.modes import mode_matters
+from rlsdk.records import Act, Observation
+
+States = tuple[Tensor, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ActorCriticCarry:
+    """What is remembered of each environment: the actor's and the critic's memory, and gSDE's matrices."""
+
+    actor: States
+    critic: States
+    noise: NoiseMatrices | tuple[()]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Estimates:
+    """What an update needs to know of a step: log pi(a|s) and V(s), float [B], and both memories before the step."""
+
+    log_prob: Tensor
+    value: Tensor
+    memory: tuple[States, States]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Torso:
+    """The parts of one side, actor or critic. `memory` None: the actor's latent is used, without gradient."""
+
+    encoder: nn.Module
+    memory: nn.Module | None
+    body: nn.Module
+
+
+class SdeHead(nn.Module):
+    """A Gaussian mean with state-dependent noise; squashed by tanh into a bounded Box when `scale` is given."""
+
+    def __init__(self, head: nn.Module, noise: StateDependentNoise, scale: nn.Module | None) -> None:
+        super().__init__()
+        self.head, self.noise, self.scale = head, noise, scale
+
+    def forward(self, latent: Tensor, mask: Tensor | None) -> Gaussian | SquashedGaussian:
+        mean = cast("Any", self.head).linear(latent)
+        kind = Gaussian if self.scale is None else SquashedGaussian
+        return kind(mean, self.noise.log_std_of(latent))
+
+    def explore(self, latent: Tensor, matrices: Tensor) -> Tensor:
+        """Internal actions [B, A] with the noise of these matrices."""
+        raw: Tensor = cast("Any", self.head).linear(latent) + self.noise.noise(latent, matrices)
+        return raw if self.scale is None else raw.tanh()
+
+    def to_environment(self, action: Tensor) -> Any:
+        return cast("Any", self.head if self.scale is None else self.scale).to_environment(action)
+
+    def from_environment(self, action: Tensor) -> Any:
+        if self.scale is None:
+            return cast("Any", self.head).from_environment(action)
+        return cast("Any", self.scale).to_unit(action)
+
+
+class ActorCritic(nn.Module):
+    """A policy and its value function."""
+
+    def __init__(self, actor: Torso, critic: Torso, head: nn.Module, value: nn.Linear) -> None:
+        super().__init__()
+        self.shares_encoder = actor.encoder is critic.encoder
+        self.encoder, self.memory, self.body, self.head = actor.encoder, actor.memory, actor.body, head
+        self.critic_encoder = None if self.shares_encoder else critic.encoder
+        self.critic_memory, self.critic_body, self.value = critic.memory, critic.body, value
+        self.resample_every: int | None = None
+        self.use_masks = True
+        self.mode_matters = mode_matters(self.encoder, critic.encoder, self.body, self.critic_body)
+        self.sde = head.noise if isinstance(head, SdeHead) else None
+        self.recurrent = bool(cast("Memory", self.memory).initial(1))
+        """Whether steps must be learnt from in order."""
+
+    @property
+    def _memory(self) -> Memory:
+        return cast("Memory", self.memory)
+
+    @property
+    def actor_parameters(self) -> list[nn.Parameter]:
+        """What the action distribution depends on."""
+        parts = [self.encoder, self.memory, self.body, self.head]
+        return [p for part in parts if part is not None for p in part.parameters()]
+
+    # --- acting ------------------------------------------------------------------------------------------------------
+
+    def initial_carry(self, batch: int) -> ActorCriticCarry:
+        critic = () if self.critic_memory is None else cast("Memory", self.critic_memory).initial(batch)
+        return ActorCriticCarry(self._memory.initial(batch), critic, self.sde.initial(batch) if self.sde else ())
+
+    @torch.no_grad()
+    def act(
+        self, observation: Observation, carry: ActorCriticCarry, *, deterministic: bool, generator: Generator
+    ) -> Act[ActorCriticCarry, Estimates]:
+        if self.mode_matters:
+            self.eval()
+        features, others = self._encoded(observation.features)
+        latent, actor = self._memory.step(features, carry.actor, observation.is_first)
+        latent_value, critic = self._critic_step(others, latent, carry.critic, observation.is_first)
+        latent = self.body(latent)
+        distribution = self.head(latent, observation.action_mask if self.use_masks else None)
+        noise = carry.noise
+        if deterministic:
+            action = distribution.mode()
+        elif self.sde is None:
+            action = distribution.sample(generator)
+        else:
+            assert isinstance(noise, NoiseMatrices)
+            noise = self.sde.refreshed(noise, observation.is_first, self.resample_every, generator)
+            action = cast("SdeHead", self.head).explore(latent, noise.matrix)
+        value = self.value(self.critic_body(latent_value)).squeeze(-1)
+        extras = Estimates(distribution.log_prob(action), value, (carry.actor, carry.critic))
+        environment = cast("ActionHead", self.head).to_environment(action)
+        return Act(environment, ActorCriticCarry(actor, critic, noise), extras)
+
+    def _encoded(self, features: Any) -> tuple[Tensor, Tensor]:
+        """(for the actor, for the critic)."""
+        encoded = self.encoder(features)
+        return encoded, encoded if self.critic_encoder is None else self.critic_encoder(features)
+
+    def _critic_step(self, features: Tensor, latent: Tensor, state: States, is_first: Tensor) -> tuple[Tensor, States]:
+        if self.critic_memory is None:
+            return latent.detach(), ()
+        return cast("Memory", self.critic_memory).step(features, state, is_first)
+
+    # --- learning ----------------------------------------------------------------------------------------------------
+
+    def evaluate(
+        self, observation: Observation, memory: tuple[States, States], starts: Tensor
+    ) -> tuple[Distribution, Tensor]:
+        """(action distribution, values [N]) of N steps, in order where there is a memory; see `Memory.sequence`."""
+        features, others = self._encoded(observation.features)
+        latent = self._memory.sequence(features, memory[0], observation.is_first, starts)
+        if self.critic_memory is None:
+            latent_value = latent.detach()
+        else:
+            critic = cast("Memory", self.critic_memory)
+            latent_value = critic.sequence(others, memory[1], observation.is_first, starts)
+        mask = observation.action_mask if self.use_masks else None
+        distribution: Distribution = self.head(self.body(latent), mask)
+        return distribution, self.value(self.critic_body(latent_value)).squeeze(-1)
+
+    def values_after(self, observation: Observation, memory: tuple[States, States]) -> Tensor:
+        """V [N] of observations seen with `memory` (the carry after the step before them)."""
+        features, others = self._encoded(observation.features)
+        latent = features
+        if self.critic_memory is None:
+            latent, _ = self._memory.step(features, memory[0], observation.is_first)
+        latent, _ = self._critic_step(others, latent, memory[1], observation.is_first)
+        value: Tensor = self.value(self.critic_body(latent)).squeeze(-1)
+        return value
+
+    def internal(self, action: Any) -> Any:
+        """Actions in environment units as the distribution knows them."""
+        return cast("ActionHead", self.head).from_environment(action)
+
+    def action_std(self) -> Tensor | None:
+        """Mean standard deviation of Box actions, 0-d; None where there are none."""
+        if self.sde is not None:
+            return self.sde.std().detach().mean()
+        own = getattr(self.head, "log_std", None)
+        return None if own is None else own.detach().exp().mean()
+
+    # --- for users -----------------------------------------------------------------------------------------------------
+
+    def distribution_of(self, observation: Observation, memory: tuple[States, States] | None = None) -> Distribution:
+        """The action distribution, over internal actions; without `memory` episodes are taken to start here."""
+        count = len(observation.is_first)
+        carry = self.initial_carry(count)
+        starts = torch.ones(count, dtype=torch.bool, device=observation.is_first.device)
+        return self.evaluate(observation, memory or (carry.actor, carry.critic), starts)[0]
+
+    def predict_values(self, observation: Observation, memory: tuple[States, States] | None = None) -> Tensor:
+        """V [N]."""
+        carry = self.initial_carry(len(observation.is_first))
+        return self.values_after(observation, memory or (carry.actor, carry.critic))
+
+    def evaluate_actions(
+        self, observation: Observation, action: Any, memory: tuple[States, States] | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """(values, log-probabilities, entropies), each [N], of actions in environment units."""
+        distribution = self.distribution_of(observation, memory)
+        log_prob = distribution.log_prob(self.internal(action))
+        return self.predict_values(observation, memory), log_prob, distribution.entropy()

@@ -1,0 +1,116 @@
+"""Puts an actor-critic network together from settings."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import nn
+
+from rlsdk.errors import SettingsError
+from rlsdk.exploration.state_dependent_noise import StateDependentNoise
+from rlsdk.memories import LinearMemory, NoMemory, build_memory
+from rlsdk.networks.action_heads import GaussianHead, build_action_head, require_box
+from rlsdk.networks.action_scale import ActionScale
+from rlsdk.networks.actor_critic import ActorCritic, SdeHead, Torso
+from rlsdk.networks.encoders import NatureCNN, build_encoder, features_dim
+from rlsdk.networks.mlp import mlp
+from rlsdk.parts import Facts
+from rlsdk.settings.actor_critic import ActorCriticConfig, RecurrentConfig
+from rlsdk.settings.networks import widths
+from rlsdk.spaces import Space
+
+HIDDEN = (64, 64)
+GAINS = {"torso": 2.0**0.5, "head": 0.01, "value": 1.0}
+"""Of orthogonal initial weights: a small head makes the first policy nearly the same everywhere."""
+
+
+class OnPolicySettings(Protocol):
+    """The hyper-parameters an on-policy algorithm's network depends on."""
+
+    @property
+    def policy(self) -> str: ...
+    @property
+    def n_steps(self) -> int: ...
+    @property
+    def policy_kwargs(self) -> ActorCriticConfig: ...
+
+
+def build_actor_critic(
+    facts: Facts, config: OnPolicySettings, *, memory: str | None = None, use_sde: bool = False, sde_every: int = -1
+) -> ActorCritic:
+    """The network for an environment.
+
+    Args:
+        facts: of the problem.
+        config: policy name, rollout length, network settings.
+        memory: `lstm`, `gru`, or None.
+        use_sde: explore by state-dependent noise.
+        sde_every: steps between noise matrices; -1 = one per rollout.
+
+    Raises:
+        UnsupportedSpaceError, SettingsError: the policy or the settings do not fit the spaces.
+    """
+    networks = config.policy_kwargs
+    encoder = build_encoder(facts.observation_space, config.policy, networks)
+    shared = networks.share_features_extractor
+    other = encoder if shared else build_encoder(facts.observation_space, config.policy, networks)
+    default: tuple[int, ...] = () if isinstance(encoder, NatureCNN) else HIDDEN
+    actor_memory, critic_memory, width = _memories(networks, memory, features_dim(encoder))
+    torsos, outputs = [], []
+    for name, part, own in (("pi", encoder, actor_memory), ("vf", other, critic_memory)):
+        hidden = widths(networks.net_arch, name, default)
+        torsos.append(Torso(part, own, mlp(width, hidden, networks.activation_fn)))
+        outputs.append(hidden[-1] if hidden else width)
+    head = _head(facts.action_space, outputs[0], networks, use_sde)
+    network = ActorCritic(torsos[0], torsos[1], head, nn.Linear(outputs[1], 1))
+    network.resample_every = sde_every if sde_every > 0 else config.n_steps
+    if networks.ortho_init:
+        _initialise(network)
+    return network.to(facts.device)
+
+
+def _memories(networks: ActorCriticConfig, kind: str | None, inputs: int) -> tuple[nn.Module, nn.Module | None, int]:
+    """(actor's memory, critic's memory or None for the actor's, width of what comes out)."""
+    if kind is None:
+        return NoMemory(inputs), NoMemory(inputs), inputs
+    assert isinstance(networks, RecurrentConfig)
+    size = (networks.lstm_hidden_size, networks.n_lstm_layers, networks.lstm_kwargs or {})
+    actor = build_memory(kind, inputs, *size)
+    if networks.shared_lstm:
+        return actor, None, networks.lstm_hidden_size
+    if networks.enable_critic_lstm:
+        return actor, build_memory(kind, inputs, *size), networks.lstm_hidden_size
+    return actor, LinearMemory(inputs, networks.lstm_hidden_size), networks.lstm_hidden_size
+
+
+def _head(space: Space, latent: int, networks: ActorCriticConfig, use_sde: bool) -> nn.Module:
+    if not use_sde:
+        if networks.squash_output:
+            raise SettingsError("squash_output needs use_sde = true")
+        return build_action_head(space, latent, networks.log_std_init)
+    box = require_box(space)
+    head = GaussianHead(latent, box, 0.0)
+    del head.log_std  # the noise has its own
+    noise = StateDependentNoise(
+        latent, head.linear.out_features, networks.log_std_init, networks.use_expln, full_std=networks.full_std
+    )
+    return SdeHead(head, noise, ActionScale(box) if networks.squash_output else None)
+
+
+@torch.no_grad()
+def _initialise(network: ActorCritic) -> None:
+    """Orthogonal weights and zero biases of linear layers and convolutions; memories keep torch's initial weights."""
+    for gain, part in (
+        (GAINS["torso"], network.encoder),
+        (GAINS["torso"], network.critic_encoder),
+        (GAINS["torso"], network.body),
+        (GAINS["torso"], network.critic_body),
+        (GAINS["head"], network.head),
+        (GAINS["value"], network.value),
+    ):
+        for module in () if part is None else part.modules():
+            if isinstance(module, nn.Linear | nn.Conv2d):
+                nn.init.orthogonal_(module.weight, gain)
+                if module.bias is not None:
+                    module.bias.zero_()

@@ -1,0 +1,67 @@
+"""Hyper-parameters of actor-critic networks (`policy_kwargs` of on-policy algorithms), and of their rollouts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from rlsdk.settings import glossary
+from rlsdk.settings.described import described, in_range
+from rlsdk.settings.networks import NetworkConfig, as_activation, as_net_arch
+
+
+@attrs.frozen(kw_only=True)
+class ActorCriticConfig(NetworkConfig):
+    """What every actor-critic policy has."""
+
+    net_arch: dict[str, tuple[int, ...]] | None = attrs.field(
+        default=None,
+        converter=as_net_arch,
+        metadata=glossary.NET_ARCH | {"source": "none = [64, 64] for pi and vf, [] after NatureCNN"},
+    )
+    activation_fn: str | Callable[..., Any] = attrs.field(
+        default="tanh", converter=as_activation, metadata=described("activation between hidden layers")
+    )
+    ortho_init: bool = attrs.field(default=True, metadata=described("orthogonal initial weights"))
+    log_std_init: float = attrs.field(
+        default=0.0, validator=in_range(-20, 10), metadata=described("first log standard deviation of Box actions")
+    )
+    full_std: bool = attrs.field(
+        default=True, metadata=described("gSDE: a deviation per feature and action; false = per feature")
+    )
+    use_expln: bool = attrs.field(
+        default=False,
+        metadata=described("gSDE: standard deviations grow like a logarithm above 1 instead of exponentially"),
+    )
+    squash_output: bool = attrs.field(
+        default=False, metadata=described("gSDE: squash actions into their bounds by tanh instead of clipping them")
+    )
+    share_features_extractor: bool = attrs.field(
+        default=True, metadata=described("actor and critic read the same features")
+    )
+
+
+@attrs.frozen(kw_only=True)
+class RecurrentConfig(ActorCriticConfig):
+    """What recurrent policies have besides."""
+
+    lstm_hidden_size: int = attrs.field(
+        default=256, validator=in_range(1), metadata=described("units of the memory", unit="units")
+    )
+    n_lstm_layers: int = attrs.field(default=1, validator=in_range(1, 16), metadata=described("layers of the memory"))
+    shared_lstm: bool = attrs.field(
+        default=False,
+        metadata=described("the critic reads the actor's memory; only the actor's gradient trains it"),
+    )
+    enable_critic_lstm: bool = attrs.field(
+        default=True, metadata=described("the critic has a memory of its own; false = a linear layer")
+    )
+    lstm_kwargs: dict[str, Any] | None = attrs.field(
+        default=None, metadata=described("further arguments of the torch module of the memory")
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self.shared_lstm and self.enable_critic_lstm:
+            raise ValueError("shared_lstm = true needs enable_critic_lstm = false: the critic reads the actor's memory")
