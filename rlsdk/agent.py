@@ -31,6 +31,7 @@ from rlsdk.seeding import Streams, derive, fresh_seed, initialisation
 from rlsdk.session import Session
 from rlsdk.settings import docstring, evolve, flat_scalars, structure
 from rlsdk.sinks import ConsoleSink, MetricSink, TensorBoardSink, several, tell_hyperparameters
+from rlsdk.spaces import Dict, Tuple
 from rlsdk.train import Run, train
 from rlsdk.tree import leaves, map_tensors
 
@@ -61,7 +62,7 @@ class Agent:
     def _assemble(self, config: Any, observation_space: Any, action_space: Any, num_envs: int, env: Any | None) -> None:
         if config.policy not in self.spec.policies:
             raise SettingsError(f"unknown policy {config.policy!r}; {self.spec.id} has {', '.join(self.spec.policies)}")
-        self.env = env
+        self.env: Any = env
         bare, _ = without_requests(config.env)
         self.env_name: str | None = bare if isinstance(bare, str) else getattr(env, "name", None)
         self.config = evolve(config, {"env": None})
@@ -221,8 +222,9 @@ class Agent:
         episode_start: Any = None,
         deterministic: bool = False,
         action_masks: Any = None,
-    ) -> tuple[np.ndarray[Any, Any], Any]:
-        """(actions, next state) for one observation or a batch of them, in numpy.
+    ) -> tuple[Any, Any]:
+        """(actions, next state) for one observation or a batch of them, in numpy; for Dict and Tuple actions a dict or
+        tuple of arrays, a list of them for a batch.
 
         Args:
             observation: of the observation space, or stacked on one more leading axis.
@@ -243,7 +245,9 @@ class Agent:
         moved = map_tensors(lambda leaf: leaf.to(self.device), seen)
         act = self.parts.policy.act(moved, carry, deterministic=deterministic, generator=self.streams["predict"])
         actions = self._decode(act.action)
-        return np.asarray(actions[0] if single else actions), act.carry if leaves(act.carry) else None
+        chosen = actions[0] if single else actions
+        nested = isinstance(self.facts.action_space, Dict | Tuple)
+        return chosen if nested else np.asarray(chosen), act.carry if leaves(act.carry) else None
 
     def session(self, n: int = 1, *, deterministic: bool = True, seed: int | None = None) -> Session:
         """A session that acts for `n` environments and remembers for the caller what the policy needs remembered."""

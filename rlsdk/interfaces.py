@@ -44,7 +44,8 @@ class Policy(Stateful, Protocol[CarryT, ExtrasT]):
     def act(
         self, observation: Observation, carry: CarryT, *, deterministic: bool, generator: Generator
     ) -> Act[CarryT, ExtrasT]:
-        """Actions [B] or [B, A] inside the action space, in its units; no gradient.
+        """Actions [B] or [B, A] in the units of the action space, nested as it is; no gradient. They lie inside it, but for
+        unsquashed Box actions, which the environment's door clips and whose likelihood is that of the unclipped ones.
 
         Rows are independent: acting on one row or on many gives the same deterministic action. Random numbers come
         from `generator` only. Where `observation.is_first`, what the carry remembers of that row is ignored.

@@ -13,6 +13,7 @@ from gymnasium import spaces
 from rlsdk.agent import Agent, agent_class
 from rlsdk.environments.toy import AnySpaceEnv, ChainEnv, FakeImageEnv, SimpleMultiObsEnv
 from rlsdk.registry import AlgorithmSpec, Manifest, Plugin, find, load
+from rlsdk.spaces import choices_of
 from rlsdk.testing.kit import NotApplicable
 
 SMALL: dict[str, Any] = {
@@ -63,6 +64,11 @@ class Subject:
             chosen["policy_kwargs"] = {"net_arch": [16, 16]}
         return {"seed": 1, **chosen, **{name: value for name, value in changes.items() if name in names}}
 
+    def predict(self, agent: Agent, observation: Any, *, deterministic: bool = False) -> Any:
+        """`agent.predict` without restrictions, for algorithms that insist on masks too; the action only."""
+        masks = "none" if self.spec.action_masks == "required" else None
+        return agent.predict(observation, deterministic=deterministic, action_masks=masks)[0]
+
     def agent(self, env: Any | None = None, *, policy: str | None = None, **changes: Any) -> Agent:
         """A small agent, by default on a vector observation and the first action space the manifest lists."""
         env = env or AnySpaceEnv(OBSERVATIONS["Box"], ACTIONS[self.action_kind])
@@ -89,6 +95,10 @@ class Subject:
             if "Dict" in self.manifest.observations:
                 policy = self.policy_for("MultiInput")
                 yield f"Dict -> {action}", self.agent(SimpleMultiObsEnv(ACTIONS[action]), policy=policy)
+            if "Tuple" in self.manifest.observations:
+                pair = spaces.Tuple([OBSERVATIONS["Box"], OBSERVATIONS["Discrete"]])
+                policy = self.policy_for("MultiInput")
+                yield f"Tuple -> {action}", self.agent(AnySpaceEnv(pair, ACTIONS[action]), policy=policy)
             if any(policy.startswith("Cnn") for policy in self.spec.policies):
                 policy = self.policy_for("Cnn")
                 yield f"image -> {action}", self.agent(FakeImageEnv(action_space=ACTIONS[action]), policy=policy)
@@ -103,9 +113,14 @@ class Subject:
         Raises:
             NotApplicable: the algorithm remembers nothing.
         """
-        from rlsdk.environments import make_vec_env
+        from rlsdk.environments import ActionMasker, make_vec_env, to_space
 
-        env = make_vec_env(lambda: ChainEnv(length, action_space=ACTIONS[self.action_kind]), num_envs)
+        def chain() -> Any:
+            env = ChainEnv(length, action_space=ACTIONS[self.action_kind])
+            choices = sum(choices_of(to_space(env.action_space)))
+            return ActionMasker(env, lambda _: np.ones(choices, bool)) if choices else env
+
+        env = make_vec_env(chain, num_envs)
         agent = self.agent(env, **changes)
         if agent.parts.buffer is None:
             raise NotApplicable(f"{self.spec.id} has no buffer")
@@ -117,6 +132,15 @@ def flat_state(agent: Agent) -> dict[str, torch.Tensor]:
     from rlsdk.tree import flatten
 
     return {n: v.clone() for n, v in flatten(agent.get_parameters()).items() if isinstance(v, torch.Tensor)}
+
+
+def equal_values(left: Any, right: Any) -> bool:
+    """Whether two nested values of arrays or tensors are equal to the bit."""
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(equal_values(left[key], right[key]) for key in left)
+    if isinstance(left, tuple | list):
+        return len(left) == len(right) and all(equal_values(a, b) for a, b in zip(left, right, strict=True))
+    return bool(np.array_equal(np.asarray(left), np.asarray(right)))
 
 
 def differing(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> list[str]:

@@ -8,29 +8,75 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from numpy.typing import NDArray
+
+from rlsdk.environments.gymnasium_adapter import to_space
+from rlsdk.spaces import choices_of
 
 
 class AnySpaceEnv(gymnasium.Env[Any, Any]):
-    """Random observations of any space, random rewards, any action space: for checking that shapes and dtypes fit."""
+    """Random observations of any space, random rewards, any action space: for checking that shapes and dtypes fit.
 
-    def __init__(self, observation_space: Any, action_space: Any, episode_length: int = 12) -> None:
+    Discrete choices have random masks, `action_masks()`; with `strict` a forbidden action raises.
+    """
+
+    def __init__(
+        self, observation_space: Any, action_space: Any, episode_length: int = 12, strict: bool = False
+    ) -> None:
         self.observation_space, self.action_space = deepcopy(observation_space), deepcopy(action_space)
-        self.episode_length, self._steps = episode_length, 0
+        self.episode_length, self.strict, self._steps = episode_length, strict, 0
+        self._choices = choices_of(to_space(action_space))
+        self._mask = np.ones(sum(self._choices), dtype=bool)
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """bool, True where the action is allowed now."""
+        return self._mask.copy()
+
+    def _draw_mask(self) -> None:
+        parts = [self.np_random.random(size) < 0.6 for size in self._choices]
+        for part in parts:
+            part[self.np_random.integers(len(part))] = True
+        self._mask = np.concatenate([*parts, np.zeros(0, dtype=bool)])
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         if seed is not None:
             self.observation_space.seed(seed)
         self._steps = 0
+        self._draw_mask()
         return self.observation_space.sample(), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         if not self.action_space.contains(action):
             raise ValueError(f"action {action!r} is outside {self.action_space}")
+        if self.strict and not all(self._mask[entry] for entry in _entries(self.action_space, action)):
+            raise ValueError(f"action {action!r} is forbidden by the mask {self._mask.astype(int)}")
         self._steps += 1
+        self._draw_mask()
         over = self._steps >= self.episode_length
         terminated = bool(over and self.np_random.random() < 0.5)
         return self.observation_space.sample(), float(self.np_random.normal()), terminated, over and not terminated, {}
+
+
+def _entries(space: Any, action: Any) -> list[int]:
+    """Where in the mask the chosen values stand."""
+    found: list[int] = []
+    start = 0
+    for leaf, value in _leaves(space, action):
+        sizes = choices_of(to_space(leaf))
+        first = leaf.start if isinstance(leaf, spaces.Discrete | spaces.MultiDiscrete) else 0
+        for size, chosen in zip(sizes, np.ravel(np.asarray(value) - first), strict=False):
+            found.append(start + int(chosen))
+            start += size
+    return found
+
+
+def _leaves(space: Any, action: Any) -> list[tuple[Any, Any]]:
+    if isinstance(space, spaces.Dict):
+        return [pair for key, child in space.spaces.items() for pair in _leaves(child, action[key])]
+    if isinstance(space, spaces.Tuple):
+        return [pair for child, part in zip(space.spaces, action, strict=True) for pair in _leaves(child, part)]
+    return [] if isinstance(space, spaces.Box) else [(space, action)]
 
 
 class FakeImageEnv(AnySpaceEnv):

@@ -13,7 +13,7 @@ from rlsdk.agent import Agent
 from rlsdk.environments.toy import AnySpaceEnv
 from rlsdk.evaluate import run_episodes
 from rlsdk.testing.kit import clause, require
-from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject, differing, flat_state
+from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject, differing, equal_values, flat_state
 
 
 @clause("agent.save-load-predict", "A saved agent, loaded without environment, predicts the same actions to the bit.")
@@ -28,9 +28,9 @@ def save_load_predict(subject: Subject) -> None:
             space.seed(1)
             for _ in range(3):
                 seen = space.sample()
-                one, _ = agent.predict(seen, deterministic=True)
-                two, _ = loaded.predict(seen, deterministic=True)
-                require(np.array_equal(one, two), f"{what}: {one} before saving, {two} after loading")
+                one = subject.predict(agent, seen, deterministic=True)
+                two = subject.predict(loaded, seen, deterministic=True)
+                require(equal_values(one, two), f"{what}: {one} before saving, {two} after loading")
 
 
 def _move_away_from_initial_weights(agent: Agent) -> None:
@@ -48,8 +48,7 @@ def _move_away_from_initial_weights(agent: Agent) -> None:
 def predict_array(subject: Subject) -> None:
     agent = subject.agent()
     seen = np.stack([OBSERVATIONS["Box"].sample() for _ in range(3)])
-    single, _ = agent.predict(seen[0])
-    batch, _ = agent.predict(seen)
+    single, batch = subject.predict(agent, seen[0]), subject.predict(agent, seen)
     require(isinstance(single, np.ndarray) and isinstance(batch, np.ndarray), f"got {type(single)} and {type(batch)}")
     require(single.shape == agent.action_space.shape, f"one action has shape {single.shape}")
     require(batch.shape == (3, *agent.action_space.shape), f"three actions have shape {batch.shape}")
@@ -81,7 +80,7 @@ def global_state_untouched(subject: Subject) -> None:
         return [random.getstate(), str(numpy_state), torch.random.get_rng_state().tolist(), torch.get_num_threads()]
 
     before = state()
-    subject.trained().predict(OBSERVATIONS["Box"].sample())
+    subject.predict(subject.trained(), OBSERVATIONS["Box"].sample())
     names = ("Python's random state", "numpy's random state", "torch's random state", "torch's threads")
     wrong = [name for name, a, b in zip(names, before, state(), strict=True) if a != b]
     require(not wrong, f"changed: {wrong}")
@@ -98,3 +97,26 @@ def evaluation_does_not_disturb(subject: Subject) -> None:
         states.append(flat_state(agent.learn(20, reset_num_timesteps=False)))
     wrong = differing(states[0], states[1])
     require(not wrong, f"with an evaluation in between, these differ: {wrong[:5]}")
+
+
+@clause(
+    "agent.preparation-travels",
+    "Normalisation and stacked frames are learnt in training, stored in the file, and applied by predict.",
+)
+def preparation_travels(subject: Subject) -> None:
+    agent = subject.trained(normalize={"norm_reward": True}, frame_stack=2)
+    normalizer = agent.normalizer
+    require(normalizer is not None, "the setting normalize had no effect")
+    assert normalizer is not None
+    counts = [float(moments.count) for moments in normalizer.moments.values()]
+    require(bool(counts) and min(counts) >= 40, f"after 40 steps the statistics have seen {counts} observations")
+    seen = OBSERVATIONS["Box"].sample()
+    with tempfile.TemporaryDirectory() as folder:
+        agent.save(Path(folder) / "agent")
+        loaded = type(agent).load(Path(folder) / "agent")
+    one, two = (subject.predict(each, seen, deterministic=True) for each in (agent, loaded))
+    require(equal_values(one, two), f"{one} before saving, {two} after loading")
+    assert loaded.normalizer is not None
+    require(loaded.normalizer.normalize_obs(np.tile(seen, 2)) is not None, "the statistics did not travel")
+    wrong = differing(flat_state(agent), flat_state(loaded))
+    require(not any("normalizer" in name for name in wrong), f"the statistics changed on their way: {wrong[:3]}")

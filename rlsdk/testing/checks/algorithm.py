@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from rlsdk.agent import Agent
-from rlsdk.records import Transitions
+from rlsdk.parts import OnPolicyPlan
+from rlsdk.records import Rollout
 from rlsdk.testing.kit import NotApplicable, clause, require
+from rlsdk.testing.rollouts import rollout_of
 from rlsdk.testing.subject import Subject, differing, flat_state
 
 
-def _batch(agent: Agent) -> Transitions:
+def _batch(agent: Agent) -> Any:
+    """What the algorithm learns from: transitions of its memory, or a rollout."""
+    if isinstance(agent.parts.plan, OnPolicyPlan):
+        return rollout_of(agent, agent.parts.plan.n_steps)
     if agent.parts.buffer is None:
-        raise NotApplicable("the algorithm does not learn from transitions")
-    batch: Transitions = agent.parts.buffer.sample(16, torch.Generator().manual_seed(5))
-    return batch
+        raise NotApplicable("the algorithm learns neither from transitions nor from rollouts")
+    return agent.parts.buffer.sample(16, torch.Generator().manual_seed(5))
 
 
 @clause("algorithm.metrics", "update() returns 0-d finite float tensors under names with a slash.")
@@ -42,9 +48,10 @@ def batch_unchanged(subject: Subject) -> None:
 
     agent = subject.trained()
     batch = _batch(agent)
-    before = [leaf.clone() for leaf in leaves(batch)]
+    parts = (batch.steps, batch.initial_carry, batch.last_observation) if isinstance(batch, Rollout) else batch
+    before = [leaf.clone() for leaf in leaves(parts)]
     agent.parts.algorithm.update(batch, progress=0.0)
-    same = [torch.equal(a, b) for a, b in zip(before, leaves(batch), strict=True)]
+    same = [torch.equal(a, b) for a, b in zip(before, leaves(parts), strict=True)]
     require(all(same), "update() wrote into its batch")
 
 

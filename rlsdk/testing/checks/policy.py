@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlsdk.agent import Agent
+from rlsdk.buffers.minibatches import policy_batch
+from rlsdk.environments import make_vec_env, to_space
 from rlsdk.environments.observations import stack
+from rlsdk.environments.toy import AnySpaceEnv
+from rlsdk.evaluate import run_episodes
+from rlsdk.parts import OnPolicyPlan
 from rlsdk.records import Observation
+from rlsdk.spaces import choices_of
 from rlsdk.testing.kit import NotApplicable, clause, require
+from rlsdk.testing.rollouts import rollout_of
 from rlsdk.testing.strategies import FAST
-from rlsdk.testing.subject import Subject
+from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject, equal_values
 from rlsdk.tree import leaves, map_tensors
 
 
@@ -35,18 +43,18 @@ def act(agent: Agent, observation: Observation, carry: Any, seed: int, *, determ
 @clause("policy.action-in-space", "Every action lies in the action space, sampled or not, for any observation.")
 def action_in_space(subject: Subject) -> None:
     for what, agent in subject.agents():
-        _actions_in_space(what, agent)
+        _actions_in_space(subject, what, agent)
 
 
-def _actions_in_space(what: str, agent: Agent) -> None:
+def _actions_in_space(subject: Subject, what: str, agent: Agent) -> None:
     space, values = agent.action_space, agent.observation_space
 
     @FAST
     @given(st.integers(0, 2**20), st.booleans())
     def check(seed: int, deterministic: bool) -> None:
         values.seed(seed)
-        action, _ = agent.predict(values.sample(), deterministic=deterministic)
-        inside = space.contains(action) or space.contains(np.asarray(action, space.dtype))
+        action = subject.predict(agent, values.sample(), deterministic=deterministic)
+        inside = space.contains(action) or (space.dtype is not None and space.contains(np.asarray(action, space.dtype)))
         require(bool(inside), f"{what}: action {action!r} is outside {space}")
 
     check()
@@ -58,7 +66,7 @@ def deterministic(subject: Subject) -> None:
         seen = observations(agent, 3, seed=5)
         one = act(agent, seen, agent.parts.policy.initial_carry(3), seed=1, deterministic=True).action
         two = act(agent, seen, agent.parts.policy.initial_carry(3), seed=2, deterministic=True).action
-        require(torch.equal(one, two), f"{what}: the deterministic action changed from {one} to {two}")
+        require(equal_values(one, two), f"{what}: the deterministic action changed from {one} to {two}")
 
 
 @clause("policy.rows-independent", "Acting on one row or on many gives the same deterministic action (to 1e-5).")
@@ -69,8 +77,9 @@ def rows_independent(subject: Subject) -> None:
         for i in range(5):
             row = map_tensors(lambda leaf, i=i: leaf[i : i + 1], seen)
             alone = act(agent, row, agent.parts.policy.initial_carry(1), seed=1, deterministic=True).action
-            near = torch.allclose(alone[0].double(), together[i].double(), atol=1e-5)
-            require(near, f"{what}: row {i} alone gives {alone[0]}, in a batch {together[i]}")
+            pairs = zip(leaves(alone), leaves(together), strict=True)
+            near = all(torch.allclose(one[0].double(), many[i].double(), atol=1e-5) for one, many in pairs)
+            require(near, f"{what}: row {i} alone gives {alone}, in a batch of 5 {together}")
 
 
 @clause("policy.randomness-from-generator", "Samples depend on the generator given, and on no other random state.")
@@ -82,7 +91,7 @@ def randomness_from_generator(subject: Subject) -> None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(99)
         two = act(agent, seen, agent.parts.policy.initial_carry(4), seed=7, deterministic=False).action
-    require(torch.equal(one, two), f"the same generator gave {one} and {two}")
+    require(equal_values(one, two), f"the same generator gave {one} and {two}")
 
 
 @clause(
@@ -97,7 +106,7 @@ def no_hidden_state(subject: Subject) -> None:
     one = act(agent, seen, carry, seed=4, deterministic=False).action
     act(agent, observations(agent, 2, seed=6), carry, seed=5, deterministic=False)
     two = act(agent, seen, carry, seed=4, deterministic=False).action
-    require(torch.equal(one, two), f"the same observation, carry and generator gave {one}, then {two}")
+    require(equal_values(one, two), f"the same observation, carry and generator gave {one}, then {two}")
 
 
 @clause("policy.episode-start-forgets", "Where an episode starts, what the carry remembers of that row is ignored.")
@@ -110,4 +119,40 @@ def episode_start_forgets(subject: Subject) -> None:
     seen = observations(agent, 3, seed=2)
     one = act(agent, seen, fresh, seed=3, deterministic=True).action
     two = act(agent, seen, used, seed=3, deterministic=True).action
-    require(torch.equal(one, two), f"at an episode's start a used carry gives {two}, a fresh one {one}")
+    require(equal_values(one, two), f"at an episode's start a used carry gives {two}, a fresh one {one}")
+
+
+@clause("policy.masks-obeyed", "Where masks are used, no forbidden action is played, in training or in evaluation.")
+def masks_obeyed(subject: Subject) -> None:
+    if subject.spec.action_masks == "ignored":
+        raise NotApplicable("the algorithm ignores action masks")
+    for kind in subject.manifest.actions:
+        if not sum(choices_of(to_space(ACTIONS[kind]))):
+            continue
+        agent = subject.agent(make_vec_env(_strict_environment(kind), 2, vectorization="sync")).learn(60)
+        for deterministic in (False, True):
+            run_episodes(agent, _strict_environment(kind)(), 5, deterministic=deterministic)
+
+
+def _strict_environment(kind: str) -> Callable[[], Any]:
+    """Makes environments that raise at a forbidden action."""
+    return lambda: AnySpaceEnv(OBSERVATIONS["Box"], ACTIONS[kind], strict=True)
+
+
+@clause("policy.ratio-is-one", "Log-probabilities recomputed for learning are those of collecting (to 1e-5).")
+def ratio_is_one(subject: Subject) -> None:
+    checked = 0
+    for what, agent in subject.agents():
+        network = getattr(agent.parts.policy, "evaluate", None)
+        if network is None or not isinstance(agent.parts.plan, OnPolicyPlan):
+            continue
+        rows = policy_batch(rollout_of(agent, 16), agent.policy, gamma=0.9, lam=0.9)
+        with torch.no_grad():
+            distribution, value = network(rows.observation, rows.memory, rows.starts)
+            log_prob = distribution.log_prob(agent.policy.internal(rows.action))
+        for name, now, then in (("log-probability", log_prob, rows.log_prob), ("value", value, rows.value)):
+            gap = float((now - then).abs().max())
+            require(gap < 1e-5, f"{what}: a recomputed {name} differs by {gap}")
+        checked += 1
+    if not checked:
+        raise NotApplicable("the policy is no actor-critic of rlsdk.networks")
