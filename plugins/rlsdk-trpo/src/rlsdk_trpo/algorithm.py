@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -68,7 +69,8 @@ class TrustRegionPolicy:
             advantage = advantage * rows.weight * (len(rows) / rows.weight.sum())
         action = network.internal(rows.action)
         with torch.no_grad():
-            old, _ = network.evaluate(rows.observation, rows.memory, rows.starts)
+            # a copy: parts of a distribution may be views of parameters, which the line search moves
+            old = deepcopy(network.evaluate(rows.observation, rows.memory, rows.starts)[0])
 
         def judge() -> tuple[Tensor, Tensor]:
             now: Distribution
