@@ -1,0 +1,81 @@
+"""Features combine: every memory, mask, observation, action space and kind of noise, with both updates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from rlsdk.buffers.minibatches import policy_batch
+from rlsdk.collect import collect
+from rlsdk.environments import make_vec_env
+from rlsdk.environments.toy import AnySpaceEnv
+from rlsdk.loops import Cursor
+from rlsdk.networks import build_actor_critic
+from rlsdk.parts import Facts
+from rlsdk.seeding import Streams, initialisation
+from rlsdk.settings.actor_critic import RecurrentConfig
+from rlsdk.tree import map_tensors
+from rlsdk.updates import ClippedPolicy
+from rlsdk_recurrent_ppo.config import RecurrentPPOConfig
+from rlsdk_trpo.algorithm import TrustRegionPolicy
+from rlsdk_trpo.config import TRPOConfig
+
+IMAGE = spaces.Box(0, 255, (36, 36, 1), np.uint8)
+VECTOR = spaces.Box(-1.0, 1.0, (3,), np.float32)
+OBSERVATIONS = {
+    "vector": ("Mlp", VECTOR),
+    "image": ("Cnn", IMAGE),
+    "table": ("MultiInput", spaces.Dict({"a": VECTOR, "b": spaces.Discrete(3, start=1), "c": IMAGE})),
+    "nested": ("MultiInput", spaces.Tuple([VECTOR, spaces.Dict({"x": spaces.MultiBinary(2)})])),
+}
+BOX = spaces.Box(-2.0, 1.0, (2,), np.float32)
+ACTIONS = {
+    "discrete": spaces.Discrete(3, start=-1),
+    "box": BOX,
+    "multi": spaces.MultiDiscrete([2, 3]),
+    "bits": spaces.MultiBinary(3),
+    "hybrid": spaces.Dict({"which": spaces.Discrete(3), "how": BOX}),
+}
+CASES = [
+    (seen, action, memory, sde)
+    for seen in OBSERVATIONS
+    for action in ACTIONS
+    for memory in (None, "lstm", "gru")
+    for sde in ((False, True) if action == "box" else (False,))
+]
+SMALL = {"net_arch": [8], "features_extractor_kwargs": {}}
+
+
+@pytest.mark.parametrize("update", ["ppo", "trpo"])
+@pytest.mark.parametrize(("seen", "action", "memory", "sde"), CASES)
+def test_one_update_runs_and_starts_at_ratio_one(update: str, seen: str, action: str, memory: Any, sde: bool) -> None:
+    prefix, observations = OBSERVATIONS[seen]
+    masked = action not in ("box",)
+    env = make_vec_env(lambda: AnySpaceEnv(observations, ACTIONS[action], 5, strict=True), 2, vectorization="sync")
+    streams = Streams(0)
+    facts = Facts(env.observation_space, env.action_space, 2, "cpu", streams)
+    extractor = {"features_dim": 8} if seen == "image" else {"cnn_output_dim": 8} if prefix == "MultiInput" else {}
+    networks = RecurrentConfig(net_arch=[8], lstm_hidden_size=6, features_extractor_kwargs=extractor)
+    kind = RecurrentPPOConfig if update == "ppo" else TRPOConfig
+    config = kind(policy=f"{prefix}Policy", n_steps=8, batch_size=6, policy_kwargs=networks)
+    with initialisation(0):
+        network = build_actor_critic(facts, config, memory=memory, use_sde=sde, sde_every=3)
+    make: Any = ClippedPolicy if update == "ppo" else TrustRegionPolicy
+    algorithm = make(network, config, streams["update"])
+    cursor = Cursor.begin(env, network, 0)
+    rollout = collect(env, network, cursor.observation, cursor.carry, 8, generator=streams["action"])
+    assert (rollout.steps.observation.action_mask is not None) == masked
+    rows = policy_batch(rollout, network, gamma=0.9, lam=0.9)
+    with torch.no_grad():
+        distribution, value = network.evaluate(rows.observation, rows.memory, rows.starts)
+    ratio = (distribution.log_prob(network.internal(rows.action)) - rows.log_prob).exp()
+    assert torch.allclose(ratio, torch.ones_like(ratio), atol=1e-5)
+    assert torch.allclose(value, rows.value, atol=1e-5)
+    before = map_tensors(torch.clone, dict(network.state_dict()))
+    metrics = algorithm.update(rollout, progress=0.0)
+    assert all(bool(value.isfinite()) for value in metrics.values())
+    assert any(not torch.equal(value, before[name]) for name, value in network.state_dict().items())
