@@ -17,30 +17,76 @@ class Case:
     settings: dict[str, Any] = field(default_factory=dict)
     warmup: int = 1040
     chunk: int = 200
+    peer: str = ""
+    """The peer's class, where it is not the id in capitals."""
+    policy: str = "MlpPolicy"
+    n_envs: int = 1
+    normalize: bool = False
 
     def ours(self, seed: int) -> Callable[[int], object]:
         """A function that trains our agent for so many steps, warmed up."""
         import rlsdk
+        from rlsdk.environments import make_vec_env
 
-        model = rlsdk.make(self.algorithm, env=self.env, seed=seed, device="cpu", **self.settings)
+        env = make_vec_env(self._source(), self.n_envs, vectorization="sync")
+        facts = {"seed": seed, "device": "cpu", **({"normalize": True} if self.normalize else {})}
+        model = rlsdk.make(self.algorithm, env=env, policy=self.policy, **facts, **self.settings)
         model.learn(self.warmup, threads=None)
         return lambda steps: model.learn(steps, reset_num_timesteps=False, threads=None)
 
     def theirs(self, seed: int) -> Callable[[int], object]:
         """The same with sb3-contrib."""
         import sb3_contrib
+        from stable_baselines3.common.env_util import make_vec_env
+        from stable_baselines3.common.vec_env import VecNormalize
 
-        kind = getattr(sb3_contrib, self.algorithm.upper())
-        model = kind("MlpPolicy", self.env, seed=seed, device="cpu", **self.settings)
+        env: Any = make_vec_env(self._source(), self.n_envs, seed=seed)
+        kind = getattr(sb3_contrib, self.peer or self.algorithm.upper())
+        env = VecNormalize(env) if self.normalize else env
+        model = kind(self.policy, env, seed=seed, device="cpu", **self.settings)
         model.learn(self.warmup)
         return lambda steps: model.learn(steps, reset_num_timesteps=False)
 
+    def _source(self) -> Any:
+        if not self.env.startswith("toy:"):
+            return self.env
+        from rlsdk.environments import toy
+
+        name, *arguments = self.env.removeprefix("toy:").split(",")
+        return lambda: getattr(toy, name)(*map(int, arguments))
+
 
 TQC = {"learning_starts": 1000, "buffer_size": 100_000}
+TRPO: dict[str, Any] = {}
+TOY = "toy:InvalidActionEnvDiscrete,80,60"
 CASES = {
     case.name: case
     for case in (
         Case("tqc-pendulum", "tqc", "Pendulum-v1", TQC),
         Case("tqc-halfcheetah", "tqc", "HalfCheetah-v5", TQC),
+        Case("trpo-halfcheetah", "trpo", "HalfCheetah-v5", TRPO, warmup=2048, chunk=8192, normalize=True),
+        Case("trpo-pendulum", "trpo", "Pendulum-v1", TRPO, warmup=2048, chunk=8192),
+        Case("maskable-ppo-toy-1", "maskable-ppo", TOY, {}, warmup=2048, chunk=4096, peer="MaskablePPO"),
+        Case(
+            "maskable-ppo-toy-8",
+            "maskable-ppo",
+            TOY,
+            {"n_steps": 256},
+            warmup=2048,
+            chunk=4096,
+            peer="MaskablePPO",
+            n_envs=8,
+        ),
+        Case(
+            "recurrent-ppo-cartpole-8",
+            "recurrent-ppo",
+            "CartPole-v1",
+            {},
+            warmup=1024,
+            chunk=1024,
+            peer="RecurrentPPO",
+            policy="MlpLstmPolicy",
+            n_envs=8,
+        ),
     )
 }

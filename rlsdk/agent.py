@@ -64,7 +64,7 @@ class Agent:
             raise SettingsError(f"unknown policy {config.policy!r}; {self.spec.id} has {', '.join(self.spec.policies)}")
         self.env: Any = env
         bare, _ = without_requests(config.env)
-        self.env_name: str | None = bare if isinstance(bare, str) else getattr(env, "name", None)
+        self.env_name: str | None = bare if isinstance(bare, str) else getattr(env, "recipe", None)
         self.config = evolve(config, {"env": None})
         self.seed = fresh_seed() if config.seed is None else int(config.seed)
         self.device, self.device_reason = choose_device(config.device, config.policy)
@@ -135,7 +135,7 @@ class Agent:
         self,
         total_timesteps: int,
         callback: Callback | Callable[..., Any] | list[Any] | None = None,
-        log_interval: int = 4,
+        log_interval: int | None = None,
         tb_log_name: str | None = None,
         reset_num_timesteps: bool = True,
         progress_bar: bool = False,
@@ -147,7 +147,7 @@ class Agent:
         Args:
             total_timesteps: environment steps over all environments.
             callback: a `Callback`, a function `f(locals, globals) -> bool`, or a list of these.
-            log_interval: finished episodes between two logs; rollouts for on-policy algorithms.
+            log_interval: finished episodes between two logs (default 4); rollouts for on-policy algorithms (default 1).
             tb_log_name: name of the run under `tensorboard_log`.
             reset_num_timesteps: count from 0 again; False continues the count and the curve.
             progress_bar: show progress on standard error.
@@ -158,7 +158,9 @@ class Agent:
             misbehaved. DivergenceError: a loss became NaN. ResourceError: the replay buffer does not fit.
         """
         env = self._training_env()
-        total, interval = _positive(total_timesteps, "total_timesteps"), _positive(log_interval, "log_interval")
+        default = 1 if self.spec.family == "on-policy" else 4
+        interval = _positive(default if log_interval is None else log_interval, "log_interval")
+        total = _positive(total_timesteps, "total_timesteps")
         if reset_num_timesteps:
             self._step_offset = self._total_steps
         if self.cursor is None:
@@ -284,7 +286,7 @@ class Agent:
             )
         if envs.num_envs != self.facts.num_envs:
             self._resize(envs.num_envs)
-        self.env, self.env_name = envs, bare if isinstance(bare, str) else envs.name
+        self.env, self.env_name = envs, bare if isinstance(bare, str) else envs.recipe
         if force_reset and self.cursor is not None:
             self._stored_cursor = persistence.StoredCursor.of(self.cursor)
             self.cursor = None

@@ -346,3 +346,22 @@ def test_threads_are_put_back() -> None:
     assert set(seen[:5]) == {1}
     assert set(seen[5:]) == {2}
     assert torch.get_num_threads() == before
+
+
+def test_a_file_names_only_environments_that_an_id_makes_again(tmp_path: Path) -> None:
+    """Evaluating without the wrappers an agent was trained with would be a silently wrong number."""
+    import gymnasium
+
+    from rlsdk.environments import MaskVelocity
+
+    plain, masked = gymnasium.make("Pendulum-v1"), MaskVelocity(gymnasium.make("Pendulum-v1"))
+    assert small(plain).env_name == "Pendulum-v1"
+    assert small(make_vec_env("Pendulum-v1", 2)).env_name == "Pendulum-v1"
+    assert small(masked).env_name is None
+    assert small(gymnasium.make("Pendulum-v1", g=5.0)).env_name is None
+    assert small(make_vec_env("Pendulum-v1", 2, wrappers=["MaskVelocity"])).env_name is None
+    assert small(make_vec_env("Pendulum-v1", 2, env_kwargs={"g": 5.0})).env_name is None
+    assert small("rlsdk/PendulumNoVel-v1").env_name == "rlsdk/PendulumNoVel-v1"
+    agent = small(masked)
+    agent.set_env(plain)
+    assert agent.env_name == "Pendulum-v1"

@@ -111,14 +111,12 @@ def test_replay_keeps_what_was_seen_and_gives_it_normalised() -> None:
     given = agent.parts.buffer.sample(64, torch.Generator().manual_seed(1))  # type: ignore[union-attr]
     assert torch.equal(raw.action, given.action)
     assert float(raw.reward.min()) < -1.0
-    shift, scale = (
-        agent.normalizer.moments["observation"].mean,
-        agent.normalizer.moments["observation"].variance.sqrt(),
-    )
+    moments = agent.normalizer.moments["observation"]
+    shift, scale = torch.tensor(moments.mean), torch.tensor(moments.variance).sqrt()
     for name in ("observation", "next_observation"):
         expected = ((getattr(raw, name).features - shift) / scale).clamp(-10, 10)
         assert torch.allclose(getattr(given, name).features.double(), expected, atol=1e-4)
-    spread = agent.normalizer.return_moments.variance.sqrt()
+    spread = float(agent.normalizer.return_moments.variance) ** 0.5
     assert torch.allclose(given.reward.double(), raw.reward.double() / spread, atol=1e-4)
 
 

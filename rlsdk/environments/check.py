@@ -67,7 +67,11 @@ def _about_masks(env: Any, actions: Space) -> list[Advice]:
     if methods is None:
         return []
     if not rule.size:
-        return [Advice("action masks", "a Box action has nothing to mask; `action_masks` is never asked")]
+        return (
+            []
+            if not np.size(methods[0]())
+            else [Advice("action masks", "a Box action has nothing to mask; `action_masks` is never asked")]
+        )
     env.reset(seed=0)
     try:
         rule.require_choice(rule.row(methods[0]())[None])

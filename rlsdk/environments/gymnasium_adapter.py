@@ -78,12 +78,26 @@ def connect(env: EnvSource) -> Envs:
         pair = to_space(env.single_observation_space, "observation"), to_space(env.single_action_space, "action")
         return NativeVectorEnv(env, *pair)
     if isinstance(env, gymnasium.Env):
-        return in_process([env])
+        made = in_process([env])
+        made.recipe = _recipe(env)
+        return made
     if isinstance(env, str) or callable(env):
-        return in_process([make_one(env, {})])
+        made = in_process([make_one(env, {})])
+        made.recipe = env if isinstance(env, str) else None
+        return made
     raise EnvironmentFault(
         f"{env!r} is no environment; accepted: a gymnasium id such as 'Pendulum-v1', a gymnasium.Env,"
         " a gymnasium.vector.VectorEnv, or what rlsdk.environments.make_vec_env returns"
+    )
+
+
+def _recipe(env: Any) -> str | None:
+    """The id that makes such an environment again; None where it was wrapped or made with arguments."""
+    spec = env.spec
+    if spec is None or spec.additional_wrappers or spec.id not in gymnasium.registry:
+        return None
+    return (
+        spec.id if spec.kwargs.items() <= {**gymnasium.registry[spec.id].kwargs, "render_mode": None}.items() else None
     )
 
 

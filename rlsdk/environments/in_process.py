@@ -31,6 +31,8 @@ class InProcessEnvs:
     ) -> None:
         self.observation_space, self.action_space, self.name = observation_space, action_space, name
         self.num_envs, self.seeds = len(environments), Seeds(seed)
+        self.recipe: str | None = None
+        """The id that makes such an environment again, None where an id alone does not."""
         arrays = StepArrays(observation_space, action_space, self.num_envs, np.zeros)
         numbers = range(self.num_envs) if self.num_envs > 1 else ()
         self.copies = Copies(environments, observation_space, action_space, name, arrays, numbers=numbers)

@@ -38,6 +38,7 @@ class NativeVectorEnv:
         self._decode, self._stack_rows = ActionDecoder(action_space), Stacker(observation_space)
         self.seeds, self._rule = Seeds(), MaskRule(action_space)
         self.has_masks = False
+        self.recipe: str | None = None
         self._start()
 
     def _start(self) -> None:

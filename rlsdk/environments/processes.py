@@ -109,6 +109,7 @@ class ProcessEnvs:
         self.observation_space, self.action_space, self.name = observation_space, action_space, name
         self.num_envs, self.seeds, self.options = len(makers), Seeds(seed), options
         self.restarts, self.has_masks, self._closed = 0, False, False
+        self.recipe: str | None = None
         context: Any = multiprocessing.get_context(options.start_method)
         pair, count = (observation_space, action_space), self.num_envs
         block = context.RawArray("B", bytes_for(*pair, count))

@@ -67,7 +67,7 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
         raise SettingsError(f"vectorization {vectorization!r} is unknown; {suggest(vectorization, KINDS)}")
     if vectorization == "native":
         native = _native(env, n_envs, dict(env_kwargs or {}), bool(wrappers or monitor_dir))
-        native.seeds = Seeds(seed)
+        native.seeds, native.recipe = Seeds(seed), env if isinstance(env, str) and not env_kwargs else None
         return native
     folder = None if monitor_dir is None else Path(monitor_dir)
     layers = tuple(map(_wrapper, wrappers))
@@ -77,8 +77,11 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
         pair, name = spaces_of(first), name_of(first)
         first.close()
         options = ProcessOptions(workers or os.cpu_count() or 1, timeout, restart, start_method)
-        return ProcessEnvs(makers, *pair, options, name=name, seed=seed)
-    return in_process([makers[0].watched(first), *(maker() for maker in makers[1:])], seed)
+        made: Envs = ProcessEnvs(makers, *pair, options, name=name, seed=seed)
+    else:
+        made = in_process([makers[0].watched(first), *(maker() for maker in makers[1:])], seed)
+    made.recipe = env if isinstance(env, str) and not (env_kwargs or wrappers) else None
+    return made
 
 
 def _wrapper(choice: str | Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -41,7 +41,7 @@ class PreparedEnv:
         if self.frames is not None:
             self._memory = self.frames.initial(self.num_envs, self.device)
         if self.normalizer is not None:
-            self.normalizer.returns.zero_()
+            self.normalizer.returns.fill(0.0)
         return self._seen(observation)
 
     def step(self, action: Tensor) -> EnvStep:

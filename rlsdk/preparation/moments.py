@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 FIRST_COUNT = 1e-4
@@ -13,35 +15,43 @@ FIRST_COUNT = 1e-4
 
 
 class RunningMoments:
-    """Mean and (population) variance of everything seen so far, float64 [*shape]."""
+    """Mean and (population) variance of everything seen so far, float64 [*shape].
 
-    def __init__(self, shape: tuple[int, ...], device: str) -> None:
-        self.mean = torch.zeros(shape, dtype=torch.float64, device=device)
-        self.variance = torch.ones(shape, dtype=torch.float64, device=device)
-        self.count = torch.tensor(FIRST_COUNT, dtype=torch.float64, device=device)
+    numpy, not torch: a few numbers are updated at every environment step, where torch's cost per call is several times
+    that of the arithmetic.
+    """
 
-    def update(self, batch: Tensor) -> None:
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.mean: NDArray[np.float64] = np.zeros(shape)
+        self.variance: NDArray[np.float64] = np.ones(shape)
+        self.count = FIRST_COUNT
+
+    def update(self, batch: NDArray[Any]) -> None:
         """Take in `batch` [N, *shape]."""
         rows = len(batch)
-        variance, mean = torch.var_mean(batch.double(), dim=0, correction=0)
+        mean = np.add.reduce(batch, axis=0, dtype=np.float64) / rows
         delta, total = mean - self.mean, self.count + rows
         share = rows / total
-        self.variance = self.variance * (1.0 - share) + variance * share + delta.square() * (self.count * share / total)
-        self.mean = self.mean + delta * share
-        self.count = total
+        variance = self.variance * (1.0 - share) + delta * delta * (self.count * share / total)
+        if rows > 1:
+            apart = batch - mean
+            variance += np.add.reduce(apart * apart, axis=0) * (share / rows)
+        self.mean, self.variance, self.count = self.mean + delta * share, variance, total
 
     def state_dict(self) -> dict[str, Tensor]:
-        return {"mean": self.mean, "variance": self.variance, "count": self.count}
+        return {
+            "mean": torch.tensor(self.mean),
+            "variance": torch.tensor(self.variance),
+            "count": torch.tensor(self.count, dtype=torch.float64),
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Raises ValueError when the statistics are of another shape, or are no statistics."""
-        given = {name: torch.as_tensor(state[name], dtype=torch.float64) for name in ("mean", "variance", "count")}
+        given = {name: torch.as_tensor(state[name]).double().cpu().numpy() for name in ("mean", "variance", "count")}
         for name, value in given.items():
-            own: Tensor = getattr(self, name)
-            if value.shape != own.shape:
-                raise ValueError(
-                    f"normaliser {name} of shape {tuple(value.shape)}, but this agent's has {tuple(own.shape)}"
-                )
-            if not bool(value.isfinite().all()) or (name != "mean" and bool((value < 0.0).any())):
+            shape = np.shape(getattr(self, name))
+            if value.shape != shape:
+                raise ValueError(f"normaliser {name} of shape {value.shape}, but this agent's has {shape}")
+            if not np.isfinite(value).all() or (name != "mean" and (value < 0.0).any()):
                 raise ValueError(f"normaliser {name} holds values that no statistic can have")
-            setattr(self, name, value.to(own.device).clone())
+        self.mean, self.variance, self.count = given["mean"].copy(), given["variance"].copy(), float(given["count"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,7 +26,7 @@ class Normalizer:
         self.space, self.settings, self.training = space, settings, True
         self.gamma = gamma if settings.gamma is None else settings.gamma
         self.moments = {
-            path: RunningMoments(leaf.shape, device)
+            path: RunningMoments(leaf.shape)
             for path, leaf in leaf_spaces(space)
             if isinstance(leaf, Box) and dtype_of(leaf) == "float32" and settings.norm_obs and self._chosen(path)
         }
@@ -33,10 +34,10 @@ class Normalizer:
             raise SettingsError(
                 f"normalize: the observation {space} has no float part to normalise; set norm_obs = false"
             )
-        self.returns = torch.zeros(num_envs, dtype=torch.float64, device=device)
-        self.return_moments = RunningMoments((), device)
+        self.device, self.returns, self.return_moments = device, np.zeros(num_envs), RunningMoments(())
         self._scales: dict[str, tuple[Tensor, Tensor]] = {}
-        self._refresh()
+        self._refresh_observations()
+        self._refresh_reward()
 
     def _chosen(self, path: str) -> bool:
         keys = self.settings.norm_obs_keys
@@ -50,14 +51,12 @@ class Normalizer:
     def _refresh_observations(self) -> None:
         """Mean and factor of each leaf, float64: large offsets with small deviations must not cancel."""
         for path, moments in self.moments.items():
-            self._scales[path] = moments.mean, (moments.variance + self.settings.epsilon).rsqrt()
+            factor = 1.0 / np.sqrt(moments.variance + self.settings.epsilon)
+            pair = torch.from_numpy(np.asarray(moments.mean)), torch.from_numpy(np.asarray(factor))
+            self._scales[path] = pair if self.device == "cpu" else (pair[0].to(self.device), pair[1].to(self.device))
 
     def _refresh_reward(self) -> None:
-        self._reward_factor = (self.return_moments.variance + self.settings.epsilon).rsqrt().float()
-
-    def _refresh(self) -> None:
-        self._refresh_observations()
-        self._refresh_reward()
+        self._reward_factor = float(1.0 / np.sqrt(self.return_moments.variance + self.settings.epsilon))
 
     def observe(self, features: Any) -> None:
         """Take observations [B, ..] into the statistics."""
@@ -67,15 +66,15 @@ class Normalizer:
 
     def _observe_leaf(self, path: str, leaf: Space, values: Tensor) -> None:
         if path in self.moments:
-            self.moments[path].update(values)
+            self.moments[path].update(values.numpy(force=True))
 
     def observe_rewards(self, reward: Tensor, ended: Tensor) -> None:
         """Take rewards [B] into the statistics; the return starts again where an episode `ended` [B]."""
         if not (self.training and self.settings.norm_reward):
             return
-        self.returns = self.returns * self.gamma + reward
+        self.returns = self.returns * self.gamma + reward.numpy(force=True)
         self.return_moments.update(self.returns)
-        self.returns = self.returns.masked_fill(ended, 0.0)
+        self.returns[ended.numpy(force=True)] = 0.0
         self._refresh_reward()
 
     def normalized(self, features: Any) -> Any:
@@ -112,7 +111,7 @@ class Normalizer:
 
     def _in_numpy(self, function: Any, observation: Any) -> Any:
         def convert(path: str, leaf: Space, value: Any) -> Any:
-            return function(path, leaf, torch.as_tensor(value, device=self.returns.device)).numpy(force=True)
+            return function(path, leaf, torch.as_tensor(value, device=self.device)).numpy(force=True)
 
         return map_leaves(self.space, convert, observation)
 
@@ -129,7 +128,7 @@ class Normalizer:
 
     def state_dict(self) -> dict[str, Any]:
         leaves = {f"{i:03d}": moments.state_dict() for i, moments in enumerate(self.moments.values())}
-        rewards = {**self.return_moments.state_dict(), "returns": self.returns}
+        rewards = {**self.return_moments.state_dict(), "returns": torch.tensor(self.returns)}
         return {"observation": leaves, "reward": rewards}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -142,7 +141,8 @@ class Normalizer:
         for i, moments in enumerate(self.moments.values()):
             moments.load_state_dict(stored[f"{i:03d}"])
         self.return_moments.load_state_dict(state["reward"])
-        returns = torch.as_tensor(state["reward"]["returns"], dtype=torch.float64)
+        returns = torch.as_tensor(state["reward"]["returns"]).double().cpu().numpy()
         if returns.shape == self.returns.shape:  # another number of environments starts them anew
-            self.returns = returns.to(self.returns.device).clone()
-        self._refresh()
+            self.returns = returns.copy()
+        self._refresh_observations()
+        self._refresh_reward()

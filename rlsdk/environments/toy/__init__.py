@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gymnasium
 
+from rlsdk.environments.toy import no_velocity
 from rlsdk.environments.toy.any_space import AnySpaceEnv, FakeImageEnv, SimpleMultiObsEnv
 from rlsdk.environments.toy.bit_flipping import BitFlippingEnv
 from rlsdk.environments.toy.chain import ChainEnv
@@ -52,3 +53,4 @@ def register() -> None:
         identity = f"rlsdk/{name}-v0"
         if name != "register" and name not in NEEDS_ARGUMENTS and identity not in gymnasium.registry:
             gymnasium.register(identity, globals()[name])
+    no_velocity.register()
