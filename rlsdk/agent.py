@@ -69,9 +69,10 @@ class Agent:
         self.seed = fresh_seed() if config.seed is None else int(config.seed)
         self.device, self.device_reason = choose_device(config.device, config.policy)
         self.streams = Streams(self.seed, self.device)
-        self.facts = Facts(observation_space, action_space, num_envs, self.device, self.streams)
         use = self.spec.action_masks if getattr(config, "use_masking", True) else "ignored"
         self.masks = MaskGate(action_space, use, self.spec.id)
+        masks = use != "ignored" and getattr(env, "has_masks", False)
+        self.facts = Facts(observation_space, action_space, num_envs, self.device, self.streams, masks)
         self._build()
         self.cursor: Cursor | None = None
         self._stored_cursor: persistence.StoredCursor | None = None

@@ -21,6 +21,8 @@ class Facts:
     num_envs: int
     device: str
     streams: Streams
+    masks: bool = False
+    """Whether observations carry action masks the algorithm uses, as far as is known when the parts are built."""
 
 
 class OffPolicySettings(Protocol):

@@ -13,7 +13,7 @@ from rlsdk.buffers.storage import FinalPool, allocate
 from rlsdk.errors import UsageError
 from rlsdk.parts import Facts
 from rlsdk.records import Observation, Rollout, Transitions
-from rlsdk.spaces import nbytes
+from rlsdk.spaces import choices_of, leaf_spaces, nbytes
 
 
 class ReplayBuffer:
@@ -36,20 +36,23 @@ class ReplayBuffer:
         return self.filled * self.facts.num_envs
 
     def bytes_required(self) -> int:
-        observation = nbytes(self.facts.observation_space) + 1  # features and is_first
+        mask = sum(choices_of(self.facts.action_space)) if self.facts.masks else 0
+        observation = nbytes(self.facts.observation_space) + 1 + mask  # features, is_first, a byte per mask entry
         copies = 1 if self.shared else 2
         scalars = 4 + 4 + 1 + (8 if self.shared else 0)  # reward, discount, valid, slot of a final observation
         row = observation * copies + nbytes(self.facts.action_space) + scalars
         return self.ring * self.facts.num_envs * row
 
-    def _allocate(self) -> None:
+    def _allocate(self, masks: bool) -> None:
         if self._storage:
             return
         lead, device = (self.ring, self.facts.num_envs), self.facts.device
 
         def observations() -> Observation:
             features = allocate(self.facts.observation_space, lead, device)
-            return Observation(features, torch.empty(lead, dtype=torch.bool, device=device))
+            width = sum(choices_of(self.facts.action_space))
+            mask = torch.empty((*lead, width), dtype=torch.bool, device=device) if masks else None
+            return Observation(features, torch.empty(lead, dtype=torch.bool, device=device), mask)
 
         self._storage = {
             "observation": observations(),
@@ -67,7 +70,7 @@ class ReplayBuffer:
     @torch.no_grad()
     def extend(self, item: Rollout[Any, Any]) -> None:
         """Append T steps of every environment; the oldest rows make room."""
-        self._allocate()
+        self._allocate(masks=item.steps.observation.action_mask is not None)
         steps, store = item.steps, self._storage
         count = len(steps.reward)
         where = (self.head + torch.arange(count, device=self.facts.device)) % self.ring
@@ -173,7 +176,8 @@ class ReplayBuffer:
         if not state["filled"]:
             self.head = self.filled = 0
             return
-        self._allocate()
+        plain = len(list(leaf_spaces(self.facts.observation_space))) + 1  # features and is_first
+        self._allocate(masks=len(state["leaves"]["observation"]) > plain)
         for name, stored in state["leaves"].items():
             for leaf, value in zip(tree.leaves(self._storage.get(name)), tree.numbered(stored), strict=True):
                 if leaf.shape[1:] != value.shape[1:] or leaf.dtype != value.dtype or len(value) > len(leaf):

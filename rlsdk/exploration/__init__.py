@@ -9,6 +9,7 @@ from rlsdk.lazy import attach
 if TYPE_CHECKING:
     from rlsdk.exploration.action_noise import NormalActionNoise as NormalActionNoise
     from rlsdk.exploration.action_noise import OrnsteinUhlenbeckActionNoise as OrnsteinUhlenbeckActionNoise
+    from rlsdk.exploration.epsilon_greedy import epsilon_greedy as epsilon_greedy
     from rlsdk.exploration.noisy_policy import NoisyPolicy as NoisyPolicy
     from rlsdk.exploration.state_dependent_noise import StateDependentNoise as StateDependentNoise
     from rlsdk.exploration.uniform import UniformWarmUp as UniformWarmUp
@@ -19,6 +20,7 @@ __all__ = [
     "OrnsteinUhlenbeckActionNoise",
     "StateDependentNoise",
     "UniformWarmUp",
+    "epsilon_greedy",
 ]
 
 __getattr__, __dir__ = attach(
@@ -29,5 +31,6 @@ __getattr__, __dir__ = attach(
         "NoisyPolicy": "rlsdk.exploration.noisy_policy",
         "StateDependentNoise": "rlsdk.exploration.state_dependent_noise",
         "UniformWarmUp": "rlsdk.exploration.uniform",
+        "epsilon_greedy": "rlsdk.exploration.epsilon_greedy",
     },
 )

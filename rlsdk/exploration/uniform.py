@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from rlsdk.distributions.categorical import Categorical, MultiCategorical
 from rlsdk.interfaces import Policy
 from rlsdk.records import Act, Observation
 from rlsdk.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
@@ -38,6 +39,16 @@ def uniform_actions(space: Space, batch: int, generator: Generator) -> Tensor:
     raise TypeError(f"no uniform distribution over {space}")
 
 
+def allowed_actions(space: Space, mask: Tensor, generator: Generator) -> Tensor | None:
+    """Actions drawn evenly from those that `mask` bool [B, A] allows; None for spaces where masks are not used so."""
+    if isinstance(space, Discrete):
+        return Categorical.of(torch.zeros(mask.shape, device=mask.device), mask).sample(generator) + space.start
+    if isinstance(space, MultiDiscrete):
+        flat = MultiCategorical.of(torch.zeros(mask.shape, device=mask.device), space.nvec, mask)
+        return flat.sample(generator) + torch.tensor(space.start, device=mask.device)
+    return None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class WarmUpCarry:
     """Actions taken so far over all environments (int64, 0-d, on the CPU), and the inner policy's carry."""
@@ -62,8 +73,10 @@ class UniformWarmUp:
         act = self.inner.act(observation, carry.inner, deterministic=deterministic, generator=generator)
         if deterministic or int(carry.taken) >= self.steps:
             return replace(act, carry=WarmUpCarry(carry.taken, act.carry))
-        batch = observation.is_first.shape[0]
-        random = uniform_actions(self.space, batch, generator)
+        batch, mask = observation.is_first.shape[0], observation.action_mask
+        random = allowed_actions(self.space, mask, generator) if mask is not None else None
+        if random is None:
+            random = uniform_actions(self.space, batch, generator)
         return Act(random, WarmUpCarry(carry.taken + batch, act.carry), act.extras)
 
     def state_dict(self) -> dict[str, Any]:

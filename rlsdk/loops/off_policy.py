@@ -20,11 +20,13 @@ def off_policy(
 ) -> Iterator[tuple[Cursor, Report]]:
     """Train until `end` environment steps in total; `start` is where progress counts from (for schedules).
 
-    Yields after every round of `plan.train_every` steps or episodes and its updates.
+    Yields after every round of `plan.train_every` steps or episodes and its updates. Algorithms with a method
+    `collected(env_steps, progress)` are told after each round of collecting, for what counts in environment steps.
     """
     plan, buffer, before = parts.plan, parts.buffer, cursor.env_steps
     assert isinstance(plan, OffPolicyPlan)
     assert buffer is not None
+    tell = getattr(parts.algorithm, "collected", None)
     episodes: tuple[Episode, ...] = ()
     while cursor.env_steps < end:
         left = -(-(end - cursor.env_steps) // env.num_envs)
@@ -34,12 +36,14 @@ def off_policy(
         episodes += rollout.episodes
         steps = cursor.env_steps + length * env.num_envs
         cursor = replace(cursor, observation=rollout.last_observation, carry=rollout.last_carry, env_steps=steps)
+        progress = min(1.0, (steps - start) / max(1, end - start))
+        if tell is not None:
+            tell(steps, progress)
         if plan.episodes and len(episodes) < plan.train_every and steps < end:
             continue
         metrics = None
         count = steps - before if plan.gradient_steps < 0 else plan.gradient_steps
         if steps > plan.learning_starts and count:
-            progress = min(1.0, (steps - start) / max(1, end - start))
             metrics = learn_from_buffer(parts, streams, count, progress)
             cursor = replace(cursor, updates=cursor.updates + count)
         yield cursor, Report(cursor.env_steps, cursor.updates, episodes, metrics)

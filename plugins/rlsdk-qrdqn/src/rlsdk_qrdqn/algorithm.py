@@ -1,0 +1,70 @@
+"""One update of QR-DQN; reads like the paper's algorithm 1."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from rlsdk.math.quantiles import quantile_huber
+from rlsdk.records import Metrics, Transitions
+from rlsdk.updates import FlatOptimizer, TargetNetwork
+from rlsdk_qrdqn.config import QRDQNConfig
+from rlsdk_qrdqn.loss import of_action, quantile_target
+from rlsdk_qrdqn.policy import QuantilePolicy
+
+
+class QuantileRegression:
+    """Regresses the quantiles of the action taken on those of the greedy next action."""
+
+    def __init__(self, policy: QuantilePolicy, config: QRDQNConfig) -> None:
+        self.policy, self.config = policy, config
+        self.target = TargetNetwork(policy)
+        networks = config.policy_kwargs
+        arguments = dict(networks.optimizer_kwargs)
+        if networks.optimizer_class == "adam":
+            arguments.setdefault("eps", 0.01 / config.batch_size)  # the paper's, for its batches of 32
+        self.optimizer = FlatOptimizer(
+            policy.parameters(), networks.optimizer_class, config.learning_rate(1.0), arguments
+        )
+        self.target_updates = 0
+
+    def collected(self, env_steps: int, progress: float) -> None:
+        """Told by the loop after collecting: explore less, and move the target every so many environment steps."""
+        self.policy.epsilon.fill_(self.config.exploration_rate(progress))
+        due = env_steps // self.config.target_update_interval
+        while self.target_updates < due:
+            self.target.update(self.config.tau)
+            self.target_updates += 1
+
+    def update(self, batch: Transitions, *, progress: float) -> Metrics:
+        """Learn from N transitions."""
+        config, policy = self.config, self.policy
+        if policy.mode_matters:
+            policy.train()
+        with torch.no_grad():
+            following = batch.next_observation
+            ahead = self.target.network(following.features)
+            judge = policy(following.features) if config.double_q else ahead
+            target = quantile_target(ahead, judge, following.action_mask, batch.reward, batch.discount)
+        action = batch.action.long() - policy.space.start
+        current = of_action(policy(batch.observation.features), action)
+        loss, gradient = quantile_huber(current.detach(), target, sum_over_quantiles=True)
+        self.optimizer.zero_grad()
+        torch.autograd.backward(current, gradient)
+        self.optimizer.step(config.learning_rate(1.0 - progress), config.max_grad_norm)
+        return {"train/loss": loss, "rollout/exploration_rate": policy.epsilon.clone()}
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """The target, the optimiser and the count of target updates; the weights are the policy's."""
+        return {
+            "target": self.target.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "counters": {"target_updates": self.target_updates},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any], /) -> None:
+        self.target.load_state_dict(state["target"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.target_updates = int(state["counters"]["target_updates"])

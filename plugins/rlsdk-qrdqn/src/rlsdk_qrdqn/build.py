@@ -1,0 +1,39 @@
+"""Puts QRDQN together; the only place that chooses its parts."""
+
+from __future__ import annotations
+
+from rlsdk.buffers import build_replay
+from rlsdk.exploration import UniformWarmUp
+from rlsdk.networks import NatureCNN, build_encoder
+from rlsdk.parts import Facts, OffPolicyPlan, Parts, require_spaces
+from rlsdk.settings.networks import widths
+from rlsdk.spaces import Discrete
+from rlsdk_qrdqn.algorithm import QuantileRegression
+from rlsdk_qrdqn.config import QRDQNConfig
+from rlsdk_qrdqn.policy import QuantilePolicy
+
+HIDDEN = (64, 64)
+OBSERVATIONS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
+
+
+def build(facts: Facts, config: QRDQNConfig) -> Parts:
+    """The parts of one QRDQN agent.
+
+    Raises:
+        UnsupportedSpaceError: the actions are not Discrete, or the policy does not fit the observations.
+    """
+    require_spaces(facts, "QRDQN", actions=("Discrete",), observations=OBSERVATIONS)
+    assert isinstance(facts.action_space, Discrete)
+    networks = config.policy_kwargs
+    encoder = build_encoder(facts.observation_space, config.policy, networks)
+    hidden = widths(networks.net_arch, "qf", () if isinstance(encoder, NatureCNN) else HIDDEN)
+    policy = QuantilePolicy(encoder, hidden, networks.activation_fn, facts.action_space, networks.n_quantiles)
+    policy.epsilon.fill_(config.exploration_initial_eps)
+    policy.to(facts.device)
+    return Parts(
+        policy=policy,
+        algorithm=QuantileRegression(policy, config),
+        plan=OffPolicyPlan.of(config),
+        buffer=build_replay(facts, config),
+        behavior=UniformWarmUp(policy, facts.action_space, config.learning_starts),
+    )

@@ -1,0 +1,41 @@
+"""Entry point of the plugin: its spec. Imports no torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rlsdk.registry import AlgorithmSpec, hookimpl
+from rlsdk_qrdqn.config import QRDQNConfig
+
+if TYPE_CHECKING:
+    from rlsdk.agent import Agent
+    from rlsdk.parts import Facts, Parts
+
+
+def _build(facts: Facts, config: QRDQNConfig) -> Parts:
+    from rlsdk_qrdqn.build import build
+
+    return build(facts, config)
+
+
+def _agent() -> type[Agent]:
+    from rlsdk_qrdqn.agent import QRDQN
+
+    return QRDQN
+
+
+SPEC = AlgorithmSpec(
+    id="qrdqn",
+    family="off-policy",
+    config_type=QRDQNConfig,
+    build=_build,
+    policies=("MlpPolicy", "CnnPolicy", "MultiInputPolicy"),
+    agent=_agent,
+    action_masks="optional",
+)
+
+
+@hookimpl
+def algorithm() -> AlgorithmSpec:
+    """The plugin"s spec."""
+    return SPEC

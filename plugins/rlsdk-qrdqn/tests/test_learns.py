@@ -1,0 +1,89 @@
+"""QR-DQN learns, explores as it should, and moves its target on time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from rlsdk.environments import make_vec_env
+from rlsdk.environments.toy import FakeImageEnv, IdentityEnv, InvalidActionEnvDiscrete
+from rlsdk.evaluate import run_episodes
+from rlsdk.networks import NatureCNN
+from rlsdk_qrdqn import QRDQN
+
+QUICK: dict[str, Any] = {
+    "learning_rate": 3e-3,
+    "learning_starts": 100,
+    "target_update_interval": 50,
+    "buffer_size": 5000,
+    "exploration_fraction": 0.3,
+    "seed": 0,
+    "policy_kwargs": {"n_quantiles": 10},
+}
+
+
+def test_identity_is_learnt() -> None:
+    model = QRDQN("MlpPolicy", IdentityEnv(4), gamma=0.0, train_freq=1, **QUICK).learn(2000)
+    assert run_episodes(model, IdentityEnv(4), 5, seed=1).mean > 95.0
+
+
+def test_masks_are_obeyed_from_the_first_step_on() -> None:
+    class Strict(InvalidActionEnvDiscrete):
+        def step(self, action: Any) -> Any:
+            assert self.action_masks()[action]
+            return super().step(action)
+
+    env = make_vec_env(lambda: Strict(12, 9), 2, vectorization="sync")
+    model = QRDQN("MlpPolicy", env, gamma=0.3, train_freq=1, **QUICK).learn(3000)
+    batch = model.parts.buffer.sample(200, torch.Generator().manual_seed(0))  # type: ignore[union-attr]
+    assert bool(batch.observation.action_mask.gather(1, batch.action[:, None]).all())
+    assert bool((batch.next_observation.action_mask.sum(1) == 3).all())
+    assert run_episodes(model, Strict(12, 9), 3, seed=1).mean > 80.0
+
+
+@pytest.mark.parametrize("n_envs", [1, 4])
+def test_the_target_moves_and_exploration_falls_with_environment_steps(n_envs: int) -> None:
+    env = make_vec_env("CartPole-v1", n_envs, vectorization="sync")
+    settings = {**QUICK, "exploration_fraction": 0.5, "exploration_final_eps": 0.2, "target_update_interval": 100}
+    model = QRDQN("MlpPolicy", env, train_freq=4, **settings)
+    seen: list[tuple[int, float, int]] = []
+
+    def note(scope: Any, _: Any) -> None:
+        algorithm = scope["self"].parts.algorithm
+        seen.append((scope["run"].num_timesteps, float(model.policy.epsilon), algorithm.target_updates))
+
+    model.learn(800, callback=note)
+    for steps, epsilon, updates in seen:
+        assert epsilon == pytest.approx(max(0.2, 1.0 - 0.8 * steps / 400), abs=1e-6)
+        assert updates == steps // 100
+
+
+def test_predict_explores_only_when_asked() -> None:
+    model = QRDQN("CnnPolicy", FakeImageEnv(action_space=IdentityEnv(5).action_space), buffer_size=100, seed=0)
+    seen = model.observation_space.sample()
+    greedy = {int(model.predict(seen, deterministic=True)[0]) for _ in range(20)}
+    explored = {int(model.predict(seen)[0]) for _ in range(80)}
+    assert len(greedy) == 1
+    assert explored == set(range(5))
+    assert isinstance(model.policy.encoder, NatureCNN)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_cart_pole(seed: int) -> None:
+    settings: dict[str, Any] = {
+        "learning_rate": 2.3e-3,
+        "batch_size": 64,
+        "buffer_size": 100_000,
+        "learning_starts": 1000,
+        "target_update_interval": 10,
+        "train_freq": 256,
+        "gradient_steps": 128,
+        "exploration_fraction": 0.16,
+        "exploration_final_eps": 0.04,
+    }
+    kwargs = {"net_arch": [256, 256], "n_quantiles": 10}
+    model = QRDQN("MlpPolicy", "CartPole-v1", seed=seed, policy_kwargs=kwargs, **settings).learn(50_000)
+    assert run_episodes(model, "CartPole-v1", 50, seed=9).mean >= 300.0
