@@ -9,9 +9,10 @@ import sys
 import tomllib
 from pathlib import Path
 
+import attrs
 import pytest
 
-from rlsdk.registry import unregister
+from rlsdk.registry import load, unregister
 from rlsdk.testing import clauses
 
 ROOT = Path(__file__).parents[1]
@@ -26,16 +27,15 @@ PAGES = sorted(
     if not path.name.startswith(".")
 )
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-SMALL = [
-    "--set",
-    "policy_kwargs.net_arch=[8]",
-    "--set",
-    "buffer_size=2000",
-    "--set",
-    "batch_size=16",
-    "--eval-episodes",
-    "1",
-]
+SMALL = {"buffer_size": 2000, "batch_size": 16, "n_steps": 32}
+"""Settings that make the commands quick, where the algorithm has them."""
+
+
+def quick(algorithm: str) -> list[str]:
+    """Options that shorten `rlsdk run ALGORITHM`."""
+    fields = {field.name for field in attrs.fields(load(algorithm).config_type)}
+    chosen = [f"{name}={value}" for name, value in SMALL.items() if name in fields]
+    return [part for text in ["policy_kwargs.net_arch=[8]", *chosen] for part in ("--set", text)]
 
 
 def blocks(path: Path, language: str) -> list[str]:
@@ -70,8 +70,8 @@ def test_commands_run(path: Path, tmp_path: Path) -> None:
         arguments = shlex.split(line)[1:]
         if arguments[0] == "run":
             resume = "--resume" in arguments
-            arguments = [re.sub(r"^8000$", "210", re.sub(r"^20000$", "420", a)) for a in arguments]
-            arguments += SMALL[-2:] if resume else SMALL
+            arguments = [re.sub(r"^(5000|8000|10000)$", "210", re.sub(r"^20000$", "420", a)) for a in arguments]
+            arguments += ["--eval-episodes", "1", *([] if resume else quick(arguments[1]))]
         done = subprocess.run(
             [sys.executable, "-m", "rlsdk.cli.main", *arguments],
             cwd=tmp_path,

@@ -6,8 +6,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+import rlsdk
 from rlsdk.callbacks import EvalCallback
-from rlsdk.environments.toy import ChainEnv, IdentityEnvBox
+from rlsdk.environments.toy import ChainEnv, IdentityEnvBox, InvalidActionEnvDiscrete
 from rlsdk.sinks import CsvSink, JsonlSink, several
 from rlsdk_tqc import TQC
 
@@ -36,9 +39,42 @@ def test_names_in_the_log_are_those_of_the_page(tmp_path: Path) -> None:
     own = {"train/critic_loss", "train/actor_loss", "train/ent_coef", "train/ent_coef_loss"}
     assert set(rows) - own <= DOCUMENTED
     assert all(f"`{name.removeprefix('train/')}`" in PAGE for name in own)
-    assert DOCUMENTED - {"rollout/worker_restarts"} <= set(rows)
+    assert DOCUMENTED - {"rollout/worker_restarts", "rollout/exploration_rate"} <= set(rows)
     assert rows["rollout/success_rate"] == rows["eval/success_rate"] == 1.0
     assert set(rows) <= set((tmp_path / "m.csv").read_text().splitlines()[0].split(","))
+
+
+OWN = re.findall(r"^\| ([\w, ]+) \| (.*`.*`.*) \|$", PAGE.partition("its own metrics")[2], re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "env", "settings"),
+    [
+        ("qrdqn", "CartPole-v1", {"learning_starts": 20, "buffer_size": 500}),
+        ("maskable-ppo", InvalidActionEnvDiscrete(5, 2), {"n_steps": 32, "clip_range_vf": 0.2}),
+        ("recurrent-ppo", "Pendulum-v1", {"n_steps": 32, "clip_range_vf": 0.2}),
+        ("trpo", "Pendulum-v1", {"n_steps": 32}),
+    ],
+)
+def test_the_metrics_of_each_algorithm_are_listed(algorithm: str, env: Any, settings: dict[str, Any]) -> None:
+    rows: dict[str, float] = {}
+
+    class Keep:
+        def write(self, step: int, values: Any) -> None:
+            rows.update(values)
+
+        def close(self) -> None: ...
+
+    model = rlsdk.make(algorithm, env=env, seed=0, **settings)
+    model.set_logger(Keep())
+    model.learn(256, log_interval=1)
+    (listed,) = [names for who, names in OWN if type(model).__name__ in who.split(", ")]
+    expected = {f"train/{name}" for name in re.findall(r"`(\w+)`", listed)} - (
+        {"train/std"} if algorithm == "maskable-ppo" else set()
+    )
+    assert {name for name in rows if name.startswith("train/")} == expected | {"train/n_updates", "train/learning_rate"}
+    assert {name for name in rows if not name.startswith("train/")} <= DOCUMENTED
+    assert ("rollout/exploration_rate" in rows) == (algorithm == "qrdqn")
 
 
 def test_environments_without_success_log_none() -> None:

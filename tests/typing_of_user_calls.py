@@ -4,7 +4,11 @@ from typing import assert_type
 
 import numpy as np
 
+from rlsdk_maskable_ppo import MaskablePPO
+from rlsdk_qrdqn import QRDQN
+from rlsdk_recurrent_ppo import RecurrentPPO
 from rlsdk_tqc import TQC
+from rlsdk_trpo import TRPO
 
 model = TQC("MlpPolicy", "Pendulum-v1", 1e-3, buffer_size=10_000, verbose=1)
 TQC(policy="MlpPolicy", env="Pendulum-v1", learning_rate="lin_3e-4", train_freq=(1, "episode"))
@@ -16,3 +20,11 @@ action, state = model.predict(np.zeros(3), deterministic=True)
 TQC("MlpPolicy", "Pendulum-v1", learning_rat=1e-3)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue]
 TQC("MlpPolicy", "Pendulum-v1", buffer_size="many")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
 TQC("MlpPolicy", "Pendulum-v1", train_freq=0.5)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+
+assert_type(MaskablePPO("MlpPolicy", "CartPole-v1", 3e-4, n_steps=64, clip_range="lin_0.2").learn(10), MaskablePPO)
+RecurrentPPO("MlpLstmPolicy", "CartPole-v1", policy_kwargs={"lstm_hidden_size": 64}, normalize=True)
+TRPO("MlpPolicy", "Pendulum-v1", target_kl=0.02, normalize={"norm_reward": False}, frame_stack=2)
+QRDQN("MlpPolicy", "CartPole-v1", policy_kwargs={"n_quantiles": 50}, train_freq=(1, "episode"))
+
+TRPO("MlpPolicy", "Pendulum-v1", cg_max_step=3)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue]
+MaskablePPO("MlpPolicy", "CartPole-v1", batch_size="many")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
