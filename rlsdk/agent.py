@@ -148,7 +148,7 @@ class Agent:
         Args:
             total_timesteps: environment steps over all environments.
             callback: a `Callback`, a function `f(locals, globals) -> bool`, or a list of these.
-            log_interval: finished episodes between two logs (default 4); rollouts for on-policy algorithms (default 1).
+            log_interval: finished episodes between two logs (default 4); rounds for the other families (default 1).
             tb_log_name: name of the run under `tensorboard_log`.
             reset_num_timesteps: count from 0 again; False continues the count and the curve.
             progress_bar: show progress on standard error.
@@ -159,7 +159,7 @@ class Agent:
             misbehaved. DivergenceError: a loss became NaN. ResourceError: the replay buffer does not fit.
         """
         env = self._training_env()
-        default = 1 if self.spec.family == "on-policy" else 4
+        default = 4 if self.spec.family == "off-policy" else 1
         interval = _positive(default if log_interval is None else log_interval, "log_interval")
         total = _positive(total_timesteps, "total_timesteps")
         if reset_num_timesteps:

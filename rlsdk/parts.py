@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -92,7 +93,22 @@ class OnPolicyPlan:
         return OnPolicyPlan(config.n_steps)
 
 
-Plan = OffPolicyPlan | OnPolicyPlan
+@dataclass(frozen=True, slots=True)
+class PopulationPlan:
+    """How the population loop plays candidates: `episodes` of each, acting by `make_act(parameters)`.
+
+    `make_act` travels to other processes; it and what it returns work in numpy.
+    """
+
+    make_act: Callable[[Any], Callable[[Any], Any]]
+    episodes: int
+    alive_bonus_offset: float = 0.0
+    """Added to the reward of every step when candidates are scored."""
+    normalizer: Any = None
+    """Statistics of observations, from `rlsdk.preparation`; None leaves observations as they are."""
+
+
+Plan = OffPolicyPlan | OnPolicyPlan | PopulationPlan
 """Which loop trains the agent, and how."""
 
 

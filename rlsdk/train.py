@@ -78,9 +78,8 @@ class Run:
 
     @property
     def rounds_for_log(self) -> int:
-        """What `log_interval` counts: rollouts for on-policy algorithms, finished episodes for the others."""
-        on_policy = self.agent.spec.family == "on-policy"
-        return self.reports if on_policy else self.finished_episodes
+        """What `log_interval` counts: finished episodes for off-policy algorithms, rounds for the others."""
+        return self.finished_episodes if self.agent.spec.family == "off-policy" else self.reports
 
     def log(self, extra: dict[str, float] | None = None) -> None:
         """Write what is known now to the sinks, under the names of docs/metrics.md."""

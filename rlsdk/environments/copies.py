@@ -124,6 +124,13 @@ class Copies:
         self._check("step")
         return None
 
+    def apply(self, work: Callable[[Any, Any], Any], item: Any) -> Any:
+        """`work(environment, item)` on the first environment; its errors name the environment."""
+        try:
+            return work(self.environments[0], item)
+        except Exception as error:
+            self._blame(0, f"raised {type(error).__name__}: {error}", error)
+
     def _finish(self, infos: dict[int, Any]) -> Ended:
         """Take the last observations aside and start the next episodes."""
         rows, arrays = list(infos), self.arrays

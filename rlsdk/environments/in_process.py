@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,6 +69,10 @@ class InProcessEnvs:
     def env_method(self, name: str, *args: Any, indices: Indices = None, **kwargs: Any) -> list[Any]:
         """Call a method of the environments; the answers in the order of `indices`."""
         return [call_of(self.environments[i], name, args, kwargs) for i in chosen(indices, self.num_envs)]
+
+    def map(self, work: Callable[[Any, Any], Any], items: Sequence[Any]) -> list[Any]:
+        """`work(environment, item)` for every item, in order; whatever the environment was in the middle of is lost."""
+        return [self.copies.apply(work, item) for item in items]
 
     def close(self) -> None:
         self.copies.close()

@@ -166,5 +166,12 @@ class NativeVectorEnv:
             raise UsageError(f"{self.name!r} is a vector by itself: it has no separate environments to ask")
         return self._ask(lambda: getattr(self.env.unwrapped, request)(*args, **kwargs))
 
+    def map(self, work: Callable[[Any, Any], Any], items: Any) -> list[Any]:
+        """Not possible: a vector environment cannot play episodes of its own accord."""
+        raise UsageError(
+            f"{self.name!r} is a vector by itself and plays no single episodes; use make_vec_env(id, n,"
+            " vectorization='sync' or 'async')"
+        )
+
     def close(self) -> None:
         self.env.close()

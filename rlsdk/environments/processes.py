@@ -215,6 +215,59 @@ class ProcessEnvs:
             found |= dict(zip(rows, answer or [None] * len(rows), strict=True))
         return [found[i] for i in wanted]
 
+    def map(self, work: Callable[[Any, Any], Any], items: Sequence[Any]) -> list[Any]:
+        """`work(environment, item)` for every item, each given to the next process that is free; answers in order.
+
+        A process that dies or hangs (`timeout` per item) is replaced and its item tried once more; a second failure of
+        the same item raises.
+        """
+        shipped = CloudpickleWrapper(_constant(work))
+        answers: dict[int, Any] = {}
+        waiting, tried = list(range(len(items)))[::-1], dict[int, int]()
+        busy: dict[_Worker, tuple[int, float]] = {}
+        while len(answers) < len(items):
+            for worker in self._workers:
+                if waiting and worker not in busy:
+                    index = waiting.pop()
+                    worker.send("apply", shipped, items[index])
+                    busy[worker] = index, time.monotonic() + self.options.timeout
+            for worker in self._ready(busy):
+                index, _ = busy.pop(worker)
+                if (answer := self._tried(worker, index, tried)) is _RESTARTED:
+                    waiting.append(index)
+                else:
+                    answers[index] = answer
+        return [answers[i] for i in range(len(items))]
+
+    def _ready(self, busy: dict[_Worker, tuple[int, float]]) -> list[_Worker]:
+        """The busy processes that have answered, died, or run out of time."""
+        soonest = min(deadline for _, deadline in busy.values())
+        signals = [signal for worker in busy for signal in (worker.pipe, worker.process.sentinel)]
+        ready = set(wait(signals, max(0.0, soonest - time.monotonic())))
+        late = time.monotonic()
+        return [
+            worker
+            for worker, (_, deadline) in busy.items()
+            if worker.pipe in ready or worker.process.sentinel in ready or deadline <= late
+        ]
+
+    def _tried(self, worker: _Worker, index: int, tried: dict[int, int]) -> Any:
+        """The answer for an item; `_RESTARTED` where its process failed for the first time and was replaced."""
+        try:
+            answer = worker.receive(time.monotonic())
+        except _Dead as reason:
+            tried[index] = tried.get(index, 0) + 1
+            if tried[index] > 1:
+                what = f"environment {self.name!r}: item {index} ended its process twice"
+                self._fail(EnvironmentFault, f"{what}; the process of {worker.label} {reason}")
+            self.restarts += 1
+            worker.kill()
+            worker.start()
+            return _RESTARTED
+        if isinstance(answer, Failure):
+            self._fail(answer.kind or EnvironmentFault, f"{answer.message}\n--- in its process ---\n{answer.trace}")
+        return answer
+
     def close(self) -> None:
         """End the processes; they close their environments first."""
         if not self._closed:
@@ -232,6 +285,10 @@ class ProcessEnvs:
 
 _RESTARTED = object()
 """The answer of a process that was replaced during a step."""
+
+
+def _constant(value: Any) -> Callable[[], Any]:
+    return lambda: value
 
 
 def _listed(makers: list[Callable[[], Any]]) -> Callable[[], Any]:

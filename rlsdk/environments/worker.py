@@ -101,6 +101,10 @@ def _call(copies: Copies, name: str, args: Sequence[Any], kwargs: Any, rows: Seq
     return [call_of(copies.environments[i], name, args, kwargs) for i in rows]
 
 
+def _apply(copies: Copies, work: Any, item: Any) -> Any:
+    return copies.apply(work(), item)
+
+
 def _has_masks(copies: Copies) -> bool:
     return copies.has_masks
 
@@ -111,5 +115,6 @@ REQUESTS: dict[str, Callable[..., Any]] = {
     "get": _read,
     "set": _write,
     "call": _call,
+    "apply": _apply,
     "has_masks": _has_masks,
 }

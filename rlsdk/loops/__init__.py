@@ -3,9 +3,10 @@
 from rlsdk.loops.cursor import Cursor
 from rlsdk.loops.off_policy import learn_from_buffer, off_policy
 from rlsdk.loops.on_policy import on_policy
-from rlsdk.parts import OffPolicyPlan, OnPolicyPlan
+from rlsdk.loops.population import population
+from rlsdk.parts import OffPolicyPlan, OnPolicyPlan, PopulationPlan
 
-LOOPS = {OffPolicyPlan: off_policy, OnPolicyPlan: on_policy}
+LOOPS = {OffPolicyPlan: off_policy, OnPolicyPlan: on_policy, PopulationPlan: population}
 """Kind of plan -> the loop that follows it."""
 
-__all__ = ["LOOPS", "Cursor", "learn_from_buffer", "off_policy", "on_policy"]
+__all__ = ["LOOPS", "Cursor", "learn_from_buffer", "off_policy", "on_policy", "population"]

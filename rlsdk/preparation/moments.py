@@ -30,13 +30,15 @@ class RunningMoments:
         """Take in `batch` [N, *shape]."""
         rows = len(batch)
         mean = np.add.reduce(batch, axis=0, dtype=np.float64) / rows
+        apart = batch - mean
+        self.merge(rows, mean, np.add.reduce(apart * apart, axis=0) / rows if rows > 1 else 0.0)
+
+    def merge(self, rows: int, mean: NDArray[np.float64], variance: NDArray[np.float64] | float) -> None:
+        """Take in the statistics of `rows` values."""
         delta, total = mean - self.mean, self.count + rows
         share = rows / total
-        variance = self.variance * (1.0 - share) + delta * delta * (self.count * share / total)
-        if rows > 1:
-            apart = batch - mean
-            variance += np.add.reduce(apart * apart, axis=0) * (share / rows)
-        self.mean, self.variance, self.count = self.mean + delta * share, variance, total
+        spread = self.variance * (1.0 - share) + delta * delta * (self.count * share / total)
+        self.mean, self.variance, self.count = self.mean + delta * share, spread + variance * share, total
 
     def state_dict(self) -> dict[str, Tensor]:
         return {

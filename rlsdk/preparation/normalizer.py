@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rlsdk.environments.trials import Moments, float_entries
 from rlsdk.errors import SettingsError
 from rlsdk.preparation.moments import RunningMoments
 from rlsdk.settings.preparation import Normalization
@@ -76,6 +77,29 @@ class Normalizer:
         self.return_moments.update(self.returns)
         self.returns[ended.numpy(force=True)] = 0.0
         self._refresh_reward()
+
+    def flat(self) -> tuple[Any, Any, float]:
+        """(mean, factor, bound) for observations as one vector [F]; entries that are not normalised have 0 and 1."""
+        entries = float_entries(self.space)
+        mean, factor = np.zeros(len(entries)), np.ones(len(entries))
+        if self.moments:
+            mean[entries] = np.concatenate([moments.mean.ravel() for moments in self.moments.values()])
+            spread = np.concatenate([moments.variance.ravel() for moments in self.moments.values()])
+            factor[entries] = 1.0 / np.sqrt(spread + self.settings.epsilon)
+        return mean, factor, self.settings.clip_obs
+
+    def merge(self, seen: Moments | None) -> None:
+        """Take in the moments of observations seen elsewhere, as `rlsdk.environments.trials` gives them."""
+        if seen is None or not self.training:
+            return
+        entries, start = float_entries(self.space), 0
+        mean, squares = seen.mean[entries], seen.squares[entries]
+        for moments in self.moments.values():
+            end = start + moments.mean.size
+            shape = moments.mean.shape
+            moments.merge(seen.count, mean[start:end].reshape(shape), squares[start:end].reshape(shape) / seen.count)
+            start = end
+        self._refresh_observations()
 
     def normalized(self, features: Any) -> Any:
         """Observations [N, ..] as networks see them."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rlsdk.errors import SettingsError
 from rlsdk.interfaces import VectorEnv
-from rlsdk.parts import Facts, OffPolicyPlan, Parts
+from rlsdk.parts import Facts, OffPolicyPlan, Parts, PopulationPlan
 from rlsdk.preparation.environment import PreparedEnv
 from rlsdk.preparation.frames import FrameStacker
 from rlsdk.preparation.normalizer import Normalizer
@@ -38,6 +39,12 @@ class Preparation:
         if self.frames is None and self.normalizer is None:
             return parts
         policy = PreparedPolicy(parts.policy, self.frames, self.normalizer, self.facts.device)
+        if isinstance(parts.plan, PopulationPlan):
+            if self.frames is not None:
+                raise SettingsError(
+                    "frame_stack is not possible with population methods; stack frames in the environment"
+                )
+            return replace(parts, policy=policy, plan=replace(parts.plan, normalizer=self.normalizer))
         collector = parts.collector
         if self.normalizer is None or not isinstance(parts.plan, OffPolicyPlan):
             return replace(parts, policy=policy, behavior=collector)
@@ -47,7 +54,7 @@ class Preparation:
 
     def environment(self, env: VectorEnv, parts: Parts) -> VectorEnv:
         """The training environment for these parts."""
-        if self.frames is None and self.normalizer is None:
+        if isinstance(parts.plan, PopulationPlan) or (self.frames is None and self.normalizer is None):
             return env
         normalize = not isinstance(parts.plan, OffPolicyPlan)
         return PreparedEnv(env, self.frames, self.normalizer, normalize=normalize, device=self.facts.device)

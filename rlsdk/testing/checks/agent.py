@@ -104,7 +104,8 @@ def evaluation_does_not_disturb(subject: Subject) -> None:
     "Normalisation and stacked frames are learnt in training, stored in the file, and applied by predict.",
 )
 def preparation_travels(subject: Subject) -> None:
-    agent = subject.trained(normalize={"norm_reward": True}, frame_stack=2)
+    frames = 1 if subject.spec.family == "population" else 2  # population methods stack frames in the environment
+    agent = subject.trained(normalize={"norm_reward": True}, frame_stack=frames)
     normalizer = agent.normalizer
     require(normalizer is not None, "the setting normalize had no effect")
     assert normalizer is not None
@@ -117,6 +118,6 @@ def preparation_travels(subject: Subject) -> None:
     one, two = (subject.predict(each, seen, deterministic=True) for each in (agent, loaded))
     require(equal_values(one, two), f"{one} before saving, {two} after loading")
     assert loaded.normalizer is not None
-    require(loaded.normalizer.normalize_obs(np.tile(seen, 2)) is not None, "the statistics did not travel")
+    require(loaded.normalizer.normalize_obs(np.tile(seen, frames)) is not None, "the statistics did not travel")
     wrong = differing(flat_state(agent), flat_state(loaded))
     require(not any("normalizer" in name for name in wrong), f"the statistics changed on their way: {wrong[:3]}")

@@ -1,0 +1,16 @@
+"""Augmented random search for rlsdk. The class is imported on first use, so that listing plugins costs nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rlsdk.lazy import attach
+
+if TYPE_CHECKING:
+    from rlsdk_ars.agent import ARS as ARS
+
+__version__ = "0.1.0"
+
+__all__ = ["ARS", "__version__"]
+
+__getattr__, __dir__ = attach(__name__, {"ARS": "rlsdk_ars.agent"})

@@ -1,0 +1,55 @@
+"""ARS: propose parameters around the present ones, and follow the directions that paid."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from rlsdk.networks import flatten_parameters
+from rlsdk.records import Metrics, Scored
+from rlsdk_ars.config import ARSConfig
+from rlsdk_ars.loss import search_step
+from rlsdk_ars.policy import SearchPolicy
+
+
+class RandomSearch:
+    """Algorithm 1 of arXiv:1803.07055 (versions V1-t, and V2-t with normalised observations)."""
+
+    def __init__(self, policy: SearchPolicy, config: ARSConfig, generator: Generator) -> None:
+        self.policy, self.config, self.generator = policy, config, generator
+        self.values, _ = flatten_parameters(policy.parameters())
+        if config.zero_policy:
+            self.values.zero_()
+        self.deltas = torch.zeros(config.n_delta, len(self.values))
+
+    @torch.no_grad()
+    def propose(self, *, progress: float) -> Tensor:
+        """2 n_delta candidates [P, D]: parameters + std * delta, then parameters - std * delta."""
+        self.deltas = torch.randn(self.deltas.shape, generator=self.generator, device=self.values.device)
+        spread = self.config.delta_std(1.0 - progress) * self.deltas
+        return torch.cat([self.values + spread, self.values - spread])
+
+    @torch.no_grad()
+    def update(self, batch: Scored, *, progress: float) -> Metrics:
+        """Learn from the scores of the last proposal."""
+        plus, minus = batch.score.chunk(2)
+        rate = self.config.learning_rate(1.0 - progress)
+        direction, deviation = search_step(self.deltas, plus, minus, self.config.n_top or self.config.n_delta)
+        self.values.add_(direction, alpha=rate)
+        return {
+            "train/score_mean": batch.score.mean(),
+            "train/score_best": batch.score.max(),
+            "train/score_std": deviation,
+            "train/step_size": direction.norm() * rate,
+            "train/delta_std": batch.score.new_tensor(self.config.delta_std(1.0 - progress)),
+        }
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """The directions of the last proposal; the parameters are the policy's."""
+        return {"search": {"deltas": self.deltas.clone()}}
+
+    def load_state_dict(self, state: Mapping[str, Any], /) -> None:
+        self.deltas.copy_(state["search"]["deltas"])

@@ -1,0 +1,72 @@
+"""Every hyper-parameter of ARS, once. Constructor, help, CLI, settings files and docs derive from these classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from rlsdk.math.schedules import Constant, Schedule, as_schedule
+from rlsdk.settings import AgentConfig, described, finite_schedule, glossary, in_range, structure
+from rlsdk.settings.networks import NetworkConfig, as_activation, as_net_arch
+
+PAPER = "arXiv:1803.07055"
+
+
+@attrs.frozen(kw_only=True)
+class ARSPolicyConfig(NetworkConfig):
+    """`policy_kwargs` of ARS."""
+
+    net_arch: dict[str, tuple[int, ...]] | None = attrs.field(
+        default=None,
+        converter=as_net_arch,
+        metadata=described("hidden layer widths of MlpPolicy", source="none = [64, 64]"),
+    )
+    activation_fn: str | Callable[..., Any] = attrs.field(
+        default="relu", converter=as_activation, metadata=described("relu, tanh or identity")
+    )
+    squash_output: bool = attrs.field(
+        default=True, metadata=described("MlpPolicy: squash Box actions by tanh; false = clip them")
+    )
+
+
+def _policy_settings(value: Mapping[str, Any] | ARSPolicyConfig | None) -> ARSPolicyConfig:
+    return value if isinstance(value, ARSPolicyConfig) else structure(value or {}, ARSPolicyConfig)
+
+
+@attrs.frozen
+class ARSConfig(AgentConfig):
+    """The constructor parameters of ARS, in order."""
+
+    n_delta: int = attrs.field(
+        default=8, validator=in_range(1), metadata=described("random directions per update", source=PAPER, tune=(1, 64))
+    )
+    n_top: int | None = attrs.field(
+        default=None, validator=in_range(1), metadata=described("best directions that are followed; none = all")
+    )
+    learning_rate: Schedule = attrs.field(
+        default=Constant(0.02), converter=as_schedule, validator=finite_schedule(), metadata=glossary.LEARNING_RATE
+    )
+    delta_std: Schedule = attrs.field(
+        default=Constant(0.05),
+        converter=as_schedule,
+        validator=finite_schedule(),
+        metadata=described("deviation of the random directions; may be a schedule", tune=(0.005, 0.3)),
+    )
+    zero_policy: bool = attrs.field(default=True, metadata=described("start from all parameters 0"))
+    alive_bonus_offset: float = attrs.field(
+        default=0.0, validator=in_range(), metadata=described("added to every reward when candidates are scored")
+    )
+    n_eval_episodes: int = attrs.field(
+        default=1, validator=in_range(1), metadata=described("episodes per candidate", unit="episodes")
+    )
+    policy_kwargs: ARSPolicyConfig = attrs.field(
+        factory=ARSPolicyConfig, converter=_policy_settings, kw_only=True, metadata=glossary.POLICY_KWARGS
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self.n_top is not None and self.n_top > self.n_delta:
+            raise ValueError(
+                f"n_top = {self.n_top} is more than n_delta = {self.n_delta}; follow at most all directions"
+            )

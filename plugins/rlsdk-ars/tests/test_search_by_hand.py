@@ -1,0 +1,159 @@
+"""The step of ARS by hand and beside sb3-contrib's, and candidates that are the same wherever they are played."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from rlsdk.environments import make_vec_env
+from rlsdk.environments.toy import IdentityEnv, SimpleMultiObsEnv
+from rlsdk.environments.trials import encoded
+from rlsdk.errors import EnvironmentFault, SettingsError, UsageError
+from rlsdk.records import Scored
+from rlsdk_ars import ARS
+from rlsdk_ars.loss import search_step
+
+
+def test_the_step_by_hand() -> None:
+    deltas = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    plus, minus = torch.tensor([5.0, 1.0, 2.0]), torch.tensor([1.0, 9.0, 0.0])
+    step, deviation = search_step(deltas, plus, minus, top=2)  # ranked by 5, 9, 2: the first two
+    assert float(deviation) == pytest.approx(np.std([5, 1, 1, 9], ddof=1))
+    expected = (np.array([4.0, 0.0]) + np.array([0.0, -8.0])) / (2 * np.std([5, 1, 1, 9], ddof=1) + 1e-6)
+    assert step.tolist() == pytest.approx(expected.tolist())
+
+
+def test_an_update_equals_the_peers(monkeypatch: pytest.MonkeyPatch) -> None:
+    sb3_contrib = pytest.importorskip("sb3_contrib")
+    from stable_baselines3.common.logger import configure
+
+    settings = {"n_delta": 6, "n_top": 3, "learning_rate": 0.03, "delta_std": 0.1, "seed": 0}
+    theirs = sb3_contrib.ARS("LinearPolicy", "Pendulum-v1", **settings)
+    theirs.set_logger(configure(None, []))
+    ours = ARS("LinearPolicy", "Pendulum-v1", **settings)
+    algorithm: Any = ours.parts.algorithm
+    scores = torch.randn(12, generator=torch.Generator().manual_seed(4))
+    seen: list[torch.Tensor] = []
+
+    def judge(candidates: torch.Tensor, *args: Any) -> torch.Tensor:
+        seen.append(candidates.clone())
+        return scores
+
+    monkeypatch.setattr(theirs, "evaluate_candidates", judge)
+    theirs._setup_learn(100)
+    theirs._do_one_update(None, None)
+    (mine,) = [algorithm.propose(progress=0.0)]
+    algorithm.deltas = (seen[0][:6] - seen[0][6:]) / 0.2  # their directions
+    algorithm.update(Scored(mine, scores, 100), progress=0.0)
+    their_weights = torch.nn.utils.parameters_to_vector(theirs.policy.parameters())
+    assert torch.allclose(algorithm.values, their_weights, atol=1e-6)
+
+
+def weights(**settings: Any) -> torch.Tensor:
+    kind, workers = settings.pop("kind", "sync"), settings.pop("workers", None)
+    env = make_vec_env("Pendulum-v1", settings.pop("n_envs", 1), vectorization=kind, workers=workers)
+    model = ARS("LinearPolicy", env, n_delta=3, seed=2, normalize={"norm_reward": False}, **settings).learn(2500)
+    env.close()
+    state = model.get_parameters()["policy"]
+    return torch.cat([state["layers.0.weight"].flatten().double(), state["normalizer"]["observation"]["000"]["mean"]])
+
+
+def test_the_result_is_the_same_to_the_bit_wherever_candidates_are_played() -> None:
+    alone = weights()
+    assert torch.equal(alone, weights(n_envs=3))
+    assert torch.equal(alone, weights(kind="async", n_envs=2, workers=1))
+    assert torch.equal(alone, weights(kind="async", n_envs=3, workers=3))
+
+
+class Mortal(IdentityEnv):
+    """Ends its process once (or always) when it is told to."""
+
+    flag: Path
+    always = False
+
+    def step(self, action: Any) -> Any:
+        if self.always:
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            os.close(os.open(self.flag, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return super().step(action)
+        os.kill(os.getpid(), signal.SIGKILL)
+        return None
+
+
+def mortal(flag: Path, always: bool = False) -> Any:
+    env = Mortal(3, episode_length=5)
+    env.flag, env.always = flag, always
+    return env
+
+
+def test_a_death_costs_a_candidate_nothing_and_two_deaths_are_an_error(tmp_path: Path) -> None:
+    def train(make: Any) -> torch.Tensor:
+        env = make_vec_env(make, 2, vectorization="async", workers=2)
+        model = ARS("LinearPolicy", env, n_delta=4, seed=1).learn(200)
+        env.close()
+        return torch.cat([p.flatten() for p in model.policy.parameters()])
+
+    spared = tmp_path / "spared"
+    spared.touch()
+    assert torch.equal(train(lambda: mortal(spared)), train(lambda: mortal(tmp_path / "once")))
+    with pytest.raises(EnvironmentFault, match="ended its process twice"):
+        train(lambda: mortal(spared, always=True))
+
+
+@pytest.mark.parametrize("policy", ["LinearPolicy", "MlpPolicy"])
+@pytest.mark.parametrize("env", ["Pendulum-v1", "CartPole-v1"])
+@pytest.mark.parametrize("squash", [True, False])
+def test_candidates_act_as_the_policy_would(policy: str, env: str, squash: bool) -> None:
+    model = ARS(policy, env, seed=0, zero_policy=False, policy_kwargs={"squash_output": squash, "net_arch": [8]})
+    plan: Any = model.parts.plan
+    act = plan.make_act(model.parts.algorithm.values.numpy())  # type: ignore[attr-defined]
+    model.observation_space.seed(0)
+    for _ in range(20):
+        seen = np.clip(model.observation_space.sample(), -5, 5)
+        mine = act(encoded(model.facts.observation_space, seen))
+        assert np.allclose(mine, model.predict(seen)[0], atol=1e-5)
+
+
+def test_a_linear_policy_has_no_bias_and_starts_at_zero() -> None:
+    model = ARS("LinearPolicy", "Pendulum-v1", seed=0)
+    assert [name for name, _ in model.policy.named_parameters()] == ["layers.0.weight"]
+    assert not any(bool(p.any()) for p in model.policy.parameters())
+    assert any(bool(p.any()) for p in ARS("MlpPolicy", "Pendulum-v1", zero_policy=False).policy.parameters())
+
+
+def test_the_offset_changes_scores_and_not_what_is_reported() -> None:
+    seen: list[Any] = []
+
+    def run(offset: float) -> tuple[list[float], torch.Tensor]:
+        model = ARS("LinearPolicy", "CartPole-v1", seed=0, n_delta=2, alive_bonus_offset=offset)
+        seen.clear()
+        model.learn(30, callback=lambda scope, _: seen.extend(scope["report"].episodes))
+        return [e.episode_return for e in seen], model.parts.algorithm.values.clone()  # type: ignore[attr-defined]
+
+    plain, without = run(0.0)
+    shifted, with_offset = run(-1.0)
+    assert plain[:4] == shifted[:4]  # the first round, before any update
+    assert not torch.equal(without, with_offset)
+    assert not bool(with_offset.any())  # every step scores 1 - 1: no direction is better
+
+
+def test_bad_settings() -> None:
+    with pytest.raises(SettingsError, match="n_top = 9 is more than n_delta = 8"):
+        ARS("LinearPolicy", "CartPole-v1", n_top=9)
+    with pytest.raises(SettingsError, match="in numpy"):
+        ARS("MlpPolicy", "CartPole-v1", policy_kwargs={"activation_fn": "selu"})
+    with pytest.raises(SettingsError, match="frame_stack is not possible"):
+        ARS("MlpPolicy", "CartPole-v1", frame_stack=2)
+    with pytest.raises(SettingsError, match="images"):
+        ARS("MlpPolicy", SimpleMultiObsEnv())
+    env = make_vec_env("CartPole-v1", 2, vectorization="native")
+    with pytest.raises(UsageError, match="plays no single episodes"):
+        ARS("LinearPolicy", env).learn(10)

@@ -1,0 +1,121 @@
+"""Whole episodes with given parameters, in numpy: the work of population methods, in this process or in others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from rlsdk.errors import EnvironmentFault
+from rlsdk.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple, dtype_of, shape_of
+
+Vector = NDArray[np.float64]
+Act = Callable[[Vector], Any]
+"""An encoded observation -> an action as the environment takes it."""
+
+
+@attrs.frozen(eq=False)
+class Moments:
+    """Count, mean and summed squared deviations [F] of encoded observations."""
+
+    count: int
+    mean: Vector
+    squares: Vector
+
+
+@attrs.frozen(eq=False)
+class Trial:
+    """Parameters to play, the seed of each episode, and how observations are normalised (None: not at all)."""
+
+    parameters: NDArray[np.float32]
+    seeds: tuple[int, ...]
+    mean: Vector | None = None
+    factor: Vector | None = None
+    clip: float = 10.0
+
+
+@attrs.frozen(eq=False)
+class Outcome:
+    """What came of a trial: its episodes, and the moments of what was seen when observations are normalised."""
+
+    returns: tuple[float, ...]
+    lengths: tuple[int, ...]
+    successes: tuple[bool | None, ...]
+    moments: Moments | None
+
+
+def encoded(space: Space, observation: Any) -> Vector:
+    """An observation as one vector, float64 [F]: numbers as they are, discrete values one-hot, images divided by 255."""
+    if isinstance(space, Dict):
+        return np.concatenate([encoded(child, observation[key]) for key, child in space.spaces.items()])
+    if isinstance(space, Tuple):
+        return np.concatenate([encoded(child, observation[i]) for i, child in enumerate(space.spaces)])
+    if isinstance(space, Discrete):
+        return _one_hot(space.n, int(observation) - space.start)
+    if isinstance(space, MultiDiscrete):
+        columns = zip(space.nvec, np.asarray(observation) - np.asarray(space.start), strict=True)
+        return np.concatenate([_one_hot(n, int(value)) for n, value in columns])
+    flat = np.asarray(observation, np.float64).reshape(-1)
+    return flat / 255.0 if isinstance(space, Box) and space.is_image else flat
+
+
+def _one_hot(count: int, which: int) -> Vector:
+    row = np.zeros(count)
+    row[which] = 1.0
+    return row
+
+
+def float_entries(space: Space) -> NDArray[np.bool_]:
+    """bool [F]: which entries of `encoded` are floats, and may be normalised."""
+    if isinstance(space, Dict | Tuple):
+        children = space.spaces.values() if isinstance(space, Dict) else space.spaces
+        return np.concatenate([float_entries(child) for child in children])
+    if isinstance(space, Discrete):
+        return np.zeros(space.n, bool)
+    if isinstance(space, MultiDiscrete):
+        return np.zeros(sum(space.nvec), bool)
+    return np.full(int(np.prod(shape_of(space))), dtype_of(space) == "float32")
+
+
+def run_trial(make_act: Callable[[NDArray[np.float32]], Act], space: Space, environment: Any, trial: Trial) -> Outcome:
+    """Play an episode for each seed of the trial.
+
+    Args:
+        make_act: parameters [D] -> what acts.
+        space: of observations.
+        environment: a gymnasium environment.
+        trial: what to play.
+
+    Raises:
+        EnvironmentFault: an observation or reward is not finite.
+    """
+    act, seen = make_act(trial.parameters), list[Vector]()
+    returns, lengths, successes = list[float](), list[int](), list[bool | None]()
+    for seed in trial.seeds:
+        observation, info = environment.reset(seed=seed)
+        total, length, over = 0.0, 0, False
+        while not over:
+            vector = encoded(space, observation)
+            if trial.mean is not None and trial.factor is not None:
+                seen.append(vector)
+                vector = np.clip((vector - trial.mean) * trial.factor, -trial.clip, trial.clip)
+            observation, reward, terminated, truncated, info = environment.step(act(vector))
+            total, length, over = total + float(reward), length + 1, bool(terminated or truncated)
+        if not np.isfinite(total):
+            raise EnvironmentFault(f"environment {environment}: an episode has the return {total}; it must be finite")
+        success = info.get("is_success") if isinstance(info, dict) else None
+        returns.append(total)
+        lengths.append(length)
+        successes.append(None if success is None else bool(success))
+    return Outcome(tuple(returns), tuple(lengths), tuple(successes), _moments(seen))
+
+
+def _moments(seen: list[Vector]) -> Moments | None:
+    if not seen:
+        return None
+    rows = np.stack(seen)
+    mean = rows.mean(0)
+    return Moments(len(rows), mean, np.square(rows - mean).sum(0))
