@@ -292,7 +292,13 @@ def start(
     options = ["--out", str(tmp_path / "run"), "--eval-every", str(eval_every), "--eval-episodes", str(eval_episodes)]
     options += ["--checkpoint-every", str(checkpoint_every), *SMALL]
     pipe = subprocess.PIPE
-    return subprocess.Popen([*command, *options], stdout=pipe, stderr=pipe, text=True)
+
+    def heed_ctrl_c() -> (
+        None
+    ):  # a test run started in the background of a shell ignores SIGINT, and so would its children
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    return subprocess.Popen([*command, *options], stdout=pipe, stderr=pipe, text=True, preexec_fn=heed_ctrl_c)  # noqa: PLW1509  # no threads here
 
 
 def wait_for(path: Path, seconds: float = 60.0) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import gymnasium
@@ -197,3 +198,22 @@ def test_warm_up_counts_over_environments() -> None:
         actions.append(bool((act.action != 0).all()))
         carry = act.carry
     assert actions == [True, True, True, False]  # 12 >= 10 actions, then the policy
+
+
+def test_an_observation_outside_its_space_is_told_once() -> None:
+    class Outside(ChainEnv):
+        def __init__(self) -> None:
+            super().__init__()
+            self.observation_space = gymnasium.spaces.Dict({"x": gymnasium.spaces.Box(5.0, 6.0, (2,), np.float32)})
+
+        def _observation(self) -> Any:
+            return {"x": super()._observation()}
+
+    env = make_vec_env(Outside, 2, vectorization="sync")
+    with pytest.warns(
+        UserWarning, match=r"'Outside' \(number 0\): observation\['x'\] lies outside the observation space"
+    ):
+        env.reset(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        env.reset(1)

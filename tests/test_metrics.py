@@ -54,6 +54,7 @@ OWN = re.findall(r"^\| ([\w, ]+) \| (.*`.*`.*) \|$", PAGE.partition("its own met
         ("maskable-ppo", InvalidActionEnvDiscrete(5, 2), {"n_steps": 32, "clip_range_vf": 0.2}),
         ("recurrent-ppo", "Pendulum-v1", {"n_steps": 32, "clip_range_vf": 0.2}),
         ("trpo", "Pendulum-v1", {"n_steps": 32}),
+        ("ars", "CartPole-v1", {}),
     ],
 )
 def test_the_metrics_of_each_algorithm_are_listed(algorithm: str, env: Any, settings: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from typing import assert_type
 
 import numpy as np
 
+from rlsdk_ars import ARS
 from rlsdk_maskable_ppo import MaskablePPO
 from rlsdk_qrdqn import QRDQN
 from rlsdk_recurrent_ppo import RecurrentPPO
@@ -24,6 +25,7 @@ TQC("MlpPolicy", "Pendulum-v1", train_freq=0.5)  # type: ignore[arg-type] # pyri
 assert_type(MaskablePPO("MlpPolicy", "CartPole-v1", 3e-4, n_steps=64, clip_range="lin_0.2").learn(10), MaskablePPO)
 RecurrentPPO("MlpLstmPolicy", "CartPole-v1", policy_kwargs={"lstm_hidden_size": 64}, normalize=True)
 TRPO("MlpPolicy", "Pendulum-v1", target_kl=0.02, normalize={"norm_reward": False}, frame_stack=2)
+assert_type(ARS("LinearPolicy", "CartPole-v1", n_delta=4, delta_std="lin_0.05").learn(10), ARS)
 QRDQN("MlpPolicy", "CartPole-v1", policy_kwargs={"n_quantiles": 50}, train_freq=(1, "episode"))
 
 TRPO("MlpPolicy", "Pendulum-v1", cg_max_step=3)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue]

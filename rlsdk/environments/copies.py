@@ -6,6 +6,7 @@ The same code runs in this process (`in_process.py`) and in the processes of `pr
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -70,6 +71,7 @@ class Copies:
         self.stacker, self.rule = Stacker(observation_space), MaskRule(action_space)
         self.methods = mask_methods(environments) if self.rule.size else None
         self.has_masks = self.methods is not None
+        self._bounds_checked = False
         self._steps: list[Callable[[Any], Any]] = [environment.step for environment in environments]
         self._returns = [0.0] * len(self.environments)
         self._lengths = [0] * len(self.environments)
@@ -86,6 +88,9 @@ class Copies:
         for i, seed in enumerate(seeds):
             self._reset(i, seed)
         self._check("reset")
+        if not self._bounds_checked:
+            self._bounds_checked = True
+            self._check_bounds()
 
     def step(self, actions: Sequence[Any]) -> Ended | None:
         """Step every environment with its own action; raises as `reset`."""
@@ -184,6 +189,16 @@ class Copies:
                 self.rule.require_choice(self.arrays.mask)
             except MaskError as error:
                 raise MaskError(f"environment {self.name!r}, {call}: {error}") from None
+
+    def _check_bounds(self) -> None:
+        """Warn once of float observations outside their space: it costs too much to look at every step."""
+        if (where := self.stacker.outside(self.arrays.observation)) is not None:
+            path, row = where
+            warnings.warn(
+                f"{self._where(row)}: {path} lies outside the observation space it declares;"
+                " rlsdk.environments.check_env tells more",
+                stacklevel=2,
+            )
 
     def _explain(self, i: int, result: Any, action: Any) -> NoReturn:
         if not isinstance(result, tuple) or len(result) != 5:

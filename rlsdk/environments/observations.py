@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from rlsdk.errors import ObservationError
-from rlsdk.spaces import Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple, dtype_of, shape_of
+from rlsdk.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple, dtype_of, shape_of
 
 Allocate = Callable[[tuple[int, ...], Any], Any]
 """(shape, dtype) -> a numpy array."""
@@ -118,6 +118,16 @@ class Stacker:
             low, high = self.bounds
             if (target < low).any() or (target > high).any():
                 raise ObservationError(f"{self.path} = {target.tolist()} is outside its space {self.space}")
+
+    def outside(self, target: Any) -> tuple[str, int] | None:
+        """(leaf, row) of the first float observation beyond the bounds of its space; None where all lie inside."""
+        for key, child in self.children.items():
+            if (found := child.outside(target[key])) is not None:
+                return found
+        if self.children or not isinstance(self.space, Box) or not self.is_float:
+            return None
+        beyond = (target < self.space.low) | (target > self.space.high)
+        return (self.path, int(np.argwhere(beyond)[0, 0])) if beyond.any() else None
 
     def tensors(self, target: Any, *, fresh: bool = False) -> Any:
         """Arrays as tensors; those share the arrays' memory unless they are to be `fresh`."""

@@ -23,7 +23,7 @@ NETWORKS: dict[str, Any] = {
 @pytest.mark.parametrize("policy", ["MlpLstmPolicy", "MlpGruPolicy"])
 def test_a_cue_is_recalled(policy: str) -> None:
     env = make_vec_env(lambda: TMazeEnv(), 8, vectorization="sync")
-    settings: dict[str, Any] = {"n_steps": 64, "batch_size": 128, "learning_rate": 2e-3, "gamma": 0.95, "seed": 0}
+    settings: dict[str, Any] = {"n_steps": 64, "batch_size": 128, "learning_rate": 1e-3, "gamma": 0.99, "seed": 0}
     model = RecurrentPPO(policy, env, policy_kwargs={"lstm_hidden_size": 32, "net_arch": [32]}, **settings)
     model.learn(60_000)
     result = run_episodes(model, make_vec_env(lambda: TMazeEnv(), 4, vectorization="sync"), 100, seed=5)
