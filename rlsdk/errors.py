@@ -46,6 +46,10 @@ class DivergenceError(RlsdkError, FloatingPointError):
     """A loss or weight became NaN or infinite; training stopped at the update where it arose."""
 
 
+class WorkError(RlsdkError, RuntimeError):
+    """Work given to an executor raised, or ended its process twice."""
+
+
 class UsageError(RlsdkError, RuntimeError):
     """A call came at the wrong moment, for example `learn` on an agent that has no environment."""
 

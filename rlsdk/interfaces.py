@@ -6,7 +6,7 @@ Every clause stated here is checked by `rlsdk.testing` (docs/contracts.md lists 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -17,6 +17,8 @@ from rlsdk.records import Act, EnvStep, Metrics, Observation
 CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
 ItemT_contra = TypeVar("ItemT_contra", contravariant=True)
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
 BatchT_co = TypeVar("BatchT_co", covariant=True)
 BatchT_contra = TypeVar("BatchT_contra", contravariant=True)
 
@@ -108,6 +110,21 @@ class Serializer(Protocol):
 
     def inspect(self, path: Path) -> dict[str, Any]:
         """The document and the names, dtypes and shapes of the tensors, without reading the tensors."""
+        ...
+
+
+class Executor(Protocol):
+    """Does independent pieces of work; where it does them changes nothing but the time they take."""
+
+    def map(self, work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> list[ResultT]:
+        """`work(item)` for every item, in the order of the items. `work` and items are picklable.
+
+        A piece lost with the machine or process that did it is done again, once; what a piece raises is raised here.
+        """
+        ...
+
+    def close(self) -> None:
+        """End whatever was started; no `map` follows."""
         ...
 
 

@@ -15,10 +15,10 @@ from rlsdk.environments import make_vec_env
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError
 from rlsdk.evaluate import Evaluation, run_episodes
 from rlsdk.plotting import plot_run
-from rlsdk.registry import AlgorithmSpec, extension, load
+from rlsdk.registry import AlgorithmSpec, Preset, extension, load, preset
 from rlsdk.run_directory import RunDirectory
 from rlsdk.seeding import fresh_seed
-from rlsdk.settings import unstructure
+from rlsdk.settings import flat_scalars, merge, unstructure
 from rlsdk.sinks import CsvSink, JsonlSink, several
 from rlsdk.storage.agent_file import system_info
 
@@ -39,6 +39,8 @@ class RunRequest:
     stop_at: float | None = None
     resume: bool = False
     threads: int = 1
+    use_preset: bool = True
+    """Start from the plugin's tuned settings for the environment, where it ships some."""
     sinks: tuple[str, ...] = ()
     """Names of further metric sinks, from plugins."""
 
@@ -112,15 +114,17 @@ def _evaluator(
 
 
 def _start(request: RunRequest, spec: AlgorithmSpec) -> tuple[Agent, RunDirectory, dict[str, Any]]:
-    settings = {"policy": spec.policies[0], **request.settings}
-    env = request.env or settings.get("env")
+    env = request.env or request.settings.get("env")
     if not isinstance(env, str):
         raise SettingsError("no environment: add --env ID, for example --env Pendulum-v1")
-    steps = _required_steps(request.steps)
+    known = preset(spec.id, env) if request.use_preset else None
+    settings = merge({"policy": spec.policies[0], **(known.settings if known else {})}, request.settings)
+    steps = _required_steps(known.steps if known and request.steps is None else request.steps)
     settings |= {"env": env, "seed": fresh_seed() if settings.get("seed") is None else settings["seed"]}
     config = bind(spec.config_type, (), settings)
     directory = RunDirectory.choose(request.out, spec.id, env, config.seed)
-    envs = make_vec_env(env, 1 if request.n_envs is None else request.n_envs)
+    default = known.n_envs if known else 1
+    envs = make_vec_env(env, default if request.n_envs is None else request.n_envs)
     agent = agent_class(spec)(**{**settings, "env": envs})
     agent.env_name = env
     record = {
@@ -128,6 +132,7 @@ def _start(request: RunRequest, spec: AlgorithmSpec) -> tuple[Agent, RunDirector
         "env": env,
         "steps": steps,
         "n_envs": envs.num_envs,
+        "preset": known is not None,
         "seed": config.seed,
         "device": agent.device,
         "eval_every": max(1, steps // 10) if request.eval_every is None else request.eval_every,
@@ -136,13 +141,21 @@ def _start(request: RunRequest, spec: AlgorithmSpec) -> tuple[Agent, RunDirector
         "system": system_info(),
     }
     directory.create()
-    header = f"{spec.id} on {env}, {steps} steps\nrepeat: rlsdk run {spec.id} --config {directory.config.name} --steps {steps}"
+    header = f"{spec.id} on {env}, {steps} steps\nrepeat: rlsdk run {spec.id} --config {directory.config.name} --steps {steps} --n-envs {envs.num_envs}"
     directory.write_config(spec.config_type, unstructure(config), header)
     directory.write_record(record)
     print(
         f"training {spec.id} on {env}: {steps:,} steps, seed {config.seed}, device {agent.device} ({agent.device_reason})"
     )
+    if known is not None:
+        print(f"preset for {env}: {_described(known)} (--no-preset for the defaults)")
     return agent, directory, record
+
+
+def _described(known: Preset) -> str:
+    """The settings of a preset on one line."""
+    values = ", ".join(f"{name}={value}" for name, value in flat_scalars(known.settings).items())
+    return f"{values}; made for {known.steps:,} steps with n_envs={known.n_envs}"
 
 
 def _required_steps(steps: int | None) -> int:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rlsdk.registry import find, load
+from rlsdk.registry import find, load, presets
 from rlsdk.settings import FieldDoc, describe
 from rlsdk.settings.render import toml_value
 
@@ -26,6 +26,7 @@ def show_info(algorithm: Annotated[str, typer.Argument(help="Id of the algorithm
             "observations": ", ".join(manifest.observations),
             "policies": ", ".join(manifest.policies),
             "traits": ", ".join(manifest.traits),
+            "presets": ", ".join(known.env for known in presets(algorithm)),
         }
         for name, value in rows.items():
             typer.echo(f"{name + ':':<14}{value}")

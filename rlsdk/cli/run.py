@@ -31,6 +31,7 @@ def run_training(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, ...")] = None,
     threads: Annotated[int, typer.Option(help="torch threads.", min=1)] = 1,
+    no_preset: Annotated[bool, typer.Option("--no-preset", help="Leave out the plugin's tuned settings.")] = False,
     sink: Annotated[list[str] | None, typer.Option(help="Metric sink of a plugin, may be repeated.")] = None,
 ) -> None:
     """Train an agent and leave a run directory with settings, metrics, checkpoints, the best and the final agent."""
@@ -56,6 +57,7 @@ def run_training(
             stop_at=stop_at,
             resume=resume,
             threads=threads,
+            use_preset=not no_preset and config is None,
             sinks=tuple(sink or ()),
         )
     )

@@ -10,6 +10,7 @@ import numpy as np
 from gymnasium import spaces as gym_spaces
 
 from rlsdk import spaces
+from rlsdk.environments.executor_envs import ExecutorEnvs
 from rlsdk.environments.in_process import InProcessEnvs
 from rlsdk.environments.native_vector import NativeVectorEnv
 from rlsdk.environments.processes import ProcessEnvs
@@ -19,7 +20,7 @@ from rlsdk.registry import extension, extensions
 from rlsdk.spaces import Space
 
 EnvSource = str | Callable[[], Any] | Any
-Envs = InProcessEnvs | ProcessEnvs | NativeVectorEnv
+Envs = InProcessEnvs | ProcessEnvs | NativeVectorEnv | ExecutorEnvs
 
 
 def to_space(space: Any, path: str = "space") -> Space:

@@ -5,11 +5,9 @@ A process that dies, hangs or raises is an error that says so, or is replaced wh
 
 from __future__ import annotations
 
-import contextlib
 import multiprocessing
 import time
 from collections.abc import Callable, Sequence
-from multiprocessing.connection import Connection, wait
 from typing import Any, NoReturn
 
 import attrs
@@ -24,11 +22,12 @@ from rlsdk.environments.copies import Ended
 from rlsdk.environments.seeds import Seeds, seed_of
 from rlsdk.environments.shared_arrays import arrays_in, bytes_for
 from rlsdk.environments.step_records import StepRecords
-from rlsdk.environments.worker import Assignment, Failure, serve
+from rlsdk.environments.worker import Assignment, serve
 from rlsdk.errors import EnvironmentFault
 from rlsdk.records import EnvStep, Observation
 from rlsdk.seeding import fresh_seed
 from rlsdk.spaces import Space
+from rlsdk.workers import Dead, Failure, Twice, Worker, spread
 
 MAX_RESTARTS_IN_A_ROW = 3
 """A process that dies more often than this without completing an episode in between is given up."""
@@ -44,52 +43,6 @@ class ProcessOptions:
     restart: bool = False
     start_method: str | None = None
     """`fork`, `forkserver`, `spawn`; None is the platform's own."""
-
-
-class _Dead(Exception):  # noqa: N818  # says what happened
-    """A process ended, or did not answer in time; the text says which."""
-
-
-class _Worker:
-    """One process, its pipe, and the rows it fills."""
-
-    def __init__(self, context: Any, assignment: Assignment, rows: range) -> None:
-        self.context, self.assignment, self.rows = context, assignment, rows
-        self.failures = 0
-        self.start()
-
-    def start(self) -> None:
-        self.pipe: Connection
-        self.pipe, theirs = self.context.Pipe()
-        self.process = self.context.Process(target=serve, args=(theirs, self.assignment), daemon=True)
-        self.process.start()
-        theirs.close()
-
-    def send(self, request: str, *arguments: Any) -> None:
-        with contextlib.suppress(BrokenPipeError, ConnectionError):  # a death is noticed when the answer is missing
-            self.pipe.send((request, arguments))
-
-    def receive(self, deadline: float) -> Any:
-        """The answer to the last request; raises _Dead when there will be none."""
-        ready = wait([self.pipe, self.process.sentinel], max(0.0, deadline - time.monotonic()))
-        if not ready:
-            raise _Dead("did not answer in time; it hangs")
-        with contextlib.suppress(EOFError, OSError):
-            if self.pipe.poll():
-                return self.pipe.recv()
-        self.process.join(1.0)
-        raise _Dead(f"died (exit code {self.process.exitcode})")
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.join(1.0)
-        self.pipe.close()
-
-    @property
-    def label(self) -> str:
-        """Which environments live here."""
-        first, last = self.rows[0], self.rows[-1]
-        return f"number {first}" if first == last else f"numbers {first} to {last}"
 
 
 class ProcessEnvs:
@@ -122,7 +75,7 @@ class ProcessEnvs:
             rows = range(int(part[0]), int(part[-1]) + 1)
             own = CloudpickleWrapper(_listed([makers[i] for i in rows]))
             assignment = Assignment(own, *pair, name, rows.start, rows.stop, count, block)
-            self._workers.append(_Worker(context, assignment, rows))
+            self._workers.append(Worker(context, serve, assignment, assignment.label))
         self.has_masks = all(self._ask("has_masks", [()] * len(self._workers)))
 
     @property
@@ -134,19 +87,19 @@ class ProcessEnvs:
         """Start an episode everywhere; with a seed, environment i gets a stream of its own derived from it."""
         seeds = self.seeds.of(seed, self.num_envs)
         self._base = fresh_seed() if seed is None else seed
-        self.has_masks = all(self._ask("reset", [(seeds[w.rows.start : w.rows.stop],) for w in self._workers]))
+        self.has_masks = all(self._ask("reset", [(seeds[w.argument.part],) for w in self._workers]))
         return self._records.first(self.has_masks)
 
     def step(self, action: Tensor) -> EnvStep:
         actions = self._decode(action)
         before = self.restarts
-        answers = self._ask("step", [(actions[w.rows.start : w.rows.stop],) for w in self._workers])
+        answers = self._ask("step", [(actions[w.argument.part],) for w in self._workers])
         valid = None
         if self.restarts > before:
             valid = torch.ones(self.num_envs, dtype=torch.bool)
             for worker, answer in zip(self._workers, answers, strict=True):
                 if answer is _RESTARTED:
-                    valid[worker.rows.start : worker.rows.stop] = False
+                    valid[worker.argument.part] = False
         return self._records.step(_joined(self._workers, answers), self.has_masks, valid)
 
     def _ask(self, request: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
@@ -158,10 +111,10 @@ class ProcessEnvs:
             worker.send(request, *own)
         return [self._answer(worker, request, deadline) for worker in self._workers]
 
-    def _answer(self, worker: _Worker, request: str, deadline: float) -> Any:
+    def _answer(self, worker: Worker, request: str, deadline: float) -> Any:
         try:
             answer = worker.receive(deadline)
-        except _Dead as reason:
+        except Dead as reason:
             worker.failures += 1
             if self.options.restart and worker.failures <= MAX_RESTARTS_IN_A_ROW:
                 return self._replace(worker, request)
@@ -174,19 +127,19 @@ class ProcessEnvs:
         worker.failures = 0 if isinstance(answer, Ended) else worker.failures
         return answer
 
-    def _replace(self, worker: _Worker, request: str) -> Any:
+    def _replace(self, worker: Worker, request: str) -> Any:
         """A new process in place of a dead one, at the start of new episodes."""
         self.restarts += 1
         failures = worker.failures
         worker.kill()
         worker.start()
         base = getattr(self, "_base", 0)
-        seeds = [seed_of(base, i + self.restarts * self.num_envs) for i in worker.rows]
+        seeds = [seed_of(base, i + self.restarts * self.num_envs) for i in worker.argument.rows]
         worker.send("reset", seeds)
         answer = self._answer(worker, "reset", time.monotonic() + self.options.timeout)
         worker.failures = failures
         if request == "step":
-            part = worker.assignment.arrays()
+            part = worker.argument.arrays()
             part.reward[:], part.terminated[:], part.truncated[:] = 0.0, False, False
             return _RESTARTED
         return answer
@@ -209,8 +162,8 @@ class ProcessEnvs:
 
     def _of(self, request: str, arguments: tuple[Any, ...], indices: Indices) -> list[Any]:
         wanted, found = chosen(indices, self.num_envs), dict[int, Any]()
-        own = [[i for i in wanted if i in worker.rows] for worker in self._workers]
-        sent = [(*arguments, [i - w.rows[0] for i in rows]) for w, rows in zip(self._workers, own, strict=True)]
+        own = [[i for i in wanted if i in worker.argument.rows] for worker in self._workers]
+        sent = [(*arguments, [i - w.argument.rows[0] for i in rows]) for w, rows in zip(self._workers, own, strict=True)]
         for rows, answer in zip(own, self._ask(request, sent), strict=True):
             found |= dict(zip(rows, answer or [None] * len(rows), strict=True))
         return [found[i] for i in wanted]
@@ -222,51 +175,21 @@ class ProcessEnvs:
         the same item raises.
         """
         shipped = CloudpickleWrapper(_constant(work))
-        answers: dict[int, Any] = {}
-        waiting, tried = list(range(len(items)))[::-1], dict[int, int]()
-        busy: dict[_Worker, tuple[int, float]] = {}
-        while len(answers) < len(items):
-            for worker in self._workers:
-                if waiting and worker not in busy:
-                    index = waiting.pop()
-                    worker.send("apply", shipped, items[index])
-                    busy[worker] = index, time.monotonic() + self.options.timeout
-            for worker in self._ready(busy):
-                index, _ = busy.pop(worker)
-                if (answer := self._tried(worker, index, tried)) is _RESTARTED:
-                    waiting.append(index)
-                else:
-                    answers[index] = answer
-        return [answers[i] for i in range(len(items))]
-
-    def _ready(self, busy: dict[_Worker, tuple[int, float]]) -> list[_Worker]:
-        """The busy processes that have answered, died, or run out of time."""
-        soonest = min(deadline for _, deadline in busy.values())
-        signals = [signal for worker in busy for signal in (worker.pipe, worker.process.sentinel)]
-        ready = set(wait(signals, max(0.0, soonest - time.monotonic())))
-        late = time.monotonic()
-        return [
-            worker
-            for worker, (_, deadline) in busy.items()
-            if worker.pipe in ready or worker.process.sentinel in ready or deadline <= late
-        ]
-
-    def _tried(self, worker: _Worker, index: int, tried: dict[int, int]) -> Any:
-        """The answer for an item; `_RESTARTED` where its process failed for the first time and was replaced."""
+        requests = [("apply", shipped, item) for item in items]
+        timeout = self.options.timeout
         try:
-            answer = worker.receive(time.monotonic())
-        except _Dead as reason:
-            tried[index] = tried.get(index, 0) + 1
-            if tried[index] > 1:
-                what = f"environment {self.name!r}: item {index} ended its process twice"
-                self._fail(EnvironmentFault, f"{what}; the process of {worker.label} {reason}")
-            self.restarts += 1
-            worker.kill()
-            worker.start()
-            return _RESTARTED
+            return spread(
+                self._workers, requests, timeout=timeout, accept=self._accept, replaced=self._count_restart
+            )
+        except Twice as error:
+            self._fail(EnvironmentFault, f"environment {self.name!r}: {error}")
+
+    def _accept(self, answer: Any) -> None:
         if isinstance(answer, Failure):
             self._fail(answer.kind or EnvironmentFault, f"{answer.message}\n--- in its process ---\n{answer.trace}")
-        return answer
+
+    def _count_restart(self) -> None:
+        self.restarts += 1
 
     def close(self) -> None:
         """End the processes; they close their environments first."""
@@ -295,9 +218,9 @@ def _listed(makers: list[Callable[[], Any]]) -> Callable[[], Any]:
     return lambda: makers
 
 
-def _joined(workers: Sequence[_Worker], answers: Sequence[Any]) -> Ended | None:
+def _joined(workers: Sequence[Worker], answers: Sequence[Any]) -> Ended | None:
     """The episodes that ended in all processes together, in the order of environments."""
-    some = [(w.rows[0], a) for w, a in zip(workers, answers, strict=True) if isinstance(a, Ended)]
+    some = [(w.argument.rows[0], a) for w, a in zip(workers, answers, strict=True) if isinstance(a, Ended)]
     if not some:
         return None
     return Ended(

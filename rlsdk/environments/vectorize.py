@@ -10,7 +10,9 @@ from typing import Any
 
 import gymnasium
 
+from rlsdk import executors
 from rlsdk.environments import envpool_vector
+from rlsdk.environments.executor_envs import ExecutorEnvs
 from rlsdk.environments.gymnasium_adapter import Envs, EnvSource, connect, in_process, make_one, name_of, spaces_of
 from rlsdk.environments.native_vector import NativeVectorEnv
 from rlsdk.environments.processes import ProcessEnvs, ProcessOptions
@@ -45,7 +47,8 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
         n_envs: how many copies.
         seed: of the first reset that is given none, such as the first of an agent made without a seed.
         vectorization: `sync` steps them one after another in this process; `async` in processes; `native` uses the
-            environment's own vector version, or envpool's where that package is installed; `auto` takes processes when there
+            environment's own vector version, or envpool's where that package is installed; the name of an executor (of a
+            plugin, `processes` or `in-process`) plays the candidates of population methods there; `auto` takes processes when there
             are several copies and cores and stepping them all takes longer than `WORTH_PROCESSES`, otherwise this process.
             The choice is the type of what is returned.
         env_kwargs: arguments for `gymnasium.make` or the function.
@@ -63,8 +66,9 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
     """
     if not isinstance(n_envs, int) or isinstance(n_envs, bool) or n_envs < 1:
         raise SettingsError(f"n_envs = {n_envs!r} must be a positive whole number")
-    if vectorization not in KINDS:
-        raise SettingsError(f"vectorization {vectorization!r} is unknown; {suggest(vectorization, KINDS)}")
+    if vectorization not in (*KINDS, *executors.names()):
+        known = (*KINDS, *executors.names())
+        raise SettingsError(f"vectorization {vectorization!r} is unknown; {suggest(vectorization, known)}")
     if vectorization == "native":
         native = _native(env, n_envs, dict(env_kwargs or {}), bool(wrappers or monitor_dir))
         native.seeds, native.recipe = Seeds(seed), env if isinstance(env, str) and not env_kwargs else None
@@ -73,11 +77,14 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
     layers = tuple(map(_wrapper, wrappers))
     makers = [_Maker(env, dict(env_kwargs or {}), layers, folder, i) for i in range(n_envs)]
     first = makers[0].bare()  # what cannot be made fails here, with a clear message
-    if vectorization == "async" or (vectorization == "auto" and _processes_pay(first, n_envs)):
+    if vectorization in executors.names():
+        elsewhere = executors.make_executor(vectorization, workers or os.cpu_count() or 1)
+        made: Envs = ExecutorEnvs(makers[0], in_process([makers[0].watched(first)], seed), elsewhere)
+    elif vectorization == "async" or (vectorization == "auto" and _processes_pay(first, n_envs)):
         pair, name = spaces_of(first), name_of(first)
         first.close()
         options = ProcessOptions(workers or os.cpu_count() or 1, timeout, restart, start_method)
-        made: Envs = ProcessEnvs(makers, *pair, options, name=name, seed=seed)
+        made = ProcessEnvs(makers, *pair, options, name=name, seed=seed)
     else:
         made = in_process([makers[0].watched(first), *(maker() for maker in makers[1:])], seed)
     made.recipe = env if isinstance(env, str) and not (env_kwargs or wrappers) else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
@@ -12,8 +11,8 @@ import attrs
 from rlsdk.environments.attributes import call_of, read, write
 from rlsdk.environments.copies import Copies, StepArrays
 from rlsdk.environments.shared_arrays import arrays_in
-from rlsdk.errors import RlsdkError
 from rlsdk.spaces import Space
+from rlsdk.workers import Failure
 
 
 @attrs.frozen
@@ -30,19 +29,25 @@ class Assignment:
     total: int
     block: Any
 
+    @property
+    def rows(self) -> range:
+        """The numbers of the copies."""
+        return range(self.first, self.end)
+
+    @property
+    def part(self) -> slice:
+        """Where they stand among all copies."""
+        return slice(self.first, self.end)
+
+    @property
+    def label(self) -> str:
+        """Which environments live here, for messages."""
+        return f"number {self.first}" if len(self.rows) == 1 else f"numbers {self.first} to {self.end - 1}"
+
     def arrays(self) -> StepArrays:
         """The rows of this process."""
         whole = arrays_in(self.block, self.observation_space, self.action_space, self.total)
         return whole.part(self.first, self.end)
-
-
-@attrs.frozen
-class Failure:
-    """Sent instead of an answer: the error's kind (a class of rlsdk.errors), its message, and where it came from."""
-
-    kind: type[RlsdkError] | None
-    message: str
-    trace: str
 
 
 def serve(pipe: Connection, assignment: Assignment) -> None:
@@ -57,9 +62,7 @@ def serve(pipe: Connection, assignment: Assignment) -> None:
             copies = copies or _made(assignment)
             answer = REQUESTS[name](copies, *arguments)
         except Exception as error:
-            kind = type(error) if isinstance(error, RlsdkError) else None
-            message = str(error) if kind else f"raised {type(error).__name__}: {error}"
-            answer = Failure(kind, message, "".join(traceback.format_exception(error)).rstrip())
+            answer = Failure.of(error)
         except KeyboardInterrupt:
             break
         pipe.send(answer)

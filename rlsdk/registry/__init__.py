@@ -13,6 +13,7 @@ from rlsdk.registry.discovery import (
 )
 from rlsdk.registry.hooks import hookimpl, hookspec
 from rlsdk.registry.manifest import Manifest
+from rlsdk.registry.presets import Preset, preset, presets
 from rlsdk.registry.spec import AlgorithmSpec, MaskUse
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Manifest",
     "MaskUse",
     "Plugin",
+    "Preset",
     "algorithms",
     "extension",
     "extensions",
@@ -28,6 +30,8 @@ __all__ = [
     "hookspec",
     "load",
     "plugins",
+    "preset",
+    "presets",
     "register",
     "unregister",
 ]

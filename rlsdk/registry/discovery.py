@@ -20,7 +20,7 @@ from rlsdk.registry.manifest import Manifest, ManifestError, read_manifest
 from rlsdk.registry.spec import AlgorithmSpec
 
 GROUP = "rlsdk.plugins"
-HOOKS = {"sinks": "metric_sinks", "environments": "environment_makers", "serializers": "serializers"}
+HOOKS = {"sinks": "metric_sinks", "environments": "environment_makers", "serializers": "serializers", "executors": "executors"}
 """Manifest field -> hook that gives what the field names."""
 
 SWITCH = "RLSDK_PLUGINS"
@@ -138,7 +138,7 @@ def load(name: str) -> AlgorithmSpec:
 def extension(kind: str, name: str) -> Callable[..., Any]:
     """What the one plugin whose manifest lists `name` under `kind` gives for it.
 
-    `kind` is `sinks`, `environments` or `serializers`.
+    `kind` is `sinks`, `environments`, `serializers` or `executors`.
 
     Raises:
         PluginError: nobody offers it, several do, or the plugin is broken.

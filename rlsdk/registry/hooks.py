@@ -34,5 +34,11 @@ def environment_makers() -> Mapping[str, Callable[..., Any]]:  # type: ignore[em
 
 
 @hookspec(firstresult=True)
+def executors() -> Mapping[str, Callable[[int], Any]]:  # type: ignore[empty-body]
+    """Name -> function of the number of workers that returns an `Executor`; `make_vec_env(vectorization=NAME)` plays the
+    candidates of population methods on it, `rlsdk run --seeds N --executor NAME` the runs."""
+
+
+@hookspec(firstresult=True)
 def serializers() -> Mapping[str, Callable[[], Any]]:  # type: ignore[empty-body]
     """File suffix -> function that returns a `Serializer`; `save` and `load` use it for paths that end so."""

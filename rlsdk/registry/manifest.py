@@ -11,7 +11,7 @@ import attrs
 
 from rlsdk.registry.spec import FAMILIES, Family
 
-EXTENSIONS = ("sinks", "environments", "serializers")
+EXTENSIONS = ("sinks", "environments", "serializers", "executors")
 SPACES = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
 
 
@@ -42,27 +42,39 @@ class Manifest:
     """Namespaces of the environment ids its hook `environment_makers` can make."""
     serializers: tuple[str, ...] = ()
     """File suffixes its hook `serializers` can write and read, e.g. `.npz`."""
+    executors: tuple[str, ...] = ()
+    """Names of the executors its hook `executors` gives."""
 
 
 def read_manifest(module: str) -> Manifest:
     """The manifest of the package that holds `module`; works for wheels and editable installs alike.
 
-    `find_spec` of a *top-level* package locates it without executing its `__init__`.
-
     Raises:
         ManifestError: the package or the file is missing, or a field is.
     """
-    package = module.partition(".")[0]
-    spec = find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
-        raise ManifestError(f"its package {package!r} cannot be found")
-    path = Path(next(iter(spec.submodule_search_locations))) / "rlsdk.toml"
+    path = package_folder(module) / "rlsdk.toml"
     try:
         return parse_manifest(tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError:
         raise ManifestError(f"it has no manifest: {path} cannot be read") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ManifestError(f"its manifest {path} is not valid TOML: {error}") from None
+
+
+def package_folder(module: str) -> Path:
+    """The folder of the package that holds `module`; `find_spec` of a *top-level* package locates it without running it.
+
+    Raises:
+        ManifestError: there is none.
+    """
+    package = module.partition(".")[0]
+    try:
+        spec = find_spec(package)
+    except ValueError:  # a script or a notebook
+        spec = None
+    if spec is None or not spec.submodule_search_locations:
+        raise ManifestError(f"its package {package!r} cannot be found")
+    return Path(next(iter(spec.submodule_search_locations)))
 
 
 def parse_manifest(data: dict[str, Any]) -> Manifest:

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 
 from rlsdk.environments import make_vec_env
+from rlsdk.environments.toy import AnySpaceEnv
 from rlsdk.testing.rollouts import rollout_of
 from rlsdk_trpo import TRPO
 from tests.peer_actor_critic import distance, fill, transplant
@@ -21,9 +23,24 @@ from stable_baselines3.common.env_util import make_vec_env as make_theirs  # noq
 from stable_baselines3.common.logger import configure  # noqa: E402
 
 ENVS, STEPS = 2, 120
+OBSERVED = spaces.Box(-1.0, 1.0, (5,), np.float32)
+ACTIONS = {
+    "Box": spaces.Box(-1.0, 1.0, (3,), np.float32),
+    "MultiDiscrete": spaces.MultiDiscrete([3, 2]),
+    "MultiBinary": spaces.MultiBinary(4),
+}
 
 
-@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
+class Unmasked(AnySpaceEnv):
+    action_masks = None  # type: ignore[assignment]  # the peer's TRPO knows none
+
+
+def source(name: str) -> Any:
+    """An id, or what makes an environment with several action dimensions."""
+    return (lambda: Unmasked(OBSERVED, ACTIONS[name])) if name in ACTIONS else name
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1", *ACTIONS])
 @pytest.mark.parametrize(
     "settings",
     [
@@ -35,9 +52,9 @@ ENVS, STEPS = 2, 120
 )
 def test_an_update_equals_the_peers(env: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     common = {"n_steps": STEPS, "batch_size": 64, "n_critic_updates": 3, "seed": 0, "device": "cpu", **settings}
-    theirs = sb3_contrib.TRPO("MlpPolicy", make_theirs(env, ENVS), **common)
+    theirs = sb3_contrib.TRPO("MlpPolicy", make_theirs(source(env), ENVS), **common)
     theirs.set_logger(configure(None, []))
-    ours = TRPO("MlpPolicy", make_vec_env(env, ENVS, vectorization="sync"), **common)
+    ours = TRPO("MlpPolicy", make_vec_env(source(env), ENVS, vectorization="sync"), **common)
     transplant(ours.policy, theirs.policy)
     rollout = rollout_of(ours, STEPS)
     fill(theirs.rollout_buffer, rollout, theirs)

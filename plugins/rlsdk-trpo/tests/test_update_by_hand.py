@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import pytest
 import torch
+from gymnasium import spaces
 from torch import nn
 
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import IdentityEnv
+from rlsdk.environments.toy import AnySpaceEnv, IdentityEnv
 from rlsdk.errors import SettingsError
 from rlsdk.math import conjugate_gradient, flat_grad
 from rlsdk.testing.rollouts import rollout_of
+from rlsdk.tree import map_tensors
 from rlsdk_trpo import TRPO
 from rlsdk_trpo.loss import longest_step, surrogate
 
@@ -22,8 +25,30 @@ def agent(**settings: Any) -> TRPO:
     return TRPO("MlpPolicy", env, seed=0, **{"n_steps": 64, "policy_kwargs": {"net_arch": [8]}, **settings})
 
 
+def seen(rollout: Any) -> tuple[Any, Any, Any]:
+    """What the network evaluates of a rollout, [N, ..]."""
+    steps = rollout.steps
+    parts = (steps.observation, steps.extras.memory, steps.observation.is_first)
+    return map_tensors(lambda leaf: leaf.transpose(0, 1).flatten(0, 1), parts)
+
+
 def weights(model: TRPO) -> torch.Tensor:
     return torch.cat([p.detach().flatten().clone() for p in model.policy.actor_parameters])
+
+
+def test_the_bound_is_per_dimension_or_of_the_whole_action() -> None:
+    made = make_vec_env(lambda: AnySpaceEnv(spaces.Box(-1, 1, (5,)), spaces.Box(-1, 1, (4,))), 2, vectorization="sync")
+    moved = {}
+    for each in (True, False):
+        model = TRPO("MlpPolicy", made, n_steps=256, seed=0, kl_per_dimension=each)
+        rollout = rollout_of(model, 256)
+        with torch.no_grad():
+            before = deepcopy(model.policy.evaluate(*seen(rollout))[0])
+        metrics = model.parts.algorithm.update(rollout, progress=0.0)
+        kl = float(model.policy.evaluate(*seen(rollout))[0].kl_divergence(before).mean().detach())
+        assert float(metrics["train/kl_divergence_loss"]) == pytest.approx(kl / (4 if each else 1), rel=1e-4)
+        moved[each] = kl
+    assert moved[False] <= 0.01 < moved[True] <= 0.04
 
 
 def test_conjugate_gradient_solves_and_stops() -> None:

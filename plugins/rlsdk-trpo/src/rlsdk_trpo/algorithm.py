@@ -26,8 +26,9 @@ Judge = Callable[[], tuple[Tensor, Tensor]]
 class TrustRegionPolicy:
     """Algorithm 1 of arXiv:1502.05477 with conjugate gradients and a line search (appendix C)."""
 
-    def __init__(self, network: ActorCritic, config: TRPOConfig, generator: Generator) -> None:
-        self.network, self.config, self.generator = network, config, generator
+    def __init__(self, network: ActorCritic, config: TRPOConfig, kl_parts: int, generator: Generator) -> None:
+        """`kl_parts`: by how much a KL divergence is divided before it is compared with `target_kl`."""
+        self.network, self.config, self.kl_parts, self.generator = network, config, kl_parts, generator
         self.actor = network.actor_parameters
         self.values, _ = flatten_parameters(self.actor)
         mine = {id(parameter) for parameter in self.actor}
@@ -75,7 +76,7 @@ class TrustRegionPolicy:
         def judge() -> tuple[Tensor, Tensor]:
             now: Distribution
             now, _ = network.evaluate(rows.observation, rows.memory, rows.starts)
-            kl = mean_of(now.kl_divergence(old), rows.weight)
+            kl = mean_of(now.kl_divergence(old), rows.weight) / self.kl_parts
             return surrogate(now.log_prob(action), rows.log_prob, advantage), kl
 
         objective, kl = judge()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from rlsdk.networks import build_actor_critic
 from rlsdk.parts import Facts, OnPolicyPlan, Parts, require_spaces
+from rlsdk.spaces import Box, MultiBinary, Space, shape_of
 from rlsdk_trpo.algorithm import TrustRegionPolicy
 from rlsdk_trpo.config import TRPOConfig
 
@@ -18,5 +21,11 @@ def build(facts: Facts, config: TRPOConfig) -> Parts:
     """
     require_spaces(facts, "TRPO", actions=SPACES, observations=SPACES)
     network = build_actor_critic(facts, config, use_sde=config.use_sde, sde_every=config.sde_sample_freq)
-    update = TrustRegionPolicy(network, config, facts.streams["update"])
+    parts = _dimensions(facts.action_space) if config.kl_per_dimension else 1
+    update = TrustRegionPolicy(network, config, parts, facts.streams["update"])
     return Parts(policy=network, algorithm=update, plan=OnPolicyPlan.of(config, facts))
+
+
+def _dimensions(space: Space) -> int:
+    """Dimensions of a Box or MultiBinary action; other actions count as one."""
+    return prod(shape_of(space)) if isinstance(space, Box | MultiBinary) else 1

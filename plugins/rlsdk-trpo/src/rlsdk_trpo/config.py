@@ -68,6 +68,14 @@ class TRPOConfig(AgentConfig):
         validator=in_range(1),
         metadata=described("the policy step looks at one in so many steps, to be faster"),
     )
+    kl_per_dimension: bool = attrs.field(
+        default=True,
+        kw_only=True,
+        metadata=described(
+            "target_kl bounds the KL divergence per dimension of Box and MultiBinary actions, as the documented"
+            " implementation does; false = of the whole action, as the paper says"
+        ),
+    )
     policy_kwargs: ActorCriticConfig = attrs.field(
         factory=ActorCriticConfig, converter=_policy_settings, kw_only=True, metadata=glossary.POLICY_KWARGS
     )

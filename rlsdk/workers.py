@@ -1,0 +1,145 @@
+"""Processes that answer requests, and the giving out of work among them. Nothing here knows what the work is.
+
+A process that dies or hangs is noticed; it is replaced and its work tried once more, or becomes an error. Never a hang.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import attrs
+
+from rlsdk.errors import RlsdkError
+
+Serve = Callable[[Connection, Any], None]
+"""What runs in a process: answers (name, arguments) from the pipe until it closes."""
+
+
+class Dead(Exception):  # noqa: N818  # says what happened
+    """A process ended, or did not answer in time; the text says which."""
+
+
+@attrs.frozen
+class Failure:
+    """Sent instead of an answer: the error's kind (a class of rlsdk.errors), its message, and where it came from."""
+
+    kind: type[RlsdkError] | None
+    message: str
+    trace: str
+
+    @staticmethod
+    def of(error: Exception) -> Failure:
+        """What is told of an error."""
+        kind = type(error) if isinstance(error, RlsdkError) else None
+        message = str(error) if kind else f"raised {type(error).__name__}: {error}"
+        return Failure(kind, message, "".join(traceback.format_exception(error)).rstrip())
+
+
+class Worker:
+    """One process and its pipe. `argument` is what `serve` was started with, `label` how messages call it."""
+
+    def __init__(self, context: Any, serve: Serve, argument: Any, label: str, *, daemon: bool = True) -> None:
+        self.context, self.serve, self.argument, self.label, self.daemon = context, serve, argument, label, daemon
+        self.failures = 0
+        self.start()
+
+    def start(self) -> None:
+        """Start the process, or another one in its place."""
+        self.pipe: Connection
+        self.pipe, theirs = self.context.Pipe()
+        self.process = self.context.Process(target=self.serve, args=(theirs, self.argument), daemon=self.daemon)
+        self.process.start()
+        theirs.close()
+
+    def send(self, request: str, *arguments: Any) -> None:
+        """Ask for something; a death is noticed when the answer is missing."""
+        with contextlib.suppress(BrokenPipeError, ConnectionError):
+            self.pipe.send((request, arguments))
+
+    def receive(self, deadline: float) -> Any:
+        """The answer to the last request.
+
+        Raises:
+            Dead: there will be none.
+        """
+        ready = wait([self.pipe, self.process.sentinel], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            raise Dead("did not answer in time; it hangs")
+        with contextlib.suppress(EOFError, OSError):
+            if self.pipe.poll():
+                return self.pipe.recv()
+        self.process.join(1.0)
+        raise Dead(f"died (exit code {self.process.exitcode})")
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self.process.kill()
+        self.process.join(1.0)
+        self.pipe.close()
+
+
+class Twice(Exception):  # noqa: N818  # says what happened
+    """The same item ended two processes."""
+
+
+def spread(
+    workers: Sequence[Worker],
+    requests: Sequence[tuple[Any, ...]],
+    *,
+    timeout: float,
+    accept: Callable[[Any], None],
+    replaced: Callable[[], None],
+) -> list[Any]:
+    """One answer for each request (name, arguments...), each given to the next process that is free; in order.
+
+    Args:
+        workers: the processes.
+        requests: what to ask.
+        timeout: seconds after which a process that does not answer counts as hung.
+        accept: told each answer as it comes; what it raises ends everything.
+        replaced: called whenever a process had to be replaced; its request is tried once more.
+
+    Raises:
+        Twice: a request ended its process for the second time.
+    """
+    answers: dict[int, Any] = {}
+    waiting, tried = list(range(len(requests)))[::-1], set[int]()
+    busy: dict[Worker, tuple[int, float]] = {}
+    while len(answers) < len(requests):
+        for worker in workers:
+            if waiting and worker not in busy:
+                index = waiting.pop()
+                worker.send(*requests[index])
+                busy[worker] = index, time.monotonic() + timeout
+        for worker in _ready(busy):
+            index, _ = busy.pop(worker)
+            try:
+                answers[index] = answer = worker.receive(time.monotonic())
+                accept(answer)
+            except Dead as reason:
+                if index in tried:
+                    raise Twice(f"item {index} ended its process twice; the process of {worker.label} {reason}") from None
+                tried.add(index)
+                worker.kill()
+                worker.start()
+                waiting.append(index)
+                replaced()
+    return [answers[i] for i in range(len(requests))]
+
+
+def _ready(busy: dict[Worker, tuple[int, float]]) -> list[Worker]:
+    """The busy processes that have answered, died, or run out of time."""
+    left = min(deadline for _, deadline in busy.values()) - time.monotonic()
+    signals = [signal for worker in busy for signal in (worker.pipe, worker.process.sentinel)]
+    ready = set(wait(signals, None if left == float("inf") else max(0.0, left)))
+    late = time.monotonic()
+    return [
+        worker
+        for worker, (_, deadline) in busy.items()
+        if worker.pipe in ready or worker.process.sentinel in ready or deadline <= late
+    ]
