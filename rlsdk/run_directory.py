@@ -102,6 +102,11 @@ class RunDirectory:
             return float("-inf")
         return max(read_metric(self.csv, "eval/mean_reward")[1], default=float("-inf"))
 
+    @property
+    def checkpointed(self) -> bool:
+        """Whether there is something to resume from."""
+        return self.record.exists() and any(self.checkpoints.glob("step_*.rlsdk"))
+
     def newest_checkpoint(self) -> Path:
         """The checkpoint to resume from.
 

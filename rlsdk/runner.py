@@ -41,6 +41,8 @@ class RunRequest:
     threads: int = 1
     use_preset: bool = True
     """Start from the plugin's tuned settings for the environment, where it ships some."""
+    vectorization: str = "auto"
+    """How the training environments are stepped; see `make_vec_env`."""
     sinks: tuple[str, ...] = ()
     """Names of further metric sinks, from plugins."""
 
@@ -124,7 +126,8 @@ def _start(request: RunRequest, spec: AlgorithmSpec) -> tuple[Agent, RunDirector
     config = bind(spec.config_type, (), settings)
     directory = RunDirectory.choose(request.out, spec.id, env, config.seed)
     default = known.n_envs if known else 1
-    envs = make_vec_env(env, default if request.n_envs is None else request.n_envs)
+    count = default if request.n_envs is None else request.n_envs
+    envs = make_vec_env(env, count, vectorization=request.vectorization)
     agent = agent_class(spec)(**{**settings, "env": envs})
     agent.env_name = env
     record = {
@@ -132,6 +135,7 @@ def _start(request: RunRequest, spec: AlgorithmSpec) -> tuple[Agent, RunDirector
         "env": env,
         "steps": steps,
         "n_envs": envs.num_envs,
+        "vectorization": request.vectorization,
         "preset": known is not None,
         "seed": config.seed,
         "device": agent.device,
@@ -141,7 +145,8 @@ def _start(request: RunRequest, spec: AlgorithmSpec) -> tuple[Agent, RunDirector
         "system": system_info(),
     }
     directory.create()
-    header = f"{spec.id} on {env}, {steps} steps\nrepeat: rlsdk run {spec.id} --config {directory.config.name} --steps {steps} --n-envs {envs.num_envs}"
+    repeat = f"rlsdk run {spec.id} --config {directory.config.name} --steps {steps} --n-envs {envs.num_envs}"
+    header = f"{spec.id} on {env}, {steps} steps\nrepeat: {repeat}"
     directory.write_config(spec.config_type, unstructure(config), header)
     directory.write_record(record)
     print(
@@ -179,7 +184,7 @@ def _resume(request: RunRequest, spec: AlgorithmSpec) -> tuple[Agent, RunDirecto
         raise SettingsError(f"{directory.path} holds a run of {record.get('algorithm')!r}, not of {spec.id!r}")
     if request.steps is not None:
         record["steps"] = _required_steps(request.steps)
-    envs = make_vec_env(record["env"], record["n_envs"])
+    envs = make_vec_env(record["env"], record["n_envs"], vectorization=record.get("vectorization", "auto"))
     agent = agent_class(spec).load(directory.newest_checkpoint(), env=envs)
     agent.env_name = record["env"]
     directory.forget_after(agent.num_timesteps)

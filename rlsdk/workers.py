@@ -6,6 +6,7 @@ A process that dies or hangs is noticed; it is replaced and its work tried once 
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -67,7 +68,7 @@ class Worker:
         Raises:
             Dead: there will be none.
         """
-        ready = wait([self.pipe, self.process.sentinel], max(0.0, deadline - time.monotonic()))
+        ready = wait([self.pipe, self.process.sentinel], _left(deadline))
         if not ready:
             raise Dead("did not answer in time; it hangs")
         with contextlib.suppress(EOFError, OSError):
@@ -123,7 +124,9 @@ def spread(
                 accept(answer)
             except Dead as reason:
                 if index in tried:
-                    raise Twice(f"item {index} ended its process twice; the process of {worker.label} {reason}") from None
+                    raise Twice(
+                        f"item {index} ended its process twice; the process of {worker.label} {reason}"
+                    ) from None
                 tried.add(index)
                 worker.kill()
                 worker.start()
@@ -134,12 +137,16 @@ def spread(
 
 def _ready(busy: dict[Worker, tuple[int, float]]) -> list[Worker]:
     """The busy processes that have answered, died, or run out of time."""
-    left = min(deadline for _, deadline in busy.values()) - time.monotonic()
     signals = [signal for worker in busy for signal in (worker.pipe, worker.process.sentinel)]
-    ready = set(wait(signals, None if left == float("inf") else max(0.0, left)))
+    ready = set(wait(signals, _left(min(deadline for _, deadline in busy.values()))))
     late = time.monotonic()
     return [
         worker
         for worker, (_, deadline) in busy.items()
         if worker.pipe in ready or worker.process.sentinel in ready or deadline <= late
     ]
+
+
+def _left(deadline: float) -> float | None:
+    """Seconds until then; None for never."""
+    return None if deadline == math.inf else max(0.0, deadline - time.monotonic())

@@ -115,6 +115,54 @@ def test_config_can_be_run_as_it_is(cli: Any) -> None:
     assert tomllib.loads(Path("run/config.toml").read_text())["buffer_size"] == 1000
 
 
+def test_presets_are_used_and_named(cli: Any) -> None:
+    short = ("--steps", "300", "--eval-every", "0", "--eval-episodes", "1", "--set", "n_steps=32")
+    code, out, err = cli("run", "trpo", "--env", "CartPole-v1", *short, "--out", "tuned")
+    assert code == 0, err
+    assert "preset for CartPole-v1: n_steps=512, batch_size=512" in out
+    config = tomllib.loads(Path("tuned/config.toml").read_text())
+    assert (config["n_steps"], config["batch_size"], config["cg_damping"]) == (32, 512, 0.001)
+    assert json.loads(Path("tuned/run.json").read_text())["n_envs"] == 2
+    code, out, err = cli("run", "trpo", "--env", "CartPole-v1", *short, "--no-preset", "--out", "plain")
+    assert code == 0, err
+    assert "preset" not in out
+    assert tomllib.loads(Path("plain/config.toml").read_text())["cg_damping"] == 0.1
+    code, out, err = cli("run", "trpo", "--config", "plain/config.toml", "--steps", "64", "--out", "again")
+    assert code == 0, err
+    assert tomllib.loads(Path("again/config.toml").read_text())["cg_damping"] == 0.1
+
+
+def test_presets_are_shown(cli: Any) -> None:
+    _, out, _ = cli("info", "recurrent-ppo")
+    assert "rlsdk/CartPoleNoVel-v1" in out
+    code, out, _ = cli("config", "qrdqn", "--preset", "CartPole-v1", "--set", "tau=0.5")
+    assert code == 0
+    assert (tomllib.loads(out)["target_update_interval"], tomllib.loads(out)["tau"]) == (10, 0.5)
+    code, _, err = cli("config", "qrdqn", "--preset", "CartPole-v0")
+    assert code == 1
+    assert "did you mean 'CartPole-v1'" in err
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[run]\nsteps = 0", "positive whole number"),
+        ("[run]\nsteps = 5\nspeed = 1", "unknown entries ['speed']"),
+        ("gamma = 1", "two tables"),
+        ("[run", "not valid TOML"),
+    ],
+)
+def test_a_damaged_preset_is_one_clear_error(cli: Any, monkeypatch: pytest.MonkeyPatch, text: str, words: str) -> None:
+    folder = Path("package/presets")
+    folder.mkdir(parents=True)
+    (folder / "Pendulum-v1.toml").write_text(text)
+    monkeypatch.setattr("rlsdk.registry.preset_files.package_folder", lambda module: Path("package").absolute())
+    code, _, err = train(cli)
+    assert code == 1
+    assert words in err
+    assert "Pendulum-v1" in err
+
+
 def test_yaml_settings_are_read_as_yaml_1_2(cli: Any) -> None:
     text = "learning_rate: 1e-3\nbuffer_size: 1000\nbatch_size: 8\nent_coef: auto_0.1\npolicy_kwargs: {net_arch: [8]}\n"
     Path("run.yaml").write_text(text)

@@ -284,6 +284,15 @@ def settings_lose_precision(patch: Patch) -> None:
     patch.setattr(plugin, "unstructure", lambda config: {**unstructure(config), "tau": round(config.tau, 2)})
 
 
+@mutant("plugin.presets-fit")
+def a_preset_names_a_setting_that_is_no_more(patch: Patch) -> None:
+    from rlsdk.registry import Preset
+    from rlsdk.testing.checks import plugin
+
+    old = Preset(env="Pendulum-v1", steps=1, settings={"quantiles": 25})
+    patch.setattr(plugin, "presets", lambda name: (old,))
+
+
 @mutant("plugin.unknown-setting-refused")
 def unknown_settings_are_ignored(patch: Patch) -> None:
     from rlsdk.testing.checks import plugin

@@ -181,6 +181,30 @@ result = [one == two, [p.id for p in rlsdk.algorithms() if p.id == "extras"], fi
     assert "no installed plugin offers 'extras'" in done.stderr
 
 
+def test_an_executor_of_a_plugin_plays_candidates_and_runs_seeds(house: Environment, tmp_path: Path) -> None:
+    code = """
+import torch
+from rlsdk_ars import ARS
+from rlsdk.environments import make_vec_env
+from rlsdk.testing.subject import differing, flat_state
+
+states = []
+for kind in ("sync", "threads"):
+    env = make_vec_env("CartPole-v1", vectorization=kind, workers=1)
+    states.append(flat_state(ARS("LinearPolicy", env, n_delta=2, seed=0).learn(300)))
+    env.close()
+result = differing(*states)
+"""
+    assert house.json(code) == []
+    command = ["run", "ars", "--env", "CartPole-v1", "--steps", "100", "--eval-episodes", "1", "--seeds", "2"]
+    done = house.run(
+        "-m", "rlsdk.cli.main", *command, "--jobs", "1", "--executor", "threads", "--out", str(tmp_path / "two")
+    )
+    assert done.returncode == 0, done.stderr
+    assert "pool closed" in done.stdout
+    assert json.loads((tmp_path / "two/summary.json").read_text())["seeds"].keys() == {"0", "1"}
+
+
 @attrs.frozen
 class _Config(AgentConfig):
     pass

@@ -52,11 +52,12 @@ def algorithm():
 EXTENSION_MANIFEST = """
 id = "{id}"
 title = "Extensions"
-summary = "a sink, an environment and a serializer"
+summary = "a sink, an environment, a serializer and an executor"
 sdk = ">=0.1"
 sinks = ["tally"]
 environments = ["acme"]
 serializers = [".numpy"]
+executors = ["threads"]
 """
 EXTENSION = """
 from rlsdk.registry import hookimpl
@@ -90,6 +91,20 @@ def make_environment(name, **kwargs):
     assert name == "acme/Identity-v0", name
     return IdentityEnvBox(episode_length=kwargs.get("episode_length", 10))
 
+class Threads:  # deals work out to threads, the last piece first
+    def __init__(self, workers):
+        from concurrent.futures import ThreadPoolExecutor
+        self.pool = ThreadPoolExecutor(workers)
+    def map(self, work, items):
+        return [future.result() for future in [self.pool.submit(work, item) for item in items][::-1]][::-1]
+    def close(self):
+        print("pool closed")
+        self.pool.shutdown()
+
+@hookimpl
+def executors():
+    return {"threads": Threads}
+
 @hookimpl
 def metric_sinks():
     return {"tally": Tally}
@@ -105,7 +120,7 @@ def serializers():
 
 
 def write_extension(folder: Path) -> Path:
-    """Source tree of a plugin without an algorithm: a sink, an environment namespace and a serializer."""
+    """Source tree of a plugin without an algorithm: a sink, an environment namespace, a serializer and an executor."""
     root = write_distribution(folder, "extras", manifest=EXTENSION_MANIFEST.format(id="extras"))
     (root / "acme_extras" / "plugin.py").write_text(EXTENSION)
     return root

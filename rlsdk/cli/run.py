@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from rlsdk.runner import RunResult
+    from rlsdk.runner import RunRequest, RunResult
+    from rlsdk.sweep import Sweep
 
+from rlsdk.errors import SettingsError
 from rlsdk.settings import load_settings, merge, parse_assignments
 
 
@@ -32,6 +34,12 @@ def run_training(
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, ...")] = None,
     threads: Annotated[int, typer.Option(help="torch threads.", min=1)] = 1,
     no_preset: Annotated[bool, typer.Option("--no-preset", help="Leave out the plugin's tuned settings.")] = False,
+    seeds: Annotated[
+        int | None, typer.Option(help="Run this many seeds side by side, from --seed (0) upwards.")
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(help="Seeds at a time (default: as many as cores).")] = None,
+    executor: Annotated[str, typer.Option(help="Where seeds run: processes, in-process, or a plugin's.")] = "processes",
+    vectorization: Annotated[str, typer.Option(help="How environments are stepped: auto, sync, async, ...")] = "auto",
     sink: Annotated[list[str] | None, typer.Option(help="Metric sink of a plugin, may be repeated.")] = None,
 ) -> None:
     """Train an agent and leave a run directory with settings, metrics, checkpoints, the best and the final agent."""
@@ -43,25 +51,64 @@ def run_training(
 
     from rlsdk.runner import RunRequest, run
 
-    result = run(
-        RunRequest(
-            algorithm=algorithm,
-            env=env,
-            steps=steps,
-            settings=settings,
-            n_envs=n_envs,
-            out=out,
-            eval_every=eval_every,
-            eval_episodes=eval_episodes,
-            checkpoint_every=checkpoint_every,
-            stop_at=stop_at,
-            resume=resume,
-            threads=threads,
-            use_preset=not no_preset and config is None,
-            sinks=tuple(sink or ()),
-        )
+    request = RunRequest(
+        algorithm=algorithm,
+        env=env,
+        steps=steps,
+        settings=settings,
+        n_envs=n_envs,
+        out=out,
+        eval_every=eval_every,
+        eval_episodes=eval_episodes,
+        checkpoint_every=checkpoint_every,
+        stop_at=stop_at,
+        resume=resume,
+        threads=threads,
+        use_preset=not no_preset and config is None,
+        vectorization=vectorization,
+        sinks=tuple(sink or ()),
     )
-    _report(result, algorithm)
+    if (plan := _sweep(request, seeds, jobs, executor)) is not None:
+        _run_seeds(plan)
+    else:
+        _report(run(request), algorithm)
+
+
+def _sweep(request: RunRequest, seeds: int | None, jobs: int | None, executor: str) -> Sweep | None:
+    """The seeds to run side by side, None for a single run."""
+    from rlsdk.sweep import Sweep, jobs_for, seeds_from, stored
+
+    if request.resume and request.out is not None and (known := stored(request.out)) is not None:
+        return known
+    if seeds is None:
+        if jobs is not None:
+            raise SettingsError("--jobs belongs to --seeds: how many seeds run at a time")
+        return None
+    chosen = seeds_from(request.settings.get("seed"), seeds)
+    return Sweep(request=request, seeds=chosen, jobs=jobs_for(jobs, seeds, request.threads), executor=executor)
+
+
+def _run_seeds(plan: Sweep) -> None:
+    from rlsdk.sweep import sweep
+
+    name = f"{plan.request.algorithm} on {plan.request.env}"
+    typer.echo(f"{name}: seeds {', '.join(map(str, plan.seeds))}, {plan.jobs} at a time")
+    try:
+        results = sweep(plan)
+    except KeyboardInterrupt:
+        typer.echo(
+            "interrupted; what ran is saved, go on with: the same command and --resume --out its folder", err=True
+        )
+        raise typer.Exit(130) from None
+    means = [result.mean for result in results if result.mean is not None]
+    failed = len(results) - len(means)
+    if means:
+        spread = f" (from {min(means):.2f} to {max(means):.2f})" if len(means) > 1 else ""
+        typer.echo(f"{len(means)} seeds: mean return {sum(means) / len(means):.2f}{spread}")
+    typer.echo(f"files: {results[0].folder.parent}/ (summary.json, learning_curves.png, seed-*/)")
+    if failed:
+        typer.echo(f"{failed} of {len(results)} seeds failed; summary.json says why", err=True)
+        raise typer.Exit(1)
 
 
 def _report(result: RunResult, algorithm: str) -> None:

@@ -73,7 +73,7 @@ def connect(env: EnvSource) -> Envs:
         EnvironmentFault: none of these, or it cannot be made.
     """
     env, _ = without_requests(env)
-    if isinstance(env, InProcessEnvs | ProcessEnvs | NativeVectorEnv):
+    if isinstance(env, InProcessEnvs | ProcessEnvs | NativeVectorEnv | ExecutorEnvs):
         return env
     if isinstance(env, gymnasium.vector.VectorEnv):
         pair = to_space(env.single_observation_space, "observation"), to_space(env.single_action_space, "action")

@@ -163,7 +163,9 @@ class ProcessEnvs:
     def _of(self, request: str, arguments: tuple[Any, ...], indices: Indices) -> list[Any]:
         wanted, found = chosen(indices, self.num_envs), dict[int, Any]()
         own = [[i for i in wanted if i in worker.argument.rows] for worker in self._workers]
-        sent = [(*arguments, [i - w.argument.rows[0] for i in rows]) for w, rows in zip(self._workers, own, strict=True)]
+        sent = [
+            (*arguments, [i - w.argument.rows[0] for i in rows]) for w, rows in zip(self._workers, own, strict=True)
+        ]
         for rows, answer in zip(own, self._ask(request, sent), strict=True):
             found |= dict(zip(rows, answer or [None] * len(rows), strict=True))
         return [found[i] for i in wanted]
@@ -178,9 +180,7 @@ class ProcessEnvs:
         requests = [("apply", shipped, item) for item in items]
         timeout = self.options.timeout
         try:
-            return spread(
-                self._workers, requests, timeout=timeout, accept=self._accept, replaced=self._count_restart
-            )
+            return spread(self._workers, requests, timeout=timeout, accept=self._accept, replaced=self._count_restart)
         except Twice as error:
             self._fail(EnvironmentFault, f"environment {self.name!r}: {error}")
 

@@ -13,7 +13,7 @@ from rlsdk.registry.discovery import (
 )
 from rlsdk.registry.hooks import hookimpl, hookspec
 from rlsdk.registry.manifest import Manifest
-from rlsdk.registry.presets import Preset, preset, presets
+from rlsdk.registry.preset_files import Preset, preset, presets
 from rlsdk.registry.spec import AlgorithmSpec, MaskUse
 
 __all__ = [

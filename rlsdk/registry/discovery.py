@@ -20,7 +20,12 @@ from rlsdk.registry.manifest import Manifest, ManifestError, read_manifest
 from rlsdk.registry.spec import AlgorithmSpec
 
 GROUP = "rlsdk.plugins"
-HOOKS = {"sinks": "metric_sinks", "environments": "environment_makers", "serializers": "serializers", "executors": "executors"}
+HOOKS = {
+    "sinks": "metric_sinks",
+    "environments": "environment_makers",
+    "serializers": "serializers",
+    "executors": "executors",
+}
 """Manifest field -> hook that gives what the field names."""
 
 SWITCH = "RLSDK_PLUGINS"

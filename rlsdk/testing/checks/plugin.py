@@ -11,6 +11,7 @@ from hypothesis import given
 
 from rlsdk.environments.toy import AnySpaceEnv
 from rlsdk.errors import SettingsError, UnsupportedSpaceError
+from rlsdk.registry import presets
 from rlsdk.settings import describe, structure, unstructure
 from rlsdk.testing.kit import NotApplicable, clause, require
 from rlsdk.testing.strategies import FAST, configs
@@ -71,6 +72,18 @@ def settings_round_trip(subject: Subject) -> None:
         require(structure(written, kind) == config, f"{config} came back different from {written}")
 
     check()
+
+
+@clause("plugin.presets-fit", "Every preset the package ships is accepted by the settings.")
+def presets_fit(subject: Subject) -> None:
+    known = presets(subject.plugin.qualified_id)
+    if not known:
+        raise NotApplicable("it ships no presets")
+    for preset in known:
+        try:
+            structure({"policy": subject.spec.policies[0], **preset.settings}, subject.spec.config_type)
+        except SettingsError as error:
+            require(False, f"the preset for {preset.env} is refused: {error}")
 
 
 @clause("plugin.unknown-setting-refused", "An unknown hyper-parameter raises SettingsError that names the closest one.")

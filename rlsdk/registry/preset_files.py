@@ -1,12 +1,12 @@
 """Tuned hyper-parameters a plugin ships: `presets/<environment id>.toml` beside its manifest. Reading them runs no plugin code.
 
-    [run]                    # how long and wide
-    steps = 20_000
-    n_envs = 1
-    source = "where the values come from"
+[run]                    # how long and wide
+steps = 20_000
+n_envs = 1
+source = "where the values come from"
 
-    [settings]               # what differs from the defaults
-    learning_rate = 1e-3
+[settings]               # what differs from the defaults
+learning_rate = 1e-3
 """
 
 from __future__ import annotations

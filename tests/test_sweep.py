@@ -1,0 +1,160 @@
+"""Several seeds of a run side by side, executors, and presets."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import torch
+
+from rlsdk.environments import make_vec_env
+from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, UsageError, WorkError
+from rlsdk.executors import make_executor
+from rlsdk.runner import RunRequest, run
+from rlsdk.sweep import Sweep, jobs_for, seeds_from, stored, sweep
+from rlsdk.testing.subject import differing, flat_state
+from rlsdk_ars import ARS
+
+SMALL = RunRequest(algorithm="ars", env="CartPole-v1", steps=1500, eval_episodes=1, checkpoint_every=500)
+
+
+def plan(folder: Path, **changes: Any) -> Sweep:
+    return Sweep(request=attrs.evolve(SMALL, out=folder), **{"seeds": (3, 4), "jobs": 2, **changes})
+
+
+def double(item: int) -> int:
+    return 2 * item
+
+
+def count_then_die(item: Path) -> int:
+    """Dies the first time it is asked, and says how often it was."""
+    seen = item.read_text() if item.exists() else ""
+    item.write_text(seen + "x")
+    if not seen or item.name == "always":
+        os._exit(9)
+    return len(seen) + 1
+
+
+def refuse(item: int) -> int:
+    raise SettingsError("no") if item else ValueError("bad")
+
+
+@pytest.mark.parametrize("name", ["in-process", "processes"])
+def test_executors_answer_in_order(name: str) -> None:
+    executor = make_executor(name, 2)
+    try:
+        assert executor.map(double, [3, 1, 2]) == [6, 2, 4]
+        assert executor.map(double, []) == []
+        with pytest.raises(SettingsError, match="no"):
+            executor.map(refuse, [1])
+    finally:
+        executor.close()
+
+
+def test_what_ends_its_process_is_tried_once_more(tmp_path: Path) -> None:
+    executor = make_executor("processes", 2)
+    try:
+        assert executor.map(count_then_die, [tmp_path / "a", tmp_path / "b"]) == [2, 2]
+        with pytest.raises(WorkError, match=r"twice.*exit code 9"):
+            executor.map(count_then_die, [tmp_path / "always"])
+        with pytest.raises(WorkError, match="raised ValueError: bad"):
+            executor.map(refuse, [0])
+        assert executor.map(double, [1]) == [2]
+    finally:
+        executor.close()
+
+
+def test_unknown_executors_are_refused() -> None:
+    with pytest.raises(SettingsError, match="did you mean 'processes'"):
+        make_executor("process", 1)
+    with pytest.raises(SettingsError, match="1 or more"):
+        make_executor("processes", 0)
+    with pytest.raises(SettingsError, match="did you mean 'processes'"):
+        make_vec_env("CartPole-v1", vectorization="proceses")
+
+
+def test_candidates_are_the_same_wherever_they_are_played() -> None:
+    found = []
+    for kind in ("sync", "in-process", "processes"):
+        env = make_vec_env("CartPole-v1", vectorization=kind, workers=2)
+        settings: dict[str, Any] = {"n_delta": 3, "seed": 1, "normalize": {"norm_reward": False}}
+        found.append(flat_state(ARS("LinearPolicy", env, **settings).learn(600)))
+        env.close()
+    assert not differing(found[0], found[1])
+    assert not differing(found[0], found[2])
+
+
+def test_an_executor_steps_nothing() -> None:
+    env = make_vec_env("CartPole-v1", vectorization="in-process")
+    env.reset(0)
+    with pytest.raises(UsageError, match="whole episodes"):
+        env.step(torch.zeros(1, dtype=torch.int64))
+
+
+def test_a_fault_in_an_executor_names_the_environment() -> None:
+    def broken() -> Any:
+        import gymnasium
+
+        env = gymnasium.make("CartPole-v1")
+        env.unwrapped.step = lambda action: 1 / 0  # type: ignore[method-assign]
+        return env
+
+    env = make_vec_env(broken, vectorization="processes", workers=1)
+    with pytest.raises(EnvironmentFault, match=r"CartPole-v1.*ZeroDivisionError"):
+        ARS("LinearPolicy", env, n_delta=1, seed=0).learn(10)
+
+
+def test_seeds_run_side_by_side_as_they_run_alone(tmp_path: Path) -> None:
+    results = sweep(plan(tmp_path / "both"))
+    assert [result.seed for result in results] == [3, 4]
+    alone = run(RunRequest(**{**attrs.asdict(SMALL), "settings": {"seed": 4}, "out": tmp_path / "alone"}))
+    assert results[1].mean == alone.evaluation.mean
+    assert (tmp_path / "both/seed-4/metrics.csv").exists()
+    summary = json.loads((tmp_path / "both/summary.json").read_text())
+    assert summary["mean"] == pytest.approx(sum(r.mean or 0.0 for r in results) / 2)
+    with pytest.raises(SettingsError, match="already holds runs"):
+        sweep(plan(tmp_path / "both"))
+
+
+def test_a_seed_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
+    wrong = RunRequest(algorithm="ars", env="NoSuchThing-v0", steps=10, out=tmp_path / "x")
+    results = sweep(Sweep(request=wrong, seeds=(0, 1), jobs=1, executor="in-process"))
+    assert [r.mean for r in results] == [None, None]
+    assert all("NoSuchThing" in str(r.error) for r in results)
+
+
+def test_a_sweep_that_was_stopped_goes_on(tmp_path: Path) -> None:
+    out = tmp_path / "sweep"
+    command = [sys.executable, "-m", "rlsdk", "run", "ars", "--env", "CartPole-v1", "--steps", "40000", "--seeds", "2"]
+    more = ["--jobs", "2", "--eval-every", "0", "--eval-episodes", "1", "--checkpoint-every", "2000", "--out", str(out)]
+    with subprocess.Popen([*command, *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        deadline = time.monotonic() + 60
+        while not list(out.glob("seed-*/checkpoints/*")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        _, error = process.communicate(timeout=60)
+        assert process.returncode == 130, error
+        assert b"--resume" in error
+    known = stored(out)
+    assert known is not None
+    results = sweep(known)
+    assert all(result.error is None for result in results)
+    for seed in (0, 1):
+        assert json.loads((out / f"seed-{seed}/run.json").read_text())["status"] == "finished"
+
+
+def test_counts_are_checked() -> None:
+    assert seeds_from(None, 2) == (0, 1)
+    assert seeds_from(7, 2) == (7, 8)
+    assert jobs_for(None, 1, 1) == 1
+    for call in (lambda: seeds_from(0, 0), lambda: jobs_for(0, 2, 1)):
+        with pytest.raises(RlsdkError, match="positive"):
+            call()
