@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,8 @@ class StopOnInterrupt(Callback):
         self._before: dict[signal.Signals, Any] = {}
 
     def on_training_start(self, run: Run) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return  # signals come to the main thread only, and whoever started this one decides what they mean
         self._before = {number: signal.signal(number, self._catch) for number in SIGNALS}
 
     def _catch(self, number: int, frame: FrameType | None) -> None:

@@ -48,8 +48,9 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
         seed: of the first reset that is given none, such as the first of an agent made without a seed.
         vectorization: `sync` steps them one after another in this process; `async` in processes; `native` uses the
             environment's own vector version, or envpool's where that package is installed; the name of an executor (of a
-            plugin, `processes`, `in-process`) plays the candidates of population methods there; `auto` takes processes when there are
-            several copies and cores and stepping them all takes longer than `WORTH_PROCESSES`, otherwise this process.
+            plugin, `processes`, `in-process`) plays the candidates of population methods there; `auto` takes processes
+            when there are several copies and cores and stepping them all takes longer than `WORTH_PROCESSES`, otherwise
+            this process.
             The choice is the type of what is returned.
         env_kwargs: arguments for `gymnasium.make` or the function.
         wrappers: applied to each copy, innermost first: functions or classes of the environment, or names of wrappers in
