@@ -17,6 +17,7 @@ from rlsdk.constructor import bind, class_only
 from rlsdk.device import choose_device
 from rlsdk.environments import connect, to_gymnasium
 from rlsdk.environments.actions import ActionDecoder
+from rlsdk.environments.goals import GoalRules
 from rlsdk.environments.masks import MaskGate
 from rlsdk.environments.observations import Stacker, batch_of
 from rlsdk.environments.on_device import OnDevice
@@ -72,7 +73,8 @@ class Agent:
         use = self.spec.action_masks if getattr(config, "use_masking", True) else "ignored"
         self.masks = MaskGate(action_space, use, self.spec.id)
         masks = use != "ignored" and getattr(env, "has_masks", False)
-        self.facts = Facts(observation_space, action_space, num_envs, self.device, self.streams, masks)
+        pair = observation_space, action_space
+        self.facts = Facts(*pair, num_envs, self.device, self.streams, masks, GoalRules(lambda: self.env))
         self._build()
         self.cursor: Cursor | None = None
         self._stored_cursor: persistence.StoredCursor | None = None

@@ -6,11 +6,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from torch import Tensor
+
 from rlsdk.errors import SettingsError, UnsupportedSpaceError
 from rlsdk.interfaces import Algorithm, Buffer, Policy
 from rlsdk.seeding import Streams
 from rlsdk.settings.frequency import TrainFrequency
 from rlsdk.spaces import Space, leaf_spaces
+
+
+class GoalJudge(Protocol):
+    """What a goal environment says of goals it was not given."""
+
+    def judge(self, achieved: Tensor, goal: Tensor) -> tuple[Tensor, Tensor | None]:
+        """(reward float32 [M], terminated bool [M] or None) where `achieved` [M, ..] was reached and `goal` [M, ..] wanted."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +34,8 @@ class Facts:
     streams: Streams
     masks: bool = False
     """Whether observations carry action masks the algorithm uses, as far as is known when the parts are built."""
+    goals: GoalJudge | None = None
+    """Tells what reaching a goal is worth, for memories that change goals afterwards."""
 
 
 class OffPolicySettings(Protocol):

@@ -32,9 +32,9 @@ def features(numbers: Any) -> Any:
     return {"x": values.unsqueeze(-1), "k": (values % 7).long()}
 
 
-def observation(numbers: Any) -> Observation:
+def observation(numbers: Any, first: Any = False) -> Observation:
     values = torch.as_tensor(numbers)
-    return Observation(features(values), torch.zeros(values.shape, dtype=torch.bool))
+    return Observation(features(values), torch.as_tensor(first).expand(values.shape).clone())
 
 
 class Script:
@@ -42,7 +42,7 @@ class Script:
 
     def __init__(self, buffer: ReplayBuffer, num_envs: int) -> None:
         self.buffer, self.envs, self.counter = buffer, num_envs, 0.0
-        self.current = [self.fresh() for _ in range(num_envs)]
+        self.interrupt()
         self.rows: list[list[tuple[float, float, float, float] | None]] = []
 
     def fresh(self) -> float:
@@ -52,8 +52,9 @@ class Script:
     def play(self, steps: list[list[str]]) -> None:
         """One rollout; each step gives every environment c(ontinue), t(erminate), u (truncate) or x (filler row)."""
         shape = (len(steps), self.envs)
-        seen, ends, valid = (
+        seen, first, ends, valid = (
             torch.zeros(shape),
+            torch.zeros(shape, dtype=torch.bool),
             torch.zeros((2, *shape), dtype=torch.bool),
             torch.ones(shape, dtype=torch.bool),
         )
@@ -62,31 +63,34 @@ class Script:
             row: list[tuple[float, float, float, float] | None] = []
             for e, kind in enumerate(kinds):
                 now, after = self.current[e], self.fresh()
-                seen[t, e] = now
+                seen[t, e], first[t, e], self.first[e] = now, self.first[e], False
                 valid[t, e] = kind != "x"
                 row.append((now, after, 0.0 if kind == "t" else 0.5, now * 2) if kind != "x" else None)
                 self.current[e] = after
                 if kind in "tu":
                     ends[0 if kind == "t" else 1, t, e] = True
                     finals.append((t, e, after))
-                    self.current[e] = self.fresh()
+                    self.current[e], self.first[e] = self.fresh(), True
             self.rows.append(row)
-        self.buffer.extend(self.record(seen, ends, valid, finals))
+        self.buffer.extend(self.record((seen, first), ends, valid, finals))
 
-    def record(self, seen: Any, ends: Any, valid: Any, finals: list[tuple[int, int, float]]) -> Rollout[Any, Any]:
-        data = StepData(observation(seen), seen[..., None] / 1e6, seen * 2, ends[0], ends[1], valid, ())
+    def record(self, given: Any, ends: Any, valid: Any, finals: list[tuple[int, int, float]]) -> Rollout[Any, Any]:
+        seen, first = given
+        data = StepData(observation(seen, first), seen[..., None] / 1e6, seen * 2, ends[0], ends[1], valid, ())
         sparse = None
         if finals:
             time, env, last = (torch.tensor(column) for column in zip(*finals, strict=True))
             sparse = FinalObservations(time.long(), env.long(), observation(last))
-        return Rollout(data, (), observation(torch.tensor(self.current)), (), sparse)
+        return Rollout(data, (), observation(torch.tensor(self.current), self.first), (), sparse)
 
     def interrupt(self) -> None:
         """The environments are reset in mid-episode, as `learn` does when it is called with another environment."""
-        self.current = [self.fresh() for _ in range(self.envs)]
+        self.current, self.first = [self.fresh() for _ in range(self.envs)], [True] * self.envs
 
-    def expected(self, capacity_rows: int) -> set[tuple[float, float, float, float]]:
-        return {row for rows in self.rows[-capacity_rows:] for row in rows if row is not None}
+    def expected(self, capacity_rows: int, n_steps: int = 1) -> set[tuple[float, float, float, float]]:
+        kept = self.rows[-capacity_rows:]
+        columns = [[row[e] for row in kept] for e in range(self.envs)]
+        return {ahead(column[i : i + n_steps]) for column in columns for i in range(len(kept)) if column[i] is not None}
 
     def sampled(self, seed: int, count: int = 400) -> set[tuple[float, float, float, float]]:
         batch = self.buffer.sample(count, torch.Generator().manual_seed(seed))
@@ -101,14 +105,27 @@ class Script:
         return set(zip(*(column.tolist() for column in columns), strict=True))
 
 
+def ahead(steps: list[Any]) -> tuple[float, float, float, float]:
+    """The first of consecutive steps (now, after, discount, reward), looking ahead as far as they belong together."""
+    now, after, discount, reward = steps[0]
+    for step in steps[1:]:
+        if step is None or step[0] != after or discount == 0.0:
+            break
+        reward += discount * step[3]
+        after, discount = step[1], discount * step[2]
+    return now, after, discount, reward
+
+
 STEPS = st.lists(st.text("ccctu", min_size=3, max_size=3), min_size=1, max_size=4)
 ROLLOUTS = st.lists(st.one_of(st.just("interrupt"), STEPS), min_size=1, max_size=14)
 
 
 @pytest.mark.parametrize("shared", [False, True])
-@given(ROLLOUTS, st.integers(1, 3), st.integers(4, 9))
-def test_samples_are_exactly_what_was_stored(shared: bool, rollouts: list[Any], envs: int, rows: int) -> None:
-    buffer = ReplayBuffer(facts(envs), rows * envs, 0.5, shared_observations=shared)
+@given(ROLLOUTS, st.integers(1, 3), st.integers(4, 9), st.integers(1, 4))
+def test_samples_are_exactly_what_was_stored(
+    shared: bool, rollouts: list[Any], envs: int, rows: int, n_steps: int
+) -> None:
+    buffer = ReplayBuffer(facts(envs), rows * envs, 0.5, shared_observations=shared, n_steps=n_steps)
     script = Script(buffer, envs)
     for rollout in rollouts:
         if rollout == "interrupt":
@@ -116,20 +133,21 @@ def test_samples_are_exactly_what_was_stored(shared: bool, rollouts: list[Any], 
         else:
             script.play([list(step[:envs]) for step in rollout])
     if script.rows:
-        assert script.sampled(seed=1) == script.expected(rows)
+        assert script.sampled(seed=1) == script.expected(rows, n_steps)
         assert len(buffer) == min(len(script.rows), rows) * envs
-        other = ReplayBuffer(facts(envs), rows * envs, 0.5, shared_observations=shared)
+        other = ReplayBuffer(facts(envs), rows * envs, 0.5, shared_observations=shared, n_steps=n_steps)
         other.load_state_dict(buffer.state_dict())
         script.buffer = other
         script.play([["c"] * envs, ["u"] * envs])
-        assert script.sampled(seed=2) == script.expected(rows)
+        assert script.sampled(seed=2) == script.expected(rows, n_steps)
 
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_filler_rows_are_never_sampled(shared: bool) -> None:
-    script = Script(ReplayBuffer(facts(2), 20, 0.5, shared_observations=shared), 2)
-    script.play([["c", "x"], ["x", "c"], ["c", "c"], ["u", "x"]])
-    assert script.sampled(seed=3) == script.expected(10)
+    for n_steps in (1, 3):
+        script = Script(ReplayBuffer(facts(2), 20, 0.5, shared_observations=shared, n_steps=n_steps), 2)
+        script.play([["c", "x"], ["x", "c"], ["c", "c"], ["u", "x"]])
+        assert script.sampled(seed=3) == script.expected(10, n_steps)
 
 
 def test_sampling_is_uniform() -> None:

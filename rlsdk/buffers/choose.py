@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from rlsdk.buffers.hindsight import HindsightReplay
+from rlsdk.buffers.prioritized import PrioritizedReplay
 from rlsdk.buffers.replay import ReplayBuffer
 from rlsdk.errors import SettingsError, suggest
 from rlsdk.interfaces import Buffer
 from rlsdk.parts import Facts
 from rlsdk.settings.frequency import TrainFrequency
 
-KINDS: dict[str, Callable[..., Buffer[Any, Any]]] = {"uniform": ReplayBuffer}
+KINDS: dict[str, Callable[..., Buffer[Any, Any]]] = {
+    "uniform": ReplayBuffer,
+    "prioritized": PrioritizedReplay,
+    "hindsight": HindsightReplay,
+}
 
 
 class ReplaySettings(Protocol):
@@ -34,7 +40,8 @@ class ReplaySettings(Protocol):
 def build_replay(facts: Facts, config: ReplaySettings) -> Buffer[Any, Any]:
     """A registered memory by name, or the caller's own class.
 
-    It is called with (facts, capacity, gamma, shared_observations=..., **replay_buffer_kwargs).
+    It is called with (facts, capacity, gamma, shared_observations=..., **replay_buffer_kwargs), and `n_steps` where the
+    configuration has more than one.
 
     Raises:
         SettingsError: unknown name, arguments it does not take, or too small for one round of collection.
@@ -50,9 +57,10 @@ def build_replay(facts: Facts, config: ReplaySettings) -> Buffer[Any, Any]:
         )
     make: Callable[..., Buffer[Any, Any]] = KINDS[choice] if isinstance(choice, str) else choice
     arguments = dict(config.replay_buffer_kwargs or {})
+    if (ahead := getattr(config, "n_steps", 1)) > 1:
+        arguments["n_steps"] = ahead
+    shared = config.optimize_memory_usage
     try:
-        return make(
-            facts, config.buffer_size, config.gamma, shared_observations=config.optimize_memory_usage, **arguments
-        )
+        return make(facts, config.buffer_size, config.gamma, shared_observations=shared, **arguments)
     except TypeError as error:
         raise SettingsError(f"replay_buffer_kwargs {arguments} do not fit {choice!r}: {error}") from None

@@ -21,10 +21,16 @@ class ReplayBuffer:
 
     With `shared_observations` an observation is stored once: the successor of a row is the next row of the ring, and only
     the observations that episodes ended with are kept aside. Samples are the same either way, at time limits too.
+
+    With `n_steps` a row looks that many steps ahead: its reward is the discounted sum of theirs and its successor what they
+    led to. Fewer where the episode ends before, or the newest row is reached. Source: Sutton, Barto 2018, section 7.1; what
+    the policy of then did in between is not corrected for.
     """
 
-    def __init__(self, facts: Facts, capacity: int, gamma: float, *, shared_observations: bool = False) -> None:
-        self.facts, self.gamma, self.shared = facts, gamma, shared_observations
+    def __init__(
+        self, facts: Facts, capacity: int, gamma: float, *, shared_observations: bool = False, n_steps: int = 1
+    ) -> None:
+        self.facts, self.gamma, self.shared, self.n_steps = facts, gamma, shared_observations, n_steps
         self.rows = max(capacity // facts.num_envs, 1)
         self.ring = self.rows + shared_observations  # the shared ring also holds the newest observation
         self.head = self.filled = 0
@@ -119,12 +125,16 @@ class ReplayBuffer:
         Raises:
             UsageError: the buffer is empty.
         """
+        return self.at(self.draw(size, generator))
+
+    def draw(self, size: int, generator: Generator) -> Tensor:
+        """Flat positions int64 [size] of transitions, each equally likely; raises as `sample`."""
         if not self.filled:
             raise UsageError("the replay buffer is empty; collect transitions before sampling")
         index = self._draw(size, generator)
         while self._holes and not bool((valid := self._flat("valid")[index]).all()):
             index = torch.where(valid, index, self._draw(size, generator))
-        return self.at(index)
+        return index
 
     def _draw(self, size: int, generator: Generator) -> Tensor:
         envs = self.facts.num_envs
@@ -142,20 +152,33 @@ class ReplayBuffer:
         def take(name: str, at: Tensor) -> Any:
             return tree.map_tensors(lambda leaf: leaf.flatten(0, 1).index_select(0, at), self._storage[name])
 
+        reward, discount, last = take("reward", index), take("discount", index), index
+        if self.n_steps > 1:
+            reward, discount, last = self._ahead(reward, discount, index)
         if self.shared:
             assert self._finals is not None
-            following = take("observation", (index + self.facts.num_envs) % (self.ring * self.facts.num_envs))
-            self._finals.patch(following, take("slot", index))
+            following = take("observation", self._after(last))
+            self._finals.patch(following, take("slot", last))
         else:
-            following = take("next_observation", index)
-        return Transitions(
-            take("observation", index),
-            take("action", index),
-            take("reward", index),
-            take("discount", index),
-            following,
-            index,
-        )
+            following = take("next_observation", last)
+        return Transitions(take("observation", index), take("action", index), reward, discount, following, index)
+
+    def _after(self, index: Tensor) -> Tensor:
+        """The flat positions one step later."""
+        return (index + self.facts.num_envs) % (self.ring * self.facts.num_envs)
+
+    def _ahead(self, reward: Tensor, discount: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(sum of discounted rewards, discount of what follows, position of the last step) of the steps from `index` on."""
+        rewards, discounts, valid = self._flat("reward"), self._flat("discount"), self._flat("valid")
+        first, newest = self._flat("observation").is_first, (self.head - 1) % self.ring
+        going, last = torch.ones_like(index, dtype=torch.bool), index
+        for _ in range(self.n_steps - 1):
+            following = self._after(last)
+            going = going & (last // self.facts.num_envs != newest) & ~first[following] & valid[following]
+            reward = torch.where(going, reward + discount * rewards[following], reward)
+            discount = torch.where(going, discount * discounts[following], discount)
+            last = torch.where(going, following, last)
+        return reward, discount, last
 
     def state_dict(self) -> dict[str, Any]:
         """The filled rows, oldest position first as they stand in the ring, and the ring's position."""

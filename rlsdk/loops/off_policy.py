@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any, cast
 
 from torch import Tensor
 
 from rlsdk.collect import collect
+from rlsdk.errors import SettingsError
 from rlsdk.interfaces import VectorEnv
 from rlsdk.loops.cursor import Cursor
 from rlsdk.parts import OffPolicyPlan, Parts
@@ -21,12 +23,13 @@ def off_policy(
     """Train until `end` environment steps in total; `start` is where progress counts from (for schedules).
 
     Yields after every round of `plan.train_every` steps or episodes and its updates. Algorithms with a method
-    `collected(env_steps, progress)` are told after each round of collecting, for what counts in environment steps.
+    `collected(env_steps, progress)`, and memories with one, are told after each round of collecting, for what counts in
+    environment steps.
     """
     plan, buffer, before = parts.plan, parts.buffer, cursor.env_steps
     assert isinstance(plan, OffPolicyPlan)
     assert buffer is not None
-    tell = getattr(parts.algorithm, "collected", None)
+    listeners = [part.collected for part in (parts.algorithm, buffer) if hasattr(part, "collected")]
     episodes: tuple[Episode, ...] = ()
     while cursor.env_steps < end:
         left = -(-(end - cursor.env_steps) // env.num_envs)
@@ -37,7 +40,7 @@ def off_policy(
         steps = cursor.env_steps + length * env.num_envs
         cursor = replace(cursor, observation=rollout.last_observation, carry=rollout.last_carry, env_steps=steps)
         progress = min(1.0, (steps - start) / max(1, end - start))
-        if tell is not None:
+        for tell in listeners:
             tell(steps, progress)
         if plan.episodes and len(episodes) < plan.train_every and steps < end:
             continue
@@ -51,12 +54,23 @@ def off_policy(
 
 
 def learn_from_buffer(parts: Parts, streams: Streams, count: int, progress: float) -> Metrics:
-    """`count` updates from fresh samples; the mean of each metric over them."""
+    """`count` updates from fresh samples; the mean of each metric over them.
+
+    A memory with a method `prioritize(index, error)` is told the algorithm's `td_error` [N] after each update.
+
+    Raises:
+        SettingsError: the algorithm has none.
+    """
     assert isinstance(parts.plan, OffPolicyPlan)
     assert parts.buffer is not None
+    prioritize = getattr(parts.buffer, "prioritize", None)
+    if prioritize is not None and not hasattr(parts.algorithm, "td_error"):
+        raise SettingsError("prioritised replay needs an algorithm that tells its errors (td_error); this one does not")
     totals: dict[str, Tensor] = {}
     for _ in range(count):
         batch = parts.buffer.sample(parts.plan.batch_size, streams["replay"])
         for name, value in parts.algorithm.update(batch, progress=progress).items():
             totals[name] = totals[name] + value if name in totals else value
+        if prioritize is not None:
+            prioritize(batch.index, cast("Any", parts.algorithm).td_error)
     return {name: value / count for name, value in totals.items()}

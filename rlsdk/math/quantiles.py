@@ -49,7 +49,9 @@ def quantile_huber_loss(
     return loss.sum(-2).mean() if sum_over_quantiles else loss.mean()
 
 
-def quantile_huber(current: Tensor, target: Tensor, *, sum_over_quantiles: bool) -> tuple[Tensor, Tensor]:
+def quantile_huber(
+    current: Tensor, target: Tensor, *, sum_over_quantiles: bool, weight: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """The same loss (0-d) and its gradient with respect to `current`, in closed form.
 
     With d = y_j - z_i, c = clamp(d, -1, 1) and h = c (d - c/2), the Huber function of d:
@@ -60,6 +62,7 @@ def quantile_huber(current: Tensor, target: Tensor, *, sum_over_quantiles: bool)
         current: z, float [.., K].
         target: y, float [.., M]; the leading dimensions broadcast.
         sum_over_quantiles: sum over i instead of averaging.
+        weight: of each row, float [N], where the dimension before the last is N; None = 1.
     """
     quantiles = current.shape[-1]
     tau = midpoints(quantiles, current)
@@ -72,4 +75,19 @@ def quantile_huber(current: Tensor, target: Tensor, *, sum_over_quantiles: bool)
     huber = difference.sub_(clipped, alpha=0.5).mul_(clipped)
     total = huber.sum(-1)
     signed = torch.copysign(huber, clipped, out=huber).sum(-1)
-    return (0.5 * total + half * signed).sum() / count, gradient
+    parts = 0.5 * total + half * signed
+    if weight is not None:
+        rows = weight.unsqueeze(-1)
+        parts, gradient = parts * rows, gradient * rows
+    return parts.sum() / count, gradient
+
+
+def td_error(current: Tensor, target: Tensor) -> Tensor:
+    """How wrong values were, float [N]: |mean of the target - mean of the prediction|, averaged over critics.
+
+    Args:
+        current: z, float [N, K], or [C, N, K] of several critics.
+        target: y, float [N, M].
+    """
+    error = (target.mean(-1) - current.mean(-1)).abs()
+    return error if error.dim() == 1 else error.mean(0)

@@ -33,6 +33,10 @@ class NormalizedReplay:
     def _normalized(self, observation: Observation) -> Observation:
         return replace(observation, features=self.normalizer.normalized(observation.features))
 
+    def __getattr__(self, name: str) -> Any:
+        """What else the memory can do."""
+        return getattr(self.inner, name)
+
     def __len__(self) -> int:
         return len(self.inner)
 

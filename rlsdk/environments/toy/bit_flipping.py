@@ -43,6 +43,10 @@ class BitFlippingEnv(gymnasium.Env[Any, Any]):
         """0 where all bits agree, -1 elsewhere; goals may be stacked on leading axes."""
         return np.all(np.asarray(achieved_goal) == np.asarray(desired_goal), axis=-1).astype(np.float32) - 1.0
 
+    def compute_terminated(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
+        """Whether all bits agree, which ends an episode; goals may be stacked on leading axes."""
+        return np.all(np.asarray(achieved_goal) == np.asarray(desired_goal), axis=-1)
+
     def _observation(self) -> dict[str, Any]:
         return {
             "observation": self._state.copy(),

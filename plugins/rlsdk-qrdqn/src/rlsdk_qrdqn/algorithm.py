@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from rlsdk.math.quantiles import quantile_huber
+from rlsdk.math.quantiles import quantile_huber, td_error
 from rlsdk.records import Metrics, Transitions
 from rlsdk.updates import FlatOptimizer, TargetNetwork
 from rlsdk_qrdqn.config import QRDQNConfig
@@ -29,6 +29,7 @@ class QuantileRegression:
             policy.parameters(), networks.optimizer_class, config.learning_rate(1.0), arguments
         )
         self.target_updates = 0
+        self.td_error: torch.Tensor | None = None  # [N] of the last batch, for prioritised memories
 
     def collected(self, env_steps: int, progress: float) -> None:
         """Told by the loop after collecting: explore less, and move the target every so many environment steps."""
@@ -50,7 +51,9 @@ class QuantileRegression:
             target = quantile_target(ahead, judge, following.action_mask, batch.reward, batch.discount)
         action = batch.action.long() - policy.space.start
         current = of_action(policy(batch.observation.features), action)
-        loss, gradient = quantile_huber(current.detach(), target, sum_over_quantiles=True)
+        loss, gradient = quantile_huber(current.detach(), target, sum_over_quantiles=True, weight=batch.weight)
+        if batch.weight is not None:
+            self.td_error = td_error(current.detach(), target)
         self.optimizer.zero_grad()
         torch.autograd.backward(current, gradient)
         self.optimizer.step(config.learning_rate(1.0 - progress), config.max_grad_norm)

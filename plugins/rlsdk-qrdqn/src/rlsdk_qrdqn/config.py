@@ -73,6 +73,7 @@ class QRDQNConfig(AgentConfig):
     max_grad_norm: float | None = attrs.field(
         default=None, validator=in_range(0, open_low=True), metadata=glossary.MAX_GRAD_NORM
     )
+    n_steps: int = attrs.field(default=1, kw_only=True, validator=in_range(1), metadata=glossary.N_STEP_TARGETS)
     policy_kwargs: QRDQNPolicyConfig = attrs.field(
         factory=QRDQNPolicyConfig, converter=_policy_settings, kw_only=True, metadata=glossary.POLICY_KWARGS
     )

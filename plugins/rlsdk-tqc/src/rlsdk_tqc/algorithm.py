@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from rlsdk.math.quantiles import quantile_huber
+from rlsdk.math.quantiles import quantile_huber, td_error
 from rlsdk.networks import ContinuousCritics, SquashedActor, mode_matters
 from rlsdk.records import Metrics, Transitions
 from rlsdk.updates import EntropyCoefficient, FlatOptimizer, TargetNetwork, critic_action_gradient
@@ -38,6 +38,7 @@ class TruncatedQuantileCritics:
         self.keep = networks.n_critics * (networks.n_quantiles - config.top_quantiles_to_drop_per_net)
         self.mode_matters = mode_matters(actor, critics)
         self.updates = 0
+        self.td_error: Tensor | None = None  # [N] of the last batch, for prioritised memories
 
     def update(self, batch: Transitions, *, progress: float) -> Metrics:
         """One gradient step of the entropy coefficient, the critics and the actor, then the target network's move."""
@@ -75,7 +76,9 @@ class TruncatedQuantileCritics:
         with torch.set_grad_enabled(not self.shared):
             features = self.critics.encoder(batch.observation.features)
         quantiles = self.critics(features, self.actor.scale.to_unit(batch.action))
-        loss, gradient = quantile_huber(quantiles.detach(), target, sum_over_quantiles=False)
+        loss, gradient = quantile_huber(quantiles.detach(), target, sum_over_quantiles=False, weight=batch.weight)
+        if batch.weight is not None:
+            self.td_error = td_error(quantiles.detach(), target)
         self.critic_optimizer.zero_grad()
         torch.autograd.backward(quantiles, gradient)
         self.critic_optimizer.step(rate)

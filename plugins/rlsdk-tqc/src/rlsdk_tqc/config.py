@@ -101,6 +101,7 @@ class TQCConfig(AgentConfig):
     use_sde_at_warmup: bool = attrs.field(
         default=False, metadata=described("warm up with gSDE instead of uniformly random actions")
     )
+    n_steps: int = attrs.field(default=1, kw_only=True, validator=in_range(1), metadata=glossary.N_STEP_TARGETS)
     policy_kwargs: TQCPolicyConfig = attrs.field(
         factory=TQCPolicyConfig,
         converter=_policy_settings,

@@ -1,0 +1,159 @@
+"""Replay memory for goals: part of what is drawn pretends that something reached later had been the goal.
+
+Source: Andrychowicz et al. 2017, arXiv:1707.01495, algorithm 1, relabelling when drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from rlsdk.buffers.replay import ReplayBuffer
+from rlsdk.errors import SettingsError, UnsupportedSpaceError, UsageError, suggest
+from rlsdk.parts import Facts
+from rlsdk.records import Observation, Rollout, Transitions
+from rlsdk.spaces import Dict
+
+Strategy = Literal["future", "final", "episode"]
+GOAL, ACHIEVED = "desired_goal", "achieved_goal"
+NO_ROW = -1
+
+
+class HindsightReplay:
+    """A `ReplayBuffer` of a goal environment. Of `n_sampled_goal + 1` transitions drawn, `n_sampled_goal` get another goal:
+    what was achieved at a later step of the episode (`future`), at its last (`final`), or at any (`episode`).
+
+    Rewards, and terminations where the environment has `compute_terminated`, are computed anew for it. Transitions of an
+    episode that is not over keep their goal.
+    """
+
+    def __init__(
+        self,
+        facts: Facts,
+        capacity: int,
+        gamma: float,
+        *,
+        n_sampled_goal: int = 4,
+        goal_selection_strategy: Strategy = "future",
+        n_steps: int = 1,
+        **storage: Any,
+    ) -> None:
+        """`storage`: as `ReplayBuffer`."""
+        space, known = facts.observation_space, get_args(Strategy)
+        if not isinstance(space, Dict) or not {GOAL, ACHIEVED} <= set(space.spaces):
+            raise UnsupportedSpaceError(
+                f"hindsight replay needs a Dict observation with {ACHIEVED!r} and {GOAL!r}, not {space}"
+            )
+        if space.spaces[GOAL] != space.spaces[ACHIEVED]:
+            raise UnsupportedSpaceError(f"hindsight replay needs equal spaces for {ACHIEVED!r} and {GOAL!r}")
+        if isinstance(n_sampled_goal, bool) or not isinstance(n_sampled_goal, int) or n_sampled_goal < 0:
+            raise SettingsError(f"hindsight replay: n_sampled_goal = {n_sampled_goal!r} must be a whole number >= 0")
+        if goal_selection_strategy not in known:
+            hint = suggest(str(goal_selection_strategy), known)
+            raise SettingsError(
+                f"hindsight replay: goal_selection_strategy {goal_selection_strategy!r} is unknown; {hint}"
+            )
+        if n_steps > 1:
+            raise SettingsError("hindsight replay looks one step ahead: rewards on the way would need their own goals")
+        self.inner = ReplayBuffer(facts, capacity, gamma, **storage)
+        self.facts, self.gamma, self.strategy = facts, gamma, goal_selection_strategy
+        self.share = n_sampled_goal / (n_sampled_goal + 1)
+        shape, envs = (self.inner.ring, facts.num_envs), facts.num_envs
+        self._first_row, self._last_row = torch.zeros(shape, dtype=torch.int64), torch.full(shape, NO_ROW)
+        self._begin, self._length = np.zeros(envs, np.int64), np.zeros(envs, np.int64)  # of the running episodes
+
+    def __len__(self) -> int:
+        return len(self.inner)
+
+    def bytes_required(self) -> int:
+        return self.inner.bytes_required() + 2 * 8 * self._last_row.numel()
+
+    def extend(self, item: Rollout[Any, Any]) -> None:
+        """Append T steps of every environment; the oldest rows make room."""
+        steps, row = item.steps, self.inner.head
+        first, ended = steps.observation.is_first.cpu().numpy(), (steps.terminated | steps.truncated).cpu().numpy()
+        self.inner.extend(item)
+        for starts, ends in zip(first, ended, strict=True):
+            for env in (starts & (self._length > 0)).nonzero()[0]:  # reset in mid-episode
+                self._close(env, (row - 1) % self.inner.ring)
+            self._begin[starts] = row
+            self._last_row[row], self._first_row[row] = NO_ROW, torch.from_numpy(self._begin)
+            self._length += 1
+            for env in ends.nonzero()[0]:
+                self._close(env, row)
+            row = (row + 1) % self.inner.ring
+
+    def _close(self, env: int, row: int) -> None:
+        """The episode of `env` ended with `row`: now its rows know where."""
+        kept = min(int(self._length[env]), self.inner.rows)
+        self._last_row[(row - torch.arange(kept)) % self.inner.ring, env] = row
+        self._length[env] = 0
+
+    def sample(self, size: int, generator: Generator) -> Transitions:
+        """`size` transitions drawn with replacement.
+
+        Raises:
+            UsageError: the buffer is empty, or the agent has no environment that could tell rewards.
+        """
+        index = self.inner.draw(size, generator)
+        batch = self.inner.at(index)
+        chance, place = torch.rand((2, size), generator=generator, device=index.device).unbind()
+        row, env = index.cpu() // self.facts.num_envs, index.cpu() % self.facts.num_envs
+        known = self._last_row[row, env] != NO_ROW
+        chosen = (known & (chance.cpu() < self.share)).nonzero().squeeze(-1)
+        if not len(chosen):
+            return batch
+        source = self._source(row[chosen], env[chosen], place.cpu()[chosen])
+        goal = self.inner.at((source * self.facts.num_envs + env[chosen]).to(index.device)).next_observation.features
+        return self._relabelled(batch, chosen.to(index.device), goal[ACHIEVED])
+
+    def _source(self, row: Tensor, env: Tensor, place: Tensor) -> Tensor:
+        """The rows [M] whose outcome becomes the goal; `place` in [0, 1) chooses among those possible."""
+        ring, last = self.inner.ring, self._last_row[row, env]
+        if self.strategy == "final":
+            return last
+        ahead, back = (last - row) % ring, torch.zeros_like(row)
+        if self.strategy == "episode":
+            oldest = (self.inner.head - self.inner.filled) % ring
+            back = torch.minimum((row - self._first_row[row, env]) % ring, (row - oldest) % ring)
+        return (row - back + (place * (ahead + back + 1)).long()) % ring
+
+    def _relabelled(self, batch: Transitions, rows: Tensor, goal: Tensor) -> Transitions:
+        """The batch with `goal` [M, ..] as the goal of its `rows` [M]."""
+        if self.facts.goals is None:
+            raise UsageError("hindsight replay asks the environment for rewards; give the agent an environment")
+        achieved = batch.next_observation.features[ACHIEVED].index_select(0, rows)
+        reward, terminated = self.facts.goals.judge(achieved, goal)
+        batch.reward[rows] = reward.to(batch.reward.device)
+        if terminated is not None:
+            batch.discount[rows] = self.gamma * (~terminated).to(batch.discount)
+        seen, after = (_with_goal(part, rows, goal) for part in (batch.observation, batch.next_observation))
+        return replace(batch, observation=seen, next_observation=after)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The memory, and where its episodes begin and end."""
+        running = {"begin": torch.from_numpy(self._begin.copy()), "length": torch.from_numpy(self._length.copy())}
+        rows = {"first": self._first_row.clone(), "last": self._last_row.clone()}
+        return {"memory": self.inner.state_dict(), "rows": rows, "running": running}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Put back what `state_dict` took out; raises as the memory's."""
+        self.inner.load_state_dict(state["memory"])
+        for target, value in ((self._first_row, state["rows"]["first"]), (self._last_row, state["rows"]["last"])):
+            if target.shape != value.shape or int(value.min()) < NO_ROW or int(value.max()) >= self.inner.ring:
+                raise UsageError(
+                    "the stored episodes do not fit this memory; build the agent with the same buffer_size"
+                )
+            target.copy_(value)
+        self._begin, self._length = (state["running"][name].cpu().numpy().copy() for name in ("begin", "length"))
+
+
+def _with_goal(observation: Observation, rows: Tensor, goal: Tensor) -> Observation:
+    goals = observation.features[GOAL].clone()
+    goals[rows] = goal
+    return replace(observation, features={**observation.features, GOAL: goals})

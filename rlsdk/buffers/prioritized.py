@@ -1,0 +1,114 @@
+"""Replay memory that draws transitions the more often, the more there was to learn from them.
+
+Source: Schaul et al. 2016, arXiv:1511.05952, proportional prioritisation with importance weights (section 3.3, algorithm 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from rlsdk.buffers.replay import ReplayBuffer
+from rlsdk.buffers.sum_tree import SumTree
+from rlsdk.errors import SettingsError, UsageError
+from rlsdk.parts import Facts
+from rlsdk.records import Rollout, Transitions
+
+
+class PrioritizedReplay:
+    """A `ReplayBuffer` whose rows are drawn with probability p^alpha / sum p^alpha, where p is the last error of a row.
+
+    Batches carry the weights (N P)^-beta, scaled so that the largest of a batch is 1, for algorithms to multiply losses by.
+    `beta` grows to 1 over the training.
+    """
+
+    def __init__(
+        self,
+        facts: Facts,
+        capacity: int,
+        gamma: float,
+        *,
+        alpha: float = 0.6,
+        beta: float = 0.4,
+        epsilon: float = 1e-6,
+        **storage: Any,
+    ) -> None:
+        """`alpha`: 0 draws uniformly. `beta`: at the start. `epsilon`: added to errors. `storage`: as `ReplayBuffer`."""
+        for name, value in (("alpha", alpha), ("beta", beta), ("epsilon", epsilon)):
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= 1.0:
+                raise SettingsError(f"prioritised replay: {name} = {value!r} must be a number between 0 and 1")
+        self.inner = ReplayBuffer(facts, capacity, gamma, **storage)
+        self.alpha, self.beta, self.epsilon, self.beta_now = alpha, beta, epsilon, beta
+        self.tree = SumTree(self.inner.ring * facts.num_envs)
+        self.largest = 1.0
+
+    def __len__(self) -> int:
+        return len(self.inner)
+
+    def bytes_required(self) -> int:
+        return self.inner.bytes_required() + self.tree.nodes.nbytes
+
+    def collected(self, env_steps: int, progress: float) -> None:
+        """Told by the loop after collecting."""
+        self.beta_now = self.beta + (1.0 - self.beta) * progress
+
+    def extend(self, item: Rollout[Any, Any]) -> None:
+        """Append T steps of every environment; new rows have the largest priority there ever was."""
+        inner, start = self.inner, self.inner.head
+        inner.extend(item)
+        valid = item.steps.valid.cpu().numpy()
+        rows = (start + np.arange(len(valid))) % inner.ring
+        self._set_rows(rows, np.where(valid, self.largest**self.alpha, 0.0))
+        if inner.shared:  # the row that only holds the newest observation
+            self._set_rows(np.array([inner.head]), np.zeros((1, inner.facts.num_envs)))
+
+    def _set_rows(self, rows: Any, values: Any) -> None:
+        envs = self.inner.facts.num_envs
+        self.tree.set((rows[:, None] * envs + np.arange(envs)).reshape(-1), values.reshape(-1))
+
+    def sample(self, size: int, generator: Generator) -> Transitions:
+        """`size` transitions, one from each of as many equal shares of the total priority.
+
+        Raises:
+            UsageError: the buffer is empty.
+        """
+        if not self.tree.total > 0.0:
+            raise UsageError("the replay buffer is empty; collect transitions before sampling")
+        device = self.inner.facts.device
+        within = torch.rand(size, generator=generator, device=device, dtype=torch.float64).cpu().numpy()
+        places = self.tree.find((np.arange(size) + within) * (self.tree.total / size))
+        weight = (self.tree.values[places] * (len(self) / self.tree.total)) ** -self.beta_now
+        scaled = torch.as_tensor(weight / weight.max(), dtype=torch.float32, device=device)
+        return replace(self.inner.at(torch.as_tensor(places, device=device)), weight=scaled)
+
+    def prioritize(self, index: Tensor, error: Tensor) -> None:
+        """Take in the errors [N] of the rows a batch came from."""
+        size = error.detach().abs().double().cpu().numpy() + self.epsilon
+        self.largest = max(self.largest, float(size.max()))
+        self.tree.set(index.cpu().numpy(), size**self.alpha)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The memory, and the priorities of its rows."""
+        priorities = torch.from_numpy(self.tree.values.copy())
+        return {
+            "memory": self.inner.state_dict(),
+            "priorities": priorities,
+            "largest": self.largest,
+            "beta": self.beta_now,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Put back what `state_dict` took out; raises as the memory's."""
+        self.inner.load_state_dict(state["memory"])
+        priorities = torch.as_tensor(state["priorities"]).numpy()
+        if priorities.shape != self.tree.values.shape:
+            raise UsageError(f"{len(priorities)} stored priorities for a memory of {len(self.tree.values)} rows")
+        if not np.isfinite(priorities).all() or (priorities < 0.0).any():
+            raise UsageError("stored priorities must be finite and not negative")
+        self.tree.set(np.arange(len(priorities)), priorities)
+        self.largest, self.beta_now = float(state["largest"]), float(state["beta"])

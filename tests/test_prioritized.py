@@ -1,0 +1,142 @@
+"""Prioritised replay: the tree of sums against plain sums, frequencies, weights, and that algorithms use them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+
+from rlsdk.buffers import PrioritizedReplay, ReplayBuffer, SumTree
+from rlsdk.environments.toy import IdentityEnv, IdentityEnvBox
+from rlsdk.errors import SettingsError, UsageError
+from rlsdk.math.quantiles import quantile_huber, quantile_huber_loss, td_error
+from rlsdk_qrdqn import QRDQN
+from rlsdk_tqc import TQC
+from tests.test_replay import Script, facts
+
+
+@given(st.integers(1, 40), st.data())
+def test_the_tree_finds_what_running_sums_find(size: int, data: st.DataObject) -> None:
+    tree, plain = SumTree(size), np.zeros(size)
+    places = st.lists(st.tuples(st.integers(0, size - 1), st.integers(0, 9)), min_size=1, max_size=20)
+    for _ in range(3):
+        pairs = dict(data.draw(places))
+        tree.set(np.array(list(pairs), np.int64), np.array(list(pairs.values()), float))
+        plain[list(pairs)] = list(pairs.values())
+    assert tree.total == plain.sum()
+    if plain.sum():
+        mass = np.linspace(0.0, plain.sum(), 33)[:-1]
+        assert tree.find(mass).tolist() == np.searchsorted(plain.cumsum(), mass, side="right").tolist()
+
+
+def memory(envs: int = 1, rows: int = 8, **settings: Any) -> tuple[PrioritizedReplay, Script]:
+    buffer = PrioritizedReplay(facts(envs), rows * envs, 0.5, **settings)
+    return buffer, Script(buffer, envs)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_rows_are_true_and_new_ones_are_drawn(shared: bool) -> None:
+    buffer, script = memory(envs=2, rows=5, shared_observations=shared, n_steps=2)
+    for kinds in (["c", "u"], ["x", "c"], ["t", "c"], ["c", "c"], ["c", "u"], ["c", "c"], ["c", "c"]):
+        script.play([kinds])
+        assert script.sampled(seed=1) == script.expected(5, n_steps=2)
+        assert len(buffer) == min(len(script.rows), 5) * 2
+
+
+def test_frequencies_and_weights() -> None:
+    buffer, script = memory(rows=6, alpha=0.5, beta=0.4, epsilon=0.0)
+    script.play([["c"]] * 6)
+    error = torch.tensor([1.0, 4.0, 9.0, 0.25, 1.0, 16.0])
+    buffer.prioritize(torch.arange(6), error)
+    share = error.double().sqrt().numpy()
+    share /= share.sum()
+    generator = torch.Generator().manual_seed(0)
+    batches = [buffer.sample(50, generator) for _ in range(400)]
+    counts = np.bincount(torch.cat([b.index for b in batches]).numpy(), minlength=6)
+    assert chisquare(counts, share * 20_000).pvalue > 0.01
+    expected = (6 * share) ** -0.4
+    for batch in batches[:5]:
+        assert batch.weight is not None
+        given_weights = batch.weight.numpy()
+        wanted = expected[batch.index.numpy()]
+        np.testing.assert_allclose(given_weights, wanted / wanted.max(), rtol=1e-5)
+    buffer.collected(100, progress=1.0)
+    assert buffer.beta_now == 1.0
+    script.play([["c"]])
+    assert buffer.tree.values[0] == 4.0  # the largest error there ever was, to the power alpha
+
+
+def test_state_travels_and_nonsense_is_refused() -> None:
+    buffer, script = memory(rows=6)
+    with pytest.raises(UsageError, match="empty"):
+        buffer.sample(1, torch.Generator())
+    script.play([["c"]] * 6)
+    buffer.prioritize(torch.arange(6), torch.arange(6.0))
+    again, _ = memory(rows=6)
+    again.load_state_dict(buffer.state_dict())
+    one, two = (b.sample(64, torch.Generator().manual_seed(3)) for b in (buffer, again))
+    assert torch.equal(one.index, two.index)
+    assert torch.equal(one.weight, two.weight)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="finite"):
+        again.load_state_dict(
+            {**buffer.state_dict(), "priorities": torch.full((6,), float("nan"), dtype=torch.float64)}
+        )
+    for wrong in ({"alpha": 2.0}, {"beta": "much"}, {"epsilon": -1.0}):
+        with pytest.raises(SettingsError, match="between 0 and 1"):
+            memory(**wrong)
+
+
+def test_weighted_losses_and_their_gradients() -> None:
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.rand(5, generator=generator)
+    for shape in ((5, 4), (3, 5, 4)):
+        z = torch.randn(shape, generator=generator).requires_grad_()
+        y = torch.randn((5, 6), generator=generator)
+        loss, gradient = quantile_huber(z.detach(), y, sum_over_quantiles=False, weight=weight)
+        rows = []
+        for n in range(5):
+            row = z[..., n, :].reshape(-1, 1, 4)
+            rows.append(quantile_huber_loss(row, y[n].expand(len(row), 1, 6), sum_over_quantiles=False) * weight[n])
+        expected = torch.stack(rows).mean()
+        (wanted,) = torch.autograd.grad(expected, z)
+        assert float(loss) == pytest.approx(float(expected.detach()), rel=1e-5)
+        assert torch.allclose(gradient, wanted, atol=1e-6)
+    assert td_error(torch.tensor([[[0.0, 2.0]], [[4.0, 4.0]]]), torch.tensor([[5.0, 5.0]])).tolist() == [2.5]
+
+
+@pytest.mark.parametrize(("kind", "env"), [(QRDQN, IdentityEnv(4)), (TQC, IdentityEnvBox())])
+def test_algorithms_learn_from_it(kind: Any, env: Any) -> None:
+    kwargs = {
+        "policy_kwargs": {"net_arch": [16], "n_quantiles": 5},
+        "learning_starts": 20,
+        "seed": 0,
+        "buffer_size": 200,
+    }
+    model = kind("MlpPolicy", env, replay_buffer_class="prioritized", train_freq=1, **kwargs).learn(150)
+    buffer = model.replay_buffer
+    assert isinstance(buffer, PrioritizedReplay)
+    assert len(set(np.round(buffer.tree.values[:150], 6))) > 50
+    assert buffer.beta_now == 1.0
+
+
+def test_an_algorithm_that_tells_no_errors_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = QRDQN("MlpPolicy", IdentityEnv(4), replay_buffer_class="prioritized", learning_starts=10, buffer_size=100)
+    del model.parts.algorithm.td_error  # type: ignore[attr-defined]
+    with pytest.raises(SettingsError, match="td_error"):
+        model.learn(50)
+
+
+def test_uniform_priorities_draw_like_the_uniform_memory() -> None:
+    buffer, script = memory(rows=6, alpha=0.0)
+    script.play([["c"]] * 6)
+    buffer.prioritize(torch.arange(6), torch.arange(6.0))
+    batch = buffer.sample(6, torch.Generator().manual_seed(0))
+    assert sorted(batch.index.tolist()) == list(range(6))  # one from each equal share
+    assert batch.weight is not None
+    assert batch.weight.tolist() == [1.0] * 6
+    assert isinstance(buffer.inner, ReplayBuffer)
