@@ -58,6 +58,18 @@ class Case:
 
 TQC = {"learning_starts": 1000, "buffer_size": 100_000}
 TRPO: dict[str, Any] = {}
+QRDQN = {
+    "learning_rate": 2.3e-3,
+    "batch_size": 64,
+    "buffer_size": 100_000,
+    "learning_starts": 1000,
+    "target_update_interval": 10,
+    "train_freq": 256,
+    "gradient_steps": 128,
+    "exploration_fraction": 0.16,
+    "exploration_final_eps": 0.04,
+    "policy_kwargs": {"net_arch": [256, 256], "n_quantiles": 10},
+}
 TOY = "toy:InvalidActionEnvDiscrete,80,60"
 CASES = {
     case.name: case
@@ -88,5 +100,8 @@ CASES = {
             policy="MlpLstmPolicy",
             n_envs=8,
         ),
+        Case("qrdqn-cartpole", "qrdqn", "CartPole-v1", QRDQN, warmup=1500, chunk=2048),
+        Case("ars-halfcheetah", "ars", "HalfCheetah-v5", {}, warmup=16_000, chunk=16_000, policy="LinearPolicy"),
+        Case("ars-pendulum", "ars", "Pendulum-v1", {}, warmup=3200, chunk=16_000, policy="LinearPolicy"),
     )
 }

@@ -92,17 +92,18 @@ def run_trial(make_act: Callable[[NDArray[np.float32]], Act], space: Space, envi
     Raises:
         EnvironmentFault: an observation or reward is not finite.
     """
-    act, seen = make_act(trial.parameters), list[Vector]()
+    act, step, seen = make_act(trial.parameters), environment.step, list[Vector]()
+    mean, factor, clip = trial.mean, trial.factor, trial.clip
     returns, lengths, successes = list[float](), list[int](), list[bool | None]()
     for seed in trial.seeds:
         observation, info = environment.reset(seed=seed)
         total, length, over = 0.0, 0, False
         while not over:
             vector = encoded(space, observation)
-            if trial.mean is not None and trial.factor is not None:
+            if mean is not None and factor is not None:
                 seen.append(vector)
-                vector = np.clip((vector - trial.mean) * trial.factor, -trial.clip, trial.clip)
-            observation, reward, terminated, truncated, info = environment.step(act(vector))
+                vector = np.minimum(np.maximum((vector - mean) * factor, -clip), clip)
+            observation, reward, terminated, truncated, info = step(act(vector))
             total, length, over = total + float(reward), length + 1, bool(terminated or truncated)
         if not np.isfinite(total):
             raise EnvironmentFault(f"environment {environment}: an episode has the return {total}; it must be finite")

@@ -10,11 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import IdentityEnv, SimpleMultiObsEnv
+from rlsdk.environments.toy import (
+    AnySpaceEnv,
+    IdentityEnv,
+    IdentityEnvMultiBinary,
+    IdentityEnvMultiDiscrete,
+    SimpleMultiObsEnv,
+)
 from rlsdk.environments.trials import encoded
 from rlsdk.errors import EnvironmentFault, SettingsError, UsageError
+from rlsdk.evaluate import run_episodes
 from rlsdk.records import Scored
 from rlsdk_ars import ARS
 from rlsdk_ars.loss import search_step
@@ -53,6 +61,36 @@ def test_an_update_equals_the_peers(monkeypatch: pytest.MonkeyPatch) -> None:
     algorithm.update(Scored(mine, scores, 100), progress=0.0)
     their_weights = torch.nn.utils.parameters_to_vector(theirs.policy.parameters())
     assert torch.allclose(algorithm.values, their_weights, atol=1e-6)
+
+
+@pytest.mark.parametrize("policy", ["LinearPolicy", "MlpPolicy"])
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Discrete(3, start=-1),
+        spaces.MultiDiscrete([3, 2], start=[1, 0]),
+        spaces.MultiBinary(4),
+        spaces.Box(-2.0, np.array([1.0, 3.0], np.float32), (2,), np.float32),
+    ],
+    ids=lambda space: type(space).__name__,
+)
+def test_candidates_act_as_the_policy_does(space: Any, policy: str) -> None:
+    env = AnySpaceEnv(spaces.Box(-1.0, 1.0, (5,), np.float32), space)
+    model = ARS(policy, env, zero_policy=False, seed=1, policy_kwargs={"net_arch": [6]})
+    plan: Any = model.parts.plan
+    act = plan.make_act(model.parts.algorithm.values.numpy())  # type: ignore[attr-defined]
+    env.observation_space.seed(0)
+    for _ in range(50):
+        seen = env.observation_space.sample()
+        mine, theirs = act(encoded(model.facts.observation_space, seen)), model.predict(seen, deterministic=True)[0]
+        assert space.contains(mine)
+        np.testing.assert_allclose(np.asarray(mine), theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("env", [IdentityEnvMultiDiscrete(2), IdentityEnvMultiBinary(2)])
+def test_several_choices_are_learnt(env: Any) -> None:
+    model = ARS("LinearPolicy", env, n_delta=8, delta_std=0.1, learning_rate=0.1, seed=0).learn(40_000)
+    assert run_episodes(model, type(env)(2), 5, seed=1).mean > 95.0
 
 
 def weights(**settings: Any) -> torch.Tensor:
