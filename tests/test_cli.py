@@ -262,7 +262,7 @@ def test_resume_after_a_hard_kill(tmp_path: Path) -> None:
     [
         (["run", "tqcc", "--env", "Pendulum-v1", "--steps", "10"], "did you mean 'tqc'"),
         (["run", "tqc", "--steps", "10"], "add --env ID"),
-        (["run", "tqc", "--env", "Pendulum-v1"], "add --steps N"),
+        (["run", "tqc", "--env", "Pendulum-v1", "--no-preset"], "add --steps N"),
         (["run", "tqc", "--env", "Pendulum-v1", "--steps", "0"], "positive whole number"),
         (["run", "tqc", "--env", "Pendulum-v1", "--steps", "-3"], "positive whole number"),
         (["run", "tqc", "--env", "Pendulum-v1", "--steps", "1.5"], "valid integer"),

@@ -33,7 +33,10 @@ SMALL = {"buffer_size": 2000, "batch_size": 16, "n_steps": 32}
 
 def quick(algorithm: str) -> list[str]:
     """Options that shorten `rlsdk run ALGORITHM`."""
-    fields = {field.name for field in attrs.fields(load(algorithm).config_type)}
+    spec = load(algorithm)
+    fields = {field.name for field in attrs.fields(spec.config_type)}
+    if spec.family != "on-policy":  # there it is how far targets look ahead
+        fields -= {"n_steps"}
     chosen = [f"{name}={value}" for name, value in SMALL.items() if name in fields]
     return [part for text in ["policy_kwargs.net_arch=[8]", *chosen] for part in ("--set", text)]
 

@@ -60,6 +60,8 @@ class Subject:
         """Quick settings for this algorithm's config class; changes it has no field for are left out."""
         names = {f.name: f for f in attrs.fields(self.spec.config_type)}
         chosen = {name: value for name, value in SMALL.items() if name in names}
+        if self.spec.family != "on-policy":  # there it is how far targets look ahead
+            chosen.pop("n_steps", None)
         if "policy_kwargs" in names:
             chosen["policy_kwargs"] = {"net_arch": [16, 16]}
         return {"seed": 1, **chosen, **{name: value for name, value in changes.items() if name in names}}

@@ -26,7 +26,7 @@ Judge = Callable[[], tuple[Tensor, Tensor]]
 class TrustRegionPolicy:
     """Algorithm 1 of arXiv:1502.05477 with conjugate gradients and a line search (appendix C)."""
 
-    def __init__(self, network: ActorCritic, config: TRPOConfig, kl_parts: int, generator: Generator) -> None:
+    def __init__(self, network: ActorCritic, config: TRPOConfig, generator: Generator, *, kl_parts: int = 1) -> None:
         """`kl_parts`: by how much a KL divergence is divided before it is compared with `target_kl`."""
         self.network, self.config, self.kl_parts, self.generator = network, config, kl_parts, generator
         self.actor = network.actor_parameters
