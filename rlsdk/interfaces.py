@@ -75,6 +75,20 @@ class Distribution(Protocol):
 
 
 @runtime_checkable
+class ClosedForm(Distribution, Protocol):
+    """A distribution that can do without autograd: what it was made of are its fields, or the logits they come from."""
+
+    def slope(self, action: Tensor, of_log_prob: Tensor, of_entropy: Tensor | None) -> tuple[Tensor, ...]:
+        """The gradient of a loss with respect to each input, float [N, ..], given that with respect to `log_prob(action)` and
+        `entropy()`, float [N]; None where the loss has no entropy."""
+        ...
+
+    def curvature(self, *changes: Tensor) -> tuple[Tensor, ...]:
+        """The Fisher information of each row times a change of each input, float [N, ..]."""
+        ...
+
+
+@runtime_checkable
 class Algorithm(Stateful, Protocol[BatchT_contra]):
     """Turns a batch into better parameters. It never sees an environment, a policy's carry or a file."""
 

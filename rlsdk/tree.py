@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
 from torch import Tensor
@@ -38,6 +38,29 @@ def map_tensors(function: Callable[..., Tensor], first: T, *rest: T) -> T:
         }
         return cast("T", cast("Any", type(node))(**values))
     raise TypeError(f"{type(node).__name__} is not a tree of tensors (record, mapping, tuple, tensor or None)")
+
+
+def builder(node: T) -> Callable[[Iterator[Tensor]], T]:
+    """A function that makes values shaped like `node` from their leaves in order, faster than `map_tensors` can."""
+    value: Any = node
+    if value is None:
+        return lambda _: value
+    if isinstance(value, Tensor):
+        return cast("Any", next)
+    if isinstance(value, Mapping):
+        entries = [(key, builder(child)) for key, child in sorted(value.items())]
+        return cast("Any", lambda found: {key: make(found) for key, make in entries})
+    if isinstance(value, tuple):
+        parts = [builder(child) for child in value]
+        return cast("Any", lambda found: tuple([make(found) for make in parts]))
+    kind, fields = cast("Any", type(value)), [builder(getattr(value, name)) for name in _names(type(value))]
+    return cast("Any", lambda found: kind(*[make(found) for make in fields]))
+
+
+def split(node: T, size: int) -> Iterator[T]:
+    """Pieces of `size` rows (the last may be smaller), views of the leaves."""
+    make = builder(node)
+    return map(make, map(iter, zip(*(leaf.split(size) for leaf in leaves(node)), strict=True)))
 
 
 def leaves(node: Any) -> list[Tensor]:

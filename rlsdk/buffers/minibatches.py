@@ -116,8 +116,7 @@ def shuffled(batch: PolicyBatch, size: int, generator: Generator) -> Iterator[Po
     index = torch.randperm(len(batch), generator=generator, device=device)
     if batch.weight is not None:
         index = index[batch.weight[index] > 0.0]
-    for chosen in torch.split(index, size):
-        yield batch.rows(chosen)
+    yield from tree.split(batch.rows(index), size)
 
 
 def in_order(batch: PolicyBatch, size: int, generator: Generator) -> Iterator[PolicyBatch]:

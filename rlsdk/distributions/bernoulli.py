@@ -48,3 +48,16 @@ class Bernoulli:
         ones = softplus(-other.logits) - softplus(-self.logits)
         zeros = softplus(other.logits) - softplus(self.logits)
         return (probability * ones + (1.0 - probability) * zeros).sum(-1)
+
+    def slope(self, action: Tensor, of_log_prob: Tensor, of_entropy: Tensor | None) -> tuple[Tensor]:
+        """Gradient with respect to the logits l, see `ClosedForm`: a - sigmoid(l), and -l sigmoid'(l)."""
+        probability = self.logits.sigmoid()
+        result = (action - probability) * of_log_prob.unsqueeze(-1)
+        if of_entropy is not None:
+            result -= self.logits * probability * (1.0 - probability) * of_entropy.unsqueeze(-1)
+        return (result,)
+
+    def curvature(self, logits: Tensor) -> tuple[Tensor]:
+        """Fisher information times a change of the logits: sigmoid' v."""
+        probability = self.logits.sigmoid()
+        return (probability * (1.0 - probability) * logits,)

@@ -20,7 +20,7 @@ def gumbel(like: Tensor, generator: Generator) -> Tensor:
 
 def masked(logits: Tensor, mask: Tensor | None) -> Tensor:
     """`logits` with forbidden values out of reach; no gradient flows into them."""
-    return logits if mask is None else torch.where(mask, logits, FORBIDDEN)
+    return logits if mask is None else logits.masked_fill(~mask, FORBIDDEN)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,12 +43,32 @@ class Categorical:
     def log_prob(self, action: Tensor) -> Tensor:
         return self.log_probs.gather(-1, action.long().unsqueeze(-1)).squeeze(-1)
 
+    @property
+    def probs(self) -> Tensor:
+        """[N, n]. Not exp(log p), which is ten times slower where values are forbidden (it underflows)."""
+        return self.log_probs.softmax(-1)
+
     def entropy(self) -> Tensor:
-        return -(self.log_probs.exp() * self.log_probs).sum(-1)
+        return -(self.probs * self.log_probs).sum(-1)
 
     def kl_divergence(self, other: Categorical) -> Tensor:
         """sum_i p_i (log p_i - log q_i)."""
-        return (self.log_probs.exp() * (self.log_probs - other.log_probs)).sum(-1)
+        return (self.probs * (self.log_probs - other.log_probs)).sum(-1)
+
+    def slope(self, action: Tensor, of_log_prob: Tensor, of_entropy: Tensor | None) -> tuple[Tensor]:
+        """Gradient with respect to the logits, see `ClosedForm`: onehot(a) - p, and -p (log p + H)."""
+        probs = self.probs
+        pull = of_log_prob.unsqueeze(-1)
+        if of_entropy is not None:
+            entropy = -(probs * self.log_probs).sum(-1, keepdim=True)
+            pull = pull + of_entropy.unsqueeze(-1) * (self.log_probs + entropy)
+        result = probs.mul_(pull).neg_()
+        return (result.scatter_add_(-1, action.long().unsqueeze(-1), of_log_prob.unsqueeze(-1)),)
+
+    def curvature(self, logits: Tensor) -> tuple[Tensor]:
+        """Fisher information times a change of the logits: p (v - p.v)."""
+        probs = self.probs
+        return (probs * (logits - (probs * logits).sum(-1, keepdim=True)),)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,9 +98,27 @@ class MultiCategorical:
         columns = action.long() + action.new_tensor(starts, dtype=torch.int64)
         return self.log_probs.gather(-1, columns).sum(-1)
 
+    @property
+    def probs(self) -> Tensor:
+        """[N, sum(sizes)]."""
+        return torch.cat([part.softmax(-1) for part in torch.split(self.log_probs, list(self.sizes), -1)], -1)
+
     def entropy(self) -> Tensor:
-        return -(self.log_probs.exp() * self.log_probs).sum(-1)
+        return -(self.probs * self.log_probs).sum(-1)
 
     def kl_divergence(self, other: MultiCategorical) -> Tensor:
         """The sum over the choices."""
-        return (self.log_probs.exp() * (self.log_probs - other.log_probs)).sum(-1)
+        return (self.probs * (self.log_probs - other.log_probs)).sum(-1)
+
+    def slope(self, action: Tensor, of_log_prob: Tensor, of_entropy: Tensor | None) -> tuple[Tensor]:
+        """Gradient with respect to the logits, that of each choice side by side."""
+        pairs = zip(self._choices(), action.unbind(-1), strict=True)
+        return (torch.cat([one.slope(own, of_log_prob, of_entropy)[0] for one, own in pairs], -1),)
+
+    def curvature(self, logits: Tensor) -> tuple[Tensor]:
+        """Fisher information times a change of the logits, that of each choice side by side."""
+        pairs = zip(self._choices(), torch.split(logits, list(self.sizes), -1), strict=True)
+        return (torch.cat([one.curvature(own)[0] for one, own in pairs], -1),)
+
+    def _choices(self) -> list[Categorical]:
+        return [Categorical(part) for part in torch.split(self.log_probs, list(self.sizes), -1)]

@@ -41,3 +41,18 @@ class Gaussian:
         variance_ratio = (2.0 * (self.log_std - other.log_std)).exp()
         distance = ((self.mean - other.mean) * (-other.log_std).exp()).square()
         return (other.log_std - self.log_std + 0.5 * (variance_ratio + distance) - 0.5).sum(-1)
+
+    def slope(self, action: Tensor, of_log_prob: Tensor, of_entropy: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Gradients with respect to mean and log std, see `ClosedForm`: z / std and z^2 - 1, with z = (a - mean) / std; the
+        entropy's are 0 and 1."""
+        precision = (-self.log_std).exp()
+        standardised = (action - self.mean) * precision
+        pull = of_log_prob.unsqueeze(-1)
+        spread = (standardised.square() - 1.0) * pull
+        if of_entropy is not None:
+            spread = spread + of_entropy.unsqueeze(-1)
+        return standardised * precision * pull, spread
+
+    def curvature(self, mean: Tensor, log_std: Tensor) -> tuple[Tensor, Tensor]:
+        """Fisher information times a change of mean and log std: v / std^2 and 2 v."""
+        return mean * (-2.0 * self.log_std).exp(), 2.0 * log_std

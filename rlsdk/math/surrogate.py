@@ -1,4 +1,4 @@
-"""Losses of policy-gradient methods, as pure functions."""
+"""Losses of policy-gradient methods row by row, and their derivatives, as pure functions."""
 
 from __future__ import annotations
 
@@ -11,30 +11,40 @@ def mean_of(values: Tensor, weight: Tensor | None) -> Tensor:
     return values.mean() if weight is None else (values * weight).sum() / weight.sum()
 
 
-def clipped_surrogate(ratio: Tensor, advantage: Tensor, clip: float, weight: Tensor | None = None) -> Tensor:
-    """-mean min(r A, clip(r, 1 - clip, 1 + clip) A). Source: Schulman et al. 2017, arXiv:1707.06347, equation 7.
+def clipped_surrogate(ratio: Tensor, advantage: Tensor, clip: float) -> Tensor:
+    """-min(r A, clip(r, 1 - clip, 1 + clip) A), [N]. Source: Schulman et al. 2017, arXiv:1707.06347, equation 7.
 
     Args:
         ratio: pi(a|s) / pi_old(a|s), float [N].
         advantage: float [N].
         clip: epsilon.
-        weight: 1 for rows that count, float [N].
     """
-    clipped = ratio.clamp(1.0 - clip, 1.0 + clip)
-    return -mean_of(torch.minimum(ratio * advantage, clipped * advantage), weight)
+    return -torch.minimum(ratio * advantage, ratio.clamp(1.0 - clip, 1.0 + clip) * advantage)
 
 
-def value_loss(
-    value: Tensor, old_value: Tensor, target: Tensor, clip: float | None, weight: Tensor | None = None
-) -> Tensor:
-    """mean (target - v)^2 with v moved at most `clip` away from `old_value` (arXiv:1811.02553, section 3); None: freely."""
+def clipped_surrogate_slope(ratio: Tensor, advantage: Tensor, clip: float) -> Tensor:
+    """The derivative of each row with respect to log pi(a|s): -A r where the minimum is not the clipped one, else 0."""
+    moved = ratio * advantage
+    return moved.mul(moved <= ratio.clamp(1.0 - clip, 1.0 + clip) * advantage).neg_()
+
+
+def value_error(value: Tensor, old_value: Tensor, target: Tensor, clip: float | None) -> Tensor:
+    """(target - v)^2 [N] with v moved at most `clip` away from `old_value` (arXiv:1811.02553, section 3); None: freely."""
     moved = value if clip is None else old_value + (value - old_value).clamp(-clip, clip)
-    return mean_of((target - moved).square(), weight)
+    return (target - moved).square()
 
 
-def approximate_kl(log_ratio: Tensor, weight: Tensor | None = None) -> Tensor:
-    """mean (r - 1 - log r), an estimate of KL(pi_old || pi) that is never negative (Schulman 2020, "k3")."""
-    return mean_of(log_ratio.exp() - 1.0 - log_ratio, weight)
+def value_error_slope(value: Tensor, old_value: Tensor, target: Tensor, clip: float | None) -> Tensor:
+    """The derivative of each row with respect to v."""
+    if clip is None:
+        return (value - target) * 2.0
+    step = value - old_value
+    return (old_value + step.clamp(-clip, clip) - target) * (step.abs() <= clip) * 2.0
+
+
+def approximate_kl(ratio: Tensor, log_ratio: Tensor) -> Tensor:
+    """r - 1 - log r, [N]: estimates of KL(pi_old || pi) that are never negative (Schulman 2020, "k3")."""
+    return ratio - 1.0 - log_ratio
 
 
 def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
@@ -48,4 +58,5 @@ def normalized(advantage: Tensor, weight: Tensor | None = None) -> Tensor:
     rows = advantage if weight is None else advantage[weight > 0.0]
     if len(rows) < 2:
         return advantage
-    return (advantage - rows.mean()) / (rows.std() + 1e-8)
+    deviation, mean = torch.std_mean(rows)
+    return (advantage - mean) / (deviation + 1e-8)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol, cast
 
 import torch
@@ -37,7 +37,10 @@ class DiscreteHead(nn.Module):
         self.linear, self.start = nn.Linear(latent, space.n), space.start
 
     def forward(self, latent: Tensor, mask: Tensor | None) -> Categorical:
-        return Categorical.of(self.linear(latent), mask)
+        return self.of(self.linear(latent), mask)
+
+    def of(self, raw: Tensor, mask: Tensor | None) -> Categorical:
+        return Categorical.of(raw, mask)
 
     def to_environment(self, action: Tensor) -> Tensor:
         return action + self.start if self.start else action
@@ -57,7 +60,10 @@ class MultiDiscreteHead(nn.Module):
         self.register_buffer("start", torch.tensor(space.start), persistent=False)
 
     def forward(self, latent: Tensor, mask: Tensor | None) -> MultiCategorical:
-        return MultiCategorical.of(self.linear(latent), self.sizes, mask)
+        return self.of(self.linear(latent), mask)
+
+    def of(self, raw: Tensor, mask: Tensor | None) -> MultiCategorical:
+        return MultiCategorical.of(raw, self.sizes, mask)
 
     def to_environment(self, action: Tensor) -> Tensor:
         return action + self.start
@@ -75,7 +81,10 @@ class MultiBinaryHead(nn.Module):
         self.linear = nn.Linear(latent, math.prod(space.shape))
 
     def forward(self, latent: Tensor, mask: Tensor | None) -> Bernoulli:
-        return Bernoulli.of(self.linear(latent), mask)
+        return self.of(self.linear(latent), mask)
+
+    def of(self, raw: Tensor, mask: Tensor | None) -> Bernoulli:
+        return Bernoulli.of(raw, mask)
 
     def to_environment(self, action: Tensor) -> Tensor:
         return action.reshape(-1, *self.shape)
@@ -94,8 +103,10 @@ class GaussianHead(nn.Module):
         self.log_std = nn.Parameter(torch.full((size,), float(log_std_init)))
 
     def forward(self, latent: Tensor, mask: Tensor | None) -> Gaussian:
-        mean = self.linear(latent)
-        return Gaussian(mean, self.log_std.expand_as(mean))
+        return self.of(self.linear(latent), mask)
+
+    def of(self, raw: Tensor, mask: Tensor | None) -> Gaussian:
+        return Gaussian(raw, self.log_std.expand_as(raw))
 
     def to_environment(self, action: Tensor) -> Tensor:
         return action.reshape(-1, *self.shape)
@@ -161,4 +172,5 @@ def require_box(space: Space) -> Box:
     return space
 
 
-HeadFactory = Callable[[Space, int], nn.Module]
+PLAIN = (DiscreteHead, MultiDiscreteHead, MultiBinaryHead, GaussianHead)
+"""Heads that are one linear layer: `of(what it gives, mask)` is the distribution."""

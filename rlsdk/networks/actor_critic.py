@@ -13,11 +13,13 @@ import torch
 from torch import Generator, Tensor, nn
 
 from rlsdk.distributions import Gaussian, SquashedGaussian
+from rlsdk.engines import NUMPY, NUMPY_ACTING_ROWS
 from rlsdk.exploration.state_dependent_noise import NoiseMatrices, StateDependentNoise
 from rlsdk.interfaces import Distribution
 from rlsdk.memories import Memory
 from rlsdk.networks.action_heads import ActionHead
 from rlsdk.networks.modes import mode_matters
+from rlsdk.networks.sides import Sides, sides_of
 from rlsdk.records import Act, Observation
 
 States = tuple[Tensor, ...]
@@ -91,6 +93,8 @@ class ActorCritic(nn.Module):
         self.sde = head.noise if isinstance(head, SdeHead) else None
         self.recurrent = bool(cast("Memory", self.memory).initial(1))
         """Whether steps must be learnt from in order."""
+        self.engine = "auto"
+        self._acting = sides_of(self, NUMPY)
 
     @property
     def _memory(self) -> Memory:
@@ -114,6 +118,8 @@ class ActorCritic(nn.Module):
     ) -> Act[ActorCriticCarry, Estimates]:
         if self.mode_matters:
             self.eval()
+        if self._acting is not None and len(observation.is_first) <= NUMPY_ACTING_ROWS and observation.is_first.is_cpu:
+            return self._act_by_hand(self._acting, observation, carry, deterministic, generator)
         features, others = self._encoded(observation.features)
         latent, actor = self._memory.step(features, carry.actor, observation.is_first)
         latent_value, critic = self._critic_step(others, latent, carry.critic, observation.is_first)
@@ -132,6 +138,21 @@ class ActorCritic(nn.Module):
         extras = Estimates(distribution.log_prob(action), value, (carry.actor, carry.critic))
         environment = cast("ActionHead", self.head).to_environment(action)
         return Act(environment, ActorCriticCarry(actor, critic, noise), extras)
+
+    def _act_by_hand(
+        self, sides: Sides, observation: Observation, carry: ActorCriticCarry, deterministic: bool, generator: Generator
+    ) -> Act[ActorCriticCarry, Estimates]:
+        """The same for dense layers and few rows, where calling torch would cost more than the arithmetic."""
+        features = self.encoder(observation.features).numpy()
+        raw, value = sides.actor(features), torch.from_numpy(sides.critic(features)[:, 0])
+        head, mask = cast("Any", self.head), observation.action_mask if self.use_masks else None
+        if sides.draw is not None and not deterministic:
+            action, log_prob = map(torch.from_numpy, sides.draw(head, raw, mask, generator))
+        else:
+            distribution = head.of(torch.from_numpy(raw), mask)
+            action = distribution.mode() if deterministic else distribution.sample(generator)
+            log_prob = distribution.log_prob(action)
+        return Act(head.to_environment(action), carry, Estimates(log_prob, value, ((), ())))
 
     def _encoded(self, features: Any) -> tuple[Tensor, Tensor]:
         """(for the actor, for the critic)."""

@@ -14,6 +14,8 @@ from rlsdk.networks.mlp import activation
 class EnsembleLinear(nn.Module):
     """`members` linear layers side by side: [C, N, inputs] -> [C, N, outputs]; each initialised as `nn.Linear`."""
 
+    is_ensemble_linear = True  # how `rlsdk.engines` knows it
+
     def __init__(self, members: int, inputs: int, outputs: int) -> None:
         super().__init__()
         bound = 1.0 / math.sqrt(inputs)

@@ -8,6 +8,13 @@ import torch
 from torch import Tensor, nn
 
 
+def views_of(flat: Tensor, parameters: Iterable[nn.Parameter]) -> list[Tensor]:
+    """Pieces of a vector [D] shaped as the parameters are, end to end in their order."""
+    chosen = list(parameters)
+    pieces = flat.split([parameter.numel() for parameter in chosen])
+    return [piece.view(parameter.shape) for piece, parameter in zip(pieces, chosen, strict=True)]
+
+
 def flatten_parameters(parameters: Iterable[nn.Parameter]) -> tuple[Tensor, Tensor]:
     """Move the parameters, and their gradients, into two flat float buffers [D]; returns (values, gradients).
 

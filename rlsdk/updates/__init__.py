@@ -1,6 +1,7 @@
 """Update steps that several algorithms use."""
 
 from rlsdk.updates.clipped_policy import ClippedPolicy
+from rlsdk.updates.evaluation import Evaluation, evaluator_of
 from rlsdk.updates.optimizer import FlatOptimizer, adam_arguments
 from rlsdk.updates.soft_actor_critic import EntropyCoefficient, critic_action_gradient
 from rlsdk.updates.target_network import TargetNetwork
@@ -8,8 +9,10 @@ from rlsdk.updates.target_network import TargetNetwork
 __all__ = [
     "ClippedPolicy",
     "EntropyCoefficient",
+    "Evaluation",
     "FlatOptimizer",
     "TargetNetwork",
     "adam_arguments",
     "critic_action_gradient",
+    "evaluator_of",
 ]

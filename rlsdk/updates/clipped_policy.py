@@ -13,15 +13,27 @@ from rlsdk.math.schedules import Schedule
 from rlsdk.math.surrogate import (
     approximate_kl,
     clipped_surrogate,
+    clipped_surrogate_slope,
     explained_variance,
-    mean_of,
     normalized,
-    value_loss,
+    value_error,
+    value_error_slope,
 )
 from rlsdk.networks.actor_critic import ActorCritic
 from rlsdk.records import Metrics, Rollout
 from rlsdk.settings.networks import NetworkConfig
+from rlsdk.updates.evaluation import Evaluation, Slopes, evaluator_of
 from rlsdk.updates.optimizer import FlatOptimizer, adam_arguments
+
+METRICS = (
+    "train/policy_gradient_loss",
+    "train/value_loss",
+    "train/entropy_loss",
+    "train/approx_kl",
+    "train/clip_fraction",
+    "train/loss",
+)
+KL = METRICS.index("train/approx_kl")
 
 
 class ClippedPolicySettings(Protocol):
@@ -72,6 +84,7 @@ class ClippedPolicy:
         self.optimizer = FlatOptimizer(
             network.parameters(), choice, config.learning_rate(1.0), adam_arguments(choice, arguments)
         )
+        self.evaluate = evaluator_of(network, config.batch_size or 0)
         self.updates = 0
         """Epochs begun so far, the documented count."""
 
@@ -81,21 +94,21 @@ class ClippedPolicy:
         rate, clip = config.learning_rate(remaining), config.clip_range(remaining)
         clip_value = None if config.clip_range_vf is None else config.clip_range_vf(remaining)
         rows = policy_batch(batch, self.network, gamma=config.gamma, lam=config.gae_lambda, cut_every=self.cut_every)
+        rows = self.evaluate.prepared(rows)
         if self.network.mode_matters:
             self.network.train()
-        totals: dict[str, Tensor] = {}
-        count = 0
+        total, count = torch.zeros(len(METRICS), device=rows.value.device), 0
         for minibatch in self._minibatches(rows):
-            loss, metrics = self._loss(minibatch, clip, clip_value)
+            now = self.evaluate(minibatch)
+            means, slopes = self._loss(minibatch, now, clip, clip_value)
+            total += means
             count += 1
-            for name, value in metrics.items():
-                totals[name] = totals[name] + value if name in totals else value
-            if config.target_kl is not None and float(metrics["train/approx_kl"]) > 1.5 * config.target_kl:
+            if config.target_kl is not None and float(means[KL]) > 1.5 * config.target_kl:
                 break
             self.optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            now.pull(*slopes)
             self.optimizer.step(rate, config.max_grad_norm)
-        means = {name: value / count for name, value in totals.items()}
+        means = dict(zip(METRICS, (total / count).unbind(), strict=True))
         facts = {"train/explained_variance": explained_variance(rows.value, rows.target)}
         return {**means, **facts, **self._settings_now(rows, clip, clip_value)}
 
@@ -105,26 +118,22 @@ class ClippedPolicy:
             self.updates += 1
             yield from split(rows, self.config.batch_size or len(rows), self.generator)
 
-    def _loss(self, rows: PolicyBatch, clip: float, clip_value: float | None) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, rows: PolicyBatch, now: Evaluation, clip: float, clip_value: float | None) -> tuple[Tensor, Slopes]:
+        """(the means called `METRICS`, gradients of the loss with respect to what was evaluated)."""
         config, weight = self.config, rows.weight
-        distribution, value = self.network.evaluate(rows.observation, rows.memory, rows.starts)
-        log_ratio = distribution.log_prob(self.network.internal(rows.action)) - rows.log_prob
+        log_ratio = now.log_prob - rows.log_prob
         ratio = log_ratio.exp()
         advantage = normalized(rows.advantage, weight) if config.normalize_advantage else rows.advantage
-        policy = clipped_surrogate(ratio, advantage, clip, weight)
-        values = value_loss(value, rows.value, rows.target, clip_value, weight)
-        entropy = mean_of(distribution.entropy(), weight)
-        loss = policy - config.ent_coef * entropy + config.vf_coef * values
-        with torch.no_grad():
-            metrics = {
-                "train/policy_gradient_loss": policy,
-                "train/value_loss": values,
-                "train/entropy_loss": -entropy,
-                "train/approx_kl": approximate_kl(log_ratio, weight),
-                "train/clip_fraction": mean_of(((ratio - 1.0).abs() > clip).to(torch.float32), weight),
-                "train/loss": loss,
-            }
-        return loss, {name: metric.detach() for name, metric in metrics.items()}
+        policy = clipped_surrogate(ratio, advantage, clip)
+        values = value_error(now.value, rows.value, rows.target, clip_value)
+        losses = policy - config.ent_coef * now.entropy + config.vf_coef * values
+        outside = ((ratio - 1.0).abs() > clip).to(policy.dtype)
+        seen = torch.stack((policy, values, -now.entropy, approximate_kl(ratio, log_ratio), outside, losses))
+        share = 1.0 / len(rows) if weight is None else weight / weight.sum()
+        of_policy = clipped_surrogate_slope(ratio, advantage, clip).mul_(share)
+        of_entropy = torch.full_like(ratio, -config.ent_coef).mul_(share) if config.ent_coef else None
+        of_value = value_error_slope(now.value, rows.value, rows.target, clip_value).mul_(share * config.vf_coef)
+        return (seen.mean(1) if weight is None else seen @ share), (of_policy, of_entropy, of_value)
 
     def _settings_now(self, rows: PolicyBatch, clip: float, clip_value: float | None) -> dict[str, Tensor]:
         """Schedules and the policy's spread, for the log."""

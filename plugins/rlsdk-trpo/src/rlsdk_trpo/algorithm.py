@@ -10,17 +10,16 @@ import torch
 from torch import Generator, Tensor, nn
 
 from rlsdk.buffers.minibatches import PolicyBatch, in_order, policy_batch, shuffled
-from rlsdk.interfaces import Distribution
 from rlsdk.math import conjugate_gradient, flat_grad
-from rlsdk.math.surrogate import explained_variance, mean_of, normalized, value_loss
+from rlsdk.math.surrogate import explained_variance, mean_of, normalized, value_error, value_error_slope
 from rlsdk.networks import ActorCritic, flatten_parameters
 from rlsdk.records import Metrics, Rollout
-from rlsdk.updates import FlatOptimizer, adam_arguments
+from rlsdk.updates import FlatOptimizer, adam_arguments, evaluator_of
 from rlsdk_trpo.config import TRPOConfig
-from rlsdk_trpo.loss import longest_step, surrogate
+from rlsdk_trpo.loss import longest_step, surrogate, surrogate_slope
 
 Judge = Callable[[], tuple[Tensor, Tensor]]
-"""(objective, KL divergence) of the policy as it is now, with gradients."""
+"""(objective, KL divergence) of the policy as it is now."""
 
 
 class TrustRegionPolicy:
@@ -30,22 +29,27 @@ class TrustRegionPolicy:
         """`kl_parts`: by how much a KL divergence is divided before it is compared with `target_kl`."""
         self.network, self.config, self.kl_parts, self.generator = network, config, kl_parts, generator
         self.actor = network.actor_parameters
-        self.values, _ = flatten_parameters(self.actor)
+        self.values, self.gradients = flatten_parameters(self.actor)
         mine = {id(parameter) for parameter in self.actor}
-        rest = [parameter for parameter in network.parameters() if id(parameter) not in mine]
+        self.critic = [parameter for parameter in network.parameters() if id(parameter) not in mine]
+        """What the value function alone depends on."""
         kwargs = config.policy_kwargs
         self.optimizer = FlatOptimizer(
-            rest,
+            self.critic,
             kwargs.optimizer_class,
             config.learning_rate(1.0),
             adam_arguments(kwargs.optimizer_class, kwargs.optimizer_kwargs),
         )
+        self.evaluate = evaluator_of(network, config.n_steps)
+        self.estimate = evaluator_of(network, config.batch_size)
         self.updates = 0
 
     def update(self, batch: Rollout[Any, Any], *, progress: float) -> Metrics:
         """Learn from a rollout. A step that cannot be made leaves the policy as it was, and is logged as such."""
         config = self.config
-        rows = policy_batch(batch, self.network, gamma=config.gamma, lam=config.gae_lambda)
+        rows = self.evaluate.prepared(
+            policy_batch(batch, self.network, gamma=config.gamma, lam=config.gae_lambda)
+        )
         if self.network.mode_matters:
             self.network.train()
         metrics = self._policy_step(self._seen_by_policy(rows))
@@ -64,36 +68,33 @@ class TrustRegionPolicy:
         return rows if everything else next(shuffled(rows, count, self.generator))
 
     def _policy_step(self, rows: PolicyBatch) -> dict[str, Tensor]:
-        config, network = self.config, self.network
+        config = self.config
         advantage = normalized(rows.advantage, rows.weight) if config.normalize_advantage else rows.advantage
         if rows.weight is not None:
             advantage = advantage * rows.weight * (len(rows) / rows.weight.sum())
-        action = network.internal(rows.action)
+        before = self.evaluate(rows)
         with torch.no_grad():
             # a copy: parts of a distribution may be views of parameters, which the line search moves
-            old = deepcopy(network.evaluate(rows.observation, rows.memory, rows.starts)[0])
+            old = deepcopy(self.evaluate(rows).distribution)
 
         def judge() -> tuple[Tensor, Tensor]:
-            now: Distribution
-            now, _ = network.evaluate(rows.observation, rows.memory, rows.starts)
-            kl = mean_of(now.kl_divergence(old), rows.weight) / self.kl_parts
-            return surrogate(now.log_prob(action), rows.log_prob, advantage), kl
+            now = self.evaluate(rows)
+            kl = mean_of(now.distribution.kl_divergence(old), rows.weight) / self.kl_parts
+            return surrogate(now.log_prob, rows.log_prob, advantage), kl
 
-        objective, kl = judge()
-        gradient = flat_grad(objective, self.actor, retain_graph=True)
-        slope = flat_grad(kl, self.actor, create_graph=True)
-        direction = conjugate_gradient(
-            lambda vector: self.fisher_product(slope, vector), gradient, max_iter=config.cg_max_steps
-        )
-        curvature = direction.dot(self.fisher_product(slope, direction))
+        self.gradients.zero_()
+        before.pull(surrogate_slope(before.log_prob, rows.log_prob, advantage), None, None)
+        gradient, fisher = self.gradients.clone(), before.fisher()
+
+        def product(vector: Tensor) -> Tensor:
+            return fisher(vector) / self.kl_parts + config.cg_damping * vector
+
+        direction = conjugate_gradient(product, gradient, max_iter=config.cg_max_steps)
+        curvature = direction.dot(product(direction))
         step = direction * longest_step(config.target_kl, curvature)
         if not bool(step.isfinite().all()) or not bool((curvature > 0.0).all()):
             step = torch.zeros_like(step)  # no gradient, or no curvature: there is nowhere to go
-        return self._line_search(judge, objective.detach(), step)
-
-    def fisher_product(self, slope: Tensor, vector: Tensor) -> Tensor:
-        """(F + damping) v, where `slope` is the flat gradient of the KL divergence, made with its graph."""
-        return hessian_vector_product(self.actor, slope, vector, self.config.cg_damping)
+        return self._line_search(judge, surrogate(before.log_prob, rows.log_prob, advantage), step)
 
     @torch.no_grad()
     def _line_search(self, judge: Judge, before: Tensor, step: Tensor) -> dict[str, Tensor]:
@@ -122,19 +123,14 @@ class TrustRegionPolicy:
         total, count = rows.value.new_zeros(()), 0
         for _ in range(self.config.n_critic_updates):
             for piece in split(rows, self.config.batch_size, self.generator):
-                _, value = self.network.evaluate(piece.observation, piece.memory, piece.starts)
-                loss = value_loss(value, piece.value, piece.target, None, piece.weight)
+                now = self.estimate(piece)
+                share = 1.0 / len(piece) if piece.weight is None else piece.weight / piece.weight.sum()
                 self.optimizer.zero_grad()
-                torch.autograd.backward(loss, inputs=self.critic)
+                now.pull(None, None, value_error_slope(now.value, piece.value, piece.target, None) * share, self.critic)
                 self.optimizer.step(rate)
-                total, count = total + loss.detach(), count + 1
+                total += mean_of(value_error(now.value, piece.value, piece.target, None), piece.weight)
+                count += 1
         return total / max(1, count)
-
-    @property
-    def critic(self) -> list[nn.Parameter]:
-        """What the value function alone depends on."""
-        mine = {id(parameter) for parameter in self.actor}
-        return [parameter for parameter in self.network.parameters() if id(parameter) not in mine]
 
     def state_dict(self) -> Mapping[str, Any]:
         """The optimiser of the value function and the count; the weights are the policy's."""

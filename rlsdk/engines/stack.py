@@ -1,0 +1,164 @@
+"""A stack of linear layers and activations run by hand: forward, backward and forward mode without autograd.
+
+Parameters stay where they are: arrays are views of the modules' tensors, so an optimiser, `load_state_dict` or a file sees
+what the stack sees. One code serves numpy and torch, single networks and ensembles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from rlsdk.engines.libraries import LIBRARIES, NUMPY, Activation, Array, Library
+
+Trace = list[Array]
+"""The input of a forward pass and what every layer gave, activated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Views of one layer. `matrix` [.., I, O] whichever way the module keeps its weights."""
+
+    matrix: Array
+    bias: Array
+    activation: Activation
+
+
+class Stack:
+    """Linear modules (`weight` [O, I] and `bias` [O], or [C, I, O] and [C, 1, O] of C members) and activations between them."""
+
+    def __init__(self, modules: Iterable[nn.Module], library: Library = NUMPY) -> None:
+        """Raises ValueError when there is a module it does not know; ask `fits` first."""
+        self.modules, self.library = list(modules), library
+        if not fits(self.modules):
+            raise ValueError(f"a stack has linear layers with activations between them, not {self.modules}")
+        self.linear = [module for module in self.modules if _is_linear(module)]
+        self.parameters = [cast("nn.Parameter", p) for module in self.linear for p in (module.weight, module.bias)]
+        self.ensemble = self.parameters[0].dim() == 3
+        self._layers: list[Layer] = []
+        self._places: list[int] = []
+
+    @property
+    def width(self) -> int:
+        """The largest number of features between two layers."""
+        return max(size for parameter in self.parameters for size in parameter.shape[-2:])
+
+    def forward(self, x: Array) -> tuple[Array, Trace]:
+        """(outputs [.., N, O], what `backward` and `tangent` need) for inputs [N, I]."""
+        trace = [x]
+        affine = self.library.affine
+        for layer in self._bound():
+            x = layer.activation.apply(affine(x, layer.matrix, layer.bias))
+            trace.append(x)
+        return x, trace
+
+    def __call__(self, x: Array) -> Array:
+        """Outputs alone."""
+        affine = self.library.affine
+        for layer in self._bound():
+            x = layer.activation.apply(affine(x, layer.matrix, layer.bias))
+        return x
+
+    def backward(self, trace: Trace, slope: Array, into: Sequence[Array] | None) -> None:
+        """Write the gradient of a loss with respect to every parameter `into` arrays shaped as they are.
+
+        Args:
+            trace: of the forward pass.
+            slope: gradient with respect to the outputs, [.., N, O].
+            into: as `gradients` and `views` give them; None = only pass back.
+        """
+        self._pull(trace, slope, into, to_input=False)
+
+    def input_slope(self, trace: Trace, slope: Array, into: Sequence[Array] | None = None) -> Array:
+        """The gradient with respect to the inputs, [.., N, I]; parameters' own are formed only where `into` is given."""
+        return self._pull(trace, slope, into, to_input=True)
+
+    def _pull(self, trace: Trace, slope: Array, into: Sequence[Array] | None, *, to_input: bool) -> Array:
+        layers, library = self._bound(), self.library
+        for i in reversed(range(len(layers))):
+            slope = layers[i].activation.pull(slope, trace[i + 1])
+            if into is not None:
+                x, weight = trace[i], into[2 * i]
+                library.product(*((x.mT, slope) if self.ensemble else (slope.mT, x)), out=weight)
+                library.total(slope, into[2 * i + 1])
+            if i or to_input:
+                slope = library.product(slope, layers[i].matrix.mT)
+        return slope
+
+    def tangent(self, trace: Trace, direction: Sequence[Array]) -> Array:
+        """How the outputs change [.., N, O] when the parameters move in `direction` (as `views` gives it)."""
+        change: Array = None
+        for i, layer in enumerate(self._bound()):
+            weight = direction[2 * i] if self.ensemble else direction[2 * i].mT
+            moved = self.library.affine(trace[i], weight, direction[2 * i + 1])
+            if change is not None:
+                moved += self.library.product(change, layer.matrix)
+            change = layer.activation.pull(moved, trace[i + 1])
+        return change
+
+    def gradients(self) -> list[Array]:
+        """Views of the parameters' `grad`, for `backward`."""
+        return self.arrays([cast("Tensor", parameter.grad) for parameter in self.parameters])
+
+    def arrays(self, tensors: Iterable[Tensor]) -> list[Array]:
+        """Tensors shaped as the parameters are, as this library's arrays; biases [.., 1, O]."""
+        found = [tensor.detach() for tensor in tensors]
+        return [self.library.array(t.unsqueeze(0) if t.dim() == 1 else t) for t in found]
+
+    def _bound(self) -> list[Layer]:
+        """The layers, looked at again where a parameter was given other memory since."""
+        places = [parameter.data_ptr() for parameter in self.parameters]
+        if places != self._places:
+            self._places, arrays = places, self.arrays(self.parameters)
+            kinds = _activations(self.modules)
+            self._layers = [
+                Layer(
+                    arrays[2 * i] if self.ensemble else arrays[2 * i].mT,
+                    arrays[2 * i + 1],
+                    self.library.activations[kind],
+                )
+                for i, kind in enumerate(kinds)
+            ]
+        return self._layers
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Views of memory are not copied and not sent."""
+        return {"modules": self.modules, "library": self.library.name}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["modules"], LIBRARIES[state["library"]])  # type: ignore[misc]
+
+
+def _is_linear(module: nn.Module) -> bool:
+    return type(module) is nn.Linear or getattr(module, "is_ensemble_linear", False)
+
+
+def _activations(modules: Sequence[nn.Module]) -> list[type[nn.Module]]:
+    """What follows each linear layer."""
+    following = [*modules[1:], None]
+    pairs = zip(modules, following, strict=True)
+    return [
+        type(after) if after is not None and not _is_linear(after) else nn.Identity
+        for module, after in pairs
+        if _is_linear(module)
+    ]
+
+
+def fits(modules: Sequence[nn.Module]) -> bool:
+    """Whether a `Stack` can run these modules exactly: float32 linear layers with bias, each followed by at most one
+    activation it knows, and nobody's hooks."""
+    if not modules or not _is_linear(modules[0]):
+        return False
+    for module, before in zip(modules, [None, *modules], strict=False):
+        if module._forward_hooks or module._forward_pre_hooks:
+            return False
+        if _is_linear(module):
+            if module.bias is None or cast("Tensor", module.weight).dtype != torch.float32:
+                return False
+        elif type(module) not in NUMPY.activations or before is None or not _is_linear(before):
+            return False
+    return True
