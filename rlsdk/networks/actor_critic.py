@@ -112,14 +112,20 @@ class ActorCritic(nn.Module):
         critic = () if self.critic_memory is None else cast("Memory", self.critic_memory).initial(batch)
         return ActorCriticCarry(self._memory.initial(batch), critic, self.sde.initial(batch) if self.sde else ())
 
-    @torch.no_grad()
     def act(
         self, observation: Observation, carry: ActorCriticCarry, *, deterministic: bool, generator: Generator
     ) -> Act[ActorCriticCarry, Estimates]:
         if self.mode_matters:
             self.eval()
-        if self._acting is not None and len(observation.is_first) <= NUMPY_ACTING_ROWS and observation.is_first.is_cpu:
-            return self._act_by_hand(self._acting, observation, carry, deterministic, generator)
+        sides, first = self._acting, observation.is_first
+        if sides is not None and len(first) <= NUMPY_ACTING_ROWS and first.is_cpu and self.engine != "autograd":
+            return self._act_by_hand(sides, observation, carry, deterministic, generator)
+        return self._act(observation, carry, deterministic, generator)
+
+    @torch.no_grad()
+    def _act(
+        self, observation: Observation, carry: ActorCriticCarry, deterministic: bool, generator: Generator
+    ) -> Act[ActorCriticCarry, Estimates]:
         features, others = self._encoded(observation.features)
         latent, actor = self._memory.step(features, carry.actor, observation.is_first)
         latent_value, critic = self._critic_step(others, latent, carry.critic, observation.is_first)
@@ -143,15 +149,16 @@ class ActorCritic(nn.Module):
         self, sides: Sides, observation: Observation, carry: ActorCriticCarry, deterministic: bool, generator: Generator
     ) -> Act[ActorCriticCarry, Estimates]:
         """The same for dense layers and few rows, where calling torch would cost more than the arithmetic."""
-        features = self.encoder(observation.features).numpy()
+        features = (observation.features if sides.vectors else self.encoder(observation.features)).numpy()
         raw, value = sides.actor(features), torch.from_numpy(sides.critic(features)[:, 0])
         head, mask = cast("Any", self.head), observation.action_mask if self.use_masks else None
         if sides.draw is not None and not deterministic:
             action, log_prob = map(torch.from_numpy, sides.draw(head, raw, mask, generator))
         else:
-            distribution = head.of(torch.from_numpy(raw), mask)
-            action = distribution.mode() if deterministic else distribution.sample(generator)
-            log_prob = distribution.log_prob(action)
+            with torch.no_grad():
+                distribution = head.of(torch.from_numpy(raw), mask)
+                action = distribution.mode() if deterministic else distribution.sample(generator)
+                log_prob = distribution.log_prob(action)
         return Act(head.to_environment(action), carry, Estimates(log_prob, value, ((), ())))
 
     def _encoded(self, features: Any) -> tuple[Tensor, Tensor]:

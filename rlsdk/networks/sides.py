@@ -12,6 +12,7 @@ from rlsdk.memories import NoMemory
 from rlsdk.networks.action_heads import PLAIN
 from rlsdk.networks.draws import DRAWS, Draw
 from rlsdk.networks.encoders import CombinedEncoder, FlattenEncoder
+from rlsdk.spaces import Box, dtype_of
 
 if TYPE_CHECKING:
     from rlsdk.networks.actor_critic import ActorCritic
@@ -25,6 +26,8 @@ class Sides:
     critic: Stack
     draw: Draw | None
     """Samples in numpy; None where the head's distribution has to."""
+    vectors: bool
+    """Whether the encoder only passes float32 vectors on."""
 
 
 def sides_of(network: ActorCritic, library: Library) -> Sides | None:
@@ -39,8 +42,13 @@ def sides_of(network: ActorCritic, library: Library) -> Sides | None:
     critic = [*cast("nn.Sequential", network.critic_body), network.value]
     if not fits(actor) or not fits(critic):
         return None
-    return Sides(Stack(actor, library), Stack(critic, library), DRAWS.get(type(network.head)))
+    return Sides(Stack(actor, library), Stack(critic, library), DRAWS.get(type(network.head)), _is_identity(network.encoder))
 
 
 def _is_plain(encoder: nn.Module) -> bool:
     return type(encoder) in (FlattenEncoder, CombinedEncoder) and not list(encoder.parameters())
+
+
+def _is_identity(encoder: nn.Module) -> bool:
+    space = getattr(encoder, "space", None)
+    return type(encoder) is FlattenEncoder and isinstance(space, Box) and dtype_of(space) == "float32" and len(space.shape) == 1

@@ -52,7 +52,8 @@ class PreparedEnv:
         if self.normalizer is not None:
             self.normalizer.observe_rewards(reward, ended)
             reward = self.normalizer.normalized_reward(reward) if self.normalize else reward
-        return replace(step, observation=self._seen(step.observation), reward=reward, final_observation=final)
+        observation = self._seen(step.observation)
+        return EnvStep(observation, reward, step.terminated, step.truncated, step.valid, final, step.episodes)
 
     def _seen(self, observation: Observation) -> Observation:
         features = observation.features
@@ -60,7 +61,7 @@ class PreparedEnv:
             features, self._memory = self.frames.push(self._memory, features, observation.is_first)
         if self.normalizer is not None:
             self.normalizer.observe(features)
-        return replace(observation, features=self._out(features))
+        return Observation(self._out(features), observation.is_first, observation.action_mask)
 
     def _final(self, final: Observation, ended: Tensor) -> Observation:
         """The last observations of the rows that ended, stacked on what those rows remember."""

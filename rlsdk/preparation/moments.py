@@ -29,9 +29,12 @@ class RunningMoments:
     def update(self, batch: NDArray[Any]) -> None:
         """Take in `batch` [N, *shape]."""
         rows = len(batch)
+        if rows == 1:
+            self.merge(1, batch[0].astype(np.float64), 0.0)
+            return
         mean = np.add.reduce(batch, axis=0, dtype=np.float64) / rows
         apart = batch - mean
-        self.merge(rows, mean, np.add.reduce(apart * apart, axis=0) / rows if rows > 1 else 0.0)
+        self.merge(rows, mean, np.add.reduce(apart * apart, axis=0) / rows)
 
     def merge(self, rows: int, mean: NDArray[np.float64], variance: NDArray[np.float64] | float) -> None:
         """Take in the statistics of `rows` values."""

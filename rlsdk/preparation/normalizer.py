@@ -36,7 +36,7 @@ class Normalizer:
                 f"normalize: the observation {space} has no float part to normalise; set norm_obs = false"
             )
         self.device, self.returns, self.return_moments = device, np.zeros(num_envs), RunningMoments(())
-        self._scales: dict[str, tuple[Tensor, Tensor]] = {}
+        self._scales: dict[str, tuple[Any, Any]] = {}
         self._refresh_observations()
         self._refresh_reward()
 
@@ -53,8 +53,7 @@ class Normalizer:
         """Mean and factor of each leaf, float64: large offsets with small deviations must not cancel."""
         for path, moments in self.moments.items():
             factor = 1.0 / np.sqrt(moments.variance + self.settings.epsilon)
-            pair = torch.from_numpy(np.asarray(moments.mean)), torch.from_numpy(np.asarray(factor))
-            self._scales[path] = pair if self.device == "cpu" else (pair[0].to(self.device), pair[1].to(self.device))
+            self._scales[path] = moments.mean, factor
 
     def _refresh_reward(self) -> None:
         self._reward_factor = float(1.0 / np.sqrt(self.return_moments.variance + self.settings.epsilon))
@@ -109,12 +108,20 @@ class Normalizer:
         if path not in self._scales:
             return values
         shift, factor = self._scales[path]
-        return ((values - shift) * factor).clamp(-self.settings.clip_obs, self.settings.clip_obs).float()
+        if values.is_cpu:  # numpy, as for the moments
+            return torch.from_numpy(_clipped((values.numpy() - shift) * factor, self.settings.clip_obs))
+        scaled = (values - self._on_device(shift)) * self._on_device(factor)
+        return scaled.clamp(-self.settings.clip_obs, self.settings.clip_obs).float()
+
+    def _on_device(self, value: Any) -> Tensor:
+        return torch.from_numpy(np.asarray(value)).to(self.device)
 
     def normalized_reward(self, reward: Tensor) -> Tensor:
         """Rewards [N] as algorithms see them."""
         if not self.settings.norm_reward:
             return reward
+        if reward.is_cpu:
+            return torch.from_numpy(_clipped(reward.numpy() * self._reward_factor, self.settings.clip_reward))
         return (reward * self._reward_factor).clamp(-self.settings.clip_reward, self.settings.clip_reward)
 
     # --- for users: numpy in, numpy out ----------------------------------------------------------------------------
@@ -130,7 +137,7 @@ class Normalizer:
     def _restore_leaf(self, path: str, leaf: Space, values: Tensor) -> Tensor:
         if path not in self._scales:
             return values
-        shift, factor = self._scales[path]
+        shift, factor = map(self._on_device, self._scales[path])
         return (values / factor + shift).float()
 
     def _in_numpy(self, function: Any, observation: Any) -> Any:
@@ -170,3 +177,8 @@ class Normalizer:
             self.returns = returns.copy()
         self._refresh_observations()
         self._refresh_reward()
+
+
+def _clipped(values: Any, bound: float) -> Any:
+    """float32, within +-bound; a new array."""
+    return np.asarray(np.minimum(np.maximum(values, -bound), bound), np.float32)

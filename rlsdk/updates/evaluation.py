@@ -29,15 +29,9 @@ Product = Callable[[Tensor], Tensor]
 
 class Pull(Protocol):
     """Brings the gradient of a loss, given with respect to what was evaluated, into the parameters' `grad`, which is taken to
-    be zero. What is None is not in the loss; `only` these parameters need theirs."""
+    be zero. What is None is not in the loss."""
 
-    def __call__(
-        self,
-        of_log_prob: Tensor | None,
-        of_entropy: Tensor | None,
-        of_value: Tensor | None,
-        only: Sequence[nn.Parameter] | None = None,
-    ) -> None: ...
+    def __call__(self, of_log_prob: Tensor, of_entropy: Tensor | None, of_value: Tensor | None) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,6 +57,11 @@ class Evaluator(Protocol):
         ...
 
     def __call__(self, rows: PolicyBatch) -> Evaluation: ...
+
+    def values(self, rows: PolicyBatch, critic: Sequence[nn.Parameter]) -> tuple[Tensor, Callable[[Tensor], None]]:
+        """(values [N] without graph, what brings the gradient of a loss, given with respect to them, into the `grad` of
+        `critic`, the parameters that no action depends on)."""
+        ...
 
 
 def evaluator_of(network: ActorCritic, rows: int) -> Evaluator:
@@ -91,15 +90,10 @@ class Autograd:
         distribution, value = network.evaluate(rows.observation, rows.memory, rows.starts)
         log_prob, entropy = distribution.log_prob(network.internal(rows.action)), distribution.entropy()
 
-        def pull(
-            of_log_prob: Tensor | None,
-            of_entropy: Tensor | None,
-            of_value: Tensor | None,
-            only: Sequence[nn.Parameter] | None = None,
-        ) -> None:
+        def pull(of_log_prob: Tensor, of_entropy: Tensor | None, of_value: Tensor | None) -> None:
             slopes = (log_prob, of_log_prob), (entropy, of_entropy), (value, of_value)
             there = [(output, slope) for output, slope in slopes if slope is not None and output.requires_grad]
-            torch.autograd.backward(*zip(*there, strict=True), inputs=only, retain_graph=of_value is None)
+            torch.autograd.backward(*zip(*there, strict=True), retain_graph=of_value is None)
 
         def fisher() -> Product:
             with torch.no_grad():
@@ -109,6 +103,10 @@ class Autograd:
             return lambda v: flat_grad(slope.dot(v), network.actor_parameters, retain_graph=True)
 
         return Evaluation(distribution, log_prob.detach(), entropy.detach(), value.detach(), pull, fisher)
+
+    def values(self, rows: PolicyBatch, critic: Sequence[nn.Parameter]) -> tuple[Tensor, Callable[[Tensor], None]]:
+        _, value = self.network.evaluate(rows.observation, rows.memory, rows.starts)
+        return value.detach(), lambda slope: torch.autograd.backward(value, slope, inputs=critic)
 
 
 class ByHand:
@@ -136,17 +134,11 @@ class ByHand:
         distribution: ClosedForm = head.of(library.tensor(raw), mask)
 
         @torch.no_grad()
-        def pull(
-            of_log_prob: Tensor | None,
-            of_entropy: Tensor | None,
-            of_value: Tensor | None,
-            only: Sequence[nn.Parameter] | None = None,
-        ) -> None:
-            if of_log_prob is not None:
-                slope, *rest = distribution.slope(action, of_log_prob, of_entropy)
-                sides.actor.backward(actor_trace, library.array(slope), self._gradients[0])
-                for gradient in rest:  # a deviation that belongs to no layer
-                    torch.sum(gradient, 0, out=head.log_std.grad)
+        def pull(of_log_prob: Tensor, of_entropy: Tensor | None, of_value: Tensor | None) -> None:
+            slope, *rest = distribution.slope(action, of_log_prob, of_entropy)
+            sides.actor.backward(actor_trace, library.array(slope), self._gradients[0])
+            for gradient in rest:  # a deviation that belongs to no layer
+                torch.sum(gradient, 0, out=head.log_std.grad)
             if of_value is not None:
                 sides.critic.backward(critic_trace, library.array(of_value.unsqueeze(1)), self._gradients[1])
 
@@ -156,6 +148,14 @@ class ByHand:
 
         values = library.tensor(value).squeeze(1)
         return Evaluation(distribution, distribution.log_prob(action), distribution.entropy(), values, pull, fisher)
+
+    def values(self, rows: PolicyBatch, critic: Sequence[nn.Parameter]) -> tuple[Tensor, Callable[[Tensor], None]]:
+        stack, library = self.sides.critic, self.sides.critic.library
+        value, trace = stack.forward(library.array(rows.observation.features))
+        pull: Callable[[Tensor], None] = lambda slope: stack.backward(  # noqa: E731
+            trace, library.array(slope.unsqueeze(1)), self._gradients[1]
+        )
+        return library.tensor(value).squeeze(1), pull
 
     @torch.no_grad()
     def _fisher_product(self, distribution: ClosedForm, trace: Any, share: Tensor | float, v: Tensor) -> Tensor:

@@ -123,12 +123,12 @@ class TrustRegionPolicy:
         total, count = rows.value.new_zeros(()), 0
         for _ in range(self.config.n_critic_updates):
             for piece in split(rows, self.config.batch_size, self.generator):
-                now = self.estimate(piece)
+                value, pull = self.estimate.values(piece, self.critic)
                 share = 1.0 / len(piece) if piece.weight is None else piece.weight / piece.weight.sum()
                 self.optimizer.zero_grad()
-                now.pull(None, None, value_error_slope(now.value, piece.value, piece.target, None) * share, self.critic)
+                pull(value_error_slope(value, piece.value, piece.target, None) * share)
                 self.optimizer.step(rate)
-                total += mean_of(value_error(now.value, piece.value, piece.target, None), piece.weight)
+                total += mean_of(value_error(value, piece.value, piece.target, None), piece.weight)
                 count += 1
         return total / max(1, count)
 
