@@ -12,6 +12,7 @@ from rlsdk.environments import connect
 from rlsdk.errors import SettingsError
 from rlsdk.records import Episode
 from rlsdk.statistics import Statistics, summarise
+from rlsdk.threads import limited_threads
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent
@@ -73,13 +74,14 @@ def run_episodes(
     session = agent.session(envs.num_envs, deterministic=deterministic, seed=seed)
     observation = envs.reset(seed)
     finished: list[Episode] = []
-    while any(quota):
-        step = envs.step(session.action_on(observation))
-        for episode in step.episodes:
-            if quota[episode.env]:
-                quota[episode.env] -= 1
-                finished.append(episode)
-        observation = step.observation
+    with limited_threads(1):
+        while any(quota):
+            step = envs.step(session.action_on(observation))
+            for episode in step.episodes:
+                if quota[episode.env]:
+                    quota[episode.env] -= 1
+                    finished.append(episode)
+            observation = step.observation
     return Evaluation(tuple(finished), deterministic)
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,6 +18,7 @@ from rlsdk.loops import LOOPS, Cursor
 from rlsdk.parts import Parts
 from rlsdk.records import EnvStep, Episode, Metrics, Observation, Report
 from rlsdk.sinks import MetricSink, draw_histograms
+from rlsdk.threads import limited_threads
 from rlsdk.tree import flatten
 
 if TYPE_CHECKING:
@@ -147,11 +147,11 @@ def train(run: Run, env: VectorEnv, parts: Parts, *, log_every: int, threads: in
         env: the training environment, on the agent's device.
         parts: the assembled agent.
         log_every: finished episodes between two logs, or rollouts for on-policy algorithms.
-        threads: torch threads while training; None leaves torch's setting alone.
+        threads: threads of torch and numpy while training; None leaves their settings alone.
     """
     logged, plan = 0, LOOPS[type(parts.plan)]
     watched = Watched(env, run) if any(callback.watches_steps for callback in run.callbacks) else env
-    with _thread_count(threads), torch.inference_mode(False), torch.enable_grad():
+    with limited_threads(threads), torch.inference_mode(False), torch.enable_grad():
         run.tell("on_training_start")
         try:
             loop = plan(watched, parts, run.cursor, run.agent.streams, start=run.origin, end=run.end)
@@ -208,15 +208,3 @@ def _require_finite(metrics: Metrics, report: Report) -> None:
         f"training diverged at update {report.updates} (environment step {report.env_steps}): {wrong};"
         " the environment's own numbers were finite, so lower learning_rate, scale the rewards, or check custom networks"
     )
-
-
-@contextmanager
-def _thread_count(threads: int | None) -> Iterator[None]:
-    """torch's thread count inside the block; oversubscribed threads cost an order of magnitude on small networks."""
-    before = torch.get_num_threads()
-    if threads is not None:
-        torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
+import torch
 from torch import Tensor
 
 T = TypeVar("T")
@@ -40,27 +41,28 @@ def map_tensors(function: Callable[..., Tensor], first: T, *rest: T) -> T:
     raise TypeError(f"{type(node).__name__} is not a tree of tensors (record, mapping, tuple, tensor or None)")
 
 
-def builder(node: T) -> Callable[[Iterator[Tensor]], T]:
+def builder(node: Any) -> Callable[[Iterator[Tensor]], Any]:
     """A function that makes values shaped like `node` from their leaves in order, faster than `map_tensors` can."""
-    value: Any = node
-    if value is None:
-        return lambda _: value
-    if isinstance(value, Tensor):
-        return cast("Any", next)
-    if isinstance(value, Mapping):
-        entries = [(key, builder(child)) for key, child in sorted(value.items())]
-        return cast("Any", lambda found: {key: make(found) for key, make in entries})
-    if isinstance(value, tuple):
-        parts = [builder(child) for child in value]
-        return cast("Any", lambda found: tuple([make(found) for make in parts]))
-    kind, fields = cast("Any", type(value)), [builder(getattr(value, name)) for name in _names(type(value))]
-    return cast("Any", lambda found: kind(*[make(found) for make in fields]))
+    if node is None:
+        return lambda _: None
+    if isinstance(node, Tensor):
+        return next
+    if isinstance(node, Mapping):
+        entries = [(key, builder(child)) for key, child in sorted(node.items())]
+        return lambda found: {key: make(found) for key, make in entries}
+    if isinstance(node, tuple):
+        parts = [builder(child) for child in node]
+        return lambda found: tuple([make(found) for make in parts])
+    kind: Any = type(node)
+    fields = [builder(getattr(node, name)) for name in _names(kind)]
+    return lambda found: kind(*[make(found) for make in fields])
 
 
 def split(node: T, size: int) -> Iterator[T]:
     """Pieces of `size` rows (the last may be smaller), views of the leaves."""
     make = builder(node)
-    return map(make, map(iter, zip(*(leaf.split(size) for leaf in leaves(node)), strict=True)))
+    pieces = zip(*(torch.split(leaf, size) for leaf in leaves(node)), strict=True)
+    return map(make, map(iter, pieces))
 
 
 def leaves(node: Any) -> list[Tensor]:

@@ -43,6 +43,16 @@ class SquashedGaussian:
         action = raw.tanh()
         return action, self._before_tanh.log_prob(raw) - log_jacobian(action)
 
+    def transform_slope(
+        self, noise: Tensor, action: Tensor, of_action: Tensor, of_log_prob: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Gradients [N, A] with respect to mean and log std of a loss, given those with respect to what `transform(noise)`
+        gave, [N, A] and [N]. With u = 1 - a^2: da/draw = u, dlog p/draw = 2 a u / (u + epsilon), dlog p/dlog std = -1."""
+        slope = 1.0 - action.square()
+        per_row = of_log_prob.unsqueeze(-1)
+        of_raw = slope * (of_action + 2.0 * per_row * action / (slope + EPSILON))
+        return of_raw, of_raw * self.log_std.exp() * noise - per_row
+
     def sample(self, generator: Generator) -> Tensor:
         return self._before_tanh.sample(generator).tanh()
 

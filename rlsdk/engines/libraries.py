@@ -16,6 +16,7 @@ Array = Any
 NUMPY_WIDTH, NUMPY_ROWS = 128, 128
 """Up to this width and batch numpy is faster: its calls cost a third of torch's, and the arithmetic is small."""
 NUMPY_ACTING_ROWS = 32
+"""Up to so many rows numpy acts faster, whatever the width."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,11 @@ def _numpy_affine(x: Array, matrix: Array, bias: Array) -> Array:
 
 def _torch_affine(x: Tensor, matrix: Tensor, bias: Tensor) -> Tensor:
     if x.dim() == 2:
-        return torch.addmm(bias, x, matrix) if matrix.dim() == 2 else torch.baddbmm(bias, x.expand(len(matrix), -1, -1), matrix)
+        return (
+            torch.addmm(bias, x, matrix)
+            if matrix.dim() == 2
+            else torch.baddbmm(bias, x.expand(len(matrix), -1, -1), matrix)
+        )
     return torch.baddbmm(bias, x, matrix)
 
 
@@ -85,8 +90,13 @@ TORCH = Library(
 LIBRARIES = {library.name: library for library in (NUMPY, TORCH)}
 
 
-def library_for(width: int, rows: int, choice: str = "auto") -> Library:
-    """The faster library on a CPU for a stack of this largest `width` that learns from so many `rows`, or the one chosen."""
+def choose(choice: str, *, width: int, rows: int, device: str) -> Library | None:
+    """What runs dense layers of this largest `width` fastest on batches of so many `rows`; None is autograd.
+
+    `choice` is one of "auto", "autograd", "numpy", "torch".
+    """
+    if choice == "autograd" or device != "cpu":
+        return None
     if choice != "auto":
         return LIBRARIES[choice]
     return NUMPY if width <= NUMPY_WIDTH and rows <= NUMPY_ROWS else TORCH

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-import torch
 from torch import Tensor, nn
 
 from rlsdk.engines.libraries import LIBRARIES, NUMPY, Activation, Array, Library
@@ -28,6 +27,11 @@ class Layer:
     activation: Activation
 
 
+def stack_of(modules: Sequence[nn.Module], encoder: nn.Module, library: Library | None) -> Stack | None:
+    """A stack on top of an encoder without parameters; None where one of them does not fit, or there is no library."""
+    return Stack(modules, library) if library and not list(encoder.parameters()) and fits(modules) else None
+
+
 class Stack:
     """Linear modules (`weight` [O, I] and `bias` [O], or [C, I, O] and [C, 1, O] of C members) and activations between them."""
 
@@ -41,6 +45,8 @@ class Stack:
         self.ensemble = self.parameters[0].dim() == 3
         self._layers: list[Layer] = []
         self._places: list[int] = []
+        self._gradients: list[Array] = []
+        self._gradient_places: list[int] = []
 
     @property
     def width(self) -> int:
@@ -102,7 +108,11 @@ class Stack:
 
     def gradients(self) -> list[Array]:
         """Views of the parameters' `grad`, for `backward`."""
-        return self.arrays([cast("Tensor", parameter.grad) for parameter in self.parameters])
+        own = [cast("Tensor", parameter.grad) for parameter in self.parameters]
+        places = [gradient.data_ptr() for gradient in own]
+        if places != self._gradient_places:
+            self._gradient_places, self._gradients = places, self.arrays(own)
+        return self._gradients
 
     def arrays(self, tensors: Iterable[Tensor]) -> list[Array]:
         """Tensors shaped as the parameters are, as this library's arrays; biases [.., 1, O]."""
@@ -149,7 +159,7 @@ def _activations(modules: Sequence[nn.Module]) -> list[type[nn.Module]]:
 
 
 def fits(modules: Sequence[nn.Module]) -> bool:
-    """Whether a `Stack` can run these modules exactly: float32 linear layers with bias, each followed by at most one
+    """Whether a `Stack` can run these modules exactly: linear layers with bias, each followed by at most one
     activation it knows, and nobody's hooks."""
     if not modules or not _is_linear(modules[0]):
         return False
@@ -157,7 +167,7 @@ def fits(modules: Sequence[nn.Module]) -> bool:
         if module._forward_hooks or module._forward_pre_hooks:
             return False
         if _is_linear(module):
-            if module.bias is None or cast("Tensor", module.weight).dtype != torch.float32:
+            if module.bias is None or not cast("Tensor", module.weight).is_floating_point():
                 return False
         elif type(module) not in NUMPY.activations or before is None or not _is_linear(before):
             return False

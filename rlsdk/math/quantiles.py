@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from rlsdk.math.scratch import Scratch
+
 
 def midpoints(count: int, like: Tensor) -> Tensor:
     """Midpoints (i + 1/2) / count of `count` equal probability intervals, [count], in the dtype and on the device of `like`."""
@@ -50,31 +52,38 @@ def quantile_huber_loss(
 
 
 def quantile_huber(
-    current: Tensor, target: Tensor, *, sum_over_quantiles: bool, weight: Tensor | None = None
+    current: Tensor,
+    target: Tensor,
+    *,
+    sum_over_quantiles: bool,
+    weight: Tensor | None = None,
+    scratch: Scratch | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The same loss (0-d) and its gradient with respect to `current`, in closed form.
 
-    With d = y_j - z_i, c = clamp(d, -1, 1) and h = c (d - c/2), the Huber function of d:
-    dL/dz_i = -(sum_j c / 2 + (tau_i - 1/2) sum_j |c|) / count   and   L = sum_ij (h / 2 + (tau_i - 1/2) sign(c) h) / count.
-    Only d and c are ever formed, everything else is a reduction or in place: a tenth of autograd's time.
+    With d = y_j - z_i, c = clamp(d, -1, 1), e = d - c/2, the Huber function of d is c e and its sign c's, so
+    dL/dz_i = -(sum_j c / 2 + (tau_i - 1/2) sum_j |c|) / count   and   L = sum_ij (c e / 2 + (tau_i - 1/2) |c| e) / count.
 
     Args:
         current: z, float [.., K].
-        target: y, float [.., M]; the leading dimensions broadcast.
+        target: y, float [.., M]; its leading dimensions are the last ones of `current`.
         sum_over_quantiles: sum over i instead of averaging.
         weight: of each row, float [N], where the dimension before the last is N; None = 1.
+        scratch: memory for three temporaries [.., K, M], which are most of the cost where it is allocated anew.
     """
-    quantiles = current.shape[-1]
-    tau = midpoints(quantiles, current)
-    difference = target.unsqueeze(-2) - current.unsqueeze(-1)
-    count = difference.numel() / (quantiles if sum_over_quantiles else 1)
-    clipped = difference.clamp(-1.0, 1.0)
-    half = tau - 0.5
-    slope, magnitude = clipped.sum(-1), clipped.abs().sum(-1)
+    quantiles, scratch = current.shape[-1], scratch or Scratch()
+    batch = max(current.shape[:-1], target.shape[:-1], key=len)
+    shape = (*batch, quantiles, target.shape[-1])
+    clipped, excess, product = (scratch.get(name, shape, current) for name in ("clipped", "excess", "product"))
+    torch.sub(target.unsqueeze(-2), current.unsqueeze(-1), out=excess)
+    count = excess.numel() / (quantiles if sum_over_quantiles else 1)
+    torch.clamp(excess, -1.0, 1.0, out=clipped)
+    excess.sub_(clipped, alpha=0.5)
+    half = midpoints(quantiles, current) - 0.5
+    slope, total = clipped.sum(-1), torch.mul(clipped, excess, out=product).sum(-1)
+    clipped.abs_()
+    magnitude, signed = clipped.sum(-1), torch.mul(clipped, excess, out=product).sum(-1)
     gradient = (0.5 * slope + half * magnitude) * (-1.0 / count)
-    huber = difference.sub_(clipped, alpha=0.5).mul_(clipped)
-    total = huber.sum(-1)
-    signed = torch.copysign(huber, clipped, out=huber).sum(-1)
     parts = 0.5 * total + half * signed
     if weight is not None:
         rows = weight.unsqueeze(-1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-
 FEW = 16
 """Up to so many environments a loop over Python's floats is faster than one over small tensors."""
 

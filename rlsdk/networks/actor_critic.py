@@ -81,7 +81,8 @@ class SdeHead(nn.Module):
 class ActorCritic(nn.Module):
     """A policy and its value function."""
 
-    def __init__(self, actor: Torso, critic: Torso, head: nn.Module, value: nn.Linear) -> None:
+    def __init__(self, actor: Torso, critic: Torso, head: nn.Module, value: nn.Linear, *, engine: str = "auto") -> None:
+        """`engine`: how it is run, see `rlsdk.engines`."""
         super().__init__()
         self.shares_encoder = actor.encoder is critic.encoder
         self.encoder, self.memory, self.body, self.head = actor.encoder, actor.memory, actor.body, head
@@ -93,8 +94,8 @@ class ActorCritic(nn.Module):
         self.sde = head.noise if isinstance(head, SdeHead) else None
         self.recurrent = bool(cast("Memory", self.memory).initial(1))
         """Whether steps must be learnt from in order."""
-        self.engine = "auto"
-        self._acting = sides_of(self, NUMPY)
+        self.engine = engine
+        self._acting = None if engine == "autograd" else sides_of(self, NUMPY)
 
     @property
     def _memory(self) -> Memory:
@@ -118,7 +119,7 @@ class ActorCritic(nn.Module):
         if self.mode_matters:
             self.eval()
         sides, first = self._acting, observation.is_first
-        if sides is not None and len(first) <= NUMPY_ACTING_ROWS and first.is_cpu and self.engine != "autograd":
+        if sides is not None and len(first) <= NUMPY_ACTING_ROWS and first.is_cpu:
             return self._act_by_hand(sides, observation, carry, deterministic, generator)
         return self._act(observation, carry, deterministic, generator)
 

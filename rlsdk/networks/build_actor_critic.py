@@ -63,7 +63,7 @@ def build_actor_critic(
         torsos.append(Torso(part, own, mlp(width, hidden, networks.activation_fn)))
         outputs.append(hidden[-1] if hidden else width)
     head = _head(facts.action_space, outputs[0], networks, use_sde)
-    network = ActorCritic(torsos[0], torsos[1], head, nn.Linear(outputs[1], 1))
+    network = ActorCritic(torsos[0], torsos[1], head, nn.Linear(outputs[1], 1), engine=networks.engine)
     network.resample_every = sde_every if sde_every > 0 else config.n_steps
     if networks.ortho_init:
         _initialise(network)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
+from rlsdk.engines import Library, stack_of
 from rlsdk.networks.mlp import activation
 
 
@@ -57,9 +58,41 @@ class ContinuousCritics(nn.Module):
     the actor's own.
     """
 
-    def __init__(self, encoder: nn.Module, ensemble: EnsembleMLP) -> None:
+    def __init__(self, encoder: nn.Module, ensemble: EnsembleMLP, library: Library | None = None) -> None:
+        """`library`: what runs dense layers by hand; None = autograd."""
         super().__init__()
         self.encoder, self.ensemble = encoder, ensemble
+        self._stack = stack_of(list(ensemble.layers), encoder, library)
+
+    def evaluated(self, features: Tensor, unit_action: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
+        """(values [C, N, outputs] without graph, what brings the gradient of a loss with respect to them into the parameters'
+        `grad`, which is taken to be zero)."""
+        stack = self._stack
+        if stack is None:
+            values = self(features, unit_action)
+            return values.detach(), lambda slope: torch.autograd.backward(values, slope)
+        array, tensor = stack.library.array, stack.library.tensor
+        with torch.no_grad():
+            values, trace = stack.forward(array(torch.cat([features, unit_action], dim=-1)))
+        return tensor(values), lambda slope: stack.backward(trace, array(slope), stack.gradients())
+
+    def action_gradient(self, features: Tensor, unit_action: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean value of all critics and outputs over the batch (0-d), and its gradient with respect to the action [N, A].
+
+        The critics' own gradients, which autograd would compute only to be thrown away, are never formed.
+        """
+        stack = self._stack
+        if stack is None:
+            leaf = unit_action.detach().requires_grad_()
+            values = self(features, leaf)
+            (gradient,) = torch.autograd.grad(values, leaf, torch.full_like(values, 1.0 / values.numel()))
+            return values.detach().mean(), gradient
+        array, tensor = stack.library.array, stack.library.tensor
+        with torch.no_grad():
+            found, trace = stack.forward(array(torch.cat([features, unit_action], dim=-1)))
+            values = tensor(found)
+            slope = tensor(stack.input_slope(trace, array(torch.full_like(values, 1.0 / values.numel()))))
+            return values.mean(), slope.sum(0)[:, features.shape[-1] :]
 
     def forward(self, features: Tensor, unit_action: Tensor) -> Tensor:
         result: Tensor = self.ensemble(torch.cat([features, unit_action], dim=-1))

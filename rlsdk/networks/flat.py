@@ -11,7 +11,7 @@ from torch import Tensor, nn
 def views_of(flat: Tensor, parameters: Iterable[nn.Parameter]) -> list[Tensor]:
     """Pieces of a vector [D] shaped as the parameters are, end to end in their order."""
     chosen = list(parameters)
-    pieces = flat.split([parameter.numel() for parameter in chosen])
+    pieces = torch.split(flat, [parameter.numel() for parameter in chosen])
     return [piece.view(parameter.shape) for piece, parameter in zip(pieces, chosen, strict=True)]
 
 

@@ -42,7 +42,9 @@ def sides_of(network: ActorCritic, library: Library) -> Sides | None:
     critic = [*cast("nn.Sequential", network.critic_body), network.value]
     if not fits(actor) or not fits(critic):
         return None
-    return Sides(Stack(actor, library), Stack(critic, library), DRAWS.get(type(network.head)), _is_identity(network.encoder))
+    return Sides(
+        Stack(actor, library), Stack(critic, library), DRAWS.get(type(network.head)), _is_identity(network.encoder)
+    )
 
 
 def _is_plain(encoder: nn.Module) -> bool:
@@ -51,4 +53,9 @@ def _is_plain(encoder: nn.Module) -> bool:
 
 def _is_identity(encoder: nn.Module) -> bool:
     space = getattr(encoder, "space", None)
-    return type(encoder) is FlattenEncoder and isinstance(space, Box) and dtype_of(space) == "float32" and len(space.shape) == 1
+    return (
+        type(encoder) is FlattenEncoder
+        and isinstance(space, Box)
+        and dtype_of(space) == "float32"
+        and len(space.shape) == 1
+    )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
+import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
 from rlsdk.distributions import SquashedGaussian
+from rlsdk.engines import NUMPY, NUMPY_ACTING_ROWS, Library, Stack, stack_of
 from rlsdk.exploration.state_dependent_noise import NoiseMatrices, StateDependentNoise
 from rlsdk.networks.action_scale import ActionScale
 from rlsdk.networks.encoders import features_dim
@@ -45,6 +47,17 @@ class SquashedActor(nn.Module):
         self.clip_mean = 0.0
         self.resample_every: int | None = None
         self.mode_matters = mode_matters(encoder, body)
+        self._acting: Stack | None = None
+        self._spread: Stack | None = None
+        self._stacks: _Stacks | None = None
+
+    def run_by_hand(self, library: Library | None) -> SquashedActor:
+        """Let `library` run the dense layers, where there is nothing else; returns the actor itself."""
+        if library is not None and self.log_std is not None and len(self.body):
+            self._acting = stack_of([*self.body, self.mean], self.encoder, NUMPY)
+            self._spread = self._acting and Stack([self.log_std], NUMPY)
+            self._stacks = _Stacks(self, library) if self._acting else None
+        return self
 
     def distribution(self, features: Tensor) -> SquashedGaussian:
         """Over unit actions, for encoded `features` [N, F]."""
@@ -54,6 +67,18 @@ class SquashedActor(nn.Module):
             return SquashedGaussian(mean, self.sde.log_std_of(self._sde_latent(features, latent)))
         assert self.log_std is not None
         return SquashedGaussian(mean, self.log_std(latent).clamp(*LOG_STD_RANGE))
+
+    def sampled(self, features: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Callable[[Tensor, Tensor], None]]:
+        """(unit actions [N, A], their log-densities [N], what brings the gradient of a loss with respect to both into the
+        parameters' `grad`, which is taken to be zero), for standard normal `noise` [N, A]; without graph."""
+        if self._stacks is not None:
+            return self._stacks.sampled(features, noise)
+        action, log_prob = self.distribution(features).transform(noise)
+
+        def pull(of_action: Tensor, of_log_prob: Tensor) -> None:
+            torch.autograd.backward([action, log_prob], [of_action, of_log_prob])
+
+        return action.detach(), log_prob.detach(), pull
 
     def distribution_of(self, observation: Observation) -> SquashedGaussian:
         """Over unit actions, for an observation."""
@@ -76,7 +101,9 @@ class SquashedActor(nn.Module):
         if self.mode_matters:
             self.eval()
         features = self.encoder(observation.features)
-        if deterministic:
+        if self._acting is not None and len(features) <= NUMPY_ACTING_ROWS and features.is_cpu:
+            unit = self._unit_by_hand(features, deterministic, generator)
+        elif deterministic:
             unit = self._mean(self.body(features)).tanh()
         elif self.sde is None:
             unit = self.distribution(features).sample(generator)
@@ -84,6 +111,19 @@ class SquashedActor(nn.Module):
             assert isinstance(carry, NoiseMatrices)
             unit, carry = self._explore(features, observation.is_first, carry, generator)
         return Act(self.scale.to_environment(unit), carry, ())
+
+    def _unit_by_hand(self, features: Tensor, deterministic: bool, generator: Generator) -> Tensor:
+        """Unit actions of dense layers for few rows, where calling torch would cost more than the arithmetic."""
+        assert self._acting is not None
+        stack = self._acting
+        mean, trace = stack.forward(features.numpy())
+        if deterministic:
+            return torch.from_numpy(np.tanh(mean))
+        assert self._spread is not None
+        log_std = self._spread(trace[-2])
+        noise = torch.randn(mean.shape, generator=generator).numpy()
+        std = np.exp(np.minimum(np.maximum(log_std, LOG_STD_RANGE[0]), LOG_STD_RANGE[1]))
+        return torch.from_numpy(np.tanh(mean + std * noise))
 
     def _explore(
         self, features: Tensor, is_first: Tensor, carry: NoiseMatrices, generator: Generator
@@ -94,6 +134,32 @@ class SquashedActor(nn.Module):
         latent = self.body(features)
         noise = self.sde.noise(self._sde_latent(features, latent), following.matrix)
         return (self._mean(latent) + noise).tanh(), following
+
+
+class _Stacks:
+    """Body, mean and log std run by hand."""
+
+    def __init__(self, actor: SquashedActor, library: Library) -> None:
+        self.library, log_std = library, cast("nn.Linear", actor.log_std)
+        self.body, self.mean, self.log_std = (Stack(part, library) for part in (actor.body, [actor.mean], [log_std]))
+
+    @torch.no_grad()
+    def sampled(self, features: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Callable[[Tensor, Tensor], None]]:
+        array, tensor = self.library.array, self.library.tensor
+        latent, trace = self.body.forward(array(features))
+        mean, raw = self.mean(latent), tensor(self.log_std(latent))
+        distribution = SquashedGaussian(tensor(mean), raw.clamp(*LOG_STD_RANGE))
+        action, log_prob = distribution.transform(noise)
+
+        @torch.no_grad()
+        def pull(of_action: Tensor, of_log_prob: Tensor) -> None:
+            of_mean, of_log_std = distribution.transform_slope(noise, action, of_action, of_log_prob)
+            of_log_std *= (raw >= LOG_STD_RANGE[0]) & (raw <= LOG_STD_RANGE[1])
+            slope = self.mean.input_slope([latent, mean], array(of_mean), self.mean.gradients())
+            slope += self.log_std.input_slope([latent, array(raw)], array(of_log_std), self.log_std.gradients())
+            self.body.backward(trace, slope, self.body.gradients())
+
+        return action, log_prob, pull
 
 
 class SdeSettings(Protocol):

@@ -11,6 +11,7 @@ from rlsdk.errors import SettingsError, suggest
 from rlsdk.settings.described import described
 
 ACTIVATIONS = ("elu", "gelu", "identity", "leaky_relu", "relu", "selu", "silu", "tanh")
+ENGINES = ("auto", "autograd", "numpy", "torch")
 OPTIMIZERS = ("adadelta", "adagrad", "adam", "adamax", "adamw", "nadam", "radam", "rmsprop", "sgd")
 """Element-wise optimisers: they may see all parameters as one flat vector."""
 
@@ -41,6 +42,13 @@ def as_optimizer(value: str | Callable[..., Any]) -> str | Callable[..., Any]:
     """`torch.optim.Adam` or `"adam"` -> `"adam"`; other callables stay (they are not stored in files)."""
     result: str | Callable[..., Any] = _named(value, OPTIMIZERS, "optimizer")
     return result
+
+
+def as_engine(value: Any) -> str:
+    """One of `ENGINES`."""
+    if value not in ENGINES:
+        raise SettingsError(f"engine {value!r} is unknown; {suggest(str(value), ENGINES)}")
+    return str(value)
 
 
 def as_net_arch(value: Any) -> dict[str, tuple[int, ...]] | None:
@@ -96,4 +104,11 @@ class NetworkConfig:
     )
     optimizer_kwargs: dict[str, Any] = attrs.field(
         factory=dict, metadata=described("further arguments of the optimiser, without the learning rate")
+    )
+    engine: str = attrs.field(
+        default="auto",
+        converter=as_engine,
+        metadata=described(
+            "how networks run: by hand in numpy or torch where they are dense layers only, else autograd; auto = the fastest"
+        ),
     )

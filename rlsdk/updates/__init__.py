@@ -3,7 +3,7 @@
 from rlsdk.updates.clipped_policy import ClippedPolicy
 from rlsdk.updates.evaluation import Evaluation, evaluator_of
 from rlsdk.updates.optimizer import FlatOptimizer, adam_arguments
-from rlsdk.updates.soft_actor_critic import EntropyCoefficient, critic_action_gradient
+from rlsdk.updates.soft_actor_critic import EntropyCoefficient
 from rlsdk.updates.target_network import TargetNetwork
 
 __all__ = [
@@ -13,6 +13,5 @@ __all__ = [
     "FlatOptimizer",
     "TargetNetwork",
     "adam_arguments",
-    "critic_action_gradient",
     "evaluator_of",
 ]

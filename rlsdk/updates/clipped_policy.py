@@ -100,10 +100,10 @@ class ClippedPolicy:
         total, count = torch.zeros(len(METRICS), device=rows.value.device), 0
         for minibatch in self._minibatches(rows):
             now = self.evaluate(minibatch)
-            means, slopes = self._loss(minibatch, now, clip, clip_value)
-            total += means
+            seen, slopes = self._loss(minibatch, now, clip, clip_value)
+            total += seen
             count += 1
-            if config.target_kl is not None and float(means[KL]) > 1.5 * config.target_kl:
+            if config.target_kl is not None and float(seen[KL]) > 1.5 * config.target_kl:
                 break
             self.optimizer.zero_grad()
             now.pull(*slopes)

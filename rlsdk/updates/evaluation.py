@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from rlsdk.buffers.minibatches import PolicyBatch
-from rlsdk.engines import library_for
+from rlsdk.engines import choose
 from rlsdk.interfaces import ClosedForm, Distribution
 from rlsdk.math.natural_gradient import flat_grad
 from rlsdk.math.surrogate import mean_of
@@ -67,10 +67,10 @@ class Evaluator(Protocol):
 def evaluator_of(network: ActorCritic, rows: int) -> Evaluator:
     """The fastest evaluator that fits the network, for batches of so many rows. The parameters' gradients are allocated
     already, as `FlatOptimizer` does."""
-    sides, choice = None, network.engine
-    if choice != "autograd" and not network.mode_matters and next(network.parameters()).is_cpu:
-        width = max(max(parameter.shape) for parameter in network.parameters())
-        sides = sides_of(network, library_for(width, rows, choice))
+    width = max(max(parameter.shape) for parameter in network.parameters())
+    device = next(network.parameters()).device.type
+    library = choose(network.engine, width=width, rows=rows, device=device)
+    sides = None if library is None else sides_of(network, library)
     return Autograd(network) if sides is None else ByHand(network, sides)
 
 
@@ -93,7 +93,8 @@ class Autograd:
         def pull(of_log_prob: Tensor, of_entropy: Tensor | None, of_value: Tensor | None) -> None:
             slopes = (log_prob, of_log_prob), (entropy, of_entropy), (value, of_value)
             there = [(output, slope) for output, slope in slopes if slope is not None and output.requires_grad]
-            torch.autograd.backward(*zip(*there, strict=True), retain_graph=of_value is None)
+            outputs, given = [output for output, _ in there], [slope for _, slope in there]
+            torch.autograd.backward(outputs, given, retain_graph=of_value is None)
 
         def fisher() -> Product:
             with torch.no_grad():

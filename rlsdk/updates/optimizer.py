@@ -78,7 +78,7 @@ class FlatOptimizer:
         """What the fused `torch.optim.Adam.step` comes down to for one tensor, without its preparations, which cost more
         than the arithmetic of a small network."""
         moments["step"] += 1
-        torch._fused_adam_(  # type: ignore[attr-defined]
+        torch._fused_adam_(
             [self.flat],
             [self.gradients],
             [moments["exp_avg"]],

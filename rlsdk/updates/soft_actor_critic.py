@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from rlsdk.errors import SettingsError
-from rlsdk.networks.critics import ContinuousCritics
 from rlsdk.updates.optimizer import FlatOptimizer
 
 
@@ -65,15 +64,3 @@ class EntropyCoefficient:
         with torch.no_grad():
             self.log_alpha.copy_(state["log_alpha"])
         self.optimizer.load_state_dict(state["optimizer"])
-
-
-def critic_action_gradient(critics: ContinuousCritics, features: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean value of all critics and quantiles over the batch (0-d), and its gradient with respect to `action` [N, A].
-
-    The critics' own weight gradients, which autograd would compute only to be thrown away, are never formed.
-    """
-    leaf = action.detach().requires_grad_()
-    values = critics(features, leaf)
-    weight = 1.0 / values.numel()
-    (gradient,) = torch.autograd.grad(values, leaf, torch.full_like(values, weight))
-    return values.detach().sum() * weight, gradient

@@ -20,13 +20,14 @@ class TargetNetwork(Generic[NetworkT]):
         self._pairs: list[tuple[Tensor, Tensor]] = list(
             zip(self.network.parameters(), online.parameters(), strict=True)
         )
+        self._buffers = list(zip(self.network.buffers(), online.buffers(), strict=True))
 
     @torch.no_grad()
     def update(self, tau: float) -> None:
         """target += tau * (online - target); buffers such as batch-norm statistics are copied whole."""
         for mine, theirs in self._pairs:
             mine.lerp_(theirs, tau)
-        for mine, theirs in zip(self.network.buffers(), self.online.buffers(), strict=True):
+        for mine, theirs in self._buffers:
             mine.copy_(theirs)
 
     def state_dict(self) -> dict[str, Tensor]:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from rlsdk.math.quantiles import quantile_huber, td_error
+from rlsdk.math.scratch import Scratch
 from rlsdk.records import Metrics, Transitions
 from rlsdk.updates import FlatOptimizer, TargetNetwork
 from rlsdk_qrdqn.config import QRDQNConfig
@@ -28,7 +29,7 @@ class QuantileRegression:
         self.optimizer = FlatOptimizer(
             policy.parameters(), networks.optimizer_class, config.learning_rate(1.0), arguments
         )
-        self.target_updates = 0
+        self.target_updates, self.scratch = 0, Scratch()
         self.td_error: torch.Tensor | None = None  # [N] of the last batch, for prioritised memories
 
     def collected(self, env_steps: int, progress: float) -> None:
@@ -46,16 +47,21 @@ class QuantileRegression:
             policy.train()
         with torch.no_grad():
             following = batch.next_observation
-            ahead = self.target.network(following.features)
-            judge = policy(following.features) if config.double_q else ahead
+            ahead, _ = self.target.network.evaluated(following.features)
+            judge = policy.evaluated(following.features)[0] if config.double_q else ahead
             target = quantile_target(ahead, judge, following.action_mask, batch.reward, batch.discount)
         action = batch.action.long() - policy.space.start
-        current = of_action(policy(batch.observation.features), action)
-        loss, gradient = quantile_huber(current.detach(), target, sum_over_quantiles=True, weight=batch.weight)
+        quantiles, pull = policy.evaluated(batch.observation.features)
+        current = of_action(quantiles, action)
+        loss, gradient = quantile_huber(
+            current, target, sum_over_quantiles=True, weight=batch.weight, scratch=self.scratch
+        )
         if batch.weight is not None:
-            self.td_error = td_error(current.detach(), target)
+            self.td_error = td_error(current, target)
+        slope = torch.zeros_like(quantiles)
+        slope[torch.arange(len(action), device=action.device), action] = gradient
         self.optimizer.zero_grad()
-        torch.autograd.backward(current, gradient)
+        pull(slope)
         self.optimizer.step(config.learning_rate(1.0 - progress), config.max_grad_norm)
         return {"train/loss": loss, "rollout/exploration_rate": policy.epsilon.clone()}
 

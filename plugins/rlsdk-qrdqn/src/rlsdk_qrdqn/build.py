@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rlsdk.buffers import build_replay
+from rlsdk.engines import choose
 from rlsdk.exploration import UniformWarmUp
 from rlsdk.networks import NatureCNN, build_encoder
 from rlsdk.parts import Facts, OffPolicyPlan, Parts, require_spaces
@@ -27,7 +28,9 @@ def build(facts: Facts, config: QRDQNConfig) -> Parts:
     networks = config.policy_kwargs
     encoder = build_encoder(facts.observation_space, config.policy, networks)
     hidden = widths(networks.net_arch, "qf", () if isinstance(encoder, NatureCNN) else HIDDEN)
-    policy = QuantilePolicy(encoder, hidden, networks.activation_fn, facts.action_space, networks.n_quantiles)
+    width, count = max(hidden, default=1), networks.n_quantiles
+    library = choose(networks.engine, width=width, rows=config.batch_size, device=facts.device)
+    policy = QuantilePolicy(encoder, hidden, networks.activation_fn, facts.action_space, count, library=library)
     policy.epsilon.fill_(config.exploration_initial_eps)
     policy.to(facts.device)
     return Parts(

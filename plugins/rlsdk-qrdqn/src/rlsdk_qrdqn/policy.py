@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
+from rlsdk.engines import NUMPY, NUMPY_ACTING_ROWS, Library, stack_of
 from rlsdk.exploration import epsilon_greedy
 from rlsdk.networks import features_dim, mlp, mode_matters
 from rlsdk.records import Act, Observation
@@ -27,7 +28,10 @@ class QuantilePolicy(nn.Module):
         activation_fn: str | Callable[[], nn.Module],
         space: Discrete,
         quantiles: int,
+        *,
+        library: Library | None = None,
     ) -> None:
+        """`library`: what runs dense layers by hand; None = autograd."""
         super().__init__()
         self.encoder, self.space, self.quantiles = encoder, space, quantiles
         inputs = features_dim(encoder)
@@ -35,10 +39,26 @@ class QuantilePolicy(nn.Module):
         self.head = nn.Linear(hidden[-1] if hidden else inputs, space.n * quantiles)
         self.register_buffer("epsilon", torch.tensor(1.0))
         self.mode_matters = mode_matters(encoder, self.body)
+        layers = [*self.body, self.head]
+        self._acting = stack_of(layers, encoder, library and NUMPY)
+        self._stack = stack_of(layers, encoder, library)
 
     def forward(self, features: Any) -> Tensor:
         flat: Tensor = self.head(self.body(self.encoder(features)))
         return flat.view(-1, self.space.n, self.quantiles)
+
+    def evaluated(self, features: Any) -> tuple[Tensor, Callable[[Tensor], None]]:
+        """(quantiles [N, A, K] without graph, what brings the gradient of a loss with respect to them into the parameters'
+        `grad`, which is taken to be zero)."""
+        stack = self._stack
+        if stack is None:
+            quantiles = self(features)
+            return quantiles.detach(), lambda slope: torch.autograd.backward(quantiles, slope)
+        array, tensor = stack.library.array, stack.library.tensor
+        with torch.no_grad():
+            flat, trace = stack.forward(array(self.encoder(features)))
+        quantiles = tensor(flat).view(-1, self.space.n, self.quantiles)
+        return quantiles, lambda slope: stack.backward(trace, array(slope.flatten(1)), stack.gradients())
 
     def initial_carry(self, batch: int) -> tuple[()]:
         return ()
@@ -49,7 +69,14 @@ class QuantilePolicy(nn.Module):
     ) -> Act[tuple[()], tuple[()]]:
         if self.mode_matters:
             self.eval()
-        action = greedy_action(self(observation.features), observation.action_mask)
+        action = greedy_action(self._seen(observation.features), observation.action_mask)
         if not deterministic:
             action = epsilon_greedy(action, self.space.n, self.epsilon, observation.action_mask, generator)
         return Act(action + self.space.start if self.space.start else action, (), ())
+
+    def _seen(self, features: Any) -> Tensor:
+        """Quantiles for acting: in numpy for few rows, where calling torch would cost more than the arithmetic."""
+        if self._acting is None or len(encoded := self.encoder(features)) > NUMPY_ACTING_ROWS or not encoded.is_cpu:
+            quantiles: Tensor = self(features)
+            return quantiles
+        return torch.from_numpy(self._acting(encoded.numpy())).view(-1, self.space.n, self.quantiles)

@@ -9,9 +9,10 @@ import torch
 from torch import Generator, Tensor
 
 from rlsdk.math.quantiles import quantile_huber, td_error
+from rlsdk.math.scratch import Scratch
 from rlsdk.networks import ContinuousCritics, SquashedActor, mode_matters
 from rlsdk.records import Metrics, Transitions
-from rlsdk.updates import EntropyCoefficient, FlatOptimizer, TargetNetwork, critic_action_gradient
+from rlsdk.updates import EntropyCoefficient, FlatOptimizer, TargetNetwork
 from rlsdk_tqc.config import TQCConfig
 from rlsdk_tqc.loss import truncated_target
 
@@ -37,7 +38,7 @@ class TruncatedQuantileCritics:
         self.target = TargetNetwork(critics)
         self.keep = networks.n_critics * (networks.n_quantiles - config.top_quantiles_to_drop_per_net)
         self.mode_matters = mode_matters(actor, critics)
-        self.updates = 0
+        self.updates, self.scratch = 0, Scratch()
         self.td_error: Tensor | None = None  # [N] of the last batch, for prioritised memories
 
     def update(self, batch: Transitions, *, progress: float) -> Metrics:
@@ -48,10 +49,14 @@ class TruncatedQuantileCritics:
         rate = self.config.learning_rate(1.0 - progress)
         noise = self._noise(len(batch.reward))
         features = self.actor.encoder(batch.observation.features)
-        action, log_prob = self.actor.distribution(features).transform(noise[0])
+        action, log_prob, pull = self.actor.sampled(features, noise[0])
         alpha, metrics = self.entropy.update(log_prob, rate)
         critic_loss = self._update_critics(batch, alpha, noise[1], rate)
-        actor_loss = self._update_actor(batch, action, log_prob, alpha, rate)
+        value, slope = self._action_gradient(batch, action)
+        self.actor_optimizer.zero_grad()
+        pull(-slope, (alpha / len(log_prob)).expand_as(log_prob))  # of mean(alpha * log pi - Q)
+        self.actor_optimizer.step(rate)
+        actor_loss = alpha * log_prob.mean() - value
         self.updates += 1
         if self.updates % self.config.target_update_interval == 0:
             self.target.update(self.config.tau)
@@ -67,33 +72,30 @@ class TruncatedQuantileCritics:
         """Target atoms [N, keep]."""
         observation = batch.next_observation.features
         features = self.actor.encoder(observation)
-        action, log_prob = self.actor.distribution(features).transform(noise)
-        atoms = self.target.network(self.target.network.encoder(observation), action)
+        action, log_prob, _ = self.actor.sampled(features, noise)
+        atoms, _ = self.target.network.evaluated(self.target.network.encoder(observation), action)
         return truncated_target(atoms, log_prob, batch.reward, batch.discount, alpha, keep=self.keep)
 
     def _update_critics(self, batch: Transitions, alpha: Tensor, noise: Tensor, rate: float) -> Tensor:
         target = self._target(batch, alpha, noise)
         with torch.set_grad_enabled(not self.shared):
             features = self.critics.encoder(batch.observation.features)
-        quantiles = self.critics(features, self.actor.scale.to_unit(batch.action))
-        loss, gradient = quantile_huber(quantiles.detach(), target, sum_over_quantiles=False, weight=batch.weight)
+        quantiles, pull = self.critics.evaluated(features, self.actor.scale.to_unit(batch.action))
+        loss, gradient = quantile_huber(
+            quantiles, target, sum_over_quantiles=False, weight=batch.weight, scratch=self.scratch
+        )
         if batch.weight is not None:
-            self.td_error = td_error(quantiles.detach(), target)
+            self.td_error = td_error(quantiles, target)
         self.critic_optimizer.zero_grad()
-        torch.autograd.backward(quantiles, gradient)
+        pull(gradient)
         self.critic_optimizer.step(rate)
         return loss
 
-    def _update_actor(self, batch: Transitions, action: Tensor, log_prob: Tensor, alpha: Tensor, rate: float) -> Tensor:
-        """Loss mean(alpha * log pi - Q) over the batch; its gradient reaches the actor through the action."""
+    def _action_gradient(self, batch: Transitions, action: Tensor) -> tuple[Tensor, Tensor]:
+        """(mean value, 0-d; its gradient with respect to the actor's actions): what the actor climbs."""
         with torch.no_grad():
             features = self.critics.encoder(batch.observation.features)
-        value, slope = critic_action_gradient(self.critics, features, action)
-        entropy_slope = (alpha / len(log_prob)).expand_as(log_prob)
-        self.actor_optimizer.zero_grad()
-        torch.autograd.backward([action, log_prob], [-slope, entropy_slope])
-        self.actor_optimizer.step(rate)
-        return alpha * log_prob.detach().mean() - value
+        return self.critics.action_gradient(features, action)
 
     def state_dict(self) -> Mapping[str, Any]:
         """Everything the update remembers, the actor's weights excepted: they are the policy's."""

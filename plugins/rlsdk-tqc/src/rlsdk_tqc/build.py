@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlsdk.buffers import build_replay
+from rlsdk.engines import Library, choose
 from rlsdk.exploration import NoisyPolicy, UniformWarmUp
 from rlsdk.interfaces import Policy
 from rlsdk.networks import (
@@ -56,7 +57,8 @@ def _actor(facts: Facts, config: TQCConfig, scale: ActionScale, plan: OffPolicyP
     encoder = build_encoder(facts.observation_space, config.policy, networks)
     hidden = widths(networks.net_arch, "pi", HIDDEN)
     if not config.use_sde:
-        return build_squashed_actor(encoder, hidden, networks.activation_fn, scale)
+        actor = build_squashed_actor(encoder, hidden, networks.activation_fn, scale)
+        return actor.run_by_hand(_library(config, facts, hidden))
     every = config.sde_sample_freq if config.sde_sample_freq > 0 else None if plan.episodes else plan.train_every
     return build_squashed_actor(encoder, hidden, networks.activation_fn, scale, sde=networks, resample_every=every)
 
@@ -68,7 +70,13 @@ def _critics(facts: Facts, config: TQCConfig, actor: SquashedActor) -> Continuou
     inputs = features_dim(encoder) + actor.scale.size
     hidden = widths(networks.net_arch, "qf", HIDDEN)
     ensemble = EnsembleMLP(networks.n_critics, inputs, hidden, networks.n_quantiles, networks.activation_fn)
-    return ContinuousCritics(encoder, ensemble)
+    return ContinuousCritics(encoder, ensemble, _library(config, facts, hidden))
+
+
+def _library(config: TQCConfig, facts: Facts, hidden: tuple[int, ...]) -> Library | None:
+    """What runs the dense layers of one network."""
+    width = max(hidden, default=1)
+    return choose(config.policy_kwargs.engine, width=width, rows=config.batch_size, device=facts.device)
 
 
 def _target_entropy(config: TQCConfig, scale: ActionScale) -> float:

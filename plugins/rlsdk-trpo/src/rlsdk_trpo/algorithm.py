@@ -47,9 +47,7 @@ class TrustRegionPolicy:
     def update(self, batch: Rollout[Any, Any], *, progress: float) -> Metrics:
         """Learn from a rollout. A step that cannot be made leaves the policy as it was, and is logged as such."""
         config = self.config
-        rows = self.evaluate.prepared(
-            policy_batch(batch, self.network, gamma=config.gamma, lam=config.gae_lambda)
-        )
+        rows = self.evaluate.prepared(policy_batch(batch, self.network, gamma=config.gamma, lam=config.gae_lambda))
         if self.network.mode_matters:
             self.network.train()
         metrics = self._policy_step(self._seen_by_policy(rows))

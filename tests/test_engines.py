@@ -1,0 +1,297 @@
+"""Networks run by hand against autograd, in float64: stacks, closed forms of distributions and losses, whole updates."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Generator, Tensor, nn
+
+from rlsdk.distributions import Bernoulli, Categorical, Gaussian, MultiCategorical, SquashedGaussian
+from rlsdk.engines import NUMPY, TORCH, Library, Stack, choose, fits
+from rlsdk.environments import make_vec_env
+from rlsdk.environments.toy import AnySpaceEnv
+from rlsdk.math.surrogate import clipped_surrogate, clipped_surrogate_slope, value_error, value_error_slope
+from rlsdk.networks import EnsembleMLP, flatten_parameters
+from rlsdk.networks.draws import draw_categorical, draw_gaussian
+from rlsdk.networks.flat import views_of
+from rlsdk.testing.rollouts import rollout_of
+from rlsdk.updates.evaluation import Autograd, ByHand, evaluator_of
+from rlsdk_maskable_ppo import MaskablePPO
+from rlsdk_qrdqn import QRDQN
+from rlsdk_tqc import TQC
+from rlsdk_trpo import TRPO
+
+LIBRARIES = [NUMPY, TORCH]
+ACTIVATIONS = [nn.Tanh, nn.ReLU, nn.Identity]
+
+
+def layers(widths: list[int], activation: type[nn.Module], members: int = 0) -> list[nn.Module]:
+    if members:
+        named = {nn.Tanh: "tanh", nn.ReLU: "relu", nn.Identity: "identity"}[activation]
+        return list(EnsembleMLP(members, widths[0], widths[1:-1], widths[-1], named).double().layers)
+    found: list[nn.Module] = []
+    for i, (inputs, outputs) in enumerate(itertools.pairwise(widths)):
+        found += [nn.Linear(inputs, outputs), *([activation()] if i < len(widths) - 2 else [])]
+    return [module.double() for module in found]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    library=st.sampled_from(LIBRARIES),
+    activation=st.sampled_from(ACTIVATIONS),
+    widths=st.lists(st.integers(1, 7), min_size=2, max_size=5),
+    rows=st.integers(1, 9),
+    members=st.sampled_from([0, 1, 3]),
+    seed=st.integers(0, 1000),
+)
+def test_a_stack_equals_autograd(
+    library: Library, activation: type[nn.Module], widths: list[int], rows: int, members: int, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    modules = layers(widths, activation, members)
+    network = nn.Sequential(*modules)
+    flatten_parameters(network.parameters())
+    stack = Stack(modules, library)
+    x = torch.randn(rows, widths[0], dtype=torch.float64, requires_grad=True)
+    entered = x.unsqueeze(0).expand(members, -1, -1) if members else x
+    outputs = network(entered)
+    found, trace = stack.forward(library.array(x.detach()))
+    assert torch.allclose(library.tensor(found), outputs.detach(), atol=1e-12)
+    assert torch.equal(library.tensor(stack(library.array(x.detach()))), library.tensor(found))
+    slope = torch.randn_like(outputs)
+    expected = torch.autograd.grad(outputs, [x, *stack.parameters], slope, retain_graph=True)
+    back = library.tensor(stack.input_slope(trace, library.array(slope), stack.gradients()))
+    assert torch.allclose(back.sum(0) if members else back, expected[0], atol=1e-10)
+    for parameter, gradient in zip(stack.parameters, expected[1:], strict=True):
+        assert torch.allclose(parameter.grad, gradient, atol=1e-10)
+    direction = [torch.randn_like(parameter) for parameter in stack.parameters]
+    moved = library.tensor(stack.tangent(trace, stack.arrays(direction)))
+    inner = sum(float((d * g).sum()) for d, g in zip(direction, expected[1:], strict=True))
+    assert float((moved * slope).sum()) == pytest.approx(inner, abs=1e-8), "<J v, w> = <v, J^T w>"
+
+
+def test_a_stack_follows_its_parameters() -> None:
+    """New values in place, new memory, copies and pickles."""
+    linear = nn.Linear(2, 3)
+    stack = Stack([linear, nn.Tanh()], NUMPY)
+    x = np.ones((1, 2), np.float32)
+
+    def agrees(stack: Stack, module: nn.Module) -> None:
+        expected = torch.tanh(module(torch.from_numpy(x))).detach().numpy()
+        assert np.allclose(stack(x), expected, atol=1e-6)
+
+    agrees(stack, linear)
+    with torch.no_grad():
+        linear.weight.add_(1.0)
+    agrees(stack, linear)
+    flatten_parameters(linear.parameters())
+    with torch.no_grad():
+        linear.bias.add_(1.0)
+    agrees(stack, linear)
+    for copied in (copy.deepcopy(stack), pickle.loads(pickle.dumps(stack))):
+        own = copied.modules[0]
+        assert own is not linear
+        with torch.no_grad():
+            own.weight.mul_(2.0)
+        agrees(copied, own)
+    agrees(stack, linear)
+
+
+def test_what_a_stack_takes() -> None:
+    hooked = nn.Linear(2, 2)
+    hooked.register_forward_hook(lambda *_: None)
+    parametrised = nn.utils.parametrizations.weight_norm(nn.Linear(2, 2))
+    assert fits([nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 1)])
+    wrong: list[list[nn.Module]] = [
+        [],
+        [nn.Tanh()],
+        [nn.Linear(2, 2, bias=False)],
+        [nn.Linear(2, 2), nn.Tanh(), nn.Tanh()],
+        [nn.Linear(2, 2), nn.Dropout()],
+        [nn.Linear(2, 2), nn.LayerNorm(2)],
+        [hooked],
+        [parametrised],
+    ]
+    for modules in wrong:
+        assert not fits(modules)
+        with pytest.raises(ValueError, match="linear layers"):
+            Stack(modules)
+
+
+def test_the_rule() -> None:
+    assert choose("auto", width=64, rows=64, device="cpu") is NUMPY
+    assert choose("auto", width=256, rows=64, device="cpu") is TORCH
+    assert choose("auto", width=64, rows=2048, device="cpu") is TORCH
+    assert choose("torch", width=64, rows=64, device="cpu") is TORCH
+    assert choose("autograd", width=64, rows=64, device="cpu") is None
+    assert choose("auto", width=64, rows=64, device="cuda") is None
+
+
+def distribution_case(kind: str, masked: bool, seed: int) -> tuple[Any, list[Tensor], Tensor]:
+    """(function of the inputs, the inputs, actions)."""
+    generator = Generator().manual_seed(seed)
+    logits = torch.randn(6, 5, generator=generator, dtype=torch.float64)
+    mask = torch.rand(6, 5, generator=generator) < 0.6
+    mask[:, 0] = mask[:, 2] = True
+    if kind == "gaussian":
+        log_std = 0.3 * torch.randn(6, 5, generator=generator, dtype=torch.float64)
+        return Gaussian, [logits, log_std], torch.randn(6, 5, generator=generator, dtype=torch.float64)
+    if kind == "bernoulli":
+        both = torch.ones(6, 10, dtype=torch.bool)
+        both[:, 0:4:2] = mask[:, :2]
+        made = lambda raw: Bernoulli.of(raw, both if masked else None)  # noqa: E731
+    elif kind == "multi":
+        made = lambda raw: MultiCategorical.of(raw, (2, 3), mask if masked else None)  # noqa: E731
+    else:
+        made = lambda raw: Categorical.of(raw, mask if masked else None)  # noqa: E731
+    return made, [logits], made(logits).sample(generator)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("kind", ["categorical", "multi", "bernoulli", "gaussian"])
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_closed_forms_equal_autograd(kind: str, masked: bool, seed: int) -> None:
+    make, inputs, action = distribution_case(kind, masked, seed)
+    leaves = [value.clone().requires_grad_() for value in inputs]
+    distribution = make(*leaves)
+    of_log_prob, of_entropy = torch.randn(2, 6, dtype=torch.float64)
+    for entropy in (None, of_entropy):
+        outputs = [distribution.log_prob(action), distribution.entropy()][: 1 + (entropy is not None)]
+        expected = torch.autograd.grad(
+            outputs, leaves, [of_log_prob, of_entropy][: len(outputs)], retain_graph=True, allow_unused=True
+        )
+        for mine, other in zip(distribution.slope(action, of_log_prob, entropy), expected, strict=True):
+            assert torch.allclose(mine, torch.zeros_like(mine) if other is None else other, atol=1e-8)
+    fixed = make(*[value.clone() for value in inputs])
+    gradients = torch.autograd.grad(distribution.kl_divergence(fixed).sum(), leaves, create_graph=True)
+    change = [torch.randn_like(value) for value in inputs]
+    along = sum((g * v).sum() for g, v in zip(gradients, change, strict=True))
+    hessian = torch.autograd.grad(along, leaves)
+    for mine, other in zip(distribution.curvature(*change), hessian, strict=True):
+        assert torch.allclose(mine, other, atol=1e-8), "the Fisher information is the Hessian of the KL divergence"
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10_000), spread=st.floats(0.1, 3.0))
+def test_the_squashed_sample_pulls_back_as_autograd_does(seed: int, spread: float) -> None:
+    torch.manual_seed(seed)
+    mean, log_std = (spread * torch.randn(7, 3, dtype=torch.float64)).requires_grad_(), torch.randn(7, 3).double()
+    log_std.requires_grad_()
+    noise, of_action, of_log_prob = torch.randn(7, 3).double(), torch.randn(7, 3).double(), torch.randn(7).double()
+    distribution = SquashedGaussian(mean, log_std)
+    action, log_prob = distribution.transform(noise)
+    expected = torch.autograd.grad([action, log_prob], [mean, log_std], [of_action, of_log_prob])
+    for mine, other in zip(distribution.transform_slope(noise, action, of_action, of_log_prob), expected, strict=True):
+        assert torch.allclose(mine, other, atol=1e-8)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10_000), clip=st.floats(0.01, 0.5), clip_value=st.sampled_from([None, 0.05, 1.0]))
+def test_slopes_of_losses_equal_autograd(seed: int, clip: float, clip_value: float | None) -> None:
+    torch.manual_seed(seed)
+    log_prob = (0.3 * torch.randn(9, dtype=torch.float64)).requires_grad_()
+    advantage, value = torch.randn(9).double(), torch.randn(9).double().requires_grad_()
+    old, target = value.detach() + 0.2 * torch.randn(9), torch.randn(9).double()
+    loss = clipped_surrogate(log_prob.exp(), advantage, clip).sum()
+    (expected,) = torch.autograd.grad(loss, log_prob)
+    assert torch.allclose(clipped_surrogate_slope(log_prob.exp(), advantage, clip), expected)
+    (expected,) = torch.autograd.grad(value_error(value, old, target, clip_value).sum(), value)
+    assert torch.allclose(value_error_slope(value, old, target, clip_value), expected)
+
+
+def test_sampling_in_numpy_equals_the_distributions() -> None:
+    torch.manual_seed(0)
+    raw, mask = torch.randn(200, 7), torch.rand(200, 7) < 0.5
+    mask[:, 3] = True
+    head = nn.Module()
+    head.log_std = nn.Parameter(torch.randn(7))
+    cases: list[tuple[Any, Any, Tensor | None]] = [
+        (draw_gaussian, Gaussian(raw, head.log_std.detach().expand_as(raw)), None),
+        (draw_categorical, Categorical.of(raw), None),
+        (draw_categorical, Categorical.of(raw, mask), mask),
+    ]
+    for draw, distribution, given_mask in cases:
+        action, log_prob = draw(head, raw.numpy(), given_mask, Generator().manual_seed(5))
+        expected = distribution.sample(Generator().manual_seed(5))
+        assert torch.allclose(torch.from_numpy(action), expected, atol=1e-6)
+        assert torch.allclose(torch.from_numpy(log_prob), distribution.log_prob(expected), atol=2e-5)
+        assert given_mask is None or bool(given_mask[torch.arange(200), torch.from_numpy(action)].all())
+
+
+ACTIONS = {
+    "box": spaces.Box(-1, 1, (3,)),
+    "discrete": spaces.Discrete(4),
+    "multi-discrete": spaces.MultiDiscrete([2, 3]),
+    "multi-binary": spaces.MultiBinary(3),
+}
+
+
+@pytest.mark.parametrize("engine", ["numpy", "torch"])
+@pytest.mark.parametrize("action", list(ACTIONS))
+@pytest.mark.parametrize("weighted", [False, True])
+def test_evaluators_agree(action: str, engine: str, weighted: bool) -> None:
+    from rlsdk.buffers.minibatches import policy_batch
+
+    env = make_vec_env(lambda: AnySpaceEnv(spaces.Box(-1, 1, (4,)), ACTIONS[action], 5), 2, vectorization="sync")
+    model = TRPO("MlpPolicy", env, n_steps=16, seed=0, policy_kwargs={"engine": engine, "net_arch": [9, 5]})
+    network = model.policy
+    rows = policy_batch(rollout_of(model, 16), network, gamma=0.9, lam=0.9)
+    if weighted:
+        object.__setattr__(rows, "weight", (torch.arange(len(rows)) % 3 > 0).float())
+    flat, gradients = flatten_parameters(network.parameters())
+    by_hand, autograd = evaluator_of(network, 64), Autograd(network)
+    assert isinstance(by_hand, ByHand)
+    assert by_hand.name == engine
+    slopes = torch.randn(len(rows)), torch.randn(len(rows)), torch.randn(len(rows))
+    direction, found = torch.randn(sum(p.numel() for p in network.actor_parameters)), []
+    for evaluate in (by_hand, autograd):
+        gradients.zero_()
+        now = evaluate(evaluate.prepared(rows))
+        now.pull(*slopes)
+        value, pull = evaluate.values(evaluate.prepared(rows), list(network.critic_body.parameters()))
+        both = gradients.clone()
+        gradients.zero_()
+        pull(slopes[2])
+        critic = [p.grad.clone() for p in network.critic_body.parameters()]
+        product = evaluate(evaluate.prepared(rows)).fisher()(direction)
+        found.append([now.log_prob, now.entropy, now.value, value, both, product, *critic])
+    for mine, other in zip(*found, strict=True):
+        assert torch.allclose(mine, other, atol=2e-5, rtol=1e-4)
+    assert torch.equal(views_of(flat, network.parameters())[0], next(iter(network.parameters())))
+
+
+@pytest.mark.parametrize(
+    ("kind", "env", "arguments"),
+    [
+        (TRPO, "Pendulum-v1", {"n_steps": 64}),
+        (MaskablePPO, "CartPole-v1", {"n_steps": 64, "use_masking": False}),
+        (QRDQN, "CartPole-v1", {"learning_starts": 50, "batch_size": 16}),
+        (TQC, "Pendulum-v1", {"learning_starts": 50, "batch_size": 16}),
+    ],
+)
+def test_engines_train_alike(kind: Any, env: str, arguments: dict[str, Any]) -> None:
+    trained = {}
+    for engine in ("autograd", "numpy", "torch"):
+        model = kind("MlpPolicy", env, seed=3, policy_kwargs={"engine": engine, "net_arch": [16, 16]}, **arguments)
+        model.learn(192)
+        trained[engine] = torch.cat([p.detach().flatten() for p in model.policy.parameters()])
+    for engine in ("numpy", "torch"):
+        assert float((trained[engine] - trained["autograd"]).abs().max()) < 2e-3
+    assert not torch.equal(trained["numpy"], trained["autograd"]), "another engine really ran"
+
+
+def test_an_unknown_engine_is_refused() -> None:
+    from rlsdk.errors import SettingsError
+
+    with pytest.raises(SettingsError, match="did you mean 'numpy'"):
+        TRPO("MlpPolicy", "CartPole-v1", policy_kwargs={"engine": "nunpy"})
