@@ -32,7 +32,7 @@ TRAINING_STEP = [
     "plugins/rlsdk-tqc/src/rlsdk_tqc/algorithm.py",
     "plugins/rlsdk-tqc/src/rlsdk_tqc/loss.py",
     "rlsdk/math/quantiles.py",
-    "rlsdk/updates/soft_actor_critic.py",
+    "rlsdk/networks/critics.py",
 ]
 """What one reads to follow a training step of TQC (docs/training-step.md walks through it)."""
 

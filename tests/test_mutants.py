@@ -114,7 +114,8 @@ def deterministic_actions_are_sampled(patch: Patch) -> None:
 
 @mutant("policy.randomness-from-generator")
 def samples_come_from_the_global_generator(patch: Patch) -> None:
-    patch.setattr(SquashedGaussian, "sample", lambda self, generator: self.transform(torch.randn(self.mean.shape))[0])
+    unit = SquashedActor._unit_by_hand
+    patch.setattr(SquashedActor, "_unit_by_hand", lambda self, *args: unit(self, *args[:-1], torch.default_generator))
 
 
 @mutant("policy.rows-independent")
@@ -159,8 +160,12 @@ def optimiser_moments_are_not_restored(patch: Patch) -> None:
 
 @mutant("algorithm.update-learns")
 def the_actor_is_never_updated(patch: Patch) -> None:
-    kind = rlsdk_tqc.algorithm.TruncatedQuantileCritics
-    patch.setattr(kind, "_update_actor", lambda self, *arguments: torch.zeros(()))
+    sampled = SquashedActor.sampled
+
+    def without_gradient(self: Any, *arguments: Any) -> Any:
+        return (*sampled(self, *arguments)[:2], lambda *slopes: None)
+
+    patch.setattr(SquashedActor, "sampled", without_gradient)
 
 
 @mutant("algorithm.metrics")

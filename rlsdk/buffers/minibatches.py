@@ -116,7 +116,9 @@ def shuffled(batch: PolicyBatch, size: int, generator: Generator) -> Iterator[Po
     index = torch.randperm(len(batch), generator=generator, device=device)
     if batch.weight is not None:
         index = index[batch.weight[index] > 0.0]
-    yield from tree.split(batch.rows(index), size)
+    drawn = batch.rows(index)
+    drawn.starts[::size] = True
+    yield from tree.split(drawn, size)
 
 
 def in_order(batch: PolicyBatch, size: int, generator: Generator) -> Iterator[PolicyBatch]:
