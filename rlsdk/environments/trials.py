@@ -49,17 +49,30 @@ class Outcome:
 
 def encoded(space: Space, observation: Any) -> Vector:
     """An observation as one vector, float64 [F]: numbers as they are, discrete values one-hot, images divided by 255."""
+    return encoder_of(space)(observation)
+
+
+def encoder_of(space: Space) -> Callable[[Any], Vector]:
+    """`encoded` for one space: what kind it is need not be asked at every step."""
     if isinstance(space, Dict):
-        return np.concatenate([encoded(child, observation[key]) for key, child in space.spaces.items()])
+        entries = [(key, encoder_of(child)) for key, child in space.spaces.items()]
+        return lambda observation: np.concatenate([encode(observation[key]) for key, encode in entries])
     if isinstance(space, Tuple):
-        return np.concatenate([encoded(child, observation[i]) for i, child in enumerate(space.spaces)])
+        parts = [encoder_of(child) for child in space.spaces]
+        return lambda observation: np.concatenate([encode(own) for encode, own in zip(parts, observation, strict=True)])
     if isinstance(space, Discrete):
-        return _one_hot(space.n, int(observation) - space.start)
+        return lambda observation: _one_hot(space.n, int(observation) - space.start)
     if isinstance(space, MultiDiscrete):
-        columns = zip(space.nvec, np.asarray(observation) - np.asarray(space.start), strict=True)
-        return np.concatenate([_one_hot(n, int(value)) for n, value in columns])
-    flat = np.asarray(observation, np.float64).reshape(-1)
-    return flat / 255.0 if isinstance(space, Box) and space.is_image else flat
+        start = np.asarray(space.start)
+
+        def one_hot(observation: Any) -> Vector:
+            columns = zip(space.nvec, np.asarray(observation) - start, strict=True)
+            return np.concatenate([_one_hot(n, int(value)) for n, value in columns])
+
+        return one_hot
+    if isinstance(space, Box) and space.is_image:
+        return lambda observation: np.asarray(observation, np.float64).reshape(-1) / 255.0
+    return lambda observation: np.asarray(observation, np.float64).reshape(-1)
 
 
 def _one_hot(count: int, which: int) -> Vector:
@@ -92,14 +105,14 @@ def run_trial(make_act: Callable[[NDArray[np.float32]], Act], space: Space, envi
     Raises:
         EnvironmentFault: an observation or reward is not finite.
     """
-    act, step, seen = make_act(trial.parameters), environment.step, list[Vector]()
+    act, step, encode, seen = make_act(trial.parameters), environment.step, encoder_of(space), list[Vector]()
     mean, factor, clip = trial.mean, trial.factor, trial.clip
     returns, lengths, successes = list[float](), list[int](), list[bool | None]()
     for seed in trial.seeds:
         observation, info = environment.reset(seed=seed)
         total, length, over = 0.0, 0, False
         while not over:
-            vector = encoded(space, observation)
+            vector = encode(observation)
             if mean is not None and factor is not None:
                 seen.append(vector)
                 vector = np.minimum(np.maximum((vector - mean) * factor, -clip), clip)
