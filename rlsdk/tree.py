@@ -85,7 +85,8 @@ def _paths(node: Any, before: tuple[tuple[Any, bool], ...] = ()) -> Iterator[tup
         for i, child in enumerate(node):
             yield from _paths(child, (*before, (i, False)))
     elif node is not None:
-        for name in _names(type(node)):
+        kind: Any = type(node)
+        for name in _names(kind):
             yield from _paths(getattr(node, name), (*before, (name, True)))
 
 

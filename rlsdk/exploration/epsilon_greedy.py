@@ -8,13 +8,16 @@ from torch import Generator, Tensor
 from rlsdk.distributions.categorical import Categorical
 
 
-def epsilon_greedy(greedy: Tensor, count: int, epsilon: Tensor, mask: Tensor | None, generator: Generator) -> Tensor:
-    """`greedy` actions int64 [B] from 0, each replaced with probability `epsilon` by one of the `count` (or of those the
-    `mask` bool [B, count] allows), drawn evenly."""
-    shape, device = greedy.shape, greedy.device
+def epsilon_greedy(
+    greedy: Tensor, sizes: tuple[int, ...], epsilon: Tensor, mask: Tensor | None, generator: Generator
+) -> Tensor:
+    """`greedy` actions int64 [B, K], K choices from 0, each row replaced with probability `epsilon` by evenly drawn ones: of
+    the `sizes[k]` values of a choice, or of those that `mask` bool [B, sum(sizes)] allows."""
+    device = greedy.device
     if mask is None:
-        random = torch.randint(count, shape, generator=generator, device=device)
+        drawn = [torch.randint(size, greedy.shape[:1], generator=generator, device=device) for size in sizes]
     else:
-        random = Categorical.of(torch.zeros(mask.shape, device=device), mask).sample(generator)
-    explores = torch.rand(shape, generator=generator, device=device) < epsilon
-    return torch.where(explores, random, greedy)
+        even = (Categorical.of(torch.zeros(m.shape, device=device), m) for m in torch.split(mask, list(sizes), -1))
+        drawn = [distribution.sample(generator) for distribution in even]
+    explores = torch.rand(greedy.shape[:1], generator=generator, device=device) < epsilon
+    return torch.where(explores.unsqueeze(-1), torch.stack(drawn, -1), greedy)

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import FakeImageEnv, IdentityEnv, InvalidActionEnvDiscrete
+from rlsdk.environments.toy import (
+    FakeImageEnv,
+    IdentityEnv,
+    IdentityEnvMultiDiscrete,
+    InvalidActionEnvDiscrete,
+    InvalidActionEnvMultiDiscrete,
+)
 from rlsdk.evaluate import run_episodes
 from rlsdk.networks import NatureCNN
 from rlsdk_qrdqn import QRDQN
@@ -27,6 +34,24 @@ QUICK: dict[str, Any] = {
 def test_identity_is_learnt() -> None:
     model = QRDQN("MlpPolicy", IdentityEnv(4), gamma=0.0, train_freq=1, **QUICK).learn(2000)
     assert run_episodes(model, IdentityEnv(4), 5, seed=1).mean > 95.0
+
+
+def test_several_choices_are_learnt_each_by_itself() -> None:
+    env = IdentityEnvMultiDiscrete(3)
+    model = QRDQN("MlpPolicy", env, gamma=0.0, train_freq=1, **QUICK).learn(2500)
+    assert run_episodes(model, IdentityEnvMultiDiscrete(3), 5, seed=1).mean > 90.0
+
+
+def test_masks_of_several_choices_are_obeyed() -> None:
+    class Strict(InvalidActionEnvMultiDiscrete):
+        def step(self, action: Any) -> Any:
+            sizes, masks = list(self.action_space.nvec), self.action_masks()  # type: ignore[attr-defined]
+            parts = np.split(np.asarray(masks), np.cumsum(sizes)[:-1])
+            assert all(part[value] for part, value in zip(parts, action, strict=True))
+            return super().step(action)
+
+    env = make_vec_env(lambda: Strict(5, 4), 2, vectorization="sync")
+    QRDQN("MlpPolicy", env, gamma=0.3, train_freq=1, **QUICK).learn(600)
 
 
 def test_masks_are_obeyed_from_the_first_step_on() -> None:

@@ -12,12 +12,16 @@ from rlsdk.math.scratch import Scratch
 from rlsdk.records import Metrics, Transitions
 from rlsdk.updates import FlatOptimizer, TargetNetwork
 from rlsdk_qrdqn.config import QRDQNConfig
-from rlsdk_qrdqn.loss import of_action, quantile_target
+from rlsdk_qrdqn.loss import columns, greedy_action, of_action, quantile_target
 from rlsdk_qrdqn.policy import QuantilePolicy
 
 
 class QuantileRegression:
-    """Regresses the quantiles of the action taken on those of the greedy next action."""
+    """Regresses the quantiles of the action taken on those of the greedy next action.
+
+    Where an action is several choices, each has quantiles of its own on one network, and the loss is the mean over choices
+    (the branches of Tavakoli et al. 2018, arXiv:1711.08946, each with its own target).
+    """
 
     def __init__(self, policy: QuantilePolicy, config: QRDQNConfig) -> None:
         self.policy, self.config = policy, config
@@ -45,21 +49,22 @@ class QuantileRegression:
         config, policy = self.config, self.policy
         if policy.mode_matters:
             policy.train()
+        following, sizes = batch.next_observation, policy.sizes
         with torch.no_grad():
-            following = batch.next_observation
             ahead, _ = self.target.network.evaluated(following.features)
             judge = policy.evaluated(following.features)[0] if config.double_q else ahead
-            target = quantile_target(ahead, judge, following.action_mask, batch.reward, batch.discount)
-        action = batch.action.long() - policy.space.start
+            best = greedy_action(judge, following.action_mask, sizes)
+            target = quantile_target(ahead, best, batch.reward, batch.discount, sizes)
+        action = policy.from_environment(batch.action)
         quantiles, pull = policy.evaluated(batch.observation.features)
-        current = of_action(quantiles, action)
+        current = of_action(quantiles, action, sizes)
         loss, gradient = quantile_huber(
             current, target, sum_over_quantiles=True, weight=batch.weight, scratch=self.scratch
         )
         if batch.weight is not None:
             self.td_error = td_error(current, target)
         slope = torch.zeros_like(quantiles)
-        slope[torch.arange(len(action), device=action.device), action] = gradient
+        slope[torch.arange(len(action), device=action.device), columns(action, sizes)] = gradient
         self.optimizer.zero_grad()
         pull(slope)
         self.optimizer.step(config.learning_rate(1.0 - progress), config.max_grad_norm)

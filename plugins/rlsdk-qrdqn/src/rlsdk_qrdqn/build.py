@@ -8,7 +8,7 @@ from rlsdk.exploration import UniformWarmUp
 from rlsdk.networks import NatureCNN, build_encoder
 from rlsdk.parts import Facts, OffPolicyPlan, Parts, require_spaces
 from rlsdk.settings.networks import widths
-from rlsdk.spaces import Discrete
+from rlsdk.spaces import Discrete, MultiDiscrete
 from rlsdk_qrdqn.algorithm import QuantileRegression
 from rlsdk_qrdqn.config import QRDQNConfig
 from rlsdk_qrdqn.policy import QuantilePolicy
@@ -21,10 +21,10 @@ def build(facts: Facts, config: QRDQNConfig) -> Parts:
     """The parts of one QRDQN agent.
 
     Raises:
-        UnsupportedSpaceError: the actions are not Discrete, or the policy does not fit the observations.
+        UnsupportedSpaceError: the actions are neither Discrete nor MultiDiscrete, or the policy does not fit the observations.
     """
-    require_spaces(facts, "QRDQN", actions=("Discrete",), observations=OBSERVATIONS)
-    assert isinstance(facts.action_space, Discrete)
+    require_spaces(facts, "QRDQN", actions=("Discrete", "MultiDiscrete"), observations=OBSERVATIONS)
+    assert isinstance(facts.action_space, Discrete | MultiDiscrete)
     networks = config.policy_kwargs
     encoder = build_encoder(facts.observation_space, config.policy, networks)
     hidden = widths(networks.net_arch, "qf", () if isinstance(encoder, NatureCNN) else HIDDEN)

@@ -12,21 +12,22 @@ from rlsdk.engines import NUMPY, NUMPY_ACTING_ROWS, Library, stack_of
 from rlsdk.exploration import epsilon_greedy
 from rlsdk.networks import features_dim, mlp, mode_matters
 from rlsdk.records import Act, Observation
-from rlsdk.spaces import Discrete
+from rlsdk.spaces import Discrete, MultiDiscrete
 from rlsdk_qrdqn.loss import greedy_action
 
 
 class QuantilePolicy(nn.Module):
-    """Encoder -> hidden layers -> quantiles [N, A, K]."""
+    """Encoder -> hidden layers -> quantiles [N, A, K], where A counts the values of all choices, one choice after the other."""
 
     epsilon: Tensor
+    start: Tensor
 
     def __init__(
         self,
         encoder: nn.Module,
         hidden: Sequence[int],
         activation_fn: str | Callable[[], nn.Module],
-        space: Discrete,
+        space: Discrete | MultiDiscrete,
         quantiles: int,
         *,
         library: Library | None = None,
@@ -36,7 +37,9 @@ class QuantilePolicy(nn.Module):
         self.encoder, self.space, self.quantiles = encoder, space, quantiles
         inputs = features_dim(encoder)
         self.body = mlp(inputs, hidden, activation_fn)
-        self.head = nn.Linear(hidden[-1] if hidden else inputs, space.n * quantiles)
+        self.sizes = (space.n,) if isinstance(space, Discrete) else space.nvec
+        self.head = nn.Linear(hidden[-1] if hidden else inputs, sum(self.sizes) * quantiles)
+        self.register_buffer("start", torch.tensor(space.start), persistent=False)
         self.register_buffer("epsilon", torch.tensor(1.0))
         self.mode_matters = mode_matters(encoder, self.body)
         layers = [*self.body, self.head]
@@ -45,7 +48,7 @@ class QuantilePolicy(nn.Module):
 
     def forward(self, features: Any) -> Tensor:
         flat: Tensor = self.head(self.body(self.encoder(features)))
-        return flat.view(-1, self.space.n, self.quantiles)
+        return flat.view(len(flat), -1, self.quantiles)
 
     def evaluated(self, features: Any) -> tuple[Tensor, Callable[[Tensor], None]]:
         """(quantiles [N, A, K] without graph, what brings the gradient of a loss with respect to them into the parameters'
@@ -57,7 +60,7 @@ class QuantilePolicy(nn.Module):
         array, tensor = stack.library.array, stack.library.tensor
         with torch.no_grad():
             flat, trace = stack.forward(array(self.encoder(features)))
-        quantiles = tensor(flat).view(-1, self.space.n, self.quantiles)
+        quantiles = tensor(flat).view(len(flat), -1, self.quantiles)
         return quantiles, lambda slope: stack.backward(trace, array(slope.flatten(1)), stack.gradients())
 
     def initial_carry(self, batch: int) -> tuple[()]:
@@ -69,14 +72,23 @@ class QuantilePolicy(nn.Module):
     ) -> Act[tuple[()], tuple[()]]:
         if self.mode_matters:
             self.eval()
-        action = greedy_action(self._seen(observation.features), observation.action_mask)
+        action = greedy_action(self._seen(observation.features), observation.action_mask, self.sizes)
         if not deterministic:
-            action = epsilon_greedy(action, self.space.n, self.epsilon, observation.action_mask, generator)
-        return Act(action + self.space.start if self.space.start else action, (), ())
+            action = epsilon_greedy(action, self.sizes, self.epsilon, observation.action_mask, generator)
+        return Act(self.to_environment(action), (), ())
+
+    def to_environment(self, action: Tensor) -> Tensor:
+        """Choices from 0, [N, choices], in environment units."""
+        return (action.squeeze(-1) if isinstance(self.space, Discrete) else action) + self.start
+
+    def from_environment(self, action: Tensor) -> Tensor:
+        """The inverse."""
+        choices = action.long() - self.start
+        return choices.unsqueeze(-1) if isinstance(self.space, Discrete) else choices
 
     def _seen(self, features: Any) -> Tensor:
         """Quantiles for acting: in numpy for few rows, where calling torch would cost more than the arithmetic."""
         if self._acting is None or len(encoded := self.encoder(features)) > NUMPY_ACTING_ROWS or not encoded.is_cpu:
             quantiles: Tensor = self(features)
             return quantiles
-        return torch.from_numpy(self._acting(encoded.numpy())).view(-1, self.space.n, self.quantiles)
+        return torch.from_numpy(self._acting(encoded.numpy())).view(len(encoded), -1, self.quantiles)
