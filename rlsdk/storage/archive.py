@@ -16,8 +16,9 @@ import struct
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 import safetensors
 import safetensors.torch
@@ -25,10 +26,17 @@ from torch import Tensor
 
 from rlsdk import tree
 from rlsdk.errors import ArtifactError
+from rlsdk.storage.tensors import ALIGNMENT, CHUNK, TensorBlock, mapped, read_header
 
 FORMAT = 1
 MAX_JSON = 64 * 2**20
+MAP_FROM = 64 * 2**20
+"""Tensors of a section this large are mapped into memory instead of read."""
 _MANIFEST = "manifest.json"
+_PADDING_FIELD = 0x4252
+_ZIP64_FIELD = 20
+_LOCAL_HEADER = 30
+"""Bytes of a zip entry's header before its name; the last four are the lengths of name and extra field."""
 _READ_ERRORS = (
     zipfile.BadZipFile,
     EOFError,
@@ -50,33 +58,74 @@ def write_archive(target: Path | IO[bytes], document: Mapping[str, Any], section
     Raises:
         ArtifactError: the place cannot be written; what was there before is untouched.
     """
-    members = {name: data for key, section in sections.items() for name, data in _encode(key, section).items()}
-    listing = {name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in members.items()}
+    members = {name: member for key, section in sections.items() for name, member in _encode(key, section).items()}
+    listing = {name: {"size": member.size, "sha256": _digest(member.chunks())} for name, member in members.items()}
     manifest = json.dumps({"format": FORMAT, **document, "members": listing}, indent=1, allow_nan=False).encode()
+    whole: dict[str, Member] = {_MANIFEST: Text(manifest), **members}
     if isinstance(target, Path):
-        _write_atomically(target, {_MANIFEST: manifest, **members})
+        _write_atomically(target, whole)
         return
     try:
-        _write_zip(target, {_MANIFEST: manifest, **members})
+        _write_zip(target, whole)
     except OSError as error:
         raise ArtifactError(f"cannot write to {_name(target)}: {error.strerror or error}") from None
 
 
-def _encode(key: str, section: Section) -> dict[str, bytes]:
+class Member(Protocol):
+    """Bytes of an archive; `chunks` gives the same ones whenever it is asked."""
+
+    size: int
+
+    def chunks(self) -> Iterator[Any]: ...
+
+
+class Text:
+    """Bytes that are there already."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.size = data, len(data)
+
+    def chunks(self) -> Iterator[bytes]:
+        yield self.data
+
+
+def _encode(key: str, section: Section) -> dict[str, Member]:
     flat = tree.flatten(section)
-    tensors = {n: v.detach().cpu().clone().contiguous() for n, v in flat.items() if isinstance(v, Tensor)}
+    tensors = {n: v for n, v in flat.items() if isinstance(v, Tensor)}
     values = {n: v for n, v in flat.items() if not isinstance(v, Tensor)}
-    encoded = {f"{key}.safetensors": safetensors.torch.save(tensors)}
-    return {**encoded, f"{key}.json": json.dumps(values, allow_nan=False).encode()}
+    return {
+        f"{key}.safetensors": TensorBlock(tensors),
+        f"{key}.json": Text(json.dumps(values, allow_nan=False).encode()),
+    }
 
 
-def _write_zip(stream: IO[bytes], members: Mapping[str, bytes]) -> None:
+def _digest(chunks: Iterable[Any]) -> str:
+    digest = hashlib.sha256()
+    for chunk in chunks:
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _write_zip(stream: IO[bytes], members: Mapping[str, Member]) -> None:
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-        for name, data in members.items():
-            archive.writestr(zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0)), data)
+        for name, member in members.items():
+            info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+            info.file_size = member.size
+            info.extra = _padding(archive, info)
+            with archive.open(info, "w") as entry:
+                for chunk in member.chunks():
+                    entry.write(chunk)
 
 
-def _write_atomically(path: Path, members: Mapping[str, bytes]) -> None:
+def _padding(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    """An extra field that makes the entry's data begin at a multiple of `ALIGNMENT` bytes."""
+    assert archive.fp is not None
+    sizes = _ZIP64_FIELD if info.file_size * 1.05 > zipfile.ZIP64_LIMIT else 0  # zipfile's own rule
+    before = archive.fp.tell() + _LOCAL_HEADER + len(info.filename.encode()) + sizes + 4
+    return struct.pack("<HH", _PADDING_FIELD, -before % ALIGNMENT) + bytes(-before % ALIGNMENT)
+
+
+def _write_atomically(path: Path, members: Mapping[str, Member]) -> None:
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -209,16 +258,41 @@ def _json(data: bytes) -> dict[str, Any]:
 
 
 def _decode(archive: zipfile.ZipFile, listed: Mapping[str, Any], key: str) -> dict[str, Any]:
-    data = {}
-    for member in (f"{key}.safetensors", f"{key}.json"):
-        data[member] = archive.read(member)
-        if hashlib.sha256(data[member]).hexdigest() != listed[member].get("sha256"):
-            raise ArtifactError(f"{_name_of(archive)} is damaged: {member!r} does not match its digest")
-    tensors = safetensors.torch.load(data[f"{key}.safetensors"])
+    tensors = _tensors(archive, f"{key}.safetensors", listed)
     try:
-        return tree.unflatten({**tensors, **_json(data[f"{key}.json"])})
+        return tree.unflatten({**tensors, **_json(_checked(archive, f"{key}.json", listed))})
     except (AttributeError, TypeError):
         raise ValueError(f"section {key!r} names a value and a table alike") from None
+
+
+def _checked(archive: zipfile.ZipFile, member: str, listed: Mapping[str, Any]) -> bytes:
+    """A member, whole, after its digest."""
+    data = archive.read(member)
+    _require_digest(archive, member, listed, [data])
+    return data
+
+
+def _require_digest(archive: zipfile.ZipFile, member: str, listed: Mapping[str, Any], chunks: Iterable[Any]) -> None:
+    if _digest(chunks) != listed[member].get("sha256"):
+        raise ArtifactError(f"{_name_of(archive)} is damaged: {member!r} does not match its digest")
+
+
+def _tensors(archive: zipfile.ZipFile, member: str, listed: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The tensors of a member; large ones of a file are mapped, not read."""
+    info = archive.getinfo(member)
+    if archive.filename is None or info.file_size < MAP_FROM:
+        return safetensors.torch.load(_checked(archive, member, listed))
+    with archive.open(member) as stream:
+        _require_digest(archive, member, listed, iter(partial(stream.read, CHUNK), b""))
+    with archive.open(member) as stream:
+        header, begin = read_header(stream.read, info.file_size, limit=MAX_JSON)
+    assert archive.fp is not None
+    archive.fp.seek(info.header_offset + _LOCAL_HEADER - 4)
+    name_length, extra_length = struct.unpack("<HH", archive.fp.read(4))
+    start = info.header_offset + _LOCAL_HEADER + name_length + extra_length + begin
+    if start % ALIGNMENT:  # written by something else
+        return safetensors.torch.load(archive.read(member))
+    return mapped(Path(archive.filename), start, header)
 
 
 def _name_of(archive: zipfile.ZipFile) -> str:

@@ -1,0 +1,114 @@
+"""Tensors in the safetensors format, written and read piece by piece, so that a file larger than memory is no problem.
+
+The layout is the library's: the header's length (8 bytes, little endian), the header (JSON: name -> dtype, shape, offsets), the
+data. `safetensors` itself writes and reads such a block as a whole.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+CHUNK = 16 * 2**20
+ALIGNMENT = 64
+"""Of the data within the block, and of the block within a file, so that tensors can be mapped into memory."""
+NAMES = {
+    torch.float64: "F64",
+    torch.int64: "I64",
+    torch.float32: "F32",
+    torch.int32: "I32",
+    torch.bfloat16: "BF16",
+    torch.float16: "F16",
+    torch.int16: "I16",
+    torch.uint8: "U8",
+    torch.int8: "I8",
+    torch.bool: "BOOL",
+}
+DTYPES = {name: dtype for dtype, name in NAMES.items()}
+
+
+class TensorBlock:
+    """Named tensors as one block of bytes that is never in memory as a whole."""
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        """Raises ValueError for a dtype the format has no name for here."""
+        self.tensors = dict(sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0])))
+        header: dict[str, Any] = {}
+        end = 0
+        for name, tensor in self.tensors.items():
+            if tensor.dtype not in NAMES:
+                raise ValueError(f"tensor {name!r} is of dtype {tensor.dtype}, which files cannot hold")
+            start, end = end, end + tensor.numel() * tensor.element_size()
+            header[name] = {"dtype": NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
+        text = json.dumps(header, separators=(",", ":")).encode()
+        text += b" " * (-(len(text) + 8) % ALIGNMENT)
+        self.head = struct.pack("<Q", len(text)) + text
+        self.size = len(self.head) + end
+
+    def chunks(self) -> Iterator[Any]:
+        """The bytes, some megabytes at a time."""
+        yield self.head
+        for tensor in self.tensors.values():
+            flat = tensor.detach().reshape(-1)
+            rows = max(1, CHUNK // tensor.element_size())
+            for start in range(0, len(flat), rows):
+                piece = flat[start : start + rows].cpu().contiguous()
+                yield piece.view(torch.uint8).numpy().data
+
+
+def read_header(read: Callable[[int], bytes], size: int, *, limit: int) -> tuple[dict[str, Any], int]:
+    """(name -> dtype, shape and offsets, checked against each other and the block's `size`; where the data begin).
+
+    Raises:
+        ValueError: the block is damaged.
+    """
+    (length,) = struct.unpack("<Q", read(8))
+    if length > min(limit, size - 8):
+        raise ValueError(f"a tensor header claims {length} bytes")
+    header = json.loads(read(length))
+    if not isinstance(header, dict):
+        raise ValueError("a tensor header is not a table")
+    header.pop("__metadata__", None)
+    end = 0
+    for name, facts in sorted(header.items(), key=lambda item: _offsets(item[1])):
+        first, last = _offsets(facts)
+        shape, dtype = facts.get("shape"), DTYPES.get(facts.get("dtype"))
+        if dtype is None or not isinstance(shape, list) or not all(isinstance(n, int) and n >= 0 for n in shape):
+            raise ValueError(f"tensor {name!r} has no dtype or shape")
+        if first != end or last - first != math.prod(shape) * dtype.itemsize:
+            raise ValueError(f"tensor {name!r} does not lie where its shape says")
+        end = last
+    if 8 + length + end != size:
+        raise ValueError("tensors do not fill their block")
+    return header, 8 + length
+
+
+def _offsets(facts: Any) -> tuple[int, int]:
+    offsets = facts.get("data_offsets") if isinstance(facts, dict) else None
+    if not isinstance(offsets, list) or len(offsets) != 2 or not all(type(n) is int for n in offsets):
+        raise ValueError("a tensor header holds an entry without offsets")
+    first, last = offsets
+    return first, last
+
+
+def mapped(path: Path, start: int, header: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The tensors of a block whose data begin at byte `start` of a file, mapped into memory: pages are read when they are
+    looked at, and writing to them does not change the file."""
+    found = {}
+    for name, facts in header.items():
+        first, last = _offsets(facts)
+        dtype, shape = DTYPES[facts["dtype"]], facts["shape"]
+        if first == last:
+            found[name] = torch.empty(shape, dtype=dtype)
+            continue
+        pages = np.memmap(path, np.uint8, mode="c", offset=start + first, shape=(last - first,))
+        found[name] = torch.from_numpy(pages).view(dtype).reshape(shape)
+    return found

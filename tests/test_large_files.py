@@ -1,0 +1,184 @@
+"""Tensors written and read piece by piece: the library's own format, any damage refused, memory bounded."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import struct
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rlsdk.errors import ArtifactError
+from rlsdk.storage import archive, read_archive, write_archive
+from rlsdk.storage.tensors import DTYPES, TensorBlock, read_header
+
+EVERYTHING: dict[str, torch.Tensor] = {
+    **{f"of {name}": torch.arange(7).to(dtype) for name, dtype in DTYPES.items()},
+    "nothing": torch.empty(0, 3),
+    "number": torch.tensor(2.5),
+    "turned": torch.arange(12.0).view(3, 4).T,
+    "spread": torch.arange(20)[::3],
+}
+
+
+def same(one: torch.Tensor, two: torch.Tensor) -> bool:
+    return one.dtype == two.dtype and one.shape == two.shape and torch.equal(one, two)
+
+
+@pytest.fixture
+def always_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "MAP_FROM", 0)
+
+
+def test_the_library_reads_what_is_written() -> None:
+    block = TensorBlock(EVERYTHING)
+    data = b"".join(bytes(chunk) for chunk in block.chunks())
+    assert len(data) == block.size
+    found = safetensors.torch.load(data)
+    assert all(same(found[name], value) for name, value in EVERYTHING.items())
+    assert set(found) == set(EVERYTHING)
+    header, begin = read_header(
+        io.BytesIO(safetensors.torch.save(EVERYTHING_CONTIGUOUS)).read, _library_size(), limit=10**6
+    )
+    assert set(header) == set(EVERYTHING)
+    assert begin % 8 == 0
+
+
+EVERYTHING_CONTIGUOUS = {name: value.contiguous() for name, value in EVERYTHING.items()}
+
+
+def _library_size() -> int:
+    return len(safetensors.torch.save(EVERYTHING_CONTIGUOUS))
+
+
+@pytest.mark.usefixtures("always_mapped")
+def test_mapped_tensors_are_what_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    write_archive(path, {"kind": "x"}, {"big": {**EVERYTHING, "deep": {"values": torch.ones(3)}, "count": 3}})
+    _, sections = read_archive(path, kind="x")
+    found = sections["big"]
+    assert all(same(found[name], value) for name, value in EVERYTHING.items())
+    assert found["deep"]["values"].tolist() == [1.0, 1.0, 1.0]
+    assert found["count"] == 3
+    before = path.read_bytes()
+    found["number"].fill_(9.0)
+    assert path.read_bytes() == before, "writing to a mapped tensor leaves the file alone"
+    write_archive(path, {"kind": "x"}, {"big": {"other": torch.zeros(2)}})
+    assert found["turned"].tolist() == EVERYTHING["turned"].tolist(), (
+        "a replaced file stays readable while it is mapped"
+    )
+
+
+def test_a_dtype_without_a_name_is_refused() -> None:
+    with pytest.raises(ValueError, match="complex"):
+        TensorBlock({"a": torch.zeros(1, dtype=torch.complex64)})
+
+
+def rewritten(source: Path, target: Path, header: Any, data: bytes = b"\x00" * 8) -> None:
+    """The archive with other tensors in it, and digests that agree."""
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    blob = struct.pack("<Q", len(text)) + text + data
+    with zipfile.ZipFile(source) as old:
+        manifest, values = json.loads(old.read("manifest.json")), old.read("s.json")
+    manifest["members"]["s.safetensors"] = {"size": len(blob), "sha256": hashlib.sha256(blob).hexdigest()}
+    with zipfile.ZipFile(target, "w") as new:
+        new.writestr("manifest.json", json.dumps(manifest))
+        new.writestr("s.safetensors", blob)
+        new.writestr("s.json", values)
+
+
+@pytest.mark.usefixtures("always_mapped")
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"a": {"dtype": "F32", "shape": [3], "data_offsets": [0, 8]}},
+        {"a": {"dtype": "F32", "shape": [2], "data_offsets": [4, 12]}},
+        {"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}},
+        {"a": {"dtype": "F99", "shape": [2], "data_offsets": [0, 8]}},
+        {"a": {"dtype": "F32", "shape": [-1, -2], "data_offsets": [0, 8]}},
+        {"a": {"dtype": "F32", "shape": 2, "data_offsets": [0, 8]}},
+        {"a": {"dtype": "F32", "shape": [10**30], "data_offsets": [0, 4 * 10**30]}},
+        {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, "8"]}},
+        {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, True]}},
+        {"a": {"dtype": "F32", "shape": [2]}},
+        {"a": 3},
+        [1],
+        b"{",
+        b"\xff",
+        b"[" * 50_000,
+        {
+            "a": {"dtype": "U8", "shape": [8], "data_offsets": [0, 8]},
+            "b": {"dtype": "U8", "shape": [4], "data_offsets": [4, 8]},
+        },
+    ],
+)
+def test_damaged_headers_are_refused(tmp_path: Path, header: Any) -> None:
+    write_archive(tmp_path / "good", {"kind": "x"}, {"s": {"a": torch.ones(2)}})
+    rewritten(tmp_path / "good", tmp_path / "bad", header)
+    with pytest.raises(ArtifactError):
+        read_archive(tmp_path / "bad", kind="x")
+
+
+@pytest.mark.usefixtures("always_mapped")
+def test_files_of_other_writers_are_read(tmp_path: Path) -> None:
+    """Data that begin anywhere are not mapped."""
+    write_archive(tmp_path / "good", {"kind": "x"}, {"s": {"a": torch.ones(2)}})
+    header = {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}
+    rewritten(tmp_path / "good", tmp_path / "other", header, struct.pack("<2f", 4.0, 5.0))
+    assert read_archive(tmp_path / "other", kind="x")[1]["s"]["a"].tolist() == [4.0, 5.0]
+
+
+@settings(max_examples=150, deadline=None)
+@given(position=st.integers(0, 10**6), value=st.integers(0, 255))
+def test_a_changed_byte_is_noticed_or_harmless(
+    tmp_path_factory: pytest.TempPathFactory, position: int, value: int
+) -> None:
+    path = tmp_path_factory.mktemp("bytes") / "a"
+    write_archive(path, {"kind": "x"}, {"s": {"a": torch.arange(50.0)}})
+    data = bytearray(path.read_bytes())
+    data[position % len(data)] = value
+    path.write_bytes(data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(archive, "MAP_FROM", 0)
+        try:
+            found = read_archive(path, kind="x")[1]["s"]["a"]
+        except ArtifactError:
+            return
+    assert same(found, torch.arange(50.0))
+
+
+MEMORY = """
+import resource, sys
+from pathlib import Path
+import torch
+from rlsdk.storage import read_archive, write_archive
+
+path = Path(sys.argv[1])
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+if sys.argv[2] == "write":
+    tensors = {"a": torch.ones(40_000_000), "b": torch.zeros(40_000_000, dtype=torch.uint8)}
+    before = peak()
+    write_archive(path, {"kind": "x"}, {"s": tensors})
+else:
+    before = peak()
+    tensors = read_archive(path, kind="x")[1]["s"]
+    assert float(tensors["a"][-1]) == 1.0
+print(peak() - before)
+"""
+
+
+def test_two_hundred_megabytes_take_no_memory(tmp_path: Path) -> None:
+    for direction in ("write", "read"):
+        command = [sys.executable, "-c", MEMORY, str(tmp_path / "big"), direction]
+        grown = float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        assert grown < 60.0, f"{direction} took {grown} MiB"
