@@ -23,7 +23,7 @@ from rlsdk.environments.observations import Stacker, batch_of
 from rlsdk.environments.on_device import OnDevice
 from rlsdk.environments.requests import without_requests
 from rlsdk.errors import SettingsError, UnsupportedSpaceError, UsageError
-from rlsdk.loops import Cursor, learn_from_buffer
+from rlsdk.loops import Cursor, learn_offline
 from rlsdk.parts import Facts, OffPolicyPlan, Parts
 from rlsdk.preparation import Normalizer, prepare
 from rlsdk.records import Observation
@@ -33,6 +33,7 @@ from rlsdk.session import Session
 from rlsdk.settings import docstring, evolve, flat_scalars, structure
 from rlsdk.sinks import ConsoleSink, MetricSink, TensorBoardSink, several, tell_hyperparameters
 from rlsdk.spaces import Dict, Tuple
+from rlsdk.threads import limited_threads
 from rlsdk.train import Run, train
 from rlsdk.tree import leaves, map_tensors
 
@@ -214,8 +215,8 @@ class Agent:
         plan = self.parts.plan if batch_size is None else replace(self.parts.plan, batch_size=batch_size)
         parts = replace(self.parts, plan=plan)
         count = _positive(gradient_steps, "gradient_steps")
-        with torch.inference_mode(False), torch.enable_grad():
-            metrics = learn_from_buffer(parts, self.streams, count, 0.0)
+        with limited_threads(1), torch.inference_mode(False), torch.enable_grad():
+            metrics = learn_offline(parts, self.streams, count, self._total_steps)
         return {name: float(value) for name, value in metrics.items()}
 
     # --- acting --------------------------------------------------------------------------------------------------

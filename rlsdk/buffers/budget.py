@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -49,6 +50,15 @@ def require_memory(needed: int, what: str, advice: str) -> None:
     free = available_bytes()
     if free is not None and needed > free:
         raise ResourceError(f"{what} needs {gigabytes(needed)}, but only {gigabytes(free)} are free; {advice}")
+
+
+def require_disk(needed: int, directory: str | Path, what: str, advice: str) -> None:
+    """Refuse what does not fit on the disk of an existing `directory`; raises as `require_memory`."""
+    free = shutil.disk_usage(directory).free
+    if needed > free:
+        raise ResourceError(
+            f"{what} needs {gigabytes(needed)} in {str(directory)!r}, but only {gigabytes(free)} are free; {advice}"
+        )
 
 
 def gigabytes(count: int) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
 from rlsdk import tree
-from rlsdk.buffers.storage import FinalPool, allocate
+from rlsdk.buffers.budget import require_disk
+from rlsdk.buffers.storage import Empty, FinalPool, OnDisk, allocate, in_memory
 from rlsdk.errors import UsageError
 from rlsdk.parts import Facts
 from rlsdk.records import Observation, Rollout, Transitions
@@ -25,11 +27,21 @@ class ReplayBuffer:
     With `n_steps` a row looks that many steps ahead: its reward is the discounted sum of theirs and its successor what they
     led to. Fewer where the episode ends before, or the newest row is reached. Source: Sutton, Barto 2018, section 7.1; what
     the policy of then did in between is not corrected for.
+
+    With `directory` the rows lie in files below it, mapped into memory: the system keeps what fits and writes the rest.
     """
 
     def __init__(
-        self, facts: Facts, capacity: int, gamma: float, *, shared_observations: bool = False, n_steps: int = 1
+        self,
+        facts: Facts,
+        capacity: int,
+        gamma: float,
+        *,
+        shared_observations: bool = False,
+        n_steps: int = 1,
+        directory: str | Path | None = None,
     ) -> None:
+        """Raises SettingsError or ResourceError: `directory` cannot be written, or has not enough space."""
         self.facts, self.gamma, self.shared, self.n_steps = facts, gamma, shared_observations, n_steps
         self.rows = max(capacity // facts.num_envs, 1)
         self.ring = self.rows + shared_observations  # the shared ring also holds the newest observation
@@ -37,11 +49,17 @@ class ReplayBuffer:
         self._holes = False
         self._storage: dict[str, Any] = {}
         self._finals: FinalPool | None = None
+        self._empty: Empty = in_memory(facts.device) if directory is None else OnDisk(directory, facts.device)
+        if directory is not None:
+            require_disk(self._size(), directory, "the replay buffer", "lower buffer_size")
 
     def __len__(self) -> int:
         return self.filled * self.facts.num_envs
 
     def bytes_required(self) -> int:
+        return self._size() if not isinstance(self._empty, OnDisk) else 0
+
+    def _size(self) -> int:
         mask = sum(choices_of(self.facts.action_space)) if self.facts.masks else 0
         observation = nbytes(self.facts.observation_space) + 1 + mask  # features, is_first, a byte per mask entry
         copies = 1 if self.shared else 2
@@ -52,23 +70,23 @@ class ReplayBuffer:
     def _allocate(self, masks: bool) -> None:
         if self._storage:
             return
-        lead, device = (self.ring, self.facts.num_envs), self.facts.device
+        lead, empty = (self.ring, self.facts.num_envs), self._empty
 
         def observations() -> Observation:
-            features = allocate(self.facts.observation_space, lead, device)
+            features = allocate(self.facts.observation_space, lead, empty)
             width = sum(choices_of(self.facts.action_space))
-            mask = torch.empty((*lead, width), dtype=torch.bool, device=device) if masks else None
-            return Observation(features, torch.empty(lead, dtype=torch.bool, device=device), mask)
+            mask = empty((*lead, width), torch.bool) if masks else None
+            return Observation(features, empty(lead, torch.bool), mask)
 
         self._storage = {
             "observation": observations(),
-            "action": allocate(self.facts.action_space, lead, device),
-            "reward": torch.empty(lead, device=device),
-            "discount": torch.empty(lead, device=device),
-            "valid": torch.empty(lead, dtype=torch.bool, device=device),
+            "action": allocate(self.facts.action_space, lead, empty),
+            "reward": empty(lead, torch.float32),
+            "discount": empty(lead, torch.float32),
+            "valid": empty(lead, torch.bool),
         }
         if self.shared:
-            self._storage["slot"] = torch.full(lead, -1, dtype=torch.int64, device=device)
+            self._storage["slot"] = empty(lead, torch.int64).fill_(-1)
             self._finals = FinalPool([leaf.flatten(0, 1) for leaf in tree.leaves(self._storage["observation"])])
         else:
             self._storage["next_observation"] = observations()

@@ -2,22 +2,59 @@
 
 from __future__ import annotations
 
+import math
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from rlsdk import tree
+from rlsdk.errors import SettingsError
 from rlsdk.spaces import Dict, Space, Tuple, dtype_of, shape_of
 
+Empty = Callable[[tuple[int, ...], torch.dtype], Tensor]
+"""Makes an uninitialised tensor of this shape and dtype."""
 
-def allocate(space: Space, lead: tuple[int, ...], device: str) -> Any:
+
+def in_memory(device: str) -> Empty:
+    """Tensors of the device's own memory."""
+    return lambda shape, dtype: torch.empty(shape, dtype=dtype, device=device)
+
+
+class OnDisk:
+    """Tensors whose memory is a file each, in a folder of their own below `directory` that goes when they go."""
+
+    def __init__(self, directory: str | Path, device: str) -> None:
+        if device != "cpu":
+            raise SettingsError(f"a replay memory on disk needs device = 'cpu', not {device!r}")
+        try:
+            Path(directory).mkdir(parents=True, exist_ok=True)
+            self.folder = tempfile.TemporaryDirectory(prefix="replay-", dir=directory)
+        except OSError as error:
+            raise SettingsError(
+                f"the replay memory's directory {str(directory)!r} cannot be used: {error.strerror or error}; choose a"
+                " writable folder"
+            ) from None
+        self.files = 0
+
+    def __call__(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        size, self.files = math.prod(shape), self.files + 1
+        if not size:
+            return torch.empty(shape, dtype=dtype)
+        path = Path(self.folder.name) / f"{self.files:03d}"
+        return torch.from_file(str(path), shared=True, size=size, dtype=dtype).view(shape)
+
+
+def allocate(space: Space, lead: tuple[int, ...], empty: Empty) -> Any:
     """Uninitialised tensors [*lead, ...] for every leaf of a space, nested as the space is."""
     if isinstance(space, Dict):
-        return {key: allocate(child, lead, device) for key, child in space.spaces.items()}
+        return {key: allocate(child, lead, empty) for key, child in space.spaces.items()}
     if isinstance(space, Tuple):
-        return tuple(allocate(child, lead, device) for child in space.spaces)
-    return torch.empty((*lead, *shape_of(space)), dtype=getattr(torch, dtype_of(space)), device=device)
+        return tuple(allocate(child, lead, empty) for child in space.spaces)
+    return empty((*lead, *shape_of(space)), getattr(torch, dtype_of(space)))
 
 
 class FinalPool:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rlsdk.environments.gymnasium_adapter import connect as connect
     from rlsdk.environments.gymnasium_adapter import to_gymnasium as to_gymnasium
     from rlsdk.environments.gymnasium_adapter import to_space as to_space
+    from rlsdk.environments.recorded import RecordedOnly as RecordedOnly
     from rlsdk.environments.requests import FrameStack as FrameStack
     from rlsdk.environments.requests import NormalizeObservation as NormalizeObservation
     from rlsdk.environments.requests import NormalizeReward as NormalizeReward
@@ -34,6 +35,7 @@ __all__ = [
     "Monitor",
     "NormalizeObservation",
     "NormalizeReward",
+    "RecordedOnly",
     "TimeFeature",
     "check_env",
     "connect",
@@ -48,6 +50,7 @@ __getattr__, __dir__ = attach(
     {
         "check_env": "rlsdk.environments.check",
         "make_vec_env": "rlsdk.environments.vectorize",
+        "RecordedOnly": "rlsdk.environments.recorded",
         **dict.fromkeys(_ADAPTER, "rlsdk.environments.gymnasium_adapter"),
         **dict.fromkeys(_REQUESTS, "rlsdk.environments.requests"),
         **dict.fromkeys(_WRAPPERS, "rlsdk.environments.wrappers"),

@@ -33,14 +33,17 @@ class QuantileRegression:
         self.optimizer = FlatOptimizer(
             policy.parameters(), networks.optimizer_class, config.learning_rate(1.0), arguments
         )
-        self.target_updates, self.scratch = 0, Scratch()
+        self.target_updates = self.since_target = self.counted = 0
+        self.scratch = Scratch()
         self.td_error: torch.Tensor | None = None  # [N] of the last batch, for prioritised memories
 
     def collected(self, env_steps: int, progress: float) -> None:
         """Told by the loop after collecting: explore less, and move the target every so many environment steps."""
         self.policy.epsilon.fill_(self.config.exploration_rate(progress))
-        due = env_steps // self.config.target_update_interval
-        while self.target_updates < due:
+        self.since_target += max(0, env_steps - self.counted)
+        self.counted = env_steps
+        while self.since_target >= self.config.target_update_interval:
+            self.since_target -= self.config.target_update_interval
             self.target.update(self.config.tau)
             self.target_updates += 1
 
@@ -75,10 +78,16 @@ class QuantileRegression:
         return {
             "target": self.target.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "counters": {"target_updates": self.target_updates},
+            "counters": {
+                "target_updates": self.target_updates,
+                "since_target": self.since_target,
+                "counted": self.counted,
+            },
         }
 
     def load_state_dict(self, state: Mapping[str, Any], /) -> None:
         self.target.load_state_dict(state["target"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.target_updates = int(state["counters"]["target_updates"])
+        counters = state["counters"]
+        self.target_updates, self.since_target = int(counters["target_updates"]), int(counters["since_target"])
+        self.counted = int(counters["counted"])
