@@ -23,6 +23,21 @@ class GoalJudge(Protocol):
         ...
 
 
+class Frames(Protocol):
+    """How observations of the algorithm are put together from the environment's last ones."""
+
+    single: Space
+    count: int
+
+    def newest(self, features: Any) -> Any:
+        """The last frame [.., *single] of stacked observations [.., *stacked]."""
+        ...
+
+    def joined(self, frames: Any) -> Any:
+        """Frames [N, count, *single], the newest last, as stacked observations [N, *stacked]."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What is known of the environment and the machine when the parts are built."""
@@ -36,6 +51,8 @@ class Facts:
     """Whether observations carry action masks the algorithm uses, as far as is known when the parts are built."""
     goals: GoalJudge | None = None
     """Tells what reaching a goal is worth, for memories that change goals afterwards."""
+    frames: Frames | None = None
+    """Where observations are stacked frames: how, for memories that keep each frame once."""
 
 
 class OffPolicySettings(Protocol):

@@ -185,6 +185,8 @@ def test_bad_input_is_named() -> None:
         agent(Numbered(), n_sampled_goal=-1)
     with pytest.raises(SettingsError, match="one step ahead"):
         agent(Numbered(), n_steps=3)
+    with pytest.raises(SettingsError, match="leave frame_stack out"):
+        QRDQN("MultiInputPolicy", Numbered(), replay_buffer_class="hindsight", frame_stack=2, buffer_size=50)
     with pytest.raises(EnvironmentFault, match="stacked"):
         agent(NoBatches()).learn(60)
     space = to_space(Numbered().observation_space)

@@ -196,6 +196,15 @@ def test_frames_are_those_of_gymnasiums_wrapper() -> None:
             seen, _ = env.reset()
 
 
+@pytest.mark.parametrize("kind", ["reinforce", "qrdqn"])
+def test_training_goes_on_with_the_frames_it_has(kind: str) -> None:
+    once, twice = (rlsdk.make(kind, env=make_vec_env("CartPole-v1", 1), frame_stack=3, seed=1) for _ in range(2))
+    quick = {"reinforce": (64, 64), "qrdqn": (30, 33)}[kind]
+    once.learn(sum(quick))
+    twice.learn(quick[0]).learn(quick[1], reset_num_timesteps=False)
+    assert torch.equal(once.cursor.observation.features, twice.cursor.observation.features)  # type: ignore[union-attr]
+
+
 def test_predict_remembers_the_frames_in_its_state(tmp_path: Path) -> None:
     agent = tqc(frame_stack=3)
     agent.save(tmp_path / "a")

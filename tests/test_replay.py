@@ -11,6 +11,7 @@ from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rlsdk import tree
 from rlsdk.buffers import ReplayBuffer
 from rlsdk.buffers.budget import available_bytes, gigabytes, require_memory
 from rlsdk.environments import to_space
@@ -192,3 +193,83 @@ def test_what_cannot_fit_is_refused_before_anything_is_allocated() -> None:
     assert gigabytes(5_000_000) == "5.0 MB"
     with pytest.raises(ResourceError, match="buffer_size"):
         TQC("MlpPolicy", "Pendulum-v1", buffer_size=10**12)
+
+
+@given(
+    st.integers(2, 4), st.integers(1, 3), st.integers(1, 3), st.integers(6, 30), st.integers(1, 40), st.integers(0, 99)
+)
+def test_frames_stored_once_are_stacked_as_they_were_seen(
+    count: int, envs: int, n_steps: int, rows: int, steps: int, seed: int
+) -> None:
+    """Beside a memory that stores whole stacks: images, vectors and choices, ends of every kind, a full ring."""
+    from rlsdk.environments import make_vec_env
+    from rlsdk.environments.toy import AnySpaceEnv
+    from rlsdk.preparation.environment import PreparedEnv
+    from rlsdk.preparation.frames import FrameStacker
+
+    single = spaces.Dict(
+        {
+            "image": spaces.Box(0, 255, (2, 3, 1), np.uint8),
+            "first": spaces.Box(0, 255, (1, 3, 40), np.uint8),
+            "vector": spaces.Box(-1, 1, (2,), np.float32),
+            "choice": spaces.Discrete(5, start=2),
+            "bits": spaces.MultiBinary(3),
+        }
+    )
+    frames = FrameStacker(to_space(single), count)
+    env = make_vec_env(lambda: AnySpaceEnv(single, spaces.Discrete(2), 7), envs, vectorization="sync")
+    prepared = PreparedEnv(env, frames, None, normalize=False, device="cpu")
+    common = Facts(frames.space, to_space(spaces.Discrete(2)), envs, "cpu", Streams(0), frames=frames)
+    once = ReplayBuffer(common, rows * envs, 0.9, shared_observations=True, n_steps=n_steps)
+    whole = ReplayBuffer(common, rows * envs, 0.9, n_steps=n_steps)
+    assert once.bytes_required() < whole.bytes_required() / count
+    generator = torch.Generator().manual_seed(seed)
+    seen, played = prepared.reset(seed), 0
+    while played < steps:
+        length = min(int(torch.randint(1, 6, (), generator=generator)), rows)
+        rollout = _played(prepared, seen, length, generator)
+        once.extend(rollout)
+        whole.extend(rollout)
+        seen, played = rollout.last_observation, played + length
+    kept = range(max(0, played - rows), played)
+    places = [(t % once.ring * envs + e, t % whole.ring * envs + e) for t in kept for e in range(envs)]
+    mine, theirs = (torch.tensor(column) for column in zip(*places, strict=True))
+    usable = once._usable(mine)
+    assert int((~usable).sum()) <= (count - 1) * envs, "only the oldest rows are lost"
+    assert bool(usable.all()) or len(kept) == rows
+    found, expected = once.at(mine[usable]), whole.at(theirs[usable])
+    for one, other in zip(tree.leaves(found)[:-1], tree.leaves(expected)[:-1], strict=True):
+        assert one.dtype == other.dtype
+        assert torch.equal(one, other)
+    drawn = once.draw(50, generator) if bool(usable.any()) else mine[usable]
+    assert set(drawn.tolist()) <= set(mine[usable].tolist())
+
+
+def _played(env: Any, seen: Observation, length: int, generator: torch.Generator) -> Rollout[Any, Any]:
+    from rlsdk.collect import collect
+    from rlsdk.exploration.uniform import UniformWarmUp
+    from rlsdk.records import Act
+
+    class Still:
+        def initial_carry(self, batch: int) -> tuple[()]:
+            return ()
+
+        def act(self, observation: Observation, carry: Any, **_: Any) -> Any:
+            return Act(torch.zeros(len(observation.is_first), dtype=torch.int64), (), ())
+
+    policy: Any = UniformWarmUp(Still(), to_space(spaces.Discrete(2)), 10**6)  # type: ignore[arg-type]
+    return collect(env, policy, seen, policy.initial_carry(env.num_envs), length, generator=generator)
+
+
+def test_agents_learn_from_frames_stored_once() -> None:
+    import rlsdk
+
+    settings = {"frame_stack": 3, "buffer_size": 200, "learning_starts": 60, "batch_size": 16, "seed": 1}
+    sizes = []
+    for once in (False, True):
+        model = rlsdk.make("qrdqn", env="CartPole-v1", optimize_memory_usage=once, **settings)
+        model.learn(300)
+        sizes.append(model.replay_buffer.bytes_required())
+        model.replay_buffer.load_state_dict(model.replay_buffer.state_dict())
+        model.learn(50)
+    assert sizes[1] < sizes[0]

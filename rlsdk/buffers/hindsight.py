@@ -45,6 +45,10 @@ class HindsightReplay:
     ) -> None:
         """`storage`: as `ReplayBuffer`."""
         space, known = facts.observation_space, get_args(Strategy)
+        if facts.frames is not None:
+            raise SettingsError(
+                "hindsight replay exchanges goals, which frame_stack would stack; leave frame_stack out"
+            )
         if not isinstance(space, Dict) or not {GOAL, ACHIEVED} <= set(space.spaces):
             raise UnsupportedSpaceError(
                 f"hindsight replay needs a Dict observation with {ACHIEVED!r} and {GOAL!r}, not {space}"

@@ -11,18 +11,24 @@ from torch import Generator, Tensor
 
 from rlsdk import tree
 from rlsdk.buffers.budget import require_disk
+from rlsdk.buffers.frames import stacked, unstacked
 from rlsdk.buffers.storage import Empty, FinalPool, OnDisk, allocate, in_memory
 from rlsdk.errors import UsageError
 from rlsdk.parts import Facts
 from rlsdk.records import Observation, Rollout, Transitions
 from rlsdk.spaces import choices_of, leaf_spaces, nbytes
 
+TRIES = 1000
+"""Draws before a memory that holds next to nothing but unusable rows is given up."""
+
 
 class ReplayBuffer:
     """The last `capacity` transitions of all environments together.
 
     With `shared_observations` an observation is stored once: the successor of a row is the next row of the ring, and only
-    the observations that episodes ended with are kept aside. Samples are the same either way, at time limits too.
+    the observations that episodes ended with are kept aside. Samples are the same either way, at time limits too. Where
+    observations are stacked frames, each frame is stored once, and stacked again in what is sampled; the oldest rows, whose
+    first frames are forgotten, are not drawn.
 
     With `n_steps` a row looks that many steps ahead: its reward is the discounted sum of theirs and its successor what they
     led to. Fewer where the episode ends before, or the newest row is reached. Source: Sutton, Barto 2018, section 7.1; what
@@ -45,6 +51,8 @@ class ReplayBuffer:
         self.facts, self.gamma, self.shared, self.n_steps = facts, gamma, shared_observations, n_steps
         self.rows = max(capacity // facts.num_envs, 1)
         self.ring = self.rows + shared_observations  # the shared ring also holds the newest observation
+        self.frames = facts.frames if shared_observations else None
+        self.space = facts.observation_space if self.frames is None else self.frames.single
         self.head = self.filled = 0
         self._holes = False
         self._storage: dict[str, Any] = {}
@@ -61,7 +69,7 @@ class ReplayBuffer:
 
     def _size(self) -> int:
         mask = sum(choices_of(self.facts.action_space)) if self.facts.masks else 0
-        observation = nbytes(self.facts.observation_space) + 1 + mask  # features, is_first, a byte per mask entry
+        observation = nbytes(self.space) + 1 + mask  # features, is_first, a byte per mask entry
         copies = 1 if self.shared else 2
         scalars = 4 + 4 + 1 + (8 if self.shared else 0)  # reward, discount, valid, slot of a final observation
         row = observation * copies + nbytes(self.facts.action_space) + scalars
@@ -73,7 +81,7 @@ class ReplayBuffer:
         lead, empty = (self.ring, self.facts.num_envs), self._empty
 
         def observations() -> Observation:
-            features = allocate(self.facts.observation_space, lead, empty)
+            features = allocate(self.space, lead, empty)
             width = sum(choices_of(self.facts.action_space))
             mask = empty((*lead, width), torch.bool) if masks else None
             return Observation(features, empty(lead, torch.bool), mask)
@@ -94,6 +102,7 @@ class ReplayBuffer:
     @torch.no_grad()
     def extend(self, item: Rollout[Any, Any]) -> None:
         """Append T steps of every environment; the oldest rows make room."""
+        item = item if self.frames is None else unstacked(self.frames, item)
         self._allocate(masks=item.steps.observation.action_mask is not None)
         steps, store = item.steps, self._storage
         count = len(steps.reward)
@@ -150,9 +159,33 @@ class ReplayBuffer:
         if not self.filled:
             raise UsageError("the replay buffer is empty; collect transitions before sampling")
         index = self._draw(size, generator)
-        while self._holes and not bool((valid := self._flat("valid")[index]).all()):
-            index = torch.where(valid, index, self._draw(size, generator))
-        return index
+        if not self._holes and self.frames is None:
+            return index
+        for _ in range(TRIES):
+            usable = self._usable(index)
+            if bool(usable.all()):
+                return index
+            index = torch.where(usable, index, self._draw(size, generator))
+        raise UsageError("the replay buffer holds hardly anything that can be sampled; enlarge buffer_size")
+
+    def _usable(self, index: Tensor) -> Tensor:
+        """bool [N]: not a filler row, and none of its frames forgotten."""
+        valid: Tensor = self._flat("valid")[index]
+        return valid if self.frames is None else valid & self._history(index)[1]
+
+    def _history(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """(positions [N, count] of the frames up to each row, the newest last; whether all are there, bool [N]). Before an
+        episode has as many, its first one is repeated."""
+        assert self.frames is not None
+        first, envs = self._flat("observation").is_first, self.facts.num_envs
+        oldest = self.head + 1 if self.filled == self.rows else 0
+        whole, positions = torch.ones_like(index, dtype=torch.bool), [index]
+        for _ in range(self.frames.count - 1):
+            at = positions[-1]
+            goes_back = ~first[at]
+            whole = whole & ~(goes_back & (at // envs == oldest % self.ring))
+            positions.append(torch.where(goes_back & whole, (at - envs) % (self.ring * envs), at))
+        return torch.stack(positions[::-1], 1), whole
 
     def _draw(self, size: int, generator: Generator) -> Tensor:
         envs = self.facts.num_envs
@@ -179,7 +212,12 @@ class ReplayBuffer:
             self._finals.patch(following, take("slot", last))
         else:
             following = take("next_observation", last)
-        return Transitions(take("observation", index), take("action", index), reward, discount, following, index)
+        observation = take("observation", index)
+        if self.frames is not None:
+            history = self._history(index)[0], self._history(last)[0]
+            stored = self._flat("observation").features
+            observation, following = stacked(self.frames, stored, history, observation, following)
+        return Transitions(observation, take("action", index), reward, discount, following, index)
 
     def _after(self, index: Tensor) -> Tensor:
         """The flat positions one step later."""

@@ -39,7 +39,7 @@ class PreparedEnv:
     def reset(self, seed: int | None = None) -> Observation:
         observation = self.env.reset(seed)
         if self.frames is not None:
-            self._memory = self.frames.initial(self.num_envs, self.device)
+            self.frames.memory = self.frames.initial(self.num_envs, self.device)
         if self.normalizer is not None:
             self.normalizer.returns.fill(0.0)
         return self._seen(observation)
@@ -58,7 +58,7 @@ class PreparedEnv:
     def _seen(self, observation: Observation) -> Observation:
         features = observation.features
         if self.frames is not None:
-            features, self._memory = self.frames.push(self._memory, features, observation.is_first)
+            features, self.frames.memory = self.frames.push(self.frames.memory, features, observation.is_first)
         if self.normalizer is not None:
             self.normalizer.observe(features)
         return Observation(self._out(features), observation.is_first, observation.action_mask)
@@ -67,7 +67,7 @@ class PreparedEnv:
         """The last observations of the rows that ended, stacked on what those rows remember."""
         features = final.features
         if self.frames is not None:
-            memory = map_tensors(lambda rows: rows[ended], self._memory)
+            memory = map_tensors(lambda rows: rows[ended], self.frames.memory)
             features, _ = self.frames.push(memory, features, final.is_first)
         return replace(final, features=self._out(features))
 

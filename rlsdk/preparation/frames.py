@@ -30,6 +30,8 @@ class FrameStacker:
     def __init__(self, space: Space, count: int) -> None:
         self.single, self.count = space, count
         self.space = map_space(space, self._stacked)
+        self.memory: Any = None
+        """The last frames of the training environments; it lasts from one `learn` to the next."""
 
     def _stacked(self, leaf: Space) -> Space:
         count = self.count
@@ -44,6 +46,24 @@ class FrameStacker:
         low, high = (np.concatenate([np.atleast_1d(bound)] * count, axis) for bound in (leaf.low, leaf.high))
         return Box(low, high, low.shape, leaf.dtype)
 
+    def newest(self, features: Any) -> Any:
+        """The last frame [.., *single] of stacked observations."""
+
+        def last(path: str, leaf: Space, values: Tensor) -> Tensor:
+            shape = shape_of(leaf)
+            if not shape:
+                return values[..., -1]
+            axis = _axis(leaf) if isinstance(leaf, Box) else 0
+            size = shape[axis]
+            place = axis - len(shape)
+            return values.narrow(place, values.shape[place] - size, size)
+
+        return map_leaves(self.single, last, features)
+
+    def joined(self, frames: Any) -> Any:
+        """Frames [N, count, *single], the newest last, as stacked observations."""
+        return map_leaves(self.single, lambda path, leaf, rows: _joined(leaf, rows), frames)
+
     def initial(self, batch: int, device: str) -> Any:
         """The memory of `batch` environments whose episodes are about to start, [B, count - 1, ..] per leaf."""
 
@@ -57,8 +77,7 @@ class FrameStacker:
     def push(self, frames: Any, features: Any, is_first: Tensor) -> tuple[Any, Any]:
         """(stacked observations, next memory) for the newest `features` [B, ..]; rows that are first forget."""
         history = map_leaves(self.single, lambda path, leaf, old, new: _history(old, new, is_first), frames, features)
-        stacked = map_leaves(self.single, lambda path, leaf, rows: _joined(leaf, rows), history)
-        return stacked, map_leaves(self.single, lambda path, leaf, rows: rows[:, 1:], history)
+        return self.joined(history), map_leaves(self.single, lambda path, leaf, rows: rows[:, 1:], history)
 
 
 def _history(frames: Tensor, newest: Tensor, is_first: Tensor) -> Tensor:

@@ -28,7 +28,8 @@ class Preparation:
     @property
     def inner_facts(self) -> Facts:
         """What the algorithm is built for: stacked observations."""
-        return self.facts if self.frames is None else replace(self.facts, observation_space=self.frames.space)
+        frames = self.frames
+        return self.facts if frames is None else replace(self.facts, observation_space=frames.space, frames=frames)
 
     def applied_to(self, parts: Parts) -> Parts:
         """Parts whose `policy` takes observations as the environment gives them.

@@ -1,0 +1,49 @@
+"""Stacked observations taken apart for storing each frame once, and put together again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlsdk import tree
+from rlsdk.parts import Frames
+from rlsdk.records import Observation, Rollout
+
+
+def unstacked(frames: Frames, item: Rollout[Any, Any]) -> Rollout[Any, Any]:
+    """The rollout with the newest frame of every observation only."""
+
+    def newest(observation: Observation) -> Observation:
+        return replace(observation, features=frames.newest(observation.features))
+
+    finals = item.final_observations
+    return replace(
+        item,
+        steps=replace(item.steps, observation=newest(item.steps.observation)),
+        last_observation=newest(item.last_observation),
+        final_observations=finals and replace(finals, observation=newest(finals.observation)),
+    )
+
+
+def stacked(
+    frames: Frames, stored: Any, history: tuple[Tensor, Tensor], now: Observation, following: Observation
+) -> tuple[Observation, Observation]:
+    """Observations and their successors, stacked.
+
+    Args:
+        frames: how.
+        stored: every frame of the memory, [rows, *single].
+        history: positions [N, count] of the frames up to each row, and up to the last row before its successor.
+        now: the newest frames, [N, *single].
+        following: the successors' newest frames, which need not stand among the stored ones.
+    """
+    before = tree.map_tensors(lambda leaf: leaf[history[0]], stored)
+
+    def append(leaf: Tensor, newest: Tensor) -> Tensor:
+        return torch.cat([leaf[history[1][:, 1:]], newest.unsqueeze(1)], 1)
+
+    after = tree.map_tensors(append, stored, following.features)
+    return replace(now, features=frames.joined(before)), replace(following, features=frames.joined(after))
