@@ -12,6 +12,7 @@ from torch import Generator, Tensor
 from rlsdk import tree
 from rlsdk.buffers.budget import require_disk
 from rlsdk.buffers.frames import stacked, unstacked
+from rlsdk.buffers.ring import Ring
 from rlsdk.buffers.storage import Empty, FinalPool, OnDisk, allocate, in_memory
 from rlsdk.errors import UsageError
 from rlsdk.parts import Facts
@@ -174,18 +175,14 @@ class ReplayBuffer:
         return valid if self.frames is None else valid & self._history(index)[1]
 
     def _history(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """(positions [N, count] of the frames up to each row, the newest last; whether all are there, bool [N]). Before an
-        episode has as many, its first one is repeated."""
+        """See `Ring.history`."""
         assert self.frames is not None
-        first, envs = self._flat("observation").is_first, self.facts.num_envs
-        oldest = self.head + 1 if self.filled == self.rows else 0
-        whole, positions = torch.ones_like(index, dtype=torch.bool), [index]
-        for _ in range(self.frames.count - 1):
-            at = positions[-1]
-            goes_back = ~first[at]
-            whole = whole & ~(goes_back & (at // envs == oldest % self.ring))
-            positions.append(torch.where(goes_back & whole, (at - envs) % (self.ring * envs), at))
-        return torch.stack(positions[::-1], 1), whole
+        oldest = (self.head + 1) % self.ring if self.filled == self.rows else 0
+        return self._place.history(index, self.frames.count, oldest)
+
+    @property
+    def _place(self) -> Ring:
+        return Ring(self.ring, self.facts.num_envs, self._flat("observation").is_first)
 
     def _draw(self, size: int, generator: Generator) -> Tensor:
         envs = self.facts.num_envs
@@ -205,10 +202,12 @@ class ReplayBuffer:
 
         reward, discount, last = take("reward", index), take("discount", index), index
         if self.n_steps > 1:
-            reward, discount, last = self._ahead(reward, discount, index)
+            columns = self._flat("reward"), self._flat("discount"), self._flat("valid")
+            newest = (self.head - 1) % self.ring
+            reward, discount, last = self._place.ahead(index, self.n_steps, newest, columns)
         if self.shared:
             assert self._finals is not None
-            following = take("observation", self._after(last))
+            following = take("observation", self._place.after(last))
             self._finals.patch(following, take("slot", last))
         else:
             following = take("next_observation", last)
@@ -218,23 +217,6 @@ class ReplayBuffer:
             stored = self._flat("observation").features
             observation, following = stacked(self.frames, stored, history, observation, following)
         return Transitions(observation, take("action", index), reward, discount, following, index)
-
-    def _after(self, index: Tensor) -> Tensor:
-        """The flat positions one step later."""
-        return (index + self.facts.num_envs) % (self.ring * self.facts.num_envs)
-
-    def _ahead(self, reward: Tensor, discount: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(sum of discounted rewards, discount of what follows, position of the last step) of the steps from `index` on."""
-        rewards, discounts, valid = self._flat("reward"), self._flat("discount"), self._flat("valid")
-        first, newest = self._flat("observation").is_first, (self.head - 1) % self.ring
-        going, last = torch.ones_like(index, dtype=torch.bool), index
-        for _ in range(self.n_steps - 1):
-            following = self._after(last)
-            going = going & (last // self.facts.num_envs != newest) & ~first[following] & valid[following]
-            reward = torch.where(going, reward + discount * rewards[following], reward)
-            discount = torch.where(going, discount * discounts[following], discount)
-            last = torch.where(going, following, last)
-        return reward, discount, last
 
     def state_dict(self) -> dict[str, Any]:
         """The filled rows, oldest position first as they stand in the ring, and the ring's position."""

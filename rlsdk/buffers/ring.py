@@ -1,0 +1,58 @@
+"""Walking along the episodes in a replay memory's ring."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ring:
+    """Flat positions: `rows` rows of `envs` environments each, written round and round; `first` bool [rows * envs] is True
+    where an episode begins."""
+
+    rows: int
+    envs: int
+    first: Tensor
+
+    def after(self, index: Tensor) -> Tensor:
+        """One step later."""
+        return (index + self.envs) % (self.rows * self.envs)
+
+    def before(self, index: Tensor) -> Tensor:
+        """One step earlier."""
+        return (index - self.envs) % (self.rows * self.envs)
+
+    def history(self, index: Tensor, count: int, oldest: int) -> tuple[Tensor, Tensor]:
+        """(positions [N, count] of the last steps up to each of `index` [N]; whether all are there, bool [N]).
+
+        Before an episode has as many, its first one is repeated. `oldest` is the row before which all is forgotten.
+        """
+        whole, positions = torch.ones_like(index, dtype=torch.bool), [index]
+        for _ in range(count - 1):
+            at = positions[-1]
+            goes_back = ~self.first[at]
+            whole = whole & ~(goes_back & (at // self.envs == oldest))
+            positions.append(torch.where(goes_back & whole, self.before(at), at))
+        return torch.stack(positions[::-1], 1), whole
+
+    def ahead(
+        self, index: Tensor, n_steps: int, newest: int, columns: tuple[Tensor, Tensor, Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """(sum of discounted rewards, discount of what follows, position of the last step) of up to `n_steps` steps from
+        `index` [N] on: fewer where the episode ends before, or the row `newest` is reached.
+
+        `columns` are rewards, discounts and whether a row counts, each [rows * envs].
+        """
+        rewards, discounts, valid = columns
+        reward, discount, last = rewards[index], discounts[index], index
+        going = torch.ones_like(index, dtype=torch.bool)
+        for _ in range(n_steps - 1):
+            following = self.after(last)
+            going = going & (last // self.envs != newest) & ~self.first[following] & valid[following]
+            reward = torch.where(going, reward + discount * rewards[following], reward)
+            discount = torch.where(going, discount * discounts[following], discount)
+            last = torch.where(going, following, last)
+        return reward, discount, last
