@@ -48,9 +48,14 @@ class Case:
         return lambda steps: model.learn(steps, reset_num_timesteps=False)
 
     def _source(self) -> Any:
+        from gymnasium.spaces import Discrete
+
+        from rlsdk.environments import toy
+
+        if self.env == IMAGES:
+            return lambda: toy.FakeImageEnv(84, 4, action_space=Discrete(6))
         if not self.env.startswith("toy:"):
             return self.env
-        from rlsdk.environments import toy
 
         name, *arguments = self.env.removeprefix("toy:").split(",")
         return lambda: getattr(toy, name)(*map(int, arguments))
@@ -70,6 +75,16 @@ QRDQN = {
     "exploration_final_eps": 0.04,
     "policy_kwargs": {"net_arch": [256, 256], "n_quantiles": 10},
 }
+QRDQN_IMAGE = {
+    "batch_size": 32,
+    "buffer_size": 20_000,
+    "learning_starts": 1000,
+    "train_freq": 4,
+    "gradient_steps": 1,
+    "target_update_interval": 10_000,
+    "exploration_fraction": 0.025,
+}
+IMAGES = "images"
 TOY = "toy:InvalidActionEnvDiscrete,80,60"
 CASES = {
     case.name: case
@@ -101,6 +116,7 @@ CASES = {
             n_envs=8,
         ),
         Case("qrdqn-cartpole", "qrdqn", "CartPole-v1", QRDQN, warmup=1500, chunk=2048),
+        Case("qrdqn-image", "qrdqn", IMAGES, QRDQN_IMAGE, warmup=1040, chunk=60, policy="CnnPolicy"),
         Case("ars-halfcheetah", "ars", "HalfCheetah-v5", {}, warmup=16_000, chunk=16_000, policy="LinearPolicy"),
         Case("ars-pendulum", "ars", "Pendulum-v1", {}, warmup=3200, chunk=16_000, policy="LinearPolicy"),
     )
