@@ -154,7 +154,7 @@ class Parts:
     @property
     def collector(self) -> Policy[Any, Any]:
         """The policy that collects experience."""
-        return self.behavior or self.policy
+        return self.policy if self.behavior is None else self.behavior
 
 
 def require_spaces(facts: Facts, algorithm: str, *, actions: tuple[str, ...], observations: tuple[str, ...]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +17,13 @@ from rlsdk.environments import make_vec_env
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError
 from rlsdk.evaluate import Evaluation, run_episodes
 from rlsdk.plotting import plot_run
+from rlsdk.profiling import profiled
 from rlsdk.registry import AlgorithmSpec, Preset, extension, load, preset
 from rlsdk.run_directory import RunDirectory
 from rlsdk.seeding import fresh_seed
 from rlsdk.settings import flat_scalars, merge, unstructure
 from rlsdk.sinks import CsvSink, JsonlSink, several
+from rlsdk.spaces import Box, leaf_spaces
 from rlsdk.storage.agent_file import system_info
 
 
@@ -45,6 +49,8 @@ class RunRequest:
     """How the training environments are stepped; see `make_vec_env`."""
     sinks: tuple[str, ...] = ()
     """Names of further metric sinks, from plugins."""
+    profile: bool = False
+    """Say where the time went."""
 
 
 @attrs.frozen
@@ -75,7 +81,8 @@ def run(request: RunRequest) -> RunResult:
     try:
         left = record["steps"] - agent.num_timesteps
         if left > 0:
-            agent.learn(left, callback=watchers, reset_num_timesteps=False, threads=request.threads)
+            with _measured(agent, record["env"]) if request.profile else nullcontext():
+                agent.learn(left, callback=watchers, reset_num_timesteps=False, threads=request.threads)
             checkpoints.save(agent)
     except RlsdkError as error:
         if isinstance(error, EnvironmentFault):  # the agent itself is sound: keep what it learnt
@@ -96,6 +103,16 @@ def run(request: RunRequest) -> RunResult:
     directory.write_record({**record, "status": status, "env_steps": agent.num_timesteps, "final_evaluation": summary})
     plot_run(directory.path, directory.curve, f"{spec.id} on {record['env']}")
     return RunResult(directory, evaluation, agent.num_timesteps, time.perf_counter() - began, not finished)
+
+
+@contextmanager
+def _measured(agent: Agent, env: str) -> Iterator[None]:
+    """Print where the time of the block went."""
+    with profiled(agent) as profile:
+        yield
+    images = any(isinstance(leaf, Box) and leaf.is_image for _, leaf in leaf_spaces(agent.facts.observation_space))
+    print(f"where the time went, {agent.spec.id} on {env}:\n{profile.table()}")
+    print(f"advice: {profile.advice(agent.facts.num_envs, images=images, device=agent.device)}")
 
 
 def _evaluator(

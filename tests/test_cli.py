@@ -495,3 +495,11 @@ def test_doctor(cli: Any) -> None:
     assert code == 0
     assert "plugin rlsdk-tqc/tqc" in out
     assert "usable" in out
+
+
+def test_a_profile_is_printed(cli: Any, tmp_path: Path) -> None:
+    command = ["run", "trpo", "--env", "CartPole-v1", "--steps", "200", "--no-preset", "--set", "n_steps=64"]
+    code, out, _ = cli(*command, "--profile", "--eval-episodes", "1", "--out", str(tmp_path / "run"))
+    assert code == 0
+    assert "where the time went, trpo on CartPole-v1" in out
+    assert "advice: " in out
