@@ -10,6 +10,7 @@ import tomllib
 from pathlib import Path
 
 import attrs
+import numpy as np
 import pytest
 
 from rlsdk.registry import load, unregister
@@ -66,8 +67,17 @@ def test_python_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.Mon
             unregister("behavior-cloning")
 
 
+def model_of_another_library(folder: Path) -> None:
+    """What docs/interchange.md starts from."""
+    sb3_contrib = pytest.importorskip("sb3_contrib")
+    sb3_contrib.TRPO("MlpPolicy", "Pendulum-v1").save(folder / "model.zip")
+    np.savez(folder / "stats.npz", mean=np.zeros(3), var=np.ones(3), count=10.0)
+
+
 @pytest.mark.parametrize("path", [p for p in PAGES if commands(p)], ids=identifier)
 def test_commands_run(path: Path, tmp_path: Path) -> None:
+    if path.name == "interchange.md":
+        model_of_another_library(tmp_path)
     for written in commands(path):
         line, _, target = written.partition(" > ")
         arguments = shlex.split(line)[1:]

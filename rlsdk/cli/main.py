@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from rlsdk.cli import check, config, doctor, evaluate, info, inspect, listing, plot, record, run
+from rlsdk.cli import check, config, doctor, evaluate, importing, info, inspect, listing, plot, record, run
 from rlsdk.errors import RlsdkError
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app.command("run")(run.run_training)
 app.command("eval")(evaluate.evaluate_file)
 app.command("plot")(plot.plot_curves)
 app.command("record")(record.record_file)
+app.command("import")(importing.import_agent)
 app.command("inspect")(inspect.inspect_file)
 app.command("check")(check.check_plugin)
 app.command("doctor")(doctor.diagnose)

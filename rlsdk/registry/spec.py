@@ -32,6 +32,9 @@ class AlgorithmSpec:
     build: Callable[[Facts, Any], Parts]
     policies: tuple[str, ...] = attrs.field(validator=attrs.validators.min_len(1))
     agent: Callable[[], type[Agent]] | None = None
+    from_sb3: Callable[[Any, Any], Any] | None = None
+    """Makes an `rlsdk.interchange.Translated` of the weights (name -> tensor) in a file of sb3-contrib and the action space;
+    None where there is no counterpart."""
     action_masks: MaskUse = attrs.field(default="ignored", validator=attrs.validators.in_(get_args(MaskUse)))
 
     @config_type.validator

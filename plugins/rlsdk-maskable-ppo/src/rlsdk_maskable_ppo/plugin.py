@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rlsdk.registry import AlgorithmSpec, hookimpl
 from rlsdk_maskable_ppo.config import MaskablePPOConfig
@@ -24,6 +24,12 @@ def _agent() -> type[Agent]:
     return MaskablePPO
 
 
+def _from_sb3(weights: Any, actions: Any) -> Any:
+    from rlsdk_maskable_ppo.interchange import from_sb3
+
+    return from_sb3(weights, actions)
+
+
 SPEC = AlgorithmSpec(
     id="maskable-ppo",
     family="on-policy",
@@ -31,6 +37,7 @@ SPEC = AlgorithmSpec(
     build=_build,
     policies=("MlpPolicy", "CnnPolicy", "MultiInputPolicy"),
     agent=_agent,
+    from_sb3=_from_sb3,
     action_masks="required",
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rlsdk.registry import AlgorithmSpec, hookimpl
 from rlsdk_recurrent_ppo.config import RecurrentPPOConfig
@@ -24,6 +24,12 @@ def _agent() -> type[Agent]:
     return RecurrentPPO
 
 
+def _from_sb3(weights: Any, actions: Any) -> Any:
+    from rlsdk_recurrent_ppo.interchange import from_sb3
+
+    return from_sb3(weights, actions)
+
+
 SPEC = AlgorithmSpec(
     id="recurrent-ppo",
     family="on-policy",
@@ -38,6 +44,7 @@ SPEC = AlgorithmSpec(
         "MultiInputGruPolicy",
     ),
     agent=_agent,
+    from_sb3=_from_sb3,
     action_masks="optional",
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rlsdk.registry import AlgorithmSpec, hookimpl
 from rlsdk_tqc.config import TQCConfig
@@ -24,6 +24,12 @@ def _agent() -> type[Agent]:
     return TQC
 
 
+def _from_sb3(weights: Any, actions: Any) -> Any:
+    from rlsdk_tqc.interchange import from_sb3
+
+    return from_sb3(weights, actions)
+
+
 SPEC = AlgorithmSpec(
     id="tqc",
     family="off-policy",
@@ -31,6 +37,7 @@ SPEC = AlgorithmSpec(
     build=_build,
     policies=("MlpPolicy", "CnnPolicy", "MultiInputPolicy"),
     agent=_agent,
+    from_sb3=_from_sb3,
 )
 
 

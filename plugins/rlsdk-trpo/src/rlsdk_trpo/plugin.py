@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rlsdk.registry import AlgorithmSpec, hookimpl
 from rlsdk_trpo.config import TRPOConfig
@@ -24,6 +24,12 @@ def _agent() -> type[Agent]:
     return TRPO
 
 
+def _from_sb3(weights: Any, actions: Any) -> Any:
+    from rlsdk_trpo.interchange import from_sb3
+
+    return from_sb3(weights, actions)
+
+
 SPEC = AlgorithmSpec(
     id="trpo",
     family="on-policy",
@@ -31,6 +37,7 @@ SPEC = AlgorithmSpec(
     build=_build,
     policies=("MlpPolicy", "CnnPolicy", "MultiInputPolicy"),
     agent=_agent,
+    from_sb3=_from_sb3,
     action_masks="optional",
 )
 

@@ -1,0 +1,18 @@
+"""Weights of sb3-contrib's ARS."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from rlsdk.interchange import Translated, hidden, renamed
+from rlsdk.spaces import Space
+
+
+def from_sb3(weights: Mapping[str, Tensor], actions: Space) -> Translated:
+    """The policy: linear where its only layer has no bias."""
+    linear = "action_net.0.bias" not in weights
+    networks = {} if linear else {"net_arch": hidden(weights, "action_net.", output=True)}
+    policy = "LinearPolicy" if linear else "MlpPolicy"
+    return Translated(policy, networks, {"policy": renamed(weights, [("action_net.", "layers.")])})

@@ -1,0 +1,15 @@
+"""Weights of sb3-contrib's MaskablePPO, and of stable-baselines3's PPO, which has the same networks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from rlsdk.interchange import Translated, actor_critic
+from rlsdk.spaces import Space
+
+
+def from_sb3(weights: Mapping[str, Tensor], actions: Space) -> Translated:
+    """The policy and its value function."""
+    return actor_critic(weights)

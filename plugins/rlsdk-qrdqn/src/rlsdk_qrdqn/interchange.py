@@ -1,0 +1,38 @@
+"""Weights of sb3-contrib's QRDQN."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from rlsdk.interchange import IMAGES, Translated, hidden, layers_of, renamed
+from rlsdk.spaces import Discrete, Space
+
+
+def from_sb3(weights: Mapping[str, Tensor], actions: Space) -> Translated:
+    """The online and the target network. Theirs lists actions within quantiles, ours quantiles within actions.
+
+    Raises:
+        ValueError: the outputs are no multiple of the actions.
+    """
+    count = actions.n if isinstance(actions, Discrete) else 0
+    prefix = "quantile_net.quantile_net."
+    last = 2 * len(layers_of(weights, prefix)) - 2
+    outputs = len(weights[f"{prefix}{last}.weight"])
+    if not count or outputs % count:
+        raise ValueError(f"{outputs} outputs are not some quantiles of each of {count} actions")
+    images = any(name.startswith("quantile_net.features_extractor.cnn.") for name in weights)
+    networks = {"net_arch": hidden(weights, prefix, output=True), "n_quantiles": outputs // count}
+    online, target = (_network(weights, net, last, count) for net in ("quantile_net.", "quantile_net_target."))
+    return Translated("CnnPolicy" if images else "MlpPolicy", networks, {"policy": online, "target": target})
+
+
+def _network(weights: Mapping[str, Tensor], net: str, last: int, count: int) -> dict[str, Tensor]:
+    own = {name.removeprefix(net): value for name, value in weights.items() if name.startswith(net)}
+    names = [(f"quantile_net.{i}.", f"body.{i}.") for i in range(0, last, 2)]
+    found = renamed(own, [*names, *IMAGES])
+    for part in ("weight", "bias"):
+        value = own[f"quantile_net.{last}.{part}"]
+        found[f"head.{part}"] = value.view(-1, count, *value.shape[1:]).transpose(0, 1).reshape(value.shape)
+    return found

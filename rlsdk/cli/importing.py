@@ -1,0 +1,29 @@
+"""`rlsdk import`: agents of other libraries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rlsdk.settings import merge, parse_assignments
+
+
+def import_agent(
+    algorithm: Annotated[str, typer.Argument(help="Plugin to load it into, for example trpo.")],
+    path: Annotated[Path, typer.Argument(help="The .zip file of stable-baselines3 or sb3-contrib.")],
+    env: Annotated[str, typer.Option(help="gymnasium id of the environment it was trained on.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Agent file to write.")],
+    vecnormalize: Annotated[
+        Path | None, typer.Option(help="Statistics of VecNormalize as .npz; docs/interchange.md says how.")
+    ] = None,
+    assignments: Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE, may be repeated.")] = None,
+) -> None:
+    """Make an agent file of a model trained with stable-baselines3 or sb3-contrib. Nothing in the model is run."""
+    from rlsdk.interchange import import_sb3
+
+    changes = merge({}, parse_assignments(assignments or []))
+    agent = import_sb3(path, algorithm, env, vecnormalize=vecnormalize, **changes)
+    agent.save(out)
+    typer.echo(f"{algorithm} agent for {env}: {out if out.suffix else out.with_suffix('.rlsdk')}")

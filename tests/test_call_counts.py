@@ -1,0 +1,139 @@
+"""A guard of speed that no busy machine disturbs: how many calls and new tensors a step and an update take.
+
+The counts are the same every time with the versions of constraints.txt. When one of these tests fails, something on the hot
+path grew: find it (cProfile, `rlsdk run --profile`), or raise the budget in the change that needs it. Lower it when they fall.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import rlsdk
+from rlsdk.collect import collect
+from rlsdk.environments import make_vec_env
+from rlsdk.environments.toy import IdentityEnv, InvalidActionEnvDiscrete
+from rlsdk.loops import learn_from_buffer
+from rlsdk.parts import OffPolicyPlan
+from rlsdk.seeding import Streams
+
+STEPS = 64
+
+
+class Counts:
+    """Calls of Python and C functions, and tensors with memory of their own."""
+
+    calls = 0
+    tensors = 0
+
+
+class _Allocations(TorchDispatchMode):
+    def __init__(self, counts: Counts) -> None:
+        super().__init__()
+        self.counts = counts
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor) and not function.is_view and not function._schema.is_mutable:
+            self.counts.tensors += 1
+        return result
+
+
+@contextmanager
+def counted(kind: str) -> Iterator[Counts]:
+    counts = Counts()
+
+    def note(frame: Any, event: str, argument: Any) -> None:
+        counts.calls += event in ("call", "c_call")
+
+    if kind == "tensors":
+        with _Allocations(counts):
+            yield counts
+        return
+    sys.setprofile(note)
+    try:
+        yield counts
+    finally:
+        sys.setprofile(None)
+
+
+def measured(work: Callable[[], Any]) -> tuple[int, int]:
+    """(calls, new tensors) of doing it once, after it has been done before."""
+    work()
+    with counted("calls") as calls:
+        work()
+    with counted("tensors") as tensors:
+        work()
+    return calls.calls, tensors.tensors
+
+
+def agent(name: str) -> Any:
+    env: Any = {
+        "maskable-ppo": lambda: InvalidActionEnvDiscrete(12, 6),
+        "tqc": "Pendulum-v1",
+        "trpo": "Pendulum-v1",
+        "recurrent-ppo": "CartPole-v1",
+        "qrdqn": lambda: IdentityEnv(4),
+    }[name]
+    settings: dict[str, Any] = {
+        "tqc": {"learning_starts": 0, "buffer_size": 500, "batch_size": 32, "policy_kwargs": {"net_arch": [32, 32]}},
+        "qrdqn": {"learning_starts": 0, "buffer_size": 500, "batch_size": 32},
+    }.get(name, {"n_steps": STEPS, "batch_size": 32})
+    return rlsdk.make(name, env=make_vec_env(env, 1, vectorization="sync"), seed=0, **settings)
+
+
+COLLECTING = {
+    "maskable-ppo": (205, 2.5),
+    "qrdqn": (197, 10.5),
+    "recurrent-ppo": (397, 27.5),
+    "tqc": (179, 3.5),
+    "trpo": (143, 1.5),
+}
+"""Per environment step: calls, new tensors. A few percent above what was counted, for other patch releases."""
+UPDATING = {
+    "maskable-ppo": (9700, 1060),
+    "qrdqn": (376, 46),
+    "recurrent-ppo": (12600, 2690),
+    "tqc": (858, 112),
+    "trpo": (11600, 505),
+}
+"""Per update: of a batch off-policy, of a rollout of 64 steps on-policy."""
+
+
+def _within(name: str, found: tuple[float, float], budget: tuple[float, float]) -> None:
+    for what, now, allowed in zip(("calls", "new tensors"), found, budget, strict=True):
+        assert now <= allowed, f"{name}: {now:.1f} {what}, {allowed} were enough before"
+
+
+@pytest.mark.parametrize("name", list(COLLECTING))
+def test_collecting_takes_no_more_calls_than_before(name: str) -> None:
+    model = agent(name)
+    parts, generator = model.parts, Streams(0)["action"]
+    state = {"seen": model.env.reset(0), "carry": parts.collector.initial_carry(1)}
+
+    def work() -> None:
+        rollout = collect(model.env, parts.collector, state["seen"], state["carry"], STEPS, generator=generator)
+        state.update(seen=rollout.last_observation, carry=rollout.last_carry)
+
+    calls, tensors = measured(work)
+    _within(name, (calls / STEPS, tensors / STEPS), COLLECTING[name])
+
+
+@pytest.mark.parametrize("name", list(UPDATING))
+def test_updating_takes_no_more_calls_than_before(name: str) -> None:
+    model = agent(name).learn(2 * STEPS)
+    parts = model.parts
+    if isinstance(parts.plan, OffPolicyPlan):
+        found = measured(lambda: learn_from_buffer(parts, model.streams, 1, 0.0))
+    else:
+        from rlsdk.testing.rollouts import rollout_of
+
+        rollout = rollout_of(model, STEPS)
+        found = measured(lambda: parts.algorithm.update(rollout, progress=0.0))
+    _within(name, found, UPDATING[name])

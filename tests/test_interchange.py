@@ -1,0 +1,236 @@
+"""Files of stable-baselines3 and sb3-contrib: our agents answer what theirs do."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import warnings
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import attrs
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+import rlsdk
+from rlsdk import interchange, registry
+from rlsdk.environments.toy import FakeImageEnv, InvalidActionEnvDiscrete
+from rlsdk.errors import ArtifactError, SettingsError
+from rlsdk.interchange import import_sb3, read_sb3
+
+sb3_contrib = pytest.importorskip("sb3_contrib")
+SMALL = {"net_arch": [12, 7]}
+CASES: dict[str, tuple[str, str, Any, str, dict[str, Any]]] = {
+    "trpo": ("TRPO", "MlpPolicy", "Pendulum-v1", "trpo", {"n_steps": 32, "batch_size": 32, "policy_kwargs": SMALL}),
+    "trpo-sides": (
+        "TRPO",
+        "MlpPolicy",
+        "CartPole-v1",
+        "trpo",
+        {"n_steps": 32, "batch_size": 32, "policy_kwargs": {"net_arch": {"pi": [9], "vf": [8, 5]}}},
+    ),
+    "masks": ("MaskablePPO", "MlpPolicy", "mask", "maskable-ppo", {"n_steps": 32, "batch_size": 16}),
+    "lstm": ("RecurrentPPO", "MlpLstmPolicy", "CartPole-v1", "recurrent-ppo", {"n_steps": 32, "batch_size": 16}),
+    "lstm-shared": (
+        "RecurrentPPO",
+        "MlpLstmPolicy",
+        "CartPole-v1",
+        "recurrent-ppo",
+        {
+            "n_steps": 32,
+            "batch_size": 16,
+            "policy_kwargs": {
+                "lstm_hidden_size": 8,
+                "n_lstm_layers": 2,
+                "shared_lstm": True,
+                "enable_critic_lstm": False,
+            },
+        },
+    ),
+    "lstm-actor": (
+        "RecurrentPPO",
+        "MlpLstmPolicy",
+        "Pendulum-v1",
+        "recurrent-ppo",
+        {"n_steps": 32, "batch_size": 16, "policy_kwargs": {"lstm_hidden_size": 8, "enable_critic_lstm": False}},
+    ),
+    "quantiles": (
+        "QRDQN",
+        "MlpPolicy",
+        "CartPole-v1",
+        "qrdqn",
+        {"learning_starts": 10, "buffer_size": 500, "policy_kwargs": {**SMALL, "n_quantiles": 6}},
+    ),
+    "quantiles-images": (
+        "QRDQN",
+        "CnnPolicy",
+        "images",
+        "qrdqn",
+        {"learning_starts": 10, "buffer_size": 100, "policy_kwargs": {"n_quantiles": 6}},
+    ),
+    "trpo-images": ("TRPO", "CnnPolicy", "images", "trpo", {"n_steps": 16, "batch_size": 16}),
+    "critics": (
+        "TQC",
+        "MlpPolicy",
+        "Pendulum-v1",
+        "tqc",
+        {
+            "learning_starts": 10,
+            "buffer_size": 500,
+            "policy_kwargs": {"net_arch": {"pi": [9, 6], "qf": [8]}, "n_critics": 3, "n_quantiles": 7},
+        },
+    ),
+    "search": ("ARS", "LinearPolicy", "CartPole-v1", "ars", {"n_delta": 2}),
+    "search-mlp": ("ARS", "MlpPolicy", "Pendulum-v1", "ars", {"n_delta": 2, "policy_kwargs": {"net_arch": [6, 5]}}),
+}
+
+
+def environment(name: str) -> Any:
+    if name == "mask":
+        return InvalidActionEnvDiscrete(8, 3)
+    if name == "images":
+        return FakeImageEnv(40, 1, action_space=spaces.Discrete(3))
+    return gymnasium.make(name)
+
+
+@pytest.fixture(scope="module", params=list(CASES))
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """(their model, ours, the case)"""
+    kind, policy, env, algorithm, settings = CASES[request.param]
+    theirs = getattr(sb3_contrib, kind)(policy, environment(env), seed=1, device="cpu", **settings)
+    theirs.learn(64)
+    path = tmp_path_factory.mktemp("theirs") / "model.zip"
+    theirs.save(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # some settings are functions there
+        ours = import_sb3(path, algorithm, environment(env))
+    return theirs, ours, request.param
+
+
+def test_actions_are_theirs(pair: Any) -> None:
+    theirs, ours, case = pair
+    env = environment(CASES[case][2])
+    env.action_space.seed(0)
+    observation, _ = env.reset(seed=0)
+    state, other, first = None, None, True
+    for _ in range(60):
+        more: dict[str, Any] = {"action_masks": env.action_masks()} if case == "masks" else {}
+        memory = {} if "lstm" not in case else {"episode_start": np.array([first])}
+        mine, state = ours.predict(observation, state, deterministic=True, **{**more, **memory})
+        expected, other = theirs.predict(observation, other, deterministic=True, **{**more, **memory})
+        assert np.allclose(mine, expected, atol=1e-5)
+        observation, _, terminated, truncated, _ = env.step(env.action_space.sample())
+        first = terminated or truncated
+        if first:
+            observation, _ = env.reset()
+
+
+def test_settings_are_theirs(pair: Any) -> None:
+    theirs, ours, case = pair
+    for name in ("gamma", "gae_lambda", "ent_coef", "n_steps", "tau", "n_delta", "exploration_final_eps"):
+        if hasattr(theirs, name) and hasattr(ours.config, name):
+            assert getattr(ours.config, name) == getattr(theirs, name), name
+    assert ours.spec.id == CASES[case][3]
+
+
+def test_values_and_targets_are_theirs(pair: Any) -> None:
+    theirs, ours, case = pair
+    seen = torch.randn(5, 3 if "Pendulum" in CASES[case][2] else 4)
+    if case in ("trpo", "trpo-sides"):
+        from rlsdk.records import Observation
+
+        values = ours.policy.predict_values(Observation(seen, torch.zeros(5, dtype=torch.bool)))
+        assert torch.allclose(values, theirs.policy.predict_values(seen).squeeze(-1), atol=1e-5)
+    if case == "critics":
+        unit = torch.rand(5, 1) * 2 - 1
+        found = ours.parts.algorithm.target.network(seen, unit)
+        assert torch.allclose(found.movedim(0, 1), theirs.critic_target(seen, unit), atol=1e-5)
+    if case == "quantiles":
+        found = ours.parts.algorithm.target.network(seen)
+        assert torch.allclose(found.transpose(1, 2), theirs.quantile_net_target(seen), atol=1e-5)
+
+
+def test_training_goes_on(pair: Any, tmp_path: Path) -> None:
+    _, ours, case = pair
+    if "image" not in case:
+        ours.learn(40)
+    ours.save(tmp_path / "ours")
+    assert rlsdk.load(tmp_path / "ours").spec.id == ours.spec.id
+
+
+def test_statistics_of_vecnormalize(tmp_path: Path) -> None:
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.vec_env import VecNormalize
+
+    env = VecNormalize(make_vec_env("Pendulum-v1", 1, seed=0), clip_obs=10.0)
+    theirs = sb3_contrib.TRPO("MlpPolicy", env, seed=0, n_steps=64, policy_kwargs=SMALL).learn(128)
+    theirs.save(tmp_path / "model.zip")
+    moments = env.obs_rms
+    np.savez(tmp_path / "stats.npz", mean=moments.mean, var=moments.var, count=moments.count)
+    ours = import_sb3(tmp_path / "model.zip", "trpo", "Pendulum-v1", vecnormalize=tmp_path / "stats.npz")
+    for observation in np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32):
+        expected, _ = theirs.predict(env.normalize_obs(observation), deterministic=True)
+        assert np.allclose(ours.predict(observation, deterministic=True)[0], expected, atol=1e-5)
+    np.savez(tmp_path / "other.npz", mean=np.zeros(5), var=np.ones(5), count=3)
+    with pytest.raises(ArtifactError, match="shape"):
+        import_sb3(tmp_path / "model.zip", "trpo", "Pendulum-v1", vecnormalize=tmp_path / "other.npz")
+    np.savez(tmp_path / "none.npz", mean=np.zeros(3))
+    with pytest.raises(ArtifactError, match="no statistics"):
+        import_sb3(tmp_path / "model.zip", "trpo", "Pendulum-v1", vecnormalize=tmp_path / "none.npz")
+
+
+class Exploit:
+    def __reduce__(self) -> Any:
+        return exec, ("raise SystemExit('code of the file was run')",)
+
+
+def written(path: Path, data: Any, weights: bytes) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("data", json.dumps(data))
+        archive.writestr("policy.pth", weights)
+    return path
+
+
+def test_what_is_no_such_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    buffer = io.BytesIO()
+    torch.save({"action_net.weight": torch.zeros(2, 3)}, buffer)
+    (tmp_path / "text.zip").write_text("hello")
+    cases = [
+        (tmp_path / "nothing.zip", "there is no file"),
+        (tmp_path / "text.zip", "no file of stable-baselines3"),
+        (written(tmp_path / "evil.zip", {}, pickle.dumps(Exploit())), "no file of stable-baselines3"),
+        (written(tmp_path / "list.zip", [], buffer.getvalue()), "no settings or no weights"),
+        (written(tmp_path / "other.zip", {}, buffer.getvalue()), "missing"),
+    ]
+    for path, words in cases:
+        with pytest.raises(ArtifactError, match=words):
+            import_sb3(path, "trpo", "CartPole-v1")
+    with pytest.raises(ArtifactError, match="no tqc agent"):
+        import_sb3(cases[-1][0], "tqc", "Pendulum-v1")
+    alone = attrs.evolve(registry.load("trpo"), from_sb3=None)
+    monkeypatch.setattr(interchange, "load_plugin", lambda _: alone)
+    with pytest.raises(SettingsError, match="no counterpart"):
+        import_sb3(cases[-1][0], "trpo", "CartPole-v1")
+    assert read_sb3(cases[-1][0]).settings == {}
+
+
+def test_another_environment_or_algorithm_is_noticed(tmp_path: Path) -> None:
+    theirs = sb3_contrib.TRPO("MlpPolicy", "CartPole-v1", n_steps=16, policy_kwargs=SMALL)
+    theirs.save(tmp_path / "model.zip")
+    for algorithm, env in (("trpo", "Pendulum-v1"), ("trpo", "Acrobot-v1"), ("qrdqn", "CartPole-v1")):
+        with pytest.raises(ArtifactError):
+            import_sb3(tmp_path / "model.zip", algorithm, env)
+
+
+def test_settings_that_only_a_pickle_holds_are_named(tmp_path: Path) -> None:
+    theirs = sb3_contrib.TRPO("MlpPolicy", "CartPole-v1", learning_rate=lambda left: 1e-3 * left, policy_kwargs=SMALL)
+    theirs.save(tmp_path / "model.zip")
+    with pytest.warns(UserWarning, match="learning_rate only as a pickle"):
+        import_sb3(tmp_path / "model.zip", "trpo", "CartPole-v1")
+    ours = import_sb3(tmp_path / "model.zip", "trpo", "CartPole-v1", learning_rate="lin_1e-3")
+    assert ours.config.learning_rate(0.5) == pytest.approx(5e-4)
