@@ -120,6 +120,10 @@ def rewritten(source: Path, target: Path, header: Any, data: bytes = b"\x00" * 8
             "a": {"dtype": "U8", "shape": [8], "data_offsets": [0, 8]},
             "b": {"dtype": "U8", "shape": [4], "data_offsets": [4, 8]},
         },
+        {
+            "a": {"dtype": "U8", "shape": [8], "data_offsets": [0, 8]},
+            "b": {"dtype": "U8", "shape": [8], "data_offsets": [0, 8]},
+        },
     ],
 )
 def test_damaged_headers_are_refused(tmp_path: Path, header: Any) -> None:
@@ -129,6 +133,14 @@ def test_damaged_headers_are_refused(tmp_path: Path, header: Any) -> None:
         read_archive(tmp_path / "bad", kind="x")
 
 
+def test_tensors_may_not_lie_upon_each_other() -> None:
+    entry = {"dtype": "U8", "shape": [8], "data_offsets": [0, 8]}
+    text = json.dumps({"a": entry, "b": entry}).encode()
+    block = struct.pack("<Q", len(text)) + text + bytes(8)
+    with pytest.raises(ValueError, match="does not lie"):
+        read_header(io.BytesIO(block).read, len(block), limit=10**6)
+
+
 @pytest.mark.usefixtures("always_mapped")
 def test_files_of_other_writers_are_read(tmp_path: Path) -> None:
     """Data that begin anywhere are not mapped."""
@@ -136,6 +148,18 @@ def test_files_of_other_writers_are_read(tmp_path: Path) -> None:
     header = {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}
     rewritten(tmp_path / "good", tmp_path / "other", header, struct.pack("<2f", 4.0, 5.0))
     assert read_archive(tmp_path / "other", kind="x")[1]["s"]["a"].tolist() == [4.0, 5.0]
+
+
+@pytest.mark.usefixtures("always_mapped")
+def test_digests_of_mapped_tensors_are_checked(tmp_path: Path) -> None:
+    """Data so long that opening an entry does not read them all, which zip's own checksum would need."""
+    values = torch.arange(500_000.0)
+    write_archive(tmp_path / "a", {"kind": "x"}, {"s": {"a": values}})
+    data = bytearray((tmp_path / "a").read_bytes())
+    data[data.find(values[:50].numpy().tobytes()) + 1_000_001] ^= 1
+    (tmp_path / "a").write_bytes(data)
+    with pytest.raises(ArtifactError, match=r"digest|CRC"):
+        read_archive(tmp_path / "a", kind="x")
 
 
 @settings(max_examples=150, deadline=None)
