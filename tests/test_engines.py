@@ -106,6 +106,34 @@ def test_a_stack_follows_its_parameters() -> None:
     agrees(stack, linear)
 
 
+def test_predictions_from_several_threads_agree() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    model = TRPO("MlpPolicy", "Pendulum-v1", seed=0, n_steps=8)
+    seen = np.random.default_rng(0).normal(size=(64, 3)).astype(np.float32)
+    expected = [TRPO("MlpPolicy", "Pendulum-v1", seed=0, n_steps=8).predict(row, deterministic=True)[0] for row in seen]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda row: model.predict(row, deterministic=True)[0], seen))
+    assert np.allclose(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("options", [{}, {"amsgrad": True}, {"weight_decay": 0.1}, {"fused": False}])
+def test_the_optimiser_is_torchs_adam(options: dict[str, Any]) -> None:
+    from rlsdk.updates import FlatOptimizer
+
+    torch.manual_seed(0)
+    mine, theirs = (nn.Parameter(torch.ones(5)) for _ in range(2))
+    ours, other = FlatOptimizer([mine], "adam", 0.1, options), torch.optim.Adam([theirs], 0.1, **options)
+    for _ in range(5):
+        gradient = torch.randn(5)
+        ours.zero_grad()
+        mine.grad.copy_(gradient)  # type: ignore[union-attr]
+        theirs.grad = gradient.clone()
+        ours.step(0.1)
+        other.step()
+        assert torch.allclose(mine, theirs, atol=1e-6)
+
+
 def test_what_a_stack_takes() -> None:
     hooked = nn.Linear(2, 2)
     hooked.register_forward_hook(lambda *_: None)

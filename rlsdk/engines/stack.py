@@ -43,8 +43,7 @@ class Stack:
         self.linear = [module for module in self.modules if _is_linear(module)]
         self.parameters = [cast("nn.Parameter", p) for module in self.linear for p in (module.weight, module.bias)]
         self.ensemble = self.parameters[0].dim() == 3
-        self._layers: list[Layer] = []
-        self._places: list[int] = []
+        self._known: tuple[list[int], list[Layer]] = [], []
         self._gradients: list[Array] = []
         self._gradient_places: list[int] = []
 
@@ -121,11 +120,10 @@ class Stack:
 
     def _bound(self) -> list[Layer]:
         """The layers, looked at again where a parameter was given other memory since."""
-        places = [parameter.data_ptr() for parameter in self.parameters]
-        if places != self._places:
-            self._places, arrays = places, self.arrays(self.parameters)
-            kinds = _activations(self.modules)
-            self._layers = [
+        places, (before, layers) = [parameter.data_ptr() for parameter in self.parameters], self._known
+        if places != before:
+            arrays, kinds = self.arrays(self.parameters), _activations(self.modules)
+            layers = [
                 Layer(
                     arrays[2 * i] if self.ensemble else arrays[2 * i].mT,
                     arrays[2 * i + 1],
@@ -133,7 +131,8 @@ class Stack:
                 )
                 for i, kind in enumerate(kinds)
             ]
-        return self._layers
+            self._known = places, layers  # at once: agents predict from several threads
+        return layers
 
     def __getstate__(self) -> dict[str, Any]:
         """Views of memory are not copied and not sent."""

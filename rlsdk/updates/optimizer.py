@@ -56,7 +56,8 @@ class FlatOptimizer:
         except (TypeError, ValueError) as error:
             raise SettingsError(f"optimizer_kwargs {dict(arguments or {})} do not fit {choice}: {error}") from None
         group = self.optimizer.param_groups[0]
-        self._is_adam = choice == "adam" and bool(group["fused"]) and not group["amsgrad"]
+        variants = group.get("amsgrad") or group.get("decoupled_weight_decay")
+        self._is_adam = choice == "adam" and bool(group["fused"]) and not variants
 
     def zero_grad(self) -> None:
         self.gradients.zero_()
