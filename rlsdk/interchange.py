@@ -75,8 +75,13 @@ def import_sb3(
     foreign, envs = read_sb3(path), connect(env)
     try:
         translated: Translated = spec.from_sb3(foreign.weights, envs.action_space)
-    except (KeyError, IndexError, ValueError, RuntimeError) as error:
-        raise ArtifactError(f"{path} holds no {algorithm} agent: {type(error).__name__}: {error}") from None
+    except (KeyError, IndexError, RuntimeError):
+        some = ", ".join(sorted(foreign.weights)[:3])
+        raise ArtifactError(
+            f"{path} holds no {algorithm} agent: its weights are called {some}, ...; name the algorithm it was trained with"
+        ) from None
+    except ValueError as error:
+        raise ArtifactError(f"{path} cannot be imported as {algorithm}: {error}") from None
     known = {field.name for field in attrs.fields(spec.config_type)} - set(OURS)
     settings = {name: value for name, value in foreign.settings.items() if name in known}
     settings = merge(settings, {"policy": translated.policy, "policy_kwargs": translated.networks})
@@ -94,7 +99,12 @@ def import_sb3(
     inner = getattr(agent.policy, "inner", agent.policy)  # without normalisation
     if missing := sorted({name for name, _ in inner.named_parameters()} - set(given)):
         raise ArtifactError(f"{path} holds no {algorithm} agent for this environment: {', '.join(missing)} missing")
-    agent.set_parameters(translated.parameters, exact_match=False)
+    try:
+        agent.set_parameters(translated.parameters, exact_match=False)
+    except ArtifactError as error:
+        raise ArtifactError(
+            f"the model in {path} was not trained on an environment with the spaces of {agent.env_name}: {error}"
+        ) from None
     if vecnormalize is not None:
         _set_statistics(agent, Path(vecnormalize))
     return agent
