@@ -54,6 +54,7 @@ def test_time_limits_bootstrap_and_terminations_do_not(terminate_every: int, exp
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_pendulum(seed: int) -> None:
-    model = TQC("MlpPolicy", "Pendulum-v1", learning_rate=1e-3, seed=seed).learn(8000)
+    # long enough for the dips that single seeds of this and of other implementations have on the way (-261 at 8,000 steps)
+    model = TQC("MlpPolicy", "Pendulum-v1", learning_rate=1e-3, seed=seed).learn(10_000)
     mean, _ = evaluate_policy(model, "Pendulum-v1", n_eval_episodes=50)
     assert mean > -200.0
