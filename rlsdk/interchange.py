@@ -59,8 +59,9 @@ def import_sb3(
         path: the `.zip` file.
         algorithm: id of the plugin to load it into, such as `trpo`.
         env: the environment it was trained on, or anything else with its spaces.
-        vecnormalize: an `.npz` file with `mean`, `var` and `count` of the observations' statistics, and optionally
-            `clip_obs` and `epsilon`, for agents that were trained under `VecNormalize` (docs/interchange.md writes one).
+        vecnormalize: an `.npz` file with `mean`, `var` and `count` of the observations' statistics, for agents that were
+            trained under `VecNormalize` (docs/interchange.md writes one). Other bounds than the defaults go into `changes`:
+            `normalize={"clip_obs": 5.0}`.
         changes: settings, over those of the file; for what the file holds only as a pickle.
 
     Raises:

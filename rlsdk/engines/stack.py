@@ -6,7 +6,7 @@ what the stack sees. One code serves numpy and torch, single networks and ensemb
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -47,11 +47,6 @@ class Stack:
         self._gradients: list[Array] = []
         self._gradient_places: list[int] = []
 
-    @property
-    def width(self) -> int:
-        """The largest number of features between two layers."""
-        return max(size for parameter in self.parameters for size in parameter.shape[-2:])
-
     def forward(self, x: Array) -> tuple[Array, Trace]:
         """(outputs [.., N, O], what `backward` and `tangent` need) for inputs [N, I]."""
         trace = [x]
@@ -67,6 +62,12 @@ class Stack:
         for layer in self._bound():
             x = layer.activation.apply(affine(x, layer.matrix, layer.bias))
         return x
+
+    def evaluated(self, x: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
+        """(outputs, what brings the gradient of a loss with respect to them into the parameters' `grad`), in tensors."""
+        array = self.library.array
+        outputs, trace = self.forward(array(x))
+        return self.library.tensor(outputs), lambda slope: self.backward(trace, array(slope), self.gradients())
 
     def backward(self, trace: Trace, slope: Array, into: Sequence[Array] | None) -> None:
         """Write the gradient of a loss with respect to every parameter `into` arrays shaped as they are.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, cast
 
@@ -53,8 +53,10 @@ def off_policy(
         episodes, before = (), cursor.env_steps
 
 
-def learn_from_buffer(parts: Parts, streams: Streams, count: int, progress: float) -> Metrics:
-    """`count` updates from fresh samples; the mean of each metric over them.
+def learn_from_buffer(
+    parts: Parts, streams: Streams, count: int, progress: float, each: Callable[[int], None] | None = None
+) -> Metrics:
+    """`count` updates from fresh samples, `each` called with their number so far; the mean of each metric over them.
 
     A memory with a method `prioritize(index, error)` is told the algorithm's `td_error` [N] after each update.
 
@@ -67,10 +69,12 @@ def learn_from_buffer(parts: Parts, streams: Streams, count: int, progress: floa
     if prioritize is not None and not hasattr(parts.algorithm, "td_error"):
         raise SettingsError("prioritised replay needs an algorithm that tells its errors (td_error); this one does not")
     totals: dict[str, Tensor] = {}
-    for _ in range(count):
+    for done in range(1, count + 1):
         batch = parts.buffer.sample(parts.plan.batch_size, streams["replay"])
         for name, value in parts.algorithm.update(batch, progress=progress).items():
             totals[name] = totals[name] + value if name in totals else value
         if prioritize is not None:
             prioritize(batch.index, cast("Any", parts.algorithm).td_error)
+        if each is not None:
+            each(done)
     return {name: value / count for name, value in totals.items()}

@@ -71,10 +71,8 @@ class ContinuousCritics(nn.Module):
         if stack is None:
             values = self(features, unit_action)
             return values.detach(), lambda slope: torch.autograd.backward(values, slope)
-        array, tensor = stack.library.array, stack.library.tensor
         with torch.no_grad():
-            values, trace = stack.forward(array(torch.cat([features, unit_action], dim=-1)))
-        return tensor(values), lambda slope: stack.backward(trace, array(slope), stack.gradients())
+            return stack.evaluated(torch.cat([features, unit_action], dim=-1))
 
     def action_gradient(self, features: Tensor, unit_action: Tensor) -> tuple[Tensor, Tensor]:
         """Mean value of all critics and outputs over the batch (0-d), and its gradient with respect to the action [N, A].

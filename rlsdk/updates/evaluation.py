@@ -151,12 +151,8 @@ class ByHand:
         return Evaluation(distribution, distribution.log_prob(action), distribution.entropy(), values, pull, fisher)
 
     def values(self, rows: PolicyBatch, critic: Sequence[nn.Parameter]) -> tuple[Tensor, Callable[[Tensor], None]]:
-        stack, library = self.sides.critic, self.sides.critic.library
-        value, trace = stack.forward(library.array(rows.observation.features))
-        pull: Callable[[Tensor], None] = lambda slope: stack.backward(  # noqa: E731
-            trace, library.array(slope.unsqueeze(1)), self._gradients[1]
-        )
-        return library.tensor(value).squeeze(1), pull
+        value, pull = self.sides.critic.evaluated(rows.observation.features)
+        return value.squeeze(1), lambda slope: pull(slope.unsqueeze(1))
 
     @torch.no_grad()
     def _fisher_product(self, distribution: ClosedForm, trace: Any, share: Tensor | float, v: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from rlsdk.environments.toy import (
 )
 from rlsdk.evaluate import run_episodes
 from rlsdk.networks import NatureCNN
+from rlsdk.registry import preset
 from rlsdk_qrdqn import QRDQN
 
 QUICK: dict[str, Any] = {
@@ -98,17 +99,7 @@ def test_predict_explores_only_when_asked() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_cart_pole(seed: int) -> None:
-    settings: dict[str, Any] = {
-        "learning_rate": 2.3e-3,
-        "batch_size": 64,
-        "buffer_size": 100_000,
-        "learning_starts": 1000,
-        "target_update_interval": 10,
-        "train_freq": 256,
-        "gradient_steps": 128,
-        "exploration_fraction": 0.16,
-        "exploration_final_eps": 0.04,
-    }
-    kwargs = {"net_arch": [256, 256], "n_quantiles": 10}
-    model = QRDQN("MlpPolicy", "CartPole-v1", seed=seed, policy_kwargs=kwargs, **settings).learn(50_000)
+    tuned = preset("qrdqn", "CartPole-v1")
+    assert tuned is not None
+    model = QRDQN("MlpPolicy", "CartPole-v1", seed=seed, **tuned.settings).learn(50_000)
     assert run_episodes(model, "CartPole-v1", 50, seed=9).mean >= 300.0

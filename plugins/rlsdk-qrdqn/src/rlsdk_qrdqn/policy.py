@@ -57,11 +57,9 @@ class QuantilePolicy(nn.Module):
         if stack is None:
             quantiles = self(features)
             return quantiles.detach(), lambda slope: torch.autograd.backward(quantiles, slope)
-        array, tensor = stack.library.array, stack.library.tensor
         with torch.no_grad():
-            flat, trace = stack.forward(array(self.encoder(features)))
-        quantiles = tensor(flat).view(len(flat), -1, self.quantiles)
-        return quantiles, lambda slope: stack.backward(trace, array(slope.flatten(1)), stack.gradients())
+            flat, pull = stack.evaluated(self.encoder(features))
+        return flat.view(len(flat), -1, self.quantiles), lambda slope: pull(slope.flatten(1))
 
     def initial_carry(self, batch: int) -> tuple[()]:
         return ()
