@@ -43,11 +43,13 @@ class ActionDecoder:
         return rows if isinstance(self.space, Dict) else [tuple(row.values()) for row in rows]
 
     def _leaf(self, action: Tensor) -> Any:
-        array = action.numpy(force=True).reshape(-1, *self.shape)
+        array = action.numpy(force=True) if action.requires_grad or not action.is_cpu else action.numpy()
+        array = array.reshape(-1, *self.shape)
         if self.clips:
-            if not math.isfinite(array.sum()) and not np.isfinite(array).all():
+            # a finite sum of squares proves that all are finite; one that is not may only have overflowed
+            if not math.isfinite(np.vdot(array, array)) and not np.isfinite(array).all():
                 raise DivergenceError(
                     f"the policy chose an action that is not finite: {array}; its weights have diverged"
                 )
-            array = np.minimum(np.maximum(array, self.low), self.high)
+            return np.minimum(np.maximum(array, self.low), self.high).astype(self.dtype, copy=False)
         return array.astype(self.dtype, copy=True)  # a copy: an environment may write into its action

@@ -5,10 +5,10 @@ The same code runs in this process (`in_process.py`) and in the processes of `pr
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import add
 from typing import Any, NoReturn
 
 import numpy as np
@@ -19,8 +19,10 @@ from rlsdk.environments.observations import Allocate, Stacker
 from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, RlsdkError
 from rlsdk.spaces import Space
 
+FLOAT32_MAX = 3.4028234663852886e38
+"""Rewards are kept as float32."""
 LARGEST = 1e38
-"""Rewards are kept as float32, which ends at 3.4e38."""
+"""Sum of a step's rewards from which each of them is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +71,14 @@ class Copies:
         """`numbers` of the copies are for messages; a single environment has none."""
         self.environments, self.name, self.arrays, self.numbers = list(environments), name, arrays, numbers
         self.stacker, self.rule = Stacker(observation_space), MaskRule(action_space)
+        self._plain = self.stacker.plain
         self.methods = mask_methods(environments) if self.rule.size else None
         self.has_masks = self.methods is not None
         self._bounds_checked = False
         self._steps: list[Callable[[Any], Any]] = [environment.step for environment in environments]
         self._returns = [0.0] * len(self.environments)
-        self._lengths = [0] * len(self.environments)
+        self._clock, self._began = 0, [0] * len(self.environments)
+        self._flagged = False  # whether an episode ended in the last step
 
     def __len__(self) -> int:
         return len(self.environments)
@@ -94,12 +98,10 @@ class Copies:
 
     def step(self, actions: Sequence[Any]) -> Ended | None:
         """Step every environment with its own action; raises as `reset`."""
-        arrays, returns, lengths, has_masks = self.arrays, self._returns, self._lengths, self.has_masks
-        write, target, rewards = self.stacker.write, arrays.observation, arrays.reward
-        arrays.terminated.fill(False)
-        arrays.truncated.fill(False)
-        infos: dict[int, Any] = {}
-        total = 0.0
+        arrays, has_masks, shape, dtype = self.arrays, self.has_masks, *self._plain
+        target, rewards, infos = arrays.observation, [], {}
+        if self._flagged:
+            self._flagged = arrays.terminated[:] = arrays.truncated[:] = False
         for i, step in enumerate(self._steps):
             try:
                 result = step(actions[i])
@@ -107,23 +109,22 @@ class Copies:
                 self._blame(i, f"raised {type(error).__name__} in step({actions[i]}): {error}", error)
             try:
                 observation, reward, terminated, truncated, info = result
-                rewards[i] = reward = float(reward)
+                rewards.append(float(reward))
             except (TypeError, ValueError):
                 self._explain(i, result, actions[i])
-            total += reward
-            returns[i] += reward
-            lengths[i] += 1
-            try:
-                write(target, i, observation)
-            except ObservationError as error:
-                self._blame(i, f"step: {error}")
+            if type(observation) is np.ndarray and observation.shape == shape and observation.dtype is dtype:
+                target[i] = observation  # `write` would do the same, for the price of a call per environment
+            else:
+                self._write(i, observation, "step")
             if terminated or truncated:
-                arrays.terminated[i], arrays.truncated[i] = terminated, truncated
-                infos[i] = info
+                infos[i] = terminated, truncated, info
             if has_masks:
                 self._read_mask(i, info)
-        if not abs(total) < LARGEST:  # also when it is NaN
-            self._explain_rewards(actions)
+        if not abs(sum(rewards)) < LARGEST:  # also when it is NaN
+            self._explain_rewards(rewards, actions)
+        arrays.reward[:] = rewards
+        self._returns = list(map(add, self._returns, rewards))
+        self._clock += 1
         if infos:
             return self._finish(infos)
         self._check("step")
@@ -136,40 +137,45 @@ class Copies:
         except Exception as error:
             self._blame(0, f"raised {type(error).__name__}: {error}", error)
 
-    def _finish(self, infos: dict[int, Any]) -> Ended:
+    def _finish(self, endings: dict[int, tuple[Any, Any, Any]]) -> Ended:
         """Take the last observations aside and start the next episodes."""
-        rows, arrays = list(infos), self.arrays
+        rows, arrays = list(endings), self.arrays
         self._check("step", masks=False)
+        self._flagged = True
         final = self.stacker.rows_of(arrays.observation, rows)
         mask = arrays.mask[rows] if self.has_masks else None
         if mask is not None:
             mask[self.rule.without_choice(mask)] = True  # nothing may be left to do when an episode is over
         ended = Ended(rows, final, mask, [], [], [])
-        for i, info in infos.items():
+        for i, (terminated, truncated, info) in endings.items():
+            arrays.terminated[i], arrays.truncated[i] = terminated, truncated
             success = info.get("is_success") if isinstance(info, dict) else None
             ended.returns.append(self._returns[i])
-            ended.lengths.append(self._lengths[i])
+            ended.lengths.append(self._clock - self._began[i])
             ended.successes.append(None if success is None else bool(np.asarray(success)))
             self._reset(i, None)
         self._check("reset")
         return ended
 
     def _reset(self, i: int, seed: int | None) -> None:
-        self._returns[i], self._lengths[i] = 0.0, 0
+        self._returns[i], self._began[i] = 0.0, self._clock
         try:
             result = self.environments[i].reset(seed=seed)
         except Exception as error:
             self._blame(i, f"raised {type(error).__name__} in reset: {error}", error)
         if not isinstance(result, tuple) or len(result) != 2:
             self._blame(i, "reset must return (observation, info)")
-        try:
-            self.stacker.write(self.arrays.observation, i, result[0])
-        except ObservationError as error:
-            self._blame(i, f"reset: {error}")
+        self._write(i, result[0], "reset")
         if self.rule.size and self.methods is None and isinstance(result[1], dict) and INFO in result[1]:
             self.has_masks = True
         if self.has_masks:
             self._read_mask(i, result[1])
+
+    def _write(self, i: int, observation: Any, call: str) -> None:
+        try:
+            self.stacker.write(self.arrays.observation, i, observation)
+        except ObservationError as error:
+            self._blame(i, f"{call}: {error}")
 
     def _read_mask(self, i: int, info: Any) -> None:
         try:
@@ -203,13 +209,13 @@ class Copies:
     def _explain(self, i: int, result: Any, action: Any) -> NoReturn:
         if not isinstance(result, tuple) or len(result) != 5:
             self._blame(i, "step must return (observation, reward, terminated, truncated, info)")
-        self._blame(i, f"gave the reward {result[1]!r} for action {action}; it must be a finite number")
+        self._blame(i, f"gave the reward {result[1]!r} for action {action}; it must be a finite float32")
 
-    def _explain_rewards(self, actions: Sequence[Any]) -> None:
-        """The sum of a step's rewards is not finite: blame the first that is not (large ones may only have overflowed)."""
-        for i, reward in enumerate(self.arrays.reward):
-            if not math.isfinite(reward):
-                self._blame(i, f"gave the reward {float(reward)!r} for action {actions[i]}; it must be a finite number")
+    def _explain_rewards(self, rewards: Sequence[float], actions: Sequence[Any]) -> None:
+        """The sum of a step's rewards is large or not finite: blame the first that float32 cannot hold."""
+        for i, reward in enumerate(rewards):
+            if not abs(reward) <= FLOAT32_MAX:
+                self._blame(i, f"gave the reward {reward!r} for action {actions[i]}; it must be a finite float32")
 
     def _where(self, i: int) -> str:
         number = f" (number {self.numbers[i]})" if self.numbers else ""

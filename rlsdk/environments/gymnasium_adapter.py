@@ -150,4 +150,5 @@ def _by_id(name: str, kwargs: dict[str, Any]) -> Any:
         toy.register()
     if "/" in name and namespace in extensions("environments"):
         return extension("environments", namespace)(name, **kwargs)
-    return gymnasium.make(name, **kwargs)
+    # what gymnasium's checker warns of at the first step is checked here at every one, or by `check_env`
+    return gymnasium.make(name, **{"disable_env_checker": True, **kwargs})

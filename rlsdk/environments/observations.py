@@ -34,6 +34,11 @@ class Stacker:
             self.shape, self.dtype = shape_of(space), np.dtype(dtype_of(space))
             self.is_float, self.bounds = self.dtype.kind == "f", _integer_bounds(space)
 
+    @property
+    def plain(self) -> tuple[tuple[int, ...] | None, np.dtype[Any] | None]:
+        """(shape, dtype) of an observation that may be copied as it is; Nones where the space has parts."""
+        return (None, None) if self.children else (self.shape, self.dtype)
+
     def __call__(self, values: Sequence[Any]) -> Any:
         """The tensors; fresh ones, so that environments may reuse their own arrays.
 

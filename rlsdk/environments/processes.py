@@ -24,6 +24,7 @@ from rlsdk.environments.shared_arrays import arrays_in, bytes_for
 from rlsdk.environments.step_records import StepRecords
 from rlsdk.environments.worker import Assignment, serve
 from rlsdk.errors import EnvironmentFault
+from rlsdk.parcels import Outbox
 from rlsdk.records import EnvStep, Observation
 from rlsdk.seeding import fresh_seed
 from rlsdk.spaces import Space
@@ -70,6 +71,7 @@ class ProcessEnvs:
             ActionDecoder(action_space),
             StepRecords(observation_space, arrays_in(block, *pair, count)),
         )
+        self._outbox = Outbox()
         self._workers = []
         for part in np.array_split(np.arange(self.num_envs), min(options.workers, self.num_envs)):
             rows = range(int(part[0]), int(part[-1]) + 1)
@@ -177,7 +179,7 @@ class ProcessEnvs:
         the same item raises.
         """
         shipped = CloudpickleWrapper(_constant(work))
-        requests = [("apply", shipped, item) for item in items]
+        requests = [("apply", shipped, item) for item in self._outbox.pack(items)]
         timeout = self.options.timeout
         try:
             return spread(self._workers, requests, timeout=timeout, accept=self._accept, replaced=self._count_restart)
@@ -202,6 +204,7 @@ class ProcessEnvs:
 
     def _end(self) -> None:
         self._closed = True
+        self._outbox.close()
         for worker in self._workers:
             worker.kill()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 
 from rlsdk.environments.copies import Ended, StepArrays
@@ -41,10 +42,12 @@ class StepRecords:
             observation = Observation(self._features(), is_first, self._mask(has_masks))
             return EnvStep(observation, reward, self._none, self._none, valid)
         terminated, truncated = torch.from_numpy(arrays.terminated.copy()), torch.from_numpy(arrays.truncated.copy())
-        observation = Observation(self._features(), terminated | truncated | ~valid, self._mask(has_masks))
+        is_first = torch.from_numpy(arrays.terminated | arrays.truncated)
+        if valid is not self.all_valid:
+            is_first |= ~valid
+        observation = Observation(self._features(), is_first, self._mask(has_masks))
         mask = None if ended.mask is None else torch.from_numpy(ended.mask)
-        final = Observation(
-            self._stacker.tensors(ended.observation), torch.zeros(len(ended.rows), dtype=torch.bool), mask
-        )
+        later = torch.from_numpy(np.zeros(len(ended.rows), np.bool_))
+        final = Observation(self._stacker.tensors(ended.observation), later, mask)
         episodes = tuple(map(Episode, ended.rows, ended.returns, ended.lengths, ended.successes))
         return EnvStep(observation, reward, terminated, truncated, valid, final, episodes)

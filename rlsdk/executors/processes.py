@@ -13,6 +13,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, TypeVar
 
 from rlsdk.errors import WorkError
+from rlsdk.parcels import Outbox
 from rlsdk.workers import Dead, Failure, Twice, Worker, spread
 
 ItemT = TypeVar("ItemT")
@@ -30,6 +31,7 @@ class Processes:
     def __init__(self, workers: int) -> None:
         self.count = workers
         self._workers: list[Worker] = []
+        self._outbox = Outbox()
 
     def map(self, work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> list[ResultT]:
         if not items:
@@ -37,7 +39,7 @@ class Processes:
         context = multiprocessing.get_context("spawn")
         for number in range(len(self._workers), min(self.count, len(items))):
             self._workers.append(Worker(context, _serve, None, f"worker {number}", daemon=False))
-        requests = [("call", work, item) for item in items]
+        requests = [("call", work, item) for item in self._outbox.pack(items)]
         try:
             return spread(self._workers, requests, timeout=math.inf, accept=_accept, replaced=lambda: None)
         except Twice as error:
@@ -67,6 +69,7 @@ class Processes:
         for worker in self._workers:
             worker.process.join(5.0)
         self._end()
+        self._outbox.close()
 
     def _end(self) -> None:
         for worker in self._workers:

@@ -1,0 +1,105 @@
+"""Large arrays on their way to other processes: through memory that all of them see, instead of the pipe."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import weakref
+from collections.abc import Sequence
+from multiprocessing.shared_memory import SharedMemory
+from typing import Any
+
+import attrs
+import numpy as np
+
+ALIGNMENT = 64
+LARGE = 4096
+"""Bytes from which an array goes through shared memory; smaller ones are as quick through the pipe."""
+FIRST = 1 << 20
+"""Bytes of the first block. It exists before the processes do, so that they share the tracker which cleans up after a crash."""
+
+
+class Lent:
+    """An array in shared memory. Where it is unpickled the array itself appears, as a read-only view."""
+
+    def __init__(self, block: str, start: int, array: Any) -> None:
+        self.place = block, start, array.shape, array.dtype.str
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _opened, self.place
+
+
+class Outbox:
+    """The memory of one pool of processes; what it holds is valid until `pack` is called again."""
+
+    def __init__(self) -> None:
+        self._allocate(FIRST)
+
+    def _allocate(self, size: int) -> None:
+        self._memory = SharedMemory(create=True, size=size)
+        self._free = weakref.finalize(self, _remove, self._memory, os.getpid())
+
+    def pack(self, items: Sequence[Any]) -> list[Any]:
+        """The items ready to be sent: large arrays that are fields of attrs records are lent, once if items share them."""
+        arrays = {id(value): value for item in items for value in _large(item).values()}
+        starts = dict(zip(arrays, _starts([value.nbytes for value in arrays.values()]), strict=False))
+        used = sum(_room(value.nbytes) for value in arrays.values())
+        if used > self._memory.size:
+            self._free()
+            self._allocate(2 * used)
+        for key, value in arrays.items():
+            _view(self._memory, starts[key], value.shape, value.dtype)[...] = value
+        lent = {key: Lent(self._memory.name, starts[key], value) for key, value in arrays.items()}
+        return [
+            attrs.evolve(item, **{name: lent[id(value)] for name, value in large.items()})
+            if (large := _large(item))
+            else item
+            for item in items
+        ]
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._free()
+
+
+def _large(item: Any) -> dict[str, Any]:
+    """The fields of a record that are large arrays."""
+    if not attrs.has(type(item)):
+        return {}
+    fields = {field.name: getattr(item, field.name) for field in attrs.fields(type(item))}
+    return {
+        name: value
+        for name, value in fields.items()
+        if isinstance(value, np.ndarray) and value.nbytes >= LARGE and not value.dtype.hasobject
+    }
+
+
+def _room(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _starts(sizes: Sequence[int]) -> list[int]:
+    return [int(start) for start in np.cumsum([0, *map(_room, sizes)])[:-1]]
+
+
+def _view(memory: SharedMemory, start: int, shape: tuple[int, ...], dtype: Any) -> Any:
+    return np.ndarray(shape, dtype, memory.buf, start)
+
+
+def _remove(memory: SharedMemory, owner: int) -> None:
+    if os.getpid() == owner:  # a forked process has a copy of this object, not the memory
+        memory.close()
+        with contextlib.suppress(FileNotFoundError):
+            memory.unlink()
+
+
+_ATTACHED: dict[str, SharedMemory] = {}
+"""In a process that receives: the blocks it has seen. A pool has few, each at least twice the one before."""
+
+
+def _opened(block: str, start: int, shape: tuple[int, ...], dtype: str) -> Any:
+    if block not in _ATTACHED:
+        _ATTACHED[block] = SharedMemory(block)
+    array = _view(_ATTACHED[block], start, shape, np.dtype(dtype))
+    array.flags.writeable = False
+    return array
