@@ -22,13 +22,16 @@ class Case:
     policy: str = "MlpPolicy"
     n_envs: int = 1
     normalize: bool = False
+    workers: int = 0
+    """Processes that play; such cases are timed by the clock, as the processor's time is theirs."""
 
     def ours(self, seed: int) -> Callable[[int], object]:
         """A function that trains our agent for so many steps, warmed up."""
         import rlsdk
         from rlsdk.environments import make_vec_env
 
-        env = make_vec_env(self._source(), self.n_envs, vectorization="sync")
+        kind, count = ("async", self.workers) if self.workers else ("sync", self.n_envs)
+        env = make_vec_env(self._source(), count, vectorization=kind)
         facts = {"seed": seed, "device": "cpu", **({"normalize": True} if self.normalize else {})}
         model = rlsdk.make(self.algorithm, env=env, policy=self.policy, **facts, **self.settings)
         model.learn(self.warmup, threads=None)
@@ -44,8 +47,20 @@ class Case:
         kind = getattr(sb3_contrib, self.peer or self.algorithm.upper())
         env = VecNormalize(env) if self.normalize else env
         model = kind(self.policy, env, seed=seed, device="cpu", **self.settings)
-        model.learn(self.warmup)
-        return lambda steps: model.learn(steps, reset_num_timesteps=False)
+        extra = {"async_eval": self._players(model)} if self.workers else {}
+        model.learn(self.warmup, **extra)
+        return lambda steps: model.learn(steps, reset_num_timesteps=False, **extra)
+
+    def _players(self, model: Any) -> Any:
+        from sb3_contrib.common.vec_env import AsyncEval
+        from stable_baselines3.common.env_util import make_vec_env
+
+        players = AsyncEval(
+            [lambda i=i: make_vec_env(self._source(), seed=i) for i in range(self.workers)], model.policy
+        )
+        players.seed(0)
+        players.close = lambda: None  # the peer ends them after every `learn`; starting them again is not to be timed
+        return players
 
     def _source(self) -> Any:
         from gymnasium.spaces import Discrete
@@ -119,5 +134,15 @@ CASES = {
         Case("qrdqn-image", "qrdqn", IMAGES, QRDQN_IMAGE, warmup=1040, chunk=60, policy="CnnPolicy"),
         Case("ars-halfcheetah", "ars", "HalfCheetah-v5", {}, warmup=16_000, chunk=16_000, policy="LinearPolicy"),
         Case("ars-pendulum", "ars", "Pendulum-v1", {}, warmup=3200, chunk=16_000, policy="LinearPolicy"),
+        Case(
+            "ars-halfcheetah-2-workers",
+            "ars",
+            "HalfCheetah-v5",
+            {},
+            warmup=32_000,
+            chunk=64_000,
+            policy="LinearPolicy",
+            workers=2,
+        ),
     )
 }

@@ -38,8 +38,9 @@ class Comparison:
 
     @property
     def ratios(self) -> list[float]:
-        """Ours over theirs in each round, by processor time."""
-        return [a / b for a, b in zip(self.ours_cpu, self.theirs_cpu, strict=True)]
+        """Ours over theirs in each round, by processor time; by the clock where other processes play."""
+        pair = (self.ours_wall, self.theirs_wall) if self.case.workers else (self.ours_cpu, self.theirs_cpu)
+        return [a / b for a, b in zip(*pair, strict=True)]
 
     def row(self) -> str:
         """One line of the table."""
