@@ -28,6 +28,7 @@ from rlsdk.parts import Facts, OffPolicyPlan, Parts
 from rlsdk.preparation import Normalizer, prepare
 from rlsdk.records import Observation
 from rlsdk.registry import load as load_plugin
+from rlsdk.resumption import StoredCursor, begin
 from rlsdk.seeding import Streams, derive, fresh_seed, initialisation
 from rlsdk.session import Session
 from rlsdk.settings import docstring, evolve, flat_scalars, structure
@@ -78,7 +79,10 @@ class Agent:
         self.facts = Facts(*pair, num_envs, self.device, self.streams, masks, GoalRules(lambda: self.env))
         self._build()
         self.cursor: Cursor | None = None
-        self._stored_cursor: persistence.StoredCursor | None = None
+        self._stored_cursor: StoredCursor | None = None
+        self.run: Run | None = None
+        """The training that is going on."""
+        self._stored_log: Mapping[str, Any] | None = None
         self._step_offset = 0
         self._decode, self._stack = ActionDecoder(action_space), Stacker(observation_space)
         self._sink: MetricSink | None = None
@@ -168,16 +172,20 @@ class Agent:
         if reset_num_timesteps:
             self._step_offset = self._total_steps
         if self.cursor is None:
-            self.cursor = self._begin(env)
+            self._check_memory()
+            self.cursor = begin(self, env)
         callbacks = as_callbacks(callback)
         if progress_bar:
             callbacks = [*callbacks, ProgressBar()]
         sink = self._make_sink(tb_log_name or self.spec.id.upper(), reset_num_timesteps)
         tell_hyperparameters(sink, flat_scalars(self.config))
-        run = Run(self, self.cursor, total, sink, callbacks)
+        self.run = run = Run(self, self.cursor, total, sink, callbacks)
+        if not reset_num_timesteps and self._stored_log is not None:
+            run.load_state_dict(self._stored_log)
         try:
             train(run, env, self.parts, log_every=interval, threads=threads)
         finally:
+            self.run, self._stored_log = None, run.state_dict()
             if self._sink is None:
                 sink.close()
         return self
@@ -187,13 +195,6 @@ class Agent:
             raise UsageError("the agent has no environment; call set_env(env), or load(path, env=env)")
         env = self.env if self.device == "cpu" else OnDevice(self.env, self.device)
         return self.preparation.environment(env, self.parts)
-
-    def _begin(self, env: Any) -> Cursor:
-        self._check_memory()
-        own = self.env.seeds.first if self.env is not None and self.config.seed is None else None
-        seed = derive(self.seed, "environments", self._total_steps) if own is None else own
-        cursor = Cursor.begin(env, self.parts.collector, seed)
-        return cursor if self._stored_cursor is None else self._stored_cursor.applied_to(cursor)
 
     def _make_sink(self, name: str, fresh: bool) -> MetricSink:
         if self._sink is not None:
@@ -292,8 +293,7 @@ class Agent:
             self._resize(envs.num_envs)
         self.env, self.env_name = envs, bare if isinstance(bare, str) else envs.recipe
         if force_reset and self.cursor is not None:
-            self._stored_cursor = persistence.StoredCursor.of(self.cursor)
-            self.cursor = None
+            self._stored_cursor, self.cursor = StoredCursor.of(self.cursor), None
 
     def _resize(self, num_envs: int) -> None:
         if self.parts.buffer is not None and len(self.parts.buffer):
@@ -383,15 +383,17 @@ class Agent:
             device: torch device.
             custom_objects: setting name (dotted) -> value, for classes and functions that files do not hold.
             print_system_info: print the versions the file was made with, and those here.
-            force_reset: accepted for compatibility; a loaded agent's environment is always reset first.
+            force_reset: reset the environment before training goes on; False takes up the episodes that were running when
+                the file was written, in environments whose state can be kept.
             kwargs: settings that override the stored ones.
 
         Raises:
             ArtifactError: missing, damaged, foreign or malicious file. PluginError: its algorithm is not installed.
         """
-        return persistence.load(  # type: ignore[return-value]  # `load` honours the class it is given
-            path, cls, env, {**(custom_objects or {}), **kwargs, "device": device}, print_system_info
-        )
+        if print_system_info:
+            persistence.print_systems(path)
+        changes = {**(custom_objects or {}), **kwargs, "device": device}
+        return persistence.load(path, cls, env, changes, force_reset=force_reset)  # type: ignore[return-value]  # of class cls
 
     def save_replay_buffer(self, path: str | Path | IO[bytes]) -> None:
         """Write the replay buffer to a file of its own."""
@@ -407,7 +409,7 @@ class Agent:
         """
         persistence.load_replay_buffer(self, path)
         if truncate_last_traj and self.cursor is not None:
-            self._stored_cursor, self.cursor = persistence.StoredCursor.of(self.cursor), None
+            self._stored_cursor, self.cursor = StoredCursor.of(self.cursor), None
 
     @property
     def logger(self) -> MetricSink | None:

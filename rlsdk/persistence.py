@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from rlsdk import spaces, tree
+from rlsdk import spaces
 from rlsdk.errors import ArtifactError, PluginError, SettingsError, UsageError, suggest
-from rlsdk.loops import Cursor
 from rlsdk.registry import load as load_plugin
+from rlsdk.resumption import StoredCursor, stored_cursor
 from rlsdk.settings import structure
 from rlsdk.storage import agent_file, choose
 
@@ -23,27 +23,6 @@ if TYPE_CHECKING:
 SECTIONS = ("policy", "training", "replay")
 REPLAY_KIND = "rlsdk-replay"
 Target = str | Path | IO[bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class StoredCursor:
-    """A cursor without its observation: environments start anew, everything else goes on."""
-
-    env_steps: int
-    updates: int
-    carry: dict[str, Tensor]
-
-    @staticmethod
-    def of(cursor: Cursor) -> StoredCursor:
-        return StoredCursor(cursor.env_steps, cursor.updates, tree.number(cursor.carry))
-
-    def applied_to(self, cursor: Cursor) -> Cursor:
-        """`cursor` with the counts and the carry of this one; a carry of another shape is left fresh."""
-        stored, fresh = tree.numbered(self.carry), tree.leaves(cursor.carry)
-        fits = len(stored) == len(fresh) and all(a.shape == b.shape for a, b in zip(stored, fresh, strict=True))
-        values = iter(stored)
-        carry = tree.map_tensors(lambda leaf: next(values).to(leaf.device), cursor.carry) if fits else cursor.carry
-        return replace(cursor, carry=carry, env_steps=self.env_steps, updates=self.updates)
 
 
 def save(agent: Agent, path: Target, exclude: set[str], include: set[str]) -> None:
@@ -67,7 +46,7 @@ def save(agent: Agent, path: Target, exclude: set[str], include: set[str]) -> No
 
 
 def _training_state(agent: Agent) -> dict[str, Any]:
-    cursor = StoredCursor.of(agent.cursor) if agent.cursor is not None else agent._stored_cursor
+    cursor, log = stored_cursor(agent), agent.run.state_dict() if agent.run is not None else agent._stored_log
     state: dict[str, Any] = {
         "algorithm": agent.parts.algorithm.state_dict(),
         "streams": agent.streams.state_dict(),
@@ -75,17 +54,15 @@ def _training_state(agent: Agent) -> dict[str, Any]:
     }
     if cursor is not None:
         state["counts"] |= {"env_steps": cursor.env_steps, "updates": cursor.updates}
-        state["carry"] = cursor.carry
-    return state
+        state |= cursor.state_dict()
+    return state if log is None else {**state, "log": log}
 
 
-def load(path: Target, cls: type[Agent], env: Any, changes: Mapping[str, Any], print_system_info: bool) -> Agent:
+def load(path: Target, cls: type[Agent], env: Any, changes: Mapping[str, Any], *, force_reset: bool) -> Agent:
     """A new agent from a file; see `Agent.load`."""
     source = _existing(path)
     wanted = SECTIONS if env is not None else ("policy", "training")
     document, sections = choose.read(source, wanted, kind=agent_file.KIND)
-    if print_system_info:
-        _print_systems(document)
     kind = _class_for(document, cls)
     config = structure(agent_file.restored_config(document, changes), kind.spec.config_type)
     agent = kind.__new__(kind)
@@ -95,6 +72,8 @@ def load(path: Target, cls: type[Agent], env: Any, changes: Mapping[str, Any], p
     agent.streams.reseed(agent.seed)
     agent.env_name = document.get("environment")
     _restore(agent, sections)
+    if force_reset and agent._stored_cursor is not None:
+        agent._stored_cursor = replace(agent._stored_cursor, episodes=None)
     if env is not None:
         agent.set_env(env)
         agent._check_memory()
@@ -136,8 +115,8 @@ def _restore(agent: Agent, sections: Mapping[str, Any]) -> None:
             counts = training["counts"]
             agent._step_offset = int(counts["step_offset"])
             if "env_steps" in counts:
-                carry = training.get("carry", {})
-                agent._stored_cursor = StoredCursor(int(counts["env_steps"]), int(counts["updates"]), carry)
+                agent._stored_cursor = StoredCursor.from_state(counts, training)
+            agent._stored_log = training.get("log")
     except (RuntimeError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise ArtifactError(f"the file does not fit its own settings: {type(error).__name__}: {error}") from None
 
@@ -150,8 +129,9 @@ def _existing(path: Target) -> Path | IO[bytes]:
     return plain if plain.is_file() or not isinstance(suffixed, Path) else suffixed
 
 
-def _print_systems(document: Mapping[str, Any]) -> None:
-    here = agent_file.system_info()
+def print_systems(path: Target) -> None:
+    """Print the versions a file was made with, and those here."""
+    document, here = choose.inspect(_existing(path), kind=agent_file.KIND), agent_file.system_info()
     there = document.get("system")
     for name, value in here.items():
         was = there.get(name, "unknown") if isinstance(there, dict) else "unknown"

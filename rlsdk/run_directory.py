@@ -13,13 +13,16 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from rlsdk.errors import SettingsError
+from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.plotting import read_metric
 from rlsdk.settings import commented_toml
+
+T = TypeVar("T")
 
 
 class RunDirectory:
@@ -107,16 +110,18 @@ class RunDirectory:
         """Whether there is something to resume from."""
         return self.record.exists() and any(self.checkpoints.glob("step_*.rlsdk"))
 
-    def newest_checkpoint(self) -> Path:
-        """The checkpoint to resume from.
+    def newest(self, load: Callable[[Path], T]) -> T:
+        """What `load` makes of the newest checkpoint that is whole; a warning names those that are not.
 
         Raises:
             SettingsError: there is none.
         """
-        found = sorted(self.checkpoints.glob("step_*.rlsdk"))
-        if not found:
-            raise SettingsError(f"{self.path} has no checkpoint to resume from; start it again with another --out")
-        return found[-1]
+        for path in sorted(self.checkpoints.glob("step_*.rlsdk"), reverse=True):
+            try:
+                return load(path)
+            except ArtifactError as error:
+                warnings.warn(f"this checkpoint is left out: {error}", stacklevel=2)
+        raise SettingsError(f"{self.path} has no whole checkpoint to resume from; start it again with another --out")
 
 
 def _step_of(line: str) -> int | None:

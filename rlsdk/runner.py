@@ -75,7 +75,7 @@ def run(request: RunRequest) -> RunResult:
     interrupt, began = StopOnInterrupt(), time.perf_counter()
     checkpoints = CheckpointCallback(record["checkpoint_every"], directory.checkpoints)
     evaluator = _evaluator(record, directory, request.eval_episodes, request.stop_at)
-    watchers: list[Callback] = [ProgressBar(), interrupt, checkpoints, *evaluator]
+    watchers: list[Callback] = [ProgressBar(), interrupt, *evaluator, checkpoints]  # evaluated before a checkpoint
     sinks = [CsvSink(directory.csv), JsonlSink(directory.jsonl), *(make(directory.path) for make in extra)]
     agent.set_logger(several(sinks))
     try:
@@ -202,7 +202,7 @@ def _resume(request: RunRequest, spec: AlgorithmSpec) -> tuple[Agent, RunDirecto
     if request.steps is not None:
         record["steps"] = _required_steps(request.steps)
     envs = make_vec_env(record["env"], record["n_envs"], vectorization=record.get("vectorization", "auto"))
-    agent = agent_class(spec).load(directory.newest_checkpoint(), env=envs)
+    agent = directory.newest(lambda path: agent_class(spec).load(path, env=envs, force_reset=False))
     agent.env_name = record["env"]
     directory.forget_after(agent.num_timesteps)
     print(f"resuming {spec.id} on {record['env']} at step {agent.num_timesteps:,} of {record['steps']:,}")

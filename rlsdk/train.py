@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,9 +17,10 @@ from rlsdk.interfaces import VectorEnv
 from rlsdk.loops import LOOPS, Cursor
 from rlsdk.parts import Parts
 from rlsdk.records import EnvStep, Episode, Metrics, Observation, Report
+from rlsdk.resumption import StoredCursor, begin
 from rlsdk.sinks import MetricSink, draw_histograms
 from rlsdk.threads import limited_threads
-from rlsdk.tree import flatten
+from rlsdk.tree import flatten, unflatten
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent
@@ -37,11 +38,48 @@ class Run:
         self.origin = cursor.env_steps - agent.num_timesteps
         """Where schedules count progress from: a continued training goes on with them, it does not start them again."""
         self.window: deque[Episode] = deque(maxlen=agent.config.stats_window_size)
-        self.finished_episodes = self.reports = self.steps_in_round = 0
-        self.stopping = False
+        self.finished_episodes = self.reports = self.steps_in_round = self.logged = 0
+        self.stopping = self.in_round = False
         self.began = time.perf_counter()
         self._sums: dict[str, Tensor] = {}
         self._rounds = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the next log depends on: a continued training logs as if it had never stopped."""
+        columns = (
+            list(zip(*((e.env, e.episode_return, e.length, e.success) for e in self.window), strict=True)) or [()] * 4
+        )
+        window = {
+            "env": torch.tensor(columns[0], dtype=torch.int64),
+            "return": torch.tensor(columns[1], dtype=torch.float64),
+            "length": torch.tensor(columns[2], dtype=torch.int64),
+            "success": torch.tensor([-1 if value is None else int(value) for value in columns[3]], dtype=torch.int8),
+        }
+        names = ("finished_episodes", "reports", "logged", "_rounds")
+        return {
+            "window": window,
+            "sums": unflatten(self._sums),
+            "counts": {name: getattr(self, name) for name in names},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Put back what `state_dict` took out."""
+        window = state["window"]
+        rows = zip(*(window[name].tolist() for name in ("env", "return", "length", "success")), strict=True)
+        self.window.extend(Episode(e, r, n, None if s < 0 else bool(s)) for e, r, n, s in rows)
+        device = self.agent.device
+        self._sums = {
+            name: value.to(device) for name, value in flatten(state["sums"]).items() if isinstance(value, Tensor)
+        }
+        for name, value in state["counts"].items():
+            setattr(self, name, int(value))
+
+    def restart_episodes(self) -> None:
+        """End the running episodes as truncations, and begin new ones, as a training resumed from a file does where the
+        state of environments cannot be kept."""
+        agent = self.agent
+        agent._stored_cursor, agent.cursor = StoredCursor.of(self.cursor), None
+        self.cursor = agent.cursor = begin(agent, agent._training_env())
 
     @property
     def num_timesteps(self) -> int:
@@ -149,21 +187,27 @@ def train(run: Run, env: VectorEnv, parts: Parts, *, log_every: int, threads: in
         log_every: finished episodes between two logs, or rollouts for on-policy algorithms.
         threads: threads of torch and numpy while training; None leaves their settings alone.
     """
-    logged, plan = 0, LOOPS[type(parts.plan)]
+    plan = LOOPS[type(parts.plan)]
     watched = Watched(env, run) if any(callback.watches_steps for callback in run.callbacks) else env
     with limited_threads(threads), torch.inference_mode(False), torch.enable_grad():
         run.tell("on_training_start")
         try:
-            loop = plan(watched, parts, run.cursor, run.agent.streams, start=run.origin, end=run.end)
+            cursor: Cursor | None = None
+            loop: Iterator[tuple[Cursor, Report]] = iter(())
             while not run.stopping:
                 run.tell("on_rollout_start")
-                if (round_ := next(loop, None)) is None:
+                if cursor is not run.cursor:  # at the start, and where episodes were begun anew
+                    loop = plan(watched, parts, run.cursor, run.agent.streams, start=run.origin, end=run.end)
+                run.in_round, round_ = True, next(loop, None)
+                run.in_round = False
+                if round_ is None:
                     break
-                run.advance(*round_)
-                if run.rounds_for_log - logged >= log_every:
-                    logged = run.rounds_for_log
+                cursor, report = round_
+                run.advance(cursor, report)
+                if run.rounds_for_log - run.logged >= log_every:
+                    run.logged = run.rounds_for_log
                     run.log()
-                _tell_of_round(run, round_[1])
+                _tell_of_round(run, report)
         finally:
             run.tell("on_training_end")
 

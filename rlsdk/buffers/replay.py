@@ -221,6 +221,9 @@ class ReplayBuffer:
     def state_dict(self) -> dict[str, Any]:
         """The filled rows, oldest position first as they stand in the ring, and the ring's position."""
         used = self.ring if self.filled == self.rows else min(self.filled + self.shared, self.ring)
+        if self.shared and self._storage:
+            for name in ("action", "reward", "discount", "valid"):  # of this row only the observation means anything
+                tree.map_tensors(lambda leaf: leaf[self.head].zero_(), self._storage[name])
         leaves = {
             name: {key: leaf[:used] for key, leaf in tree.number(value).items()}
             for name, value in self._storage.items()

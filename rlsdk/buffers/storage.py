@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Callable
+from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any
 
@@ -62,24 +63,26 @@ class FinalPool:
 
     def __init__(self, like: list[Tensor], capacity: int = 64) -> None:
         """`like`: one tensor per leaf; the pool's leaves share dtype and trailing shape with `like[i][0]`."""
-        self.leaves = [leaf.new_empty((capacity, *leaf.shape[1:])) for leaf in like]
-        self.free = list(range(capacity))
+        self.leaves = [leaf.new_zeros((capacity, *leaf.shape[1:])) for leaf in like]
+        self.free = list(range(capacity))  # a heap: which slot comes next depends on which are in use alone
 
     def put(self, observation: list[Tensor]) -> Tensor:
         """Store F rows; returns their slots int64 [F]."""
         count = len(observation[0])
         while len(self.free) < count:
             size = len(self.leaves[0])
-            self.leaves = [torch.cat([leaf, torch.empty_like(leaf)]) for leaf in self.leaves]
-            self.free += range(size, 2 * size)
-        slots = torch.tensor([self.free.pop() for _ in range(count)], dtype=torch.int64, device=self.leaves[0].device)
+            self.leaves = [torch.cat([leaf, torch.zeros_like(leaf)]) for leaf in self.leaves]
+            self.free += range(size, 2 * size)  # all larger than those before: still a heap
+        slots = torch.tensor([heappop(self.free) for _ in range(count)], dtype=torch.int64, device=self.leaves[0].device)
         for target, source in zip(self.leaves, observation, strict=True):
             target[slots] = source
         return slots
 
     def release(self, slots: Tensor) -> None:
         """Forget the rows in `slots`; entries of -1 are no slots."""
-        self.free += [slot for slot in slots.flatten().tolist() if slot >= 0]
+        for slot in slots.flatten().tolist():
+            if slot >= 0:
+                heappush(self.free, slot)
 
     def patch(self, target: Any, slots: Tensor) -> None:
         """Overwrite the rows of `target` (leaves [N, ..]) whose slot is not -1."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rlsdk.callbacks.callback import Callback, StepCounter
 from rlsdk.records import Report
+from rlsdk.resumption import episodes_of
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent
@@ -16,12 +17,18 @@ if TYPE_CHECKING:
 class CheckpointCallback(Callback):
     """Saves the agent to `folder`/step_000010000.rlsdk every `every` environment steps and keeps the last `keep`.
 
-    With `replay` the file holds the replay buffer too, which exact continuation needs.
+    A training that is killed and resumed from such a file equals one that was not, to the bit: `load(path, env,
+    force_reset=False)` and `learn(the rest, reset_num_timesteps=False)`. With `replay` the file holds the replay buffer
+    too, which this needs. Where the state of environments cannot be kept (they hold something of unknown kind), a
+    checkpoint ends the running episodes, as truncations; `cut_episodes=False` lets them run, and a resumed training
+    differs from there on.
     """
 
-    def __init__(self, every: int, folder: str | Path, *, keep: int = 2, replay: bool = True) -> None:
+    def __init__(
+        self, every: int, folder: str | Path, *, keep: int = 2, replay: bool = True, cut_episodes: bool = True
+    ) -> None:
         self.counter, self.folder = StepCounter(every, "checkpoint every"), Path(folder)
-        self.keep, self.replay = keep, replay
+        self.keep, self.replay, self.cut_episodes = keep, replay, cut_episodes
 
     def on_training_start(self, run: Run) -> bool | None:
         self.counter.start(run.num_timesteps)
@@ -30,6 +37,8 @@ class CheckpointCallback(Callback):
     def on_report(self, run: Run, report: Report) -> bool | None:
         if self.counter.due(run.num_timesteps):
             run.tell("on_checkpoint", self.save(run.agent))
+            if self.cut_episodes and episodes_of(run.agent) is None:
+                run.restart_episodes()
         return True
 
     def save(self, agent: Agent) -> Path:

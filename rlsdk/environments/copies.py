@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from rlsdk.environments.masks import INFO, MaskRule, mask_methods
 from rlsdk.environments.observations import Allocate, Stacker
+from rlsdk.environments.states import capture, restore
 from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, RlsdkError
 from rlsdk.spaces import Space
 
@@ -129,6 +130,30 @@ class Copies:
             return self._finish(infos)
         self._check("step")
         return None
+
+    def get_state(self) -> list[dict[str, Any]]:
+        """Where every environment stands.
+
+        Raises:
+            OpaqueValue: one holds something whose state cannot be told.
+        """
+        facts = zip(self.environments, self._returns, self._began, strict=True)
+        return [
+            {"environment": capture(environment), "return": total, "length": self._clock - began}
+            for environment, total, began in facts
+        ]
+
+    def set_state(self, states: Sequence[Any], has_masks: bool) -> None:
+        """Put back what `get_state` told, into environments made the same way; no episode begins.
+
+        Raises:
+            ArtifactError: the state is damaged, or of other environments.
+        """
+        self.reset([0] * len(self.environments))
+        self.has_masks, self._clock = has_masks, 0
+        for i, state in enumerate(states):
+            restore(self.environments[i], state["environment"])
+            self._returns[i], self._began[i] = float(state["return"]), -int(state["length"])
 
     def apply(self, work: Callable[[Any, Any], Any], item: Any) -> Any:
         """`work(environment, item)` on the first environment; its errors name the environment."""

@@ -12,6 +12,7 @@ from rlsdk.environments.actions import ActionDecoder
 from rlsdk.environments.attributes import Indices, call_of, chosen, read, write
 from rlsdk.environments.copies import Copies, StepArrays
 from rlsdk.environments.seeds import Seeds
+from rlsdk.environments.states import state_of, states_in
 from rlsdk.environments.step_records import StepRecords
 from rlsdk.records import EnvStep, Observation
 from rlsdk.spaces import Space
@@ -56,6 +57,14 @@ class InProcessEnvs:
     def step(self, action: Tensor) -> EnvStep:
         ended = self.copies.step(self._decode(action))
         return self._records.step(ended, self.copies.has_masks)
+
+    def get_state(self) -> dict[str, Any]:
+        """Where the environments stand, as tensors and JSON scalars; raises as `Copies.get_state`."""
+        return state_of(self.copies.get_state(), self.has_masks)
+
+    def set_state(self, state: Any) -> None:
+        """Put back what `get_state` told; raises as `Copies.set_state`."""
+        self.copies.set_state(states_in(state, self.num_envs), bool(state["has_masks"]))
 
     def get_attr(self, name: str, indices: Indices = None) -> list[Any]:
         """The attribute `name` of the environments, looked up through their wrappers."""

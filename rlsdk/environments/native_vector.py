@@ -16,6 +16,7 @@ from rlsdk.environments.attributes import Indices, chosen
 from rlsdk.environments.masks import INFO, MaskRule
 from rlsdk.environments.observations import Stacker, batch_of
 from rlsdk.environments.seeds import Seeds
+from rlsdk.environments.states import capture, restore
 from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, UsageError
 from rlsdk.records import EnvStep, Episode, Observation
 from rlsdk.spaces import Space
@@ -146,6 +147,28 @@ class NativeVectorEnv:
             return self._stack_rows(rows)
         except ObservationError as error:
             raise EnvironmentFault(f"environment {self.name!r}: {error}") from None
+
+    def get_state(self) -> dict[str, Any]:
+        """Where the environments stand, as tensors and JSON scalars.
+
+        Raises:
+            OpaqueValue: they do not say.
+        """
+        counts = {"returns": self._returns, "lengths": self._lengths, "resetting": self._resetting}
+        own = {name: torch.from_numpy(value.copy()) for name, value in counts.items()}
+        return {"environment": capture(self.env), "counts": own, "has_masks": self.has_masks}
+
+    def set_state(self, state: Any) -> None:
+        """Put back what `get_state` told.
+
+        Raises:
+            ArtifactError: the state is damaged, or of another environment.
+        """
+        self.reset(0)
+        restore(self.env, state["environment"])
+        counts = {name: value.numpy().copy() for name, value in state["counts"].items()}
+        self._returns, self._lengths, self._resetting = counts["returns"], counts["lengths"], counts["resetting"]
+        self.has_masks = bool(state["has_masks"])
 
     def get_attr(self, name: str, indices: Indices = None) -> list[Any]:
         """The attribute `name` of the environments, where the vector environment gives access to them."""

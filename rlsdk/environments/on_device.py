@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
+from rlsdk.environments.states import state_told_by
 from rlsdk.interfaces import VectorEnv
 from rlsdk.records import EnvStep, Observation
 from rlsdk.tree import map_tensors
@@ -39,6 +40,14 @@ class OnDevice:
             valid=self._move(step.valid),
             final_observation=self._move(step.final_observation),
         )
+
+    def get_state(self) -> Any:
+        """Of the environments."""
+        return state_told_by(self.env)
+
+    def set_state(self, state: Any) -> None:
+        """Of the environments."""
+        cast("Any", self.env).set_state(state)
 
     def close(self) -> None:
         self.env.close()

@@ -21,6 +21,7 @@ from rlsdk.environments.attributes import Indices, chosen
 from rlsdk.environments.copies import Ended
 from rlsdk.environments.seeds import Seeds, seed_of
 from rlsdk.environments.shared_arrays import arrays_in, bytes_for
+from rlsdk.environments.states import OpaqueValue, state_of, states_in
 from rlsdk.environments.step_records import StepRecords
 from rlsdk.environments.worker import Assignment, serve
 from rlsdk.errors import EnvironmentFault
@@ -149,6 +150,19 @@ class ProcessEnvs:
     def _fail(self, kind: type[Exception], message: str) -> NoReturn:
         self._end()
         raise kind(message)
+
+    def get_state(self) -> dict[str, Any]:
+        """Where the environments stand, as tensors and JSON scalars; raises as `Copies.get_state`."""
+        answers = self._ask("get_state", [()] * len(self._workers))
+        for answer in answers:
+            if isinstance(answer, OpaqueValue):
+                raise answer
+        return state_of([state for answer in answers for state in answer], self.has_masks)
+
+    def set_state(self, state: Any) -> None:
+        """Put back what `get_state` told; raises as `Copies.set_state`."""
+        states, self.has_masks = states_in(state, self.num_envs), bool(state["has_masks"])
+        self._ask("set_state", [(states[worker.argument.part], self.has_masks) for worker in self._workers])
 
     def get_attr(self, name: str, indices: Indices = None) -> list[Any]:
         """The attribute `name` of the environments, looked up through their wrappers."""

@@ -11,6 +11,7 @@ import attrs
 from rlsdk.environments.attributes import call_of, read, write
 from rlsdk.environments.copies import Copies, StepArrays
 from rlsdk.environments.shared_arrays import arrays_in
+from rlsdk.environments.states import OpaqueValue
 from rlsdk.spaces import Space
 from rlsdk.workers import Failure
 
@@ -108,6 +109,17 @@ def _apply(copies: Copies, work: Any, item: Any) -> Any:
     return copies.apply(work(), item)
 
 
+def _get_state(copies: Copies) -> Any:
+    try:
+        return copies.get_state()
+    except OpaqueValue as opaque:
+        return opaque
+
+
+def _set_state(copies: Copies, states: Sequence[Any], has_masks: bool) -> None:
+    copies.set_state(states, has_masks)
+
+
 def _has_masks(copies: Copies) -> bool:
     return copies.has_masks
 
@@ -120,4 +132,6 @@ REQUESTS: dict[str, Callable[..., Any]] = {
     "call": _call,
     "apply": _apply,
     "has_masks": _has_masks,
+    "get_state": _get_state,
+    "set_state": _set_state,
 }

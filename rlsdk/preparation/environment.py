@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, cast
 
 from torch import Tensor
 
+from rlsdk import tree
+from rlsdk.environments.states import state_told_by
 from rlsdk.interfaces import VectorEnv
 from rlsdk.preparation.frames import FrameStacker
 from rlsdk.preparation.normalizer import Normalizer
@@ -73,6 +76,19 @@ class PreparedEnv:
 
     def _out(self, features: object) -> object:
         return self.normalizer.normalized(features) if self.normalizer is not None and self.normalize else features
+
+    def get_state(self) -> dict[str, Any]:
+        """Where the environments stand, and the frames seen last; raises as theirs."""
+        frames = {} if self.frames is None else tree.number(self.frames.memory)
+        return {"env": state_told_by(self.env), "frames": frames}
+
+    def set_state(self, state: Any) -> None:
+        """Put back what `get_state` told; raises as the environments'."""
+        cast("Any", self.env).set_state(state["env"])
+        if self.frames is not None:
+            stored = iter(tree.numbered(state["frames"]))
+            fresh = self.frames.initial(self.num_envs, self.device)
+            self.frames.memory = map_tensors(lambda leaf: next(stored).to(leaf), fresh)
 
     def close(self) -> None:
         self.env.close()

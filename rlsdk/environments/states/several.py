@@ -1,0 +1,37 @@
+"""The states of several environments as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rlsdk.environments.states.values import OpaqueValue
+from rlsdk.errors import ArtifactError
+
+
+def state_told_by(env: Any) -> Any:
+    """Where a vector environment stands.
+
+    Raises:
+        OpaqueValue: it does not say.
+    """
+    if not hasattr(env, "get_state"):
+        raise OpaqueValue(f"{type(env).__name__} has no method get_state")
+    return env.get_state()
+
+
+def state_of(states: Sequence[dict[str, Any]], has_masks: bool) -> dict[str, Any]:
+    """A nested state: leaves are tensors and JSON scalars."""
+    return {"has_masks": has_masks, "copies": {f"{i:05d}": state for i, state in enumerate(states)}}
+
+
+def states_in(state: Any, count: int) -> list[Any]:
+    """The states of `count` environments, in order.
+
+    Raises:
+        ArtifactError: there are more or fewer.
+    """
+    copies = state.get("copies", {}) if isinstance(state, dict) else {}
+    if len(copies) != count:
+        raise ArtifactError(f"the file holds the state of {len(copies)} environments, there are {count} here")
+    return [copies[name] for name in sorted(copies)]

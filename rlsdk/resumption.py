@@ -1,0 +1,119 @@
+"""Where a training stands, as files keep it: counts, carry, the running episodes, and what is on its way to the log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from rlsdk import tree
+from rlsdk.environments.states import OpaqueValue, state_told_by
+from rlsdk.errors import ArtifactError
+from rlsdk.loops import Cursor
+from rlsdk.records import Observation
+from rlsdk.seeding import derive
+from rlsdk.spaces import dtype_of, map_leaves, shape_of
+
+if TYPE_CHECKING:
+    from rlsdk.agent import Agent
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCursor:
+    """A cursor as files keep it: with `episodes`, in the middle of them; without, environments start anew."""
+
+    env_steps: int
+    updates: int
+    carry: Mapping[str, Tensor]
+    episodes: Mapping[str, Any] | None = None
+    """`environments`: their state; `features`, `is_first`, `mask`: the observation to act on next."""
+
+    @staticmethod
+    def of(cursor: Cursor, environments: Any = None) -> StoredCursor:
+        episodes: dict[str, Any] | None = None
+        if environments is not None:
+            seen = cursor.observation
+            mask = {} if seen.action_mask is None else {"mask": seen.action_mask}
+            features = tree.number(seen.features)
+            episodes = {"environments": environments, "features": features, "is_first": seen.is_first, **mask}
+        return StoredCursor(cursor.env_steps, cursor.updates, tree.number(cursor.carry), episodes)
+
+    @staticmethod
+    def from_state(counts: Mapping[str, Any], state: Mapping[str, Any]) -> StoredCursor:
+        """What `state_dict` and the counts hold."""
+        return StoredCursor(
+            int(counts["env_steps"]), int(counts["updates"]), state.get("carry", {}), state.get("episodes")
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """All but the counts."""
+        return {"carry": self.carry} if self.episodes is None else {"carry": self.carry, "episodes": self.episodes}
+
+    def applied_to(self, cursor: Cursor) -> Cursor:
+        """`cursor` with the counts and the carry of this one; a carry of another shape is left fresh."""
+        stored, fresh = tree.numbered(self.carry), tree.leaves(cursor.carry)
+        fits = len(stored) == len(fresh) and all(a.shape == b.shape for a, b in zip(stored, fresh, strict=True))
+        values = iter(stored)
+        carry = tree.map_tensors(lambda leaf: next(values).to(leaf.device), cursor.carry) if fits else cursor.carry
+        return replace(cursor, carry=carry, env_steps=self.env_steps, updates=self.updates)
+
+    def observation(self, like: Any) -> Observation:
+        """The observation to act on next, its features nested as those of `like`.
+
+        Raises:
+            ArtifactError: it does not fit.
+        """
+        assert self.episodes is not None
+        try:
+            stored = iter(tree.numbered(self.episodes["features"]))
+            features = tree.map_tensors(lambda leaf: next(stored).to(leaf.device).reshape(leaf.shape), like)
+            device = tree.leaves(like)[0].device
+            mask = self.episodes.get("mask")
+            first: Tensor = self.episodes["is_first"].to(device)
+            return Observation(features, first, None if mask is None else mask.to(device))
+        except (RuntimeError, StopIteration, KeyError, AttributeError) as error:
+            raise ArtifactError(f"the file's observations do not fit the environments: {error}") from None
+
+
+def begin(agent: Agent, env: Any) -> Cursor:
+    """The cursor a training of `agent` in `env` goes on from: a stored one's running episodes, or new ones.
+
+    Raises:
+        ArtifactError: the stored episodes are not of such environments.
+    """
+    stored, collector = agent._stored_cursor, agent.parts.collector
+    if stored is not None and stored.episodes is not None:
+        env.set_state(stored.episodes["environments"])
+        space, count = agent.preparation.inner_facts.observation_space, env.num_envs
+        like = map_leaves(
+            space,
+            lambda _, leaf: torch.empty(
+                count, *shape_of(leaf), dtype=getattr(torch, dtype_of(leaf)), device=agent.device
+            ),
+        )
+        return stored.applied_to(Cursor(stored.observation(like), collector.initial_carry(count)))
+    steps = agent._total_steps
+    own = agent.env.seeds.first if agent.config.seed is None and not steps else None
+    seed = derive(agent.seed, "environments", steps) if own is None else own
+    cursor = Cursor.begin(env, collector, seed)
+    return cursor if stored is None else stored.applied_to(cursor)
+
+
+def stored_cursor(agent: Agent) -> StoredCursor | None:
+    """Where the training of an agent stands, with its episodes where their state can be told; None before it began."""
+    if agent.cursor is None:
+        return agent._stored_cursor
+    return StoredCursor.of(agent.cursor, episodes_of(agent))
+
+
+def episodes_of(agent: Agent) -> Any:
+    """The state of the environments an agent trains in; None where it cannot be told, or in the middle of a round."""
+    if agent.env is None or agent.cursor is None or (agent.run is not None and agent.run.in_round):
+        return None
+    try:
+        return state_told_by(agent._training_env())
+    except OpaqueValue:
+        return None
