@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 
@@ -55,9 +56,8 @@ class Case:
         from sb3_contrib.common.vec_env import AsyncEval
         from stable_baselines3.common.env_util import make_vec_env
 
-        players = AsyncEval(
-            [lambda i=i: make_vec_env(self._source(), seed=i) for i in range(self.workers)], model.policy
-        )
+        makers: list[Any] = [partial(make_vec_env, self._source(), seed=i) for i in range(self.workers)]
+        players: Any = AsyncEval(makers, model.policy)
         players.seed(0)
         players.close = lambda: None  # the peer ends them after every `learn`; starting them again is not to be timed
         return players

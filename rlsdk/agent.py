@@ -181,11 +181,11 @@ class Agent:
         tell_hyperparameters(sink, flat_scalars(self.config))
         self.run = run = Run(self, self.cursor, total, sink, callbacks)
         if not reset_num_timesteps and self._stored_log is not None:
-            run.load_state_dict(self._stored_log)
+            run.tally.load_state_dict(self._stored_log)
         try:
             train(run, env, self.parts, log_every=interval, threads=threads)
         finally:
-            self.run, self._stored_log = None, run.state_dict()
+            self.run, self._stored_log = None, run.tally.state_dict()
             if self._sink is None:
                 sink.close()
         return self

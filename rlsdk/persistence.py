@@ -46,7 +46,7 @@ def save(agent: Agent, path: Target, exclude: set[str], include: set[str]) -> No
 
 
 def _training_state(agent: Agent) -> dict[str, Any]:
-    cursor, log = stored_cursor(agent), agent.run.state_dict() if agent.run is not None else agent._stored_log
+    cursor, log = stored_cursor(agent), agent.run.tally.state_dict() if agent.run is not None else agent._stored_log
     state: dict[str, Any] = {
         "algorithm": agent.parts.algorithm.state_dict(),
         "streams": agent.streams.state_dict(),

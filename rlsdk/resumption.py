@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rlsdk import tree
 from rlsdk.environments.states import OpaqueValue, state_told_by
-from rlsdk.errors import ArtifactError
+from rlsdk.errors import ArtifactError, EnvironmentFault
 from rlsdk.loops import Cursor
 from rlsdk.records import Observation
 from rlsdk.seeding import derive
@@ -19,6 +19,7 @@ from rlsdk.spaces import dtype_of, map_leaves, shape_of
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent
+    from rlsdk.train import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +111,18 @@ def stored_cursor(agent: Agent) -> StoredCursor | None:
 
 
 def episodes_of(agent: Agent) -> Any:
-    """The state of the environments an agent trains in; None where it cannot be told, or in the middle of a round."""
+    """The state of the environments an agent trains in; None where it cannot be told, as in the middle of a round."""
     if agent.env is None or agent.cursor is None or (agent.run is not None and agent.run.in_round):
         return None
     try:
         return state_told_by(agent._training_env())
-    except OpaqueValue:
+    except (OpaqueValue, EnvironmentFault):  # unknown, closed or broken: what was learnt can be saved all the same
         return None
+
+
+def restart_episodes(run: Run) -> None:
+    """End the running episodes as truncations and begin new ones, as a training does that is resumed from a file without
+    them."""
+    agent = run.agent
+    agent._stored_cursor, agent.cursor = StoredCursor.of(run.cursor), None
+    run.cursor = agent.cursor = begin(agent, agent._training_env())

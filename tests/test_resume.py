@@ -171,3 +171,249 @@ def test_stopped_and_resumed_equals_never_stopped(name: str, count: int, tmp_pat
         return rlsdk.make(algorithm, env=make_env(), seed=7, **settings)
 
     assert_resumes(make, make_env, tmp_path, total, every)
+
+
+def test_environments_in_processes_are_taken_up_too(tmp_path: Path) -> None:
+    def make_env() -> Any:
+        return make_vec_env("CartPole-v1", 3, vectorization="async", workers=2)
+
+    def make() -> Any:
+        return rlsdk.make("trpo", env=make_env(), seed=1, n_steps=32, normalize=True)
+
+    assert_resumes(make, make_env, tmp_path, 400, 150)
+
+
+@pytest.mark.parametrize("vectorization", ["native", "vector"])
+def test_vector_environments_are_taken_up_too(vectorization: str, tmp_path: Path) -> None:
+    def make_env() -> Any:
+        if vectorization == "native":  # numbers of its own, in one object
+            return make_vec_env("CartPole-v1", 3, vectorization="native")
+        return gym.make_vec("CartPole-v1", 3, vectorization_mode="sync")  # a list of environments: they begin anew
+
+    def make() -> Any:
+        return rlsdk.make("trpo", env=make_env(), seed=1, n_steps=32)
+
+    assert_resumes(make, make_env, tmp_path, 400, 150)
+
+
+# --- the state of one environment --------------------------------------------------------------------------------------
+
+TAKEN_UP = (
+    "CartPole-v1",
+    "Pendulum-v1",
+    "Acrobot-v1",
+    "MountainCar-v0",
+    "MountainCarContinuous-v0",
+    "FrozenLake-v1",
+    "Blackjack-v1",
+    "HalfCheetah-v5",
+    "Ant-v5",
+    "Humanoid-v5",
+    "Pusher-v5",
+    "InvertedDoublePendulum-v5",
+    "rlsdk/TMazeEnv-v0",
+    "rlsdk/FakeImageEnv-v0",
+    "rlsdk/SimpleMultiObsEnv-v0",
+    "rlsdk/InvalidActionEnvMultiBinary-v0",
+    "rlsdk/PendulumNoVel-v1",
+)
+
+
+def make_gym(name: str) -> Any:
+    return make_vec_env(name, 1).environments[0]
+
+
+def play(env: Any, actions: list[Any]) -> list[Any]:
+    seen = []
+    for action in actions:
+        observation, reward, terminated, truncated, _ = env.step(action)
+        seen.append((observation, reward, terminated, truncated))
+        if terminated or truncated:
+            seen.append(env.reset()[0])  # the next episode comes from the same random numbers
+    return seen
+
+
+@pytest.mark.parametrize("name", TAKEN_UP)
+def test_environments_go_on_where_they_stood(name: str) -> None:
+    env, other = make_gym(name), make_gym(name)
+    env.action_space.seed(0)
+    actions = [env.action_space.sample() for _ in range(150)]
+    env.reset(seed=3)
+    play(env, actions[:40])
+    state = capture(env)
+    other.reset(seed=8)
+    other.step(actions[0])
+    restore(other, state)
+    for mine, theirs in zip(play(env, actions), play(other, actions), strict=True):
+        np.testing.assert_equal(mine, theirs)
+
+
+class Own(gym.Env[Any, Any]):
+    """Says itself what its state is; the rest of it cannot be looked into."""
+
+    observation_space = action_space = gym.spaces.Box(-1, 1, (1,), np.float32)
+
+    def __init__(self) -> None:
+        self.hidden: Any = object()
+        self.total = 0.0
+
+    def get_state(self) -> Any:
+        return {"total": self.total, "pair": (1, [2.5, float("inf")])}
+
+    def set_state(self, state: Any) -> None:
+        assert state["pair"] == (1, [2.5, float("inf")])
+        self.total = state["total"]
+
+    def step(self, action: Any) -> Any:
+        self.total += float(self.np_random.normal())
+        return np.zeros(1, np.float32), self.total, False, False, {}
+
+
+def test_environments_may_say_themselves_what_their_state_is() -> None:
+    env, other = gym.wrappers.TimeLimit(Own(), 9), gym.wrappers.TimeLimit(Own(), 9)
+    env.unwrapped.np_random, other.unwrapped.np_random  # noqa: B018  # makes the generators
+    env._elapsed_steps = 0
+    for _ in range(5):
+        env.step(None)
+    restore(other, capture(env))
+    for _ in range(4):
+        assert env.step(None)[1:4] == other.step(None)[1:4]
+    assert env.step(None)[3]
+    assert other.step(None)[3], "the time limit goes on too"
+
+
+def test_shared_objects_stay_shared_and_constants_stay() -> None:
+    class Sharing(Secretive):
+        def __init__(self) -> None:
+            self.table = self.alias = np.arange(3.0)
+            self.nested = [self.table, {"t": self.table}]
+            self.rule = [len, "text"]
+            self.deck: Any = None
+
+    env, other = Sharing(), Sharing()
+    env.table[0] = 7.0
+    restore(other, capture(env))
+    other.table[1] = 9.0
+    assert other.alias is other.table
+    assert other.nested[0] is other.nested[1]["t"] is other.table
+    assert other.table.tolist() == [7.0, 9.0, 2.0]
+    assert other.rule == [len, "text"]
+    assert env.table.tolist() == [7.0, 1.0, 2.0], "a copy"
+
+
+def test_what_cannot_be_told_is_named() -> None:
+    env = Secretive()
+    env.reset(seed=0)
+    with pytest.raises(OpaqueValue, match=r"Secretive\.position is a .*Position"):
+        capture(env)
+    env.position = [1, {"a": np.array([object()])}]
+    with pytest.raises(OpaqueValue, match=r"Secretive\.position\[1\]\['a'\] is an array of objects"):
+        capture(env)
+
+
+def test_states_of_other_environments_and_damaged_ones_are_refused() -> None:
+    env = make_gym("CartPole-v1")
+    env.reset(seed=0)
+    state = capture(env)
+    with pytest.raises(ArtifactError, match="another kind"):
+        restore(make_gym("Pendulum-v1"), state)
+    with pytest.raises(ArtifactError, match="another kind"):
+        restore(gym.wrappers.RecordEpisodeStatistics(make_gym("CartPole-v1")), state)
+    layout = state["layout"]
+    for old, new in (
+        ('"steps_beyond_terminated"', '"step"'),
+        ('"dtype": "<f', '"dtype": "|O'),
+        ('{"array": 0', '{"array": 99'),
+        ('{"generator"', '{"pickle"'),
+        ('"PCG64"', '"system"'),
+        ('"shape": [4]', '"shape": [400000000000]'),
+        ('{"float":', '{"same": 5, "float":'),
+        ("[{", "[[{"),
+        ("[{", "{{"),
+    ):
+        assert old in layout, old
+        with pytest.raises(ArtifactError):
+            restore(make_gym("CartPole-v1"), {**state, "layout": layout.replace(old, new, 1)})
+    with pytest.raises(ArtifactError):
+        restore(make_gym("CartPole-v1"), {**state, "layout": "[" * 100_000})
+    with pytest.raises(ArtifactError):
+        restore(make_gym("CartPole-v1"), {})
+
+
+def test_other_environments_than_those_of_the_file_are_refused_where_episodes_are_to_go_on(tmp_path: Path) -> None:
+    rlsdk.make("trpo", env="CartPole-v1", n_steps=32, seed=0).learn(32).save(tmp_path / "agent")
+    wrapped = gym.wrappers.RecordEpisodeStatistics(gym.make("CartPole-v1"))
+    agent = rlsdk.load(tmp_path / "agent", env=wrapped, force_reset=False)
+    with pytest.raises(ArtifactError, match="another kind"):
+        agent.learn(32)
+    rlsdk.load(tmp_path / "agent", env=wrapped).learn(32)  # begins anew, as it does by default
+    two = rlsdk.load(tmp_path / "agent", env=make_vec_env("CartPole-v1", 2), force_reset=False)
+    with pytest.raises(ArtifactError, match="state of 1 environments, there are 2"):
+        two.learn(32)
+
+
+def test_a_file_written_in_the_middle_of_a_round_begins_episodes_anew(tmp_path: Path) -> None:
+    class SaveInside(Callback):
+        def on_step(self, run: Any, step: Any) -> bool | None:
+            if run.num_timesteps == 50:
+                run.agent.save(tmp_path / "inside")
+            return None
+
+    rlsdk.make("trpo", env="CartPole-v1", n_steps=32, seed=0).learn(64, SaveInside())
+    agent = rlsdk.load(tmp_path / "inside", env="CartPole-v1", force_reset=False)
+    assert agent.num_timesteps == 32
+    assert agent._stored_cursor is not None
+    assert agent._stored_cursor.episodes is None
+    agent.learn(32, reset_num_timesteps=False)
+
+
+# --- the command line --------------------------------------------------------------------------------------------------
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "rlsdk.cli.main", "run", "tqc", *arguments, "--eval-episodes", "2"]
+
+
+def metrics(run: Path) -> list[dict[str, str]]:
+    with (run / "metrics.csv").open() as stream:
+        return [{k: v for k, v in row.items() if not k.startswith("time/")} for row in csv.DictReader(stream)]
+
+
+@pytest.mark.parametrize("damage", [False, True], ids=["whole", "damaged"])
+def test_a_run_that_is_killed_and_resumed_equals_one_that_was_not(damage: bool, tmp_path: Path) -> None:
+    small = ["learning_starts=50", "batch_size=16", "policy_kwargs.net_arch=[16]", "policy_kwargs.n_quantiles=5"]
+    options = [
+        "--env",
+        "Pendulum-v1",
+        "--seed",
+        "4",
+        "--steps",
+        "1400",
+        "--checkpoint-every",
+        "300",
+        "--eval-every",
+        "350",
+    ]
+    options += [part for setting in small for part in ("--set", setting)]
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    subprocess.run([*command(*options), "--out", str(whole)], check=True, capture_output=True)
+    process = subprocess.Popen([*command(*options), "--out", str(killed)], stdout=-3, stderr=-3)
+    end = time.monotonic() + 120
+    while not (killed / "checkpoints" / "step_000000900.rlsdk").exists():
+        assert time.monotonic() < end
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    if damage:
+        newest = max((killed / "checkpoints").glob("step_*.rlsdk"))
+        data = bytearray(newest.read_bytes())
+        data[len(data) // 2] ^= 1
+        newest.write_bytes(data)
+    done = subprocess.run(command("--resume", "--out", str(killed)), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert ("left out" in done.stderr) == damage
+    assert "at step 600" in done.stdout if damage else "at step 600" not in done.stdout
+    assert_equal(everything(rlsdk.load(killed / "final")), everything(rlsdk.load(whole / "final")))
+    assert metrics(killed) == metrics(whole)
+    assert_equal(everything(rlsdk.load(killed / "best")), everything(rlsdk.load(whole / "best")))

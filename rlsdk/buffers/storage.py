@@ -73,7 +73,9 @@ class FinalPool:
             size = len(self.leaves[0])
             self.leaves = [torch.cat([leaf, torch.zeros_like(leaf)]) for leaf in self.leaves]
             self.free += range(size, 2 * size)  # all larger than those before: still a heap
-        slots = torch.tensor([heappop(self.free) for _ in range(count)], dtype=torch.int64, device=self.leaves[0].device)
+        slots = torch.tensor(
+            [heappop(self.free) for _ in range(count)], dtype=torch.int64, device=self.leaves[0].device
+        )
         for target, source in zip(self.leaves, observation, strict=True):
             target[slots] = source
         return slots

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rlsdk.callbacks.callback import Callback, StepCounter
 from rlsdk.records import Report
-from rlsdk.resumption import episodes_of
+from rlsdk.resumption import episodes_of, restart_episodes
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent
@@ -38,7 +38,7 @@ class CheckpointCallback(Callback):
         if self.counter.due(run.num_timesteps):
             run.tell("on_checkpoint", self.save(run.agent))
             if self.cut_episodes and episodes_of(run.agent) is None:
-                run.restart_episodes()
+                restart_episodes(run)
         return True
 
     def save(self, agent: Agent) -> Path:

@@ -31,7 +31,7 @@ class StopOnRewardThreshold(Callback):
         return self.on != "evaluation" or evaluation.mean < self.threshold
 
     def on_report(self, run: Run, report: Report) -> bool | None:
-        if self.on != "training" or not report.episodes or len(run.window) < (run.window.maxlen or 1):
+        if self.on != "training" or not report.episodes or len(run.tally.window) < (run.tally.window.maxlen or 1):
             return None
         mean = run.mean_return
         return mean is None or mean < self.threshold

@@ -8,6 +8,8 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import PurePath
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -19,7 +21,7 @@ from numpy.typing import NDArray
 from rlsdk.errors import ArtifactError
 
 JSON_SCALARS = (bool, int, str, type(None))
-CONSTANTS = (type, FunctionType, BuiltinFunctionType, MethodType, ModuleType)
+CONSTANTS = (type, FunctionType, BuiltinFunctionType, MethodType, ModuleType, partial, PurePath)
 """Kinds of values that are taken for unchanging: the environment put back into has its own."""
 CONSTANT_MODULES = ("gymnasium.envs.registration", "gymnasium.envs.mujoco.mujoco_rendering", "pygame")
 CONSTANT_CLASSES = ("mujoco._structs.MjModel",)
