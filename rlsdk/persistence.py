@@ -13,15 +13,17 @@ from torch import Tensor
 from rlsdk import spaces
 from rlsdk.errors import ArtifactError, PluginError, SettingsError, UsageError, suggest
 from rlsdk.registry import load as load_plugin
-from rlsdk.resumption import StoredCursor, stored_cursor
+from rlsdk.resumption import StoredCursor, fitting, stored_cursor
 from rlsdk.settings import structure
 from rlsdk.storage import agent_file, choose
+from rlsdk.tally import Tally
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent
 
 SECTIONS = ("policy", "training", "replay")
 REPLAY_KIND = "rlsdk-replay"
+MAX_ENVS = 2**20
 Target = str | Path | IO[bytes]
 
 
@@ -67,7 +69,8 @@ def load(path: Target, cls: type[Agent], env: Any, changes: Mapping[str, Any], *
     config = structure(agent_file.restored_config(document, changes), kind.spec.config_type)
     agent = kind.__new__(kind)
     observation, action = (spaces.from_json(document.get(name)) for name in ("observation_space", "action_space"))
-    agent._assemble(config, observation, action, _count(document, "num_envs"), None)
+    with fitting("the file's settings and spaces make no agent"):
+        agent._assemble(config, observation, action, _count(document, "num_envs", 1, MAX_ENVS), None)
     agent.seed = _count(document, "seed")
     agent.streams.reseed(agent.seed)
     agent.env_name = document.get("environment")
@@ -78,13 +81,14 @@ def load(path: Target, cls: type[Agent], env: Any, changes: Mapping[str, Any], *
         agent.set_env(env)
         agent._check_memory()
         if "replay" in sections and agent.parts.buffer is not None:
-            agent.parts.buffer.load_state_dict(sections["replay"])
+            with fitting("the replay memory in the file does not fit"):
+                agent.parts.buffer.load_state_dict(sections["replay"])
     return agent
 
 
-def _count(document: Mapping[str, Any], name: str) -> int:
+def _count(document: Mapping[str, Any], name: str, least: int = 0, most: int = 2**63 - 1) -> int:
     value = document.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise ArtifactError(f"the file is damaged: its manifest says {name} = {value!r}")
     return value
 
@@ -107,7 +111,7 @@ def _class_for(document: Mapping[str, Any], cls: type[Agent]) -> type[Agent]:
 
 
 def _restore(agent: Agent, sections: Mapping[str, Any]) -> None:
-    try:
+    with fitting("the file does not fit its own settings"):
         agent.parts.policy.load_state_dict(sections["policy"])
         if training := sections.get("training"):
             agent.parts.algorithm.load_state_dict(training["algorithm"])
@@ -117,8 +121,8 @@ def _restore(agent: Agent, sections: Mapping[str, Any]) -> None:
             if "env_steps" in counts:
                 agent._stored_cursor = StoredCursor.from_state(counts, training)
             agent._stored_log = training.get("log")
-    except (RuntimeError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ArtifactError(f"the file does not fit its own settings: {type(error).__name__}: {error}") from None
+            if agent._stored_log is not None:
+                Tally(1, "cpu").load_state_dict(agent._stored_log)
 
 
 def _existing(path: Target) -> Path | IO[bytes]:
@@ -195,7 +199,5 @@ def load_replay_buffer(agent: Agent, path: Target) -> None:
     if agent.parts.buffer is None:
         raise UsageError(f"{agent.spec.id} has no replay buffer")
     _, sections = choose.read(_existing(path), kind=REPLAY_KIND)
-    try:
+    with fitting("the file holds no replay buffer for this agent"):
         agent.parts.buffer.load_state_dict(sections["replay"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise ArtifactError(f"the file holds no replay buffer for this agent: {error}") from None

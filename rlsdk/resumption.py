@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from rlsdk import tree
 from rlsdk.environments.states import OpaqueValue, state_told_by
-from rlsdk.errors import ArtifactError, EnvironmentFault
+from rlsdk.errors import ArtifactError, EnvironmentFault, RlsdkError
 from rlsdk.loops import Cursor
 from rlsdk.records import Observation
 from rlsdk.seeding import derive
@@ -20,6 +21,30 @@ from rlsdk.spaces import dtype_of, map_leaves, shape_of
 if TYPE_CHECKING:
     from rlsdk.agent import Agent
     from rlsdk.train import Run
+
+
+UNFIT = (
+    RuntimeError,
+    KeyError,
+    IndexError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    OverflowError,
+    AssertionError,
+    MemoryError,
+)
+
+
+@contextmanager
+def fitting(what: str) -> Iterator[None]:
+    """State of a file is put back inside; whatever goes wrong becomes an `ArtifactError` that begins with `what`."""
+    try:
+        yield
+    except RlsdkError:
+        raise
+    except UNFIT as error:
+        raise ArtifactError(f"{what}: {type(error).__name__}: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +93,15 @@ class StoredCursor:
             ArtifactError: it does not fit.
         """
         assert self.episodes is not None
-        try:
-            stored = iter(tree.numbered(self.episodes["features"]))
-            features = tree.map_tensors(lambda leaf: next(stored).to(leaf.device).reshape(leaf.shape), like)
+        with fitting("the file's observations do not fit the environments"):
+            stored = dict(zip(map(id, tree.leaves(like)), tree.numbered(self.episodes["features"]), strict=True))
+            features = tree.map_tensors(lambda leaf: stored[id(leaf)].to(leaf.device).reshape(leaf.shape), like)
             device = tree.leaves(like)[0].device
             mask = self.episodes.get("mask")
             first: Tensor = self.episodes["is_first"].to(device)
-            return Observation(features, first, None if mask is None else mask.to(device))
-        except (RuntimeError, StopIteration, KeyError, AttributeError) as error:
-            raise ArtifactError(f"the file's observations do not fit the environments: {error}") from None
+            return Observation(
+                features, first.view(tree.leaves(like)[0].shape[:1]), None if mask is None else mask.to(device)
+            )
 
 
 def begin(agent: Agent, env: Any) -> Cursor:
@@ -87,7 +112,8 @@ def begin(agent: Agent, env: Any) -> Cursor:
     """
     stored, collector = agent._stored_cursor, agent.parts.collector
     if stored is not None and stored.episodes is not None:
-        env.set_state(stored.episodes["environments"])
+        with fitting("the episodes in the file cannot be taken up"):
+            env.set_state(stored.episodes["environments"])
         space, count = agent.preparation.inner_facts.observation_space, env.num_envs
         like = map_leaves(
             space,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +20,7 @@ class Tally:
     """Counts and sums; its state goes into files, so that a continued training logs as if it had never stopped."""
 
     def __init__(self, window: int, device: str) -> None:
-        self.window: deque[Episode] = deque(maxlen=window)
+        self.window: deque[Episode] = deque(maxlen=min(window, sys.maxsize))
         self.device = device
         self.finished_episodes = self.reports = self.logged = self.updates = 0
         self.sums: dict[str, Tensor] = {}

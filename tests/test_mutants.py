@@ -81,7 +81,7 @@ def samples_are_views(patch: Patch) -> None:
         from rlsdk.records import Transitions
         from rlsdk.tree import map_tensors
 
-        flat = {n: map_tensors(lambda leaf: leaf.flatten(0, 1)[: self.filled], v) for n, v in self._storage.items()}
+        flat = {n: map_tensors(lambda leaf: leaf.flatten(0, 1)[: self.filled], v) for n, v in self.storage.items()}
         rows = torch.arange(self.filled)
         return Transitions(
             flat["observation"], flat["action"], flat["reward"], flat["discount"], flat["next_observation"], rows

@@ -167,7 +167,7 @@ def test_a_final_pool_grows_and_forgets() -> None:
     for _ in range(1000):
         script.play([["u"]])
     assert script.sampled(seed=1, count=4000) == script.expected(200)
-    pool: Any = buffer._finals
+    pool: Any = buffer.finals
     assert len(pool.leaves[0]) == 256
     assert len(pool.free) == 256 - 200
 

@@ -10,6 +10,7 @@ import torch
 from torch import Generator, Tensor
 
 from rlsdk import tree
+from rlsdk.buffers import replay_state
 from rlsdk.buffers.budget import require_disk
 from rlsdk.buffers.frames import stacked, unstacked
 from rlsdk.buffers.ring import Ring
@@ -17,7 +18,7 @@ from rlsdk.buffers.storage import Empty, FinalPool, OnDisk, allocate, in_memory
 from rlsdk.errors import UsageError
 from rlsdk.parts import Facts
 from rlsdk.records import Observation, Rollout, Transitions
-from rlsdk.spaces import choices_of, leaf_spaces, nbytes
+from rlsdk.spaces import choices_of, nbytes
 
 TRIES = 1000
 """Draws before a memory that holds next to nothing but unusable rows is given up."""
@@ -49,15 +50,16 @@ class ReplayBuffer:
         directory: str | Path | None = None,
     ) -> None:
         """Raises SettingsError or ResourceError: `directory` cannot be written, or has not enough space."""
-        self.facts, self.gamma, self.shared, self.n_steps = facts, gamma, shared_observations, n_steps
+        self.facts, self.gamma, self.shared = facts, gamma, shared_observations
         self.rows = max(capacity // facts.num_envs, 1)
+        self.n_steps = min(n_steps, self.rows)
         self.ring = self.rows + shared_observations  # the shared ring also holds the newest observation
         self.frames = facts.frames if shared_observations else None
         self.space = facts.observation_space if self.frames is None else self.frames.single
         self.head = self.filled = 0
-        self._holes = False
-        self._storage: dict[str, Any] = {}
-        self._finals: FinalPool | None = None
+        self.holes = False
+        self.storage: dict[str, Any] = {}
+        self.finals: FinalPool | None = None
         self._empty: Empty = in_memory(facts.device) if directory is None else OnDisk(directory, facts.device)
         if directory is not None:
             require_disk(self._size(), directory, "the replay buffer", "lower buffer_size")
@@ -76,8 +78,8 @@ class ReplayBuffer:
         row = observation * copies + nbytes(self.facts.action_space) + scalars
         return self.ring * self.facts.num_envs * row
 
-    def _allocate(self, masks: bool) -> None:
-        if self._storage:
+    def allocate(self, masks: bool) -> None:
+        if self.storage:
             return
         lead, empty = (self.ring, self.facts.num_envs), self._empty
 
@@ -87,7 +89,7 @@ class ReplayBuffer:
             mask = empty((*lead, width), torch.bool) if masks else None
             return Observation(features, empty(lead, torch.bool), mask)
 
-        self._storage = {
+        self.storage = {
             "observation": observations(),
             "action": allocate(self.facts.action_space, lead, empty),
             "reward": empty(lead, torch.float32),
@@ -95,17 +97,17 @@ class ReplayBuffer:
             "valid": empty(lead, torch.bool),
         }
         if self.shared:
-            self._storage["slot"] = empty(lead, torch.int64).fill_(-1)
-            self._finals = FinalPool([leaf.flatten(0, 1) for leaf in tree.leaves(self._storage["observation"])])
+            self.storage["slot"] = empty(lead, torch.int64).fill_(-1)
+            self.finals = FinalPool([leaf.flatten(0, 1) for leaf in tree.leaves(self.storage["observation"])])
         else:
-            self._storage["next_observation"] = observations()
+            self.storage["next_observation"] = observations()
 
     @torch.no_grad()
     def extend(self, item: Rollout[Any, Any]) -> None:
         """Append T steps of every environment; the oldest rows make room."""
         item = item if self.frames is None else unstacked(self.frames, item)
-        self._allocate(masks=item.steps.observation.action_mask is not None)
-        steps, store = item.steps, self._storage
+        self.allocate(masks=item.steps.observation.action_mask is not None)
+        steps, store = item.steps, self.storage
         count = len(steps.reward)
         where = (self.head + torch.arange(count, device=self.facts.device)) % self.ring
         if self.shared and self.filled:
@@ -115,7 +117,7 @@ class ReplayBuffer:
         store["reward"][where] = steps.reward
         store["discount"][where] = self.gamma * (~steps.terminated).to(torch.float32)
         store["valid"][where] = steps.valid
-        self._holes = self._holes or not bool(steps.valid.all())
+        self.holes = self.holes or not bool(steps.valid.all())
         self.head = (self.head + count) % self.ring
         if self.shared:
             self._remember_finals(where, item)
@@ -125,27 +127,27 @@ class ReplayBuffer:
 
     def _keep_interrupted(self, observation: Observation) -> None:
         """Where an environment was reset in mid-episode, keep what the newest transition led to before it is overwritten."""
-        assert self._finals is not None
-        held = [leaf[self.head] for leaf in tree.leaves(self._storage["observation"])]
+        assert self.finals is not None
+        held = [leaf[self.head] for leaf in tree.leaves(self.storage["observation"])]
         first = [leaf[0] for leaf in tree.leaves(observation)]
         pairs = zip(held, first, strict=True)
         differs = torch.stack(
             [(old != new).flatten(1).any(1) if old.dim() > 1 else old != new for old, new in pairs]
         ).any(0)
-        newest = self._storage["slot"][self.head - 1]
+        newest = self.storage["slot"][self.head - 1]
         envs = (differs & (newest < 0)).nonzero().squeeze(-1)
         if len(envs):
-            newest[envs] = self._finals.put([leaf[envs] for leaf in held])
+            newest[envs] = self.finals.put([leaf[envs] for leaf in held])
 
     def _remember_finals(self, where: Tensor, item: Rollout[Any, Any]) -> None:
-        assert self._finals is not None
-        slot = self._storage["slot"]
+        assert self.finals is not None
+        slot = self.storage["slot"]
         touched = torch.cat([where, where.new_tensor([self.head])])
-        self._finals.release(slot[touched])
+        self.finals.release(slot[touched])
         slot[touched] = -1
-        _assign(self._storage["observation"], where.new_tensor([self.head]), _unsqueeze(item.last_observation))
+        _assign(self.storage["observation"], where.new_tensor([self.head]), _unsqueeze(item.last_observation))
         if finals := item.final_observations:
-            slot[where[finals.time], finals.env] = self._finals.put(tree.leaves(finals.observation))
+            slot[where[finals.time], finals.env] = self.finals.put(tree.leaves(finals.observation))
 
     def sample(self, size: int, generator: Generator) -> Transitions:
         """`size` transitions drawn with replacement; rows are copies, the buffer keeps its own.
@@ -160,7 +162,7 @@ class ReplayBuffer:
         if not self.filled:
             raise UsageError("the replay buffer is empty; collect transitions before sampling")
         index = self._draw(size, generator)
-        if not self._holes and self.frames is None:
+        if not self.holes and self.frames is None:
             return index
         for _ in range(TRIES):
             usable = self._usable(index)
@@ -192,13 +194,13 @@ class ReplayBuffer:
         return index
 
     def _flat(self, name: str) -> Any:
-        return tree.map_tensors(lambda leaf: leaf.flatten(0, 1), self._storage[name])
+        return tree.map_tensors(lambda leaf: leaf.flatten(0, 1), self.storage[name])
 
     def at(self, index: Tensor) -> Transitions:
         """The transitions at flat positions int64 [N] (row * num_envs + env)."""
 
         def take(name: str, at: Tensor) -> Any:
-            return tree.map_tensors(lambda leaf: leaf.flatten(0, 1).index_select(0, at), self._storage[name])
+            return tree.map_tensors(lambda leaf: leaf.flatten(0, 1).index_select(0, at), self.storage[name])
 
         reward, discount, last = take("reward", index), take("discount", index), index
         if self.n_steps > 1:
@@ -206,9 +208,9 @@ class ReplayBuffer:
             newest = (self.head - 1) % self.ring
             reward, discount, last = self._place.ahead(index, self.n_steps, newest, columns)
         if self.shared:
-            assert self._finals is not None
+            assert self.finals is not None
             following = take("observation", self._place.after(last))
-            self._finals.patch(following, take("slot", last))
+            self.finals.patch(following, take("slot", last))
         else:
             following = take("next_observation", last)
         observation = take("observation", index)
@@ -219,42 +221,11 @@ class ReplayBuffer:
         return Transitions(observation, take("action", index), reward, discount, following, index)
 
     def state_dict(self) -> dict[str, Any]:
-        """The filled rows, oldest position first as they stand in the ring, and the ring's position."""
-        used = self.ring if self.filled == self.rows else min(self.filled + self.shared, self.ring)
-        if self.shared and self._storage:
-            for name in ("action", "reward", "discount", "valid"):  # of this row only the observation means anything
-                tree.map_tensors(lambda leaf: leaf[self.head].zero_(), self._storage[name])
-        leaves = {
-            name: {key: leaf[:used] for key, leaf in tree.number(value).items()}
-            for name, value in self._storage.items()
-        }
-        pool = tree.number(tuple(self._finals.leaves)) if self._finals else {}
-        return {"head": self.head, "filled": self.filled, "holes": self._holes, "leaves": leaves, "finals": pool}
+        return replay_state.taken(self)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Put back what `state_dict` took out; the buffer must have been built with the same size and spaces.
-
-        Raises:
-            UsageError: it was not.
-        """
-        if not state["filled"]:
-            self.head = self.filled = 0
-            return
-        plain = len(list(leaf_spaces(self.facts.observation_space))) + 1  # features and is_first
-        self._allocate(masks=len(state["leaves"]["observation"]) > plain)
-        for name, stored in state["leaves"].items():
-            for leaf, value in zip(tree.leaves(self._storage.get(name)), tree.numbered(stored), strict=True):
-                if leaf.shape[1:] != value.shape[1:] or leaf.dtype != value.dtype or len(value) > len(leaf):
-                    raise UsageError(
-                        f"the stored replay buffer holds {name} of shape {tuple(value.shape)}, this agent's buffer"
-                        f" {tuple(leaf.shape)}; build the agent with the same buffer_size, n_envs and optimize_memory_usage"
-                    )
-                leaf[: len(value)] = value
-        self.head, self.filled, self._holes = int(state["head"]), int(state["filled"]), bool(state["holes"])
-        if self._finals is not None:
-            self._finals.leaves = [leaf.clone() for leaf in tree.numbered(state["finals"])]
-            used = set(self._storage["slot"][: len(state["leaves"]["slot"]["000"])].flatten().tolist())
-            self._finals.free = [slot for slot in range(len(self._finals.leaves[0])) if slot not in used]
+        """Put back what `state_dict` took out; raises as `replay_state.put_back`."""
+        replay_state.put_back(self, state)
 
 
 def _assign(storage: Any, where: Tensor, value: Any) -> None:

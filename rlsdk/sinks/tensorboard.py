@@ -20,6 +20,8 @@ class TensorBoardSink:
             raise SettingsError(
                 "tensorboard_log needs the tensorboard package: pip install rlsdk[tensorboard]"
             ) from None
+        if "\0" in str(folder):
+            raise SettingsError(f"tensorboard_log = {str(folder)!r} names no folder")
         numbers = [int(tail) for p in folder.glob(f"{name}_*") if (tail := p.name.rpartition("_")[2]).isdigit()]
         last = max(numbers, default=0)
         self.path = folder / f"{name}_{last if continue_last and last else last + 1}"

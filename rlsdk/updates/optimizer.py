@@ -101,6 +101,20 @@ class FlatOptimizer:
         return {name: value.clone() if isinstance(value, Tensor) else value for name, value in state.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Raises ValueError when the state is not one of this optimiser: its step reads memory without looking."""
+        for name, value in state.items():
+            if (
+                isinstance(value, Tensor)
+                and value.dim()
+                and (value.shape, value.dtype) != (self.flat.shape, self.flat.dtype)
+            ):
+                raise ValueError(
+                    f"the optimiser's {name!r} is {value.dtype} {tuple(value.shape)}, not {tuple(self.flat.shape)}"
+                )
+        if self._is_adam and state:
+            shapes = {name: value.dim() if isinstance(value, Tensor) else None for name, value in state.items()}
+            if shapes != {"step": 0, "exp_avg": 1, "exp_avg_sq": 1} or state["step"].dtype != torch.float32:
+                raise ValueError(f"the optimiser's state {sorted(state)} is not that of Adam")
         moments = {name: value.clone() if isinstance(value, Tensor) else value for name, value in state.items()}
         self.optimizer.state.clear()
         if moments:

@@ -42,10 +42,11 @@ class QuantileRegression:
         self.policy.epsilon.fill_(self.config.exploration_rate(progress))
         self.since_target += max(0, env_steps - self.counted)
         self.counted = env_steps
-        while self.since_target >= self.config.target_update_interval:
-            self.since_target -= self.config.target_update_interval
-            self.target.update(self.config.tau)
-            self.target_updates += 1
+        due, self.since_target = divmod(self.since_target, self.config.target_update_interval)
+        if due:  # several at once come to one with a larger step
+            tau = self.config.tau
+            self.target.update(tau if due == 1 else 1.0 - (1.0 - tau) ** due)
+            self.target_updates += due
 
     def update(self, batch: Transitions, *, progress: float) -> Metrics:
         """Learn from N transitions."""
