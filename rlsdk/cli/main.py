@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from rlsdk.cli import check, config, doctor, evaluate, importing, info, inspect, listing, plot, record, run
+from rlsdk.cli import check, config, doctor, evaluate, exporting, importing, info, inspect, listing, plot, record, run
 from rlsdk.errors import RlsdkError
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ app.command("eval")(evaluate.evaluate_file)
 app.command("plot")(plot.plot_curves)
 app.command("record")(record.record_file)
 app.command("import")(importing.import_agent)
+app.command("export")(exporting.export_policy)
 app.command("inspect")(inspect.inspect_file)
 app.command("check")(check.check_plugin)
 app.command("doctor")(doctor.diagnose)

@@ -108,7 +108,7 @@ class Normalizer:
         if path not in self._scales:
             return values
         shift, factor = self._scales[path]
-        if values.is_cpu:  # numpy, as for the moments
+        if values.is_cpu and not torch.compiler.is_exporting():  # numpy, as for the moments
             return torch.from_numpy(_clipped((values.numpy() - shift) * factor, self.settings.clip_obs))
         scaled = (values - self._on_device(shift)) * self._on_device(factor)
         return scaled.clamp(-self.settings.clip_obs, self.settings.clip_obs).float()

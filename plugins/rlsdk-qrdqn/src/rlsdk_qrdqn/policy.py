@@ -48,7 +48,7 @@ class QuantilePolicy(nn.Module):
 
     def forward(self, features: Any) -> Tensor:
         flat: Tensor = self.head(self.body(self.encoder(features)))
-        return flat.view(len(flat), -1, self.quantiles)
+        return flat.view(flat.shape[0], -1, self.quantiles)
 
     def evaluated(self, features: Any) -> tuple[Tensor, Callable[[Tensor], None]]:
         """(quantiles [N, A, K] without graph, what brings the gradient of a loss with respect to them into the parameters'

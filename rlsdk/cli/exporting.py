@@ -1,0 +1,38 @@
+"""`rlsdk export`: policies for programs without rlsdk."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def export_policy(
+    file: Annotated[Path, typer.Argument(help="Agent file.")],
+    kind: Annotated[str, typer.Option("--format", help="onnx or torch-export.")] = "onnx",
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write (default: beside FILE).")] = None,
+) -> None:
+    """Write the policy of an agent as ONNX or in torch's format, and a model card beside it."""
+    import rlsdk
+    from rlsdk.export import export, model_card
+
+    agent = rlsdk.load(file)
+    exported = export(agent, out or file.with_suffix(""), kind)
+    card = exported.path.with_suffix(".md")
+    card.write_text(model_card(agent, exported, _results(file)), encoding="utf-8")
+    typer.echo(f"{exported.path}: inputs {', '.join(exported.inputs)}; outputs {', '.join(exported.outputs)}")
+    typer.echo(f"{card}: model card")
+
+
+def _results(file: Path) -> str | None:
+    """What the run directory around an agent file says of its last evaluation."""
+    record = file.parent / "run.json"
+    if file.stem != "final" or not record.is_file():
+        return None
+    final = json.loads(record.read_text(encoding="utf-8")).get("final_evaluation")
+    return (
+        final
+        and f"Mean return {final['mean']:.2f} +- {final['std']:.2f} over {final['episodes']} deterministic episodes."
+    )
