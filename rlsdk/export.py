@@ -10,6 +10,9 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import logging
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -178,13 +181,27 @@ def _traced(module: ExportedPolicy) -> torch.export.ExportedProgram:
     examples = module.examples()
     shapes = (tuple({0: batch} for _ in examples),)
     try:
-        with torch.no_grad():
+        with torch.no_grad(), _quiet():
             return torch.export.export(module, examples, dynamic_shapes=shapes, strict=False)
     except Exception as error:
         raise UsageError(
             f"the policy cannot be exported: {type(error).__name__}: {str(error).splitlines()[0]}; its `act` must be made of"
             " torch operations, without branches that depend on values or on the number of rows"
         ) from error
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what torch has to say of its own workings."""
+    logger = logging.getLogger("torch.onnx")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(before)
 
 
 def _torch(program: torch.export.ExportedProgram, module: ExportedPolicy) -> bytes:
@@ -200,7 +217,7 @@ def _onnx(program: torch.export.ExportedProgram, module: ExportedPolicy) -> byte
         import onnxscript  # noqa: F401
     except ImportError:
         raise SettingsError("format 'onnx' needs more packages: pip install rlsdk[export]") from None
-    with contextlib.redirect_stdout(io.StringIO()):  # the exporter prints its progress
+    with contextlib.redirect_stdout(io.StringIO()), _quiet():  # the exporter prints its progress
         made: Any = torch.onnx.export(
             program, input_names=module.input_names, output_names=module.output_names, dynamo=True, verbose=False
         )

@@ -99,7 +99,10 @@ def episode_agrees(agent: Any, call: Any, exported: Any) -> None:
             observation = algorithm_env.reset()[0]
 
 
-@pytest.mark.parametrize("name", KINDS)
+FAST = ("ars-linear", "tqc-normalised", "qrdqn-frames", "maskable-ppo", "recurrent-ppo")
+
+
+@pytest.mark.parametrize("name", [n if n in FAST else pytest.param(n, marks=pytest.mark.slow) for n in KINDS])
 def test_onnx_agrees_over_an_episode(name: str, tmp_path: Path) -> None:
     agent = trained(name)
     exported = export(agent, tmp_path / "policy")
@@ -110,7 +113,7 @@ def test_onnx_agrees_over_an_episode(name: str, tmp_path: Path) -> None:
     episode_agrees(agent, lambda given: runtime.run(list(exported.outputs), given), exported)
 
 
-@pytest.mark.parametrize("name", ["tqc-normalised", "recurrent-ppo", "maskable-ppo", "qrdqn-images"])
+@pytest.mark.parametrize("name", ["recurrent-ppo", pytest.param("qrdqn-images", marks=pytest.mark.slow)])
 def test_torch_export_agrees_and_needs_no_rlsdk(name: str, tmp_path: Path) -> None:
     agent = trained(name)
     exported = export(agent, tmp_path / "policy", "torch-export")
