@@ -362,7 +362,7 @@ class Agent:
         Raises:
             ArtifactError: the place cannot be written; what was there is untouched.
         """
-        persistence.save(self, path, set(exclude or ()), set(include or ()))
+        persistence.save(self, path, exclude=set(exclude or ()), include=set(include or ()))
 
     @class_only
     def load(  # the documented signature

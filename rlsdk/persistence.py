@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from rlsdk.registry import load as load_plugin
 from rlsdk.resumption import StoredCursor, fitting, stored_cursor
 from rlsdk.settings import structure
 from rlsdk.storage import agent_file, choose
+from rlsdk.storage.journal import FOLDER, Journal, joined
 from rlsdk.tally import Tally
 
 if TYPE_CHECKING:
@@ -24,11 +25,19 @@ if TYPE_CHECKING:
 SECTIONS = ("policy", "training", "replay")
 REPLAY_KIND = "rlsdk-replay"
 MAX_ENVS = 2**20
+NOTHING: frozenset[str] = frozenset()
 Target = str | Path | IO[bytes]
 
 
-def save(agent: Agent, path: Target, exclude: set[str], include: set[str]) -> None:
-    """Write an agent file; see `Agent.save`."""
+def save(
+    agent: Agent,
+    path: Target,
+    *,
+    exclude: Set[str] = NOTHING,
+    include: Set[str] = NOTHING,
+    journal: Journal | None = None,
+) -> None:
+    """Write an agent file; see `Agent.save`. With a journal, the rows of the replay memory go there."""
     include = {"replay" if name == "replay_buffer" else name for name in include}
     for name in sorted(exclude | include):
         if name not in SECTIONS:
@@ -42,8 +51,11 @@ def save(agent: Agent, path: Target, exclude: set[str], include: set[str]) -> No
         if agent.parts.buffer is None:
             raise UsageError(f"{agent.spec.id} has no replay buffer to include")
         sections["replay"] = agent.parts.buffer.state_dict()
+    parts: list[str] = []
+    if journal is not None and "replay" in sections:
+        sections["replay"], parts = journal.write(sections["replay"])
     document = agent_file.describe_agent(agent.spec.id, agent.config, agent.facts, agent.env_name)
-    document["seed"], document["num_timesteps"] = agent.seed, agent.num_timesteps
+    document |= {"seed": agent.seed, "num_timesteps": agent.num_timesteps, **({"replay_parts": parts} if parts else {})}
     choose.write(agent_file.with_suffix(path), document, sections)
 
 
@@ -82,8 +94,18 @@ def load(path: Target, cls: type[Agent], env: Any, changes: Mapping[str, Any], *
         agent._check_memory()
         if "replay" in sections and agent.parts.buffer is not None:
             with fitting("the replay memory in the file does not fit"):
-                agent.parts.buffer.load_state_dict(sections["replay"])
+                agent.parts.buffer.load_state_dict(_replay(document, sections["replay"], source))
     return agent
+
+
+def _replay(document: Mapping[str, Any], state: Mapping[str, Any], source: Path | IO[bytes]) -> Mapping[str, Any]:
+    """The state of the replay memory, its rows from the folder beside the file where they lie there."""
+    parts = document.get("replay_parts")
+    if parts is None:
+        return state
+    if not isinstance(source, Path) or not isinstance(parts, list) or not all(isinstance(name, str) for name in parts):
+        raise ArtifactError("the rows of the replay memory lie in a folder beside the file; load it by its path")
+    return joined(state, source.parent / FOLDER, parts)
 
 
 def _count(document: Mapping[str, Any], name: str, least: int = 0, most: int = 2**63 - 1) -> int:

@@ -101,7 +101,7 @@ def assert_resumes(make: Callable[[], Any], make_env: Callable[[], Any], folder:
     whole.learn(total, [CheckpointCallback(every, folder / "whole", keep=99), WriteAtEnd()], log_interval=1)
     first = make()
     first.learn(total, [CheckpointCallback(every, folder / "first", keep=99), StopAtCheckpoint()], log_interval=1)
-    (path,) = (folder / "first").iterdir()
+    (path,) = (folder / "first").glob("*.rlsdk")
     resumed, later = type(whole).load(path, env=make_env(), force_reset=False), Log()
     stopped_at = resumed.num_timesteps
     assert 0 < stopped_at < total

@@ -56,7 +56,7 @@ class ReplayBuffer:
         self.ring = self.rows + shared_observations  # the shared ring also holds the newest observation
         self.frames = facts.frames if shared_observations else None
         self.space = facts.observation_space if self.frames is None else self.frames.single
-        self.head = self.filled = 0
+        self.head = self.filled = self.written = 0
         self.holes = False
         self.storage: dict[str, Any] = {}
         self.finals: FinalPool | None = None
@@ -118,7 +118,7 @@ class ReplayBuffer:
         store["discount"][where] = self.gamma * (~steps.terminated).to(torch.float32)
         store["valid"][where] = steps.valid
         self.holes = self.holes or not bool(steps.valid.all())
-        self.head = (self.head + count) % self.ring
+        self.head, self.written = (self.head + count) % self.ring, self.written + count
         if self.shared:
             self._remember_finals(where, item)
         else:

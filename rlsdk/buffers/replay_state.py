@@ -25,7 +25,8 @@ def taken(buffer: ReplayBuffer) -> dict[str, Any]:
         name: {key: leaf[:used] for key, leaf in tree.number(value).items()} for name, value in buffer.storage.items()
     }
     pool = tree.number(tuple(buffer.finals.leaves)) if buffer.finals else {}
-    return {"head": buffer.head, "filled": buffer.filled, "holes": buffer.holes, "leaves": leaves, "finals": pool}
+    position = {"head": buffer.head, "filled": buffer.filled, "written": buffer.written, "holes": buffer.holes}
+    return {**position, "leaves": leaves, "finals": pool}
 
 
 def put_back(buffer: ReplayBuffer, state: Mapping[str, Any]) -> None:
@@ -35,7 +36,7 @@ def put_back(buffer: ReplayBuffer, state: Mapping[str, Any]) -> None:
         UsageError: it was not.
     """
     if not state["filled"]:
-        buffer.head = buffer.filled = 0
+        buffer.head = buffer.filled = buffer.written = 0
         return
     plain = len(list(leaf_spaces(buffer.facts.observation_space))) + 1  # features and is_first
     buffer.allocate(masks=len(state["leaves"]["observation"]) > plain)
@@ -48,7 +49,10 @@ def put_back(buffer: ReplayBuffer, state: Mapping[str, Any]) -> None:
                 )
             leaf[: len(value)] = value
     buffer.head, buffer.filled, buffer.holes = int(state["head"]), int(state["filled"]), bool(state["holes"])
+    buffer.written = int(state["written"])
     used = len(state["leaves"]["reward"]["000"])
+    if buffer.written < buffer.filled or buffer.written % buffer.ring != buffer.head:
+        raise UsageError(f"the stored replay buffer stands at row {buffer.head} after {buffer.written} rows")
     if not (0 <= buffer.head < buffer.ring and 0 < buffer.filled <= min(buffer.rows, used)):
         raise UsageError(
             f"the stored replay buffer stands at row {buffer.head} with {buffer.filled} of {used} rows filled"

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlsdk import persistence
 from rlsdk.callbacks.callback import Callback, StepCounter
+from rlsdk.errors import ArtifactError
 from rlsdk.records import Report
 from rlsdk.resumption import episodes_of, restart_episodes
+from rlsdk.storage.agent_file import KIND
+from rlsdk.storage.choose import inspect
+from rlsdk.storage.journal import FOLDER, Journal
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent
@@ -22,6 +28,9 @@ class CheckpointCallback(Callback):
     too, which this needs. Where the state of environments cannot be kept (they hold something of unknown kind), a
     checkpoint ends the running episodes, as truncations; `cut_episodes=False` lets them run, and a resumed training
     differs from there on.
+
+    The replay buffer is written piece by piece into the folder `replay` beside the files, each of which names the pieces it
+    needs: a checkpoint costs what is new. `Agent.save(path, include=["replay"])` writes one file that holds everything.
     """
 
     def __init__(
@@ -29,6 +38,7 @@ class CheckpointCallback(Callback):
     ) -> None:
         self.counter, self.folder = StepCounter(every, "checkpoint every"), Path(folder)
         self.keep, self.replay, self.cut_episodes = keep, replay, cut_episodes
+        self.journal = Journal(self.folder / FOLDER)
 
     def on_training_start(self, run: Run) -> bool | None:
         self.counter.start(run.num_timesteps)
@@ -44,7 +54,18 @@ class CheckpointCallback(Callback):
     def save(self, agent: Agent) -> Path:
         """Write a checkpoint now and drop those beyond `keep`."""
         path = self.folder / f"step_{agent.num_timesteps:09d}.rlsdk"
-        agent.save(path, include=["replay"] if self.replay and agent.replay_buffer is not None else None)
-        for old in sorted(self.folder.glob("step_*.rlsdk"))[: -self.keep]:
+        include = {"replay"} if self.replay and agent.replay_buffer is not None else persistence.NOTHING
+        persistence.save(agent, path, include=include, journal=self.journal)
+        files = sorted(self.folder.glob("step_*.rlsdk"))
+        for old in files[: -self.keep]:
             old.unlink(missing_ok=True)
+        if include:
+            self.journal.clear(name for kept in files[-self.keep :] for name in _parts_of(kept))
         return path
+
+
+def _parts_of(path: Path) -> list[str]:
+    """The pieces of replay memory a checkpoint names; those of a damaged one are not worth keeping."""
+    with contextlib.suppress(ArtifactError):
+        return list(inspect(path, kind=KIND).get("replay_parts", ()))
+    return []

@@ -1,0 +1,116 @@
+"""Replay memories written piece by piece: a checkpoint costs what is new since the one before.
+
+A part is a file with the rows that came since the part before; a checkpoint names the parts its memory is made of.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import torch
+from torch import Tensor
+
+from rlsdk import tree
+from rlsdk.errors import ArtifactError
+from rlsdk.storage.archive import read_archive, write_archive
+
+KIND = "rlsdk-replay-rows"
+FOLDER = "replay"
+RING = {"head", "filled", "written", "leaves"}
+"""What the state of a ring of rows has; row r of all that were ever written stands at r modulo the ring's length."""
+
+
+@attrs.frozen
+class Part:
+    """Rows `start` to `end` of all that were ever written."""
+
+    name: str
+    start: int
+    end: int
+
+
+class Journal:
+    """Writes the parts of one training's memory into a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.parts: list[Part] = []
+
+    def write(self, state: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        """(the state without its rows, the names of the parts that hold them); new rows are written to one more part.
+
+        A memory that does not say what it is made of keeps its rows, and has no parts.
+
+        Raises:
+            ArtifactError: the folder cannot be written.
+        """
+        ring = _ring(state)
+        if ring is None:
+            return dict(state), []
+        flat = tree.flatten(ring["leaves"])
+        size = len(next(iter(flat.values())))
+        end = int(ring["written"]) + (size - int(ring["filled"]))  # a row that only holds the newest observation
+        before = self.parts[-1].end if self.parts else 0
+        start = max(0, before - 2, end - size)  # what led to the newest rows may be known better by now
+        rows = torch.arange(start, end) % size
+        part = Part(f"{end:012d}-{secrets.token_hex(4)}.rlsdk", start, end)
+        leaves = {name: leaf.index_select(0, rows.to(leaf.device)) for name, leaf in flat.items()}
+        write_archive(
+            self.folder / part.name, {"kind": KIND, "start": start, "end": end}, {"rows": tree.unflatten(leaves)}
+        )
+        self.parts = [kept for kept in self.parts if kept.end > end - size] + [part]
+        slim = {name: value for name, value in ring.items() if name != "leaves"}
+        return _replaced(state, {**slim, "size": size}), [kept.name for kept in self.parts]
+
+    def clear(self, used: Iterable[str]) -> None:
+        """Delete parts that no checkpoint names any more."""
+        wanted = {*used, *(part.name for part in self.parts)}
+        for path in self.folder.glob("*.rlsdk"):
+            if path.name not in wanted:
+                path.unlink(missing_ok=True)
+
+
+def joined(state: Mapping[str, Any], folder: Path, names: Iterable[str]) -> dict[str, Any]:
+    """The state with its rows, from the parts in `folder`.
+
+    Raises:
+        ArtifactError: a part is missing or damaged, or they do not make a whole.
+    """
+    ring = _ring(state, RING - {"leaves"} | {"size"})
+    if ring is None:
+        raise ArtifactError("the file names parts of a replay memory, but holds none they belong to")
+    size, filled = int(ring["size"]), int(ring["filled"])
+    end = int(ring["written"]) + size - filled
+    leaves: dict[str, Tensor] = {}
+    known = end - size
+    for name in names:
+        document, sections = read_archive(folder / Path(name).name, kind=KIND)
+        start, stop = int(document["start"]), int(document["end"])
+        flat = tree.flatten(sections["rows"])
+        if not start <= known <= stop <= end or any(len(leaf) != stop - start for leaf in flat.values()):
+            raise ArtifactError(f"the replay memory's parts in {folder} do not join: {name} has rows {start} to {stop}")
+        for key, leaf in flat.items():
+            whole = leaves.setdefault(key, leaf.new_empty((size, *leaf.shape[1:])))
+            first = max(start, end - size)
+            whole[torch.arange(first, stop) % size] = leaf[first - start :]
+        known = stop
+    if known != end:
+        raise ArtifactError(f"the replay memory's parts in {folder} end at row {known}, not {end}")
+    whole_ring = {name: value for name, value in ring.items() if name != "size"}
+    return _replaced(state, {**whole_ring, "leaves": tree.unflatten(leaves)})
+
+
+def _ring(state: Mapping[str, Any], keys: set[str] = RING) -> Mapping[str, Any] | None:
+    """The ring inside the state of a memory, through what is wrapped around it; None where it is empty or another kind."""
+    if keys <= set(state):
+        return state if state["filled"] else None
+    inner = state.get("memory")
+    return _ring(inner, keys) if isinstance(inner, Mapping) else None
+
+
+def _replaced(state: Mapping[str, Any], ring: dict[str, Any]) -> dict[str, Any]:
+    return {**state, "memory": _replaced(state["memory"], ring)} if "memory" in state else ring

@@ -1,0 +1,126 @@
+"""Replay memories in parts: joined again they are what was taken apart, and a checkpoint costs what is new."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import rlsdk
+from rlsdk import tree
+from rlsdk.callbacks import Callback, CheckpointCallback
+from rlsdk.environments.toy import BitFlippingEnv
+from rlsdk.errors import ArtifactError
+from rlsdk.storage import inspect_archive
+from rlsdk.storage.agent_file import KIND
+from rlsdk.storage.journal import Journal, joined
+
+MEMORIES: dict[str, tuple[str, Any, dict[str, Any]]] = {
+    "plain": ("qrdqn", "CartPole-v1", {}),
+    "shared": ("qrdqn", "CartPole-v1", {"optimize_memory_usage": True}),
+    "frames": ("qrdqn", "CartPole-v1", {"optimize_memory_usage": True, "frame_stack": 3, "normalize": True}),
+    "prioritized": ("qrdqn", "CartPole-v1", {"replay_buffer_class": "prioritized", "n_steps": 3}),
+    "hindsight": (
+        "tqc",
+        lambda: BitFlippingEnv(4, continuous=True),
+        {"policy": "MultiInputPolicy", "replay_buffer_class": "hindsight"},
+    ),
+}
+
+
+def make(name: str, size: int) -> Any:
+    algorithm, env, settings = MEMORIES[name]
+    return rlsdk.make(algorithm, env=env, seed=0, buffer_size=size, learning_starts=10_000, **settings)
+
+
+class Compare(Callback):
+    """Writes the memory into a journal after every round, joins it again, and compares."""
+
+    def __init__(self, folder: Path, every: int) -> None:
+        self.journal, self.every, self.compared, self.most = Journal(folder), every, 0, 0
+
+    def on_report(self, run: Any, report: Any) -> bool | None:
+        if run.num_timesteps % self.every == 0:
+            state = run.agent.replay_buffer.state_dict()
+            rest, names = self.journal.write(state)
+            found = tree.flatten(joined(rest, self.journal.folder, names))
+            wanted = tree.flatten(state)
+            assert set(found) == set(wanted)
+            for key, value in wanted.items():
+                same = torch.equal(found[key], value) if isinstance(value, torch.Tensor) else found[key] == value
+                assert same, f"{key} after {run.num_timesteps} steps"
+            self.journal.clear(names)
+            assert {p.name for p in self.journal.folder.iterdir()} == set(names)
+            self.compared, self.most = self.compared + 1, max(self.most, len(names))
+        return None
+
+
+@pytest.mark.parametrize("every", [1, 7, 40, 168])
+@pytest.mark.parametrize("name", MEMORIES)
+def test_parts_make_the_whole_through_several_turns_of_the_ring(name: str, every: int, tmp_path: Path) -> None:
+    compare = Compare(tmp_path, every)
+    make(name, 60).learn(220 if every > 1 else 140, [compare])
+    assert compare.compared >= 1
+    assert compare.most <= 60 // every + 3
+
+
+def sizes(folder: Path) -> list[int]:
+    return [path.stat().st_size for path in sorted(folder.glob("*.rlsdk"))]
+
+
+def test_a_checkpoint_costs_what_is_new(tmp_path: Path) -> None:
+    model = make("plain", 5_000)
+    model.learn(2_000, CheckpointCallback(500, tmp_path, keep=2))
+    pieces, files = sizes(tmp_path / "replay"), sizes(tmp_path)
+    assert len(pieces) == 4
+    assert max(pieces) < 1.1 * min(pieces)
+    assert len(files) == 2
+    assert abs(files[0] - files[1]) < 2_000, "the files themselves do not grow"
+    names = inspect_archive(tmp_path / "step_000002000.rlsdk", kind=KIND)["replay_parts"]
+    assert sorted(names) == sorted(path.name for path in (tmp_path / "replay").iterdir())
+
+
+def test_parts_nobody_names_are_deleted(tmp_path: Path) -> None:
+    model = make("shared", 300)
+    model.learn(2_000, CheckpointCallback(100, tmp_path, keep=2))
+    assert len(sizes(tmp_path / "replay")) <= 300 // 100 + 3
+    again = type(model).load(tmp_path / "step_000002000", env="CartPole-v1")
+    again.learn(500, CheckpointCallback(100, tmp_path, keep=2), reset_num_timesteps=False)
+    assert len(sizes(tmp_path / "replay")) <= 300 // 100 + 3
+    assert len(again.replay_buffer) == 300
+
+
+def test_missing_damaged_and_strange_parts_are_refused(tmp_path: Path) -> None:
+    make("plain", 500).learn(400, CheckpointCallback(100, tmp_path / "whole"))
+    path = tmp_path / "whole" / "step_000000400.rlsdk"
+    names = inspect_archive(path, kind=KIND)["replay_parts"]
+
+    def refused(change: Any, words: str) -> None:
+        copy = tmp_path / "copy"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(tmp_path / "whole", copy)
+        change(copy / "replay")
+        with pytest.raises(ArtifactError, match=words):
+            rlsdk.load(copy / path.name, env="CartPole-v1")
+        rlsdk.load(copy / path.name)  # without an environment it can predict all the same
+
+    refused(lambda folder: (folder / names[1]).unlink(), "there is no file")
+    refused(lambda folder: (folder / names[1]).write_bytes(b"x"), "is not a whole")
+    refused(lambda folder: shutil.copy(folder / names[0], folder / names[1]), "do not join|end at row")
+    refused(lambda folder: shutil.copy(folder / names[0], folder / names[-1]), "do not join|end at row")
+    refused(lambda folder: shutil.rmtree(folder), "there is no file")
+    with path.open("rb") as stream, pytest.raises(ArtifactError, match="load it by its path"):
+        rlsdk.load(stream, env="CartPole-v1")
+    outside = tmp_path / "moved.rlsdk"
+    shutil.copy(path, outside)
+    with pytest.raises(ArtifactError, match="there is no file"):
+        rlsdk.load(outside, env="CartPole-v1")
+
+
+def test_one_file_still_holds_everything_where_that_is_asked(tmp_path: Path) -> None:
+    model = make("plain", 500).learn(100)
+    model.save(tmp_path / "all", include=["replay"])
+    assert len(rlsdk.load(tmp_path / "all", env="CartPole-v1").replay_buffer) == 100
