@@ -123,7 +123,7 @@ def test_actions_are_theirs(pair: Any) -> None:
         memory = {} if "lstm" not in case else {"episode_start": np.array([first])}
         mine, state = ours.predict(observation, state, deterministic=True, **{**more, **memory})
         expected, other = theirs.predict(observation, other, deterministic=True, **{**more, **memory})
-        assert np.allclose(mine, expected, atol=1e-5)
+        assert np.allclose(mine, expected, atol=1e-6)
         observation, _, terminated, truncated, _ = env.step(env.action_space.sample())
         first = terminated or truncated
         if first:
@@ -145,14 +145,14 @@ def test_values_and_targets_are_theirs(pair: Any) -> None:
         from rlsdk.records import Observation
 
         values = ours.policy.predict_values(Observation(seen, torch.zeros(5, dtype=torch.bool)))
-        assert torch.allclose(values, theirs.policy.predict_values(seen).squeeze(-1), atol=1e-5)
+        assert torch.allclose(values, theirs.policy.predict_values(seen).squeeze(-1), atol=1e-6)
     if case == "critics":
         unit = torch.rand(5, 1) * 2 - 1
         found = ours.parts.algorithm.target.network(seen, unit)
-        assert torch.allclose(found.movedim(0, 1), theirs.critic_target(seen, unit), atol=1e-5)
+        assert torch.allclose(found.movedim(0, 1), theirs.critic_target(seen, unit), atol=1e-6)
     if case == "quantiles":
         found = ours.parts.algorithm.target.network(seen)
-        assert torch.allclose(found.transpose(1, 2), theirs.quantile_net_target(seen), atol=1e-5)
+        assert torch.allclose(found.transpose(1, 2), theirs.quantile_net_target(seen), atol=1e-6)
 
 
 def test_training_goes_on(pair: Any, tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_statistics_of_vecnormalize(tmp_path: Path) -> None:
     ours = import_sb3(tmp_path / "model.zip", "trpo", "Pendulum-v1", vecnormalize=tmp_path / "stats.npz")
     for observation in np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32):
         expected, _ = theirs.predict(env.normalize_obs(observation), deterministic=True)
-        assert np.allclose(ours.predict(observation, deterministic=True)[0], expected, atol=1e-5)
+        assert np.allclose(ours.predict(observation, deterministic=True)[0], expected, atol=1e-6)
     np.savez(tmp_path / "other.npz", mean=np.zeros(5), var=np.ones(5), count=3)
     with pytest.raises(ArtifactError, match="shape"):
         import_sb3(tmp_path / "model.zip", "trpo", "Pendulum-v1", vecnormalize=tmp_path / "other.npz")

@@ -21,12 +21,12 @@ def export_policy(
     agent = rlsdk.load(file)
     exported = export(agent, out or file.with_suffix(""), kind)
     card = exported.path.with_suffix(".md")
-    card.write_text(model_card(agent, exported, _results(file)), encoding="utf-8")
+    card.write_text(model_card(agent, exported, results_of(file)), encoding="utf-8")
     typer.echo(f"{exported.path}: inputs {', '.join(exported.inputs)}; outputs {', '.join(exported.outputs)}")
     typer.echo(f"{card}: model card")
 
 
-def _results(file: Path) -> str | None:
+def results_of(file: Path) -> str | None:
     """What the run directory around an agent file says of its last evaluation."""
     record = file.parent / "run.json"
     if file.stem != "final" or not record.is_file():

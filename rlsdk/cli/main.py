@@ -6,7 +6,21 @@ import sys
 
 import typer
 
-from rlsdk.cli import check, config, doctor, evaluate, exporting, importing, info, inspect, listing, plot, record, run
+from rlsdk.cli import (
+    check,
+    config,
+    doctor,
+    evaluate,
+    exporting,
+    hub,
+    importing,
+    info,
+    inspect,
+    listing,
+    plot,
+    record,
+    run,
+)
 from rlsdk.errors import RlsdkError
 
 app = typer.Typer(
@@ -26,6 +40,8 @@ app.command("plot")(plot.plot_curves)
 app.command("record")(record.record_file)
 app.command("import")(importing.import_agent)
 app.command("export")(exporting.export_policy)
+app.command("push")(hub.push_file)
+app.command("pull")(hub.pull_file)
 app.command("inspect")(inspect.inspect_file)
 app.command("check")(check.check_plugin)
 app.command("doctor")(doctor.diagnose)

@@ -1,0 +1,34 @@
+"""`rlsdk push` and `rlsdk pull`: agents on a model hub."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rlsdk.cli.exporting import results_of
+
+
+def push_file(
+    file: Annotated[Path, typer.Argument(help="Agent file.")],
+    repo: Annotated[str, typer.Argument(help="Repository, owner/name.")],
+    private: Annotated[bool, typer.Option("--private", help="Make a new repository private.")] = False,
+) -> None:
+    """Upload an agent file and its model card to a model hub (needs the extra `hub`)."""
+    from rlsdk.hub import push
+
+    typer.echo(push(file, repo, private=private, results=results_of(file)))
+
+
+def pull_file(
+    repo: Annotated[str, typer.Argument(help="Repository, owner/name.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write.")] = Path("agent.rlsdk"),
+    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit.")] = None,
+) -> None:
+    """Download an agent file from a model hub (needs the extra `hub`)."""
+    from rlsdk.hub import pull
+
+    shutil.copyfile(pull(repo, revision=revision), out)
+    typer.echo(f"{out}")

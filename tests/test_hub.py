@@ -1,0 +1,152 @@
+"""Pushing and pulling with the hub's own library, against a small server that speaks its protocol."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rlsdk
+from rlsdk.errors import SettingsError
+
+pytest.importorskip("huggingface_hub")
+COMMIT = "0" * 40
+
+
+class Hub(BaseHTTPRequestHandler):
+    """Repositories in memory; every file is an ordinary one."""
+
+    files: dict[str, dict[str, bytes]]
+
+    def log_message(self, *args: Any) -> None:
+        """Be quiet."""
+
+    def _answer(self, code: int, body: bytes = b"", **headers: str) -> None:
+        self.send_response(code)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def _json(self, value: Any, code: int = 200) -> None:
+        self._answer(code, json.dumps(value).encode(), Content_Type="application/json")
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        address = f"http://{self.headers['Host']}"
+        if self.path == "/api/repos/create":
+            asked = json.loads(body)
+            repo = f"{asked.get('organization') or 'me'}/{asked['name']}"
+            if repo.startswith("forbidden/"):
+                self._json({"error": "you may not write here"}, 403)
+                return
+            self.files.setdefault(repo, {})
+            self._json({"url": f"{address}/{repo}", "name": repo, "id": repo})
+        elif self.path == "/api/validate-yaml":
+            self._json({"errors": [], "warnings": []})
+        elif "/preupload/" in self.path:
+            files = [
+                {"path": f["path"], "uploadMode": "regular", "shouldIgnore": False} for f in json.loads(body)["files"]
+            ]
+            self._json({"files": files, "commitOid": COMMIT})
+        elif "/commit/" in self.path:
+            repo = "/".join(self.path.split("/")[3:5])
+            for line in map(json.loads, body.splitlines()):
+                if line["key"] == "file":
+                    self.files[repo][line["value"]["path"]] = base64.b64decode(line["value"]["content"])
+            self._json({"success": True, "commitOid": COMMIT, "commitUrl": f"{address}/{repo}/commit/{COMMIT}"})
+        else:
+            self._json({"error": f"what is {self.path}"}, 404)
+
+    def do_GET(self) -> None:
+        parts = self.path.split("?")[0].strip("/").split("/")
+        repo = "/".join(parts[:2])
+        data = self.files.get(repo, {}).get("/".join(parts[4:])) if parts[2:3] == ["resolve"] else None
+        if data is None:
+            kind = "EntryNotFound" if repo in self.files else "RepoNotFound"
+            self._answer(404, b"{}", X_Error_Code=kind, X_Error_Message="there is no such thing")
+            return
+        digest = hashlib.sha1(data, usedforsecurity=False).hexdigest()
+        self._answer(200, data, ETag=f'"{digest}"', X_Repo_Commit=COMMIT, Accept_Ranges="bytes")
+
+    do_HEAD = do_GET
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Any]:
+    """The server's files, and an environment for programs that are to use it."""
+    kind = type("OneHub", (Hub,), {"files": {}})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    settings = {
+        "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
+        "HF_HOME": str(tmp_path / "cache"),
+        "HF_TOKEN": "hf_secret",
+        "HF_HUB_DISABLE_XET": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+    }
+    yield kind.files, {**os.environ, **settings}
+    server.shutdown()
+    server.server_close()
+
+
+def command(hub: Any, *arguments: str, cwd: Path) -> Any:
+    line = [sys.executable, "-m", "rlsdk.cli.main", *arguments]
+    return subprocess.run(line, cwd=cwd, env=hub[1], capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_an_agent_goes_there_and_back(hub: Any, tmp_path: Path) -> None:
+    agent = rlsdk.make("trpo", env="Pendulum-v1", seed=0, n_steps=32).learn(32)
+    agent.save(tmp_path / "mine")
+    done = command(hub, "push", "mine.rlsdk", "me/pendulum", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "me/pendulum" in done.stdout
+    assert set(hub[0]["me/pendulum"]) == {"agent.rlsdk", "README.md"}
+    assert "# trpo on Pendulum-v1" in hub[0]["me/pendulum"]["README.md"].decode()
+    done = command(hub, "pull", "me/pendulum", "--out", "back.rlsdk", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "back.rlsdk").read_bytes() == (tmp_path / "mine.rlsdk").read_bytes()
+    seen = np.zeros(3, np.float32)
+    back = rlsdk.load(tmp_path / "back").predict(seen, deterministic=True)[0]
+    np.testing.assert_array_equal(back, agent.predict(seen, deterministic=True)[0])
+
+
+def test_what_goes_wrong_is_said(hub: Any, tmp_path: Path) -> None:
+    rlsdk.make("trpo", env="Pendulum-v1", seed=0).save(tmp_path / "mine")
+    (tmp_path / "text.rlsdk").write_text("no agent")
+    hub[0]["me/other"] = {"weights.bin": b"x"}
+    hub[0]["me/damaged"] = {"agent.rlsdk": b"x" * 100}
+    for arguments, words in (
+        (("push", "text.rlsdk", "me/x"), "is not a whole"),
+        (("push", "mine.rlsdk", "forbidden/x"), "was not uploaded to 'forbidden/x'"),
+        (("push", "mine.rlsdk", "a/b/c"), "was not uploaded"),
+        (("pull", "me/nothing"), "no agent file came from 'me/nothing'"),
+        (("pull", "me/other"), "no agent file came from 'me/other'"),
+        (("pull", "me/damaged"), "is not a whole"),
+    ):
+        done = command(hub, *arguments, cwd=tmp_path)
+        assert (done.returncode, words in done.stderr) == (1, True), done.stderr
+        assert "Traceback" not in done.stderr
+        assert "hf_secret" not in done.stderr + done.stdout
+    assert not (tmp_path / "agent.rlsdk").exists()
+
+
+def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rlsdk.hub import pull
+
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(SettingsError, match=r"pip install rlsdk\[hub\]"):
+        pull("me/x")
