@@ -40,9 +40,9 @@ def distance(ours: Any, theirs: Any) -> float:
     return float(torch.stack([(mine - other).abs().max() for mine, other in _pairs(ours, theirs)]).max())
 
 
-def fill(buffer: Any, rollout: Any, theirs: Any) -> None:
+def fill(buffer: Any, rollout: Any, theirs: Any, ours: Any) -> None:
     """Our rollout as sb3 would have stored it: the value of a time limit's last observation is added to the reward."""
-    steps, extras = rollout.steps, rollout.steps.extras
+    steps, extras = rollout.steps, ours.estimates(rollout.steps)
     reward, finals = steps.reward.clone(), rollout.final_observations
     length, envs = reward.shape
     if finals is not None:

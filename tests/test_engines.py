@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Generator, Tensor, nn
 
+import rlsdk
 from rlsdk.distributions import Bernoulli, Categorical, Gaussian, MultiCategorical, SquashedGaussian
 from rlsdk.engines import NUMPY, TORCH, Library, Stack, choose, fits
 from rlsdk.environments import make_vec_env
@@ -24,6 +26,7 @@ from rlsdk.networks import EnsembleMLP, flatten_parameters
 from rlsdk.networks.draws import draw_categorical, draw_gaussian
 from rlsdk.networks.flat import views_of
 from rlsdk.testing.rollouts import rollout_of
+from rlsdk.tree import map_tensors
 from rlsdk.updates.evaluation import Autograd, ByHand, evaluator_of
 from rlsdk_maskable_ppo import MaskablePPO
 from rlsdk_qrdqn import QRDQN
@@ -249,11 +252,32 @@ def test_sampling_in_numpy_equals_the_distributions() -> None:
         (draw_categorical, Categorical.of(raw, mask), mask),
     ]
     for draw, distribution, given_mask in cases:
-        action, log_prob = draw(head, raw.numpy(), given_mask, Generator().manual_seed(5))
+        action = draw(head, raw.numpy(), given_mask, Generator().manual_seed(5))
         expected = distribution.sample(Generator().manual_seed(5))
         assert torch.allclose(torch.from_numpy(action), expected, atol=1e-6)
-        assert torch.allclose(torch.from_numpy(log_prob), distribution.log_prob(expected), atol=2e-5)
         assert given_mask is None or bool(given_mask[torch.arange(200), torch.from_numpy(action)].all())
+
+
+@pytest.mark.parametrize(
+    "env",
+    ["Pendulum-v1", "CartPole-v1", "rlsdk/InvalidActionEnvMultiDiscrete-v0", "rlsdk/InvalidActionEnvMultiBinary-v0"],
+)
+def test_what_acting_leaves_out_is_found_for_the_whole_rollout(env: str) -> None:
+    algorithm = "maskable-ppo" if env.startswith("rlsdk/") else "trpo"
+    normalize = None if env.startswith("rlsdk/") else True
+    agent = rlsdk.make(algorithm, env=make_vec_env(env, 3), seed=0, n_steps=8, normalize=normalize)
+    network = agent.parts.algorithm.network
+    rollout = rollout_of(agent, 20)
+    assert rollout.steps.extras.value is None, "acting by hand finds actions alone"
+    found = network.estimates(rollout.steps)
+    carry, first = network.initial_carry(3), torch.ones(3, dtype=torch.bool)
+    for t in range(20):
+        seen = map_tensors(lambda leaf, t=t: leaf[t], rollout.steps.observation)
+        distribution, value = network.evaluate(seen, (carry.actor, carry.critic), first)
+        taken = network.internal(map_tensors(lambda leaf, t=t: leaf[t], rollout.steps.action))
+        torch.testing.assert_close(found.log_prob[t], distribution.log_prob(taken), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(found.value[t], value, atol=1e-5, rtol=1e-5)
+    assert network.estimates(replace(rollout.steps, extras=found)) is found, "what is there is not found again"
 
 
 ACTIONS = {

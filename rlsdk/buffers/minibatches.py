@@ -28,7 +28,11 @@ class Estimator(Protocol):
 
 
 class ValueFunction(Protocol):
-    """What estimates the value of observations that were not acted on."""
+    """What estimates the value of observations."""
+
+    def estimates(self, steps: Any) -> Any:
+        """What acting left to be found out of steps [T, B], as `Estimator`."""
+        ...
 
     def values_after(self, observation: Observation, memory: Any) -> Tensor: ...
 
@@ -69,9 +73,9 @@ def policy_batch(
         lam: lambda of generalised advantage estimation.
         cut_every: steps after which gradients through a memory are cut; None = never within a piece.
     """
-    steps, extras = rollout.steps, rollout.steps.extras
+    steps, extras = rollout.steps, network.estimates(rollout.steps)
     ended = steps.terminated | steps.truncated
-    next_value = _next_values(rollout, network)
+    next_value = _next_values(rollout, extras, network)
     cut = ended | ~steps.valid
     cut[:-1] |= ~steps.valid[1:]
     discount = gamma * (~steps.terminated).to(torch.float32)
@@ -94,9 +98,9 @@ def policy_batch(
 
 
 @torch.no_grad()
-def _next_values(rollout: Rollout[Any, Any], network: ValueFunction) -> Tensor:
+def _next_values(rollout: Rollout[Any, Any], extras: Estimator, network: ValueFunction) -> Tensor:
     """V [T, B] of what each step led to."""
-    extras, carry = rollout.steps.extras, rollout.last_carry
+    carry = rollout.last_carry
     last_memory = (carry.actor, carry.critic)
     last = network.values_after(rollout.last_observation, last_memory)
     values = torch.cat([extras.value[1:], last.unsqueeze(0)])

@@ -20,7 +20,8 @@ from rlsdk.memories import Memory
 from rlsdk.networks.action_heads import ActionHead
 from rlsdk.networks.modes import mode_matters
 from rlsdk.networks.sides import Sides, sides_of
-from rlsdk.records import Act, Observation
+from rlsdk.records import Act, Observation, StepData
+from rlsdk.tree import map_tensors
 
 States = tuple[Tensor, ...]
 
@@ -36,11 +37,17 @@ class ActorCriticCarry:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimates:
-    """What an update needs to know of a step: log pi(a|s) and V(s), float [B], and both memories before the step."""
+    """What an update needs to know of a step: log pi(a|s) and V(s), float [B], and both memories before the step.
 
-    log_prob: Tensor
-    value: Tensor
+    Where both are None they are left for `ActorCritic.estimates`, which finds those of a whole rollout at once.
+    """
+
+    log_prob: Tensor | None
+    value: Tensor | None
     memory: tuple[States, States]
+
+
+DEFERRED = Estimates(None, None, ((), ()))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,18 +156,32 @@ class ActorCritic(nn.Module):
     def _act_by_hand(
         self, sides: Sides, observation: Observation, carry: ActorCriticCarry, deterministic: bool, generator: Generator
     ) -> Act[ActorCriticCarry, Estimates]:
-        """The same for dense layers and few rows, where calling torch would cost more than the arithmetic."""
+        """The action alone, for dense layers and few rows, where calling torch would cost more than the arithmetic."""
         features = (observation.features if sides.vectors else self.encoder(observation.features)).numpy()
-        raw, value = sides.actor(features), torch.from_numpy(sides.critic(features)[:, 0])
+        raw = sides.actor(features)
         head, mask = cast("Any", self.head), observation.action_mask if self.use_masks else None
         if sides.draw is not None and not deterministic:
-            action, log_prob = map(torch.from_numpy, sides.draw(head, raw, mask, generator))
+            action = torch.from_numpy(sides.draw(head, raw, mask, generator))
         else:
             with torch.no_grad():
                 distribution = head.of(torch.from_numpy(raw), mask)
                 action = distribution.mode() if deterministic else distribution.sample(generator)
-                log_prob = distribution.log_prob(action)
-        return Act(head.to_environment(action), carry, Estimates(log_prob, value, ((), ())))
+        return Act(head.to_environment(action), carry, DEFERRED)
+
+    @torch.no_grad()
+    def estimates(self, steps: StepData[Estimates]) -> Estimates:
+        """Of steps [T, B], with the weights they were acted with: those found while acting, or all of them now."""
+        sides, extras = self._acting, steps.extras
+        if extras.value is not None or sides is None:
+            return extras
+        lead = steps.reward.shape
+        seen = map_tensors(lambda leaf: leaf.flatten(0, 1), steps.observation)
+        taken = map_tensors(lambda leaf: leaf.flatten(0, 1), steps.action)
+        features = self.encoder(seen.features).numpy()
+        mask = seen.action_mask if self.use_masks else None
+        distribution: Distribution = cast("Any", self.head).of(torch.from_numpy(sides.actor(features)), mask)
+        value = torch.from_numpy(sides.critic(features)[:, 0])
+        return Estimates(distribution.log_prob(self.internal(taken)).view(lead), value.view(lead), extras.memory)
 
     def _encoded(self, features: Any) -> tuple[Tensor, Tensor]:
         """(for the actor, for the critic)."""

@@ -40,7 +40,7 @@ def test_an_update_equals_the_peers(kind: Any, settings: dict[str, Any], monkeyp
     ours = MaskablePPO("MlpPolicy", make_vec_env(lambda: kind(6, 3, 7), ENVS, vectorization="sync"), **common)
     transplant(ours.policy, theirs.policy)
     rollout = rollout_of(ours, STEPS)
-    fill(theirs.rollout_buffer, rollout, theirs)
+    fill(theirs.rollout_buffer, rollout, theirs, ours.policy)
     same_order(ours, monkeypatch)
     metrics = ours.parts.algorithm.update(rollout, progress=0.0)
     theirs._update_current_progress_remaining(0, 100)

@@ -57,7 +57,7 @@ def test_an_update_equals_the_peers(env: str, settings: dict[str, Any], monkeypa
     ours = TRPO("MlpPolicy", make_vec_env(source(env), ENVS, vectorization="sync"), **common)
     transplant(ours.policy, theirs.policy)
     rollout = rollout_of(ours, STEPS)
-    fill(theirs.rollout_buffer, rollout, theirs)
+    fill(theirs.rollout_buffer, rollout, theirs, ours.policy)
     twin = torch.Generator()
     twin.set_state(ours.streams["update"].get_state())
     rows = ENVS * STEPS

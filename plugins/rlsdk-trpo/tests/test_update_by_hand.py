@@ -118,7 +118,7 @@ def test_a_step_that_cannot_be_made_leaves_the_policy_alone(how: str, monkeypatc
     rollout = rollout_of(model, 64)
     if how != "no length accepted":
         value = float("nan") if how == "NaN advantage" else 0.0
-        rollout.steps.reward.copy_(rollout.steps.extras.value + value)
+        rollout.steps.reward.copy_(model.policy.estimates(rollout.steps).value + value)
     before = weights(model)
     if how == "no length accepted":
         monkeypatch.setattr("rlsdk_trpo.algorithm.longest_step", lambda target, curvature: curvature * 0 + 1e3)
