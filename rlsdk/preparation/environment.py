@@ -49,8 +49,8 @@ class PreparedEnv:
 
     def step(self, action: Tensor) -> EnvStep:
         step = self.env.step(action)
-        ended = step.terminated | step.truncated
-        final = None if step.final_observation is None else self._final(step.final_observation, ended)
+        ended = None if step.final_observation is None else step.terminated | step.truncated
+        final = None if ended is None or step.final_observation is None else self._final(step.final_observation, ended)
         reward = step.reward
         if self.normalizer is not None:
             self.normalizer.observe_rewards(reward, ended)

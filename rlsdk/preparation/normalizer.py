@@ -66,15 +66,16 @@ class Normalizer:
 
     def _observe_leaf(self, path: str, leaf: Space, values: Tensor) -> None:
         if path in self.moments:
-            self.moments[path].update(values.numpy(force=True))
+            self.moments[path].update(_array(values))
 
-    def observe_rewards(self, reward: Tensor, ended: Tensor) -> None:
-        """Take rewards [B] into the statistics; the return starts again where an episode `ended` [B]."""
+    def observe_rewards(self, reward: Tensor, ended: Tensor | None) -> None:
+        """Take rewards [B] into the statistics; the return starts again where an episode `ended` [B] (None: nowhere)."""
         if not (self.training and self.settings.norm_reward):
             return
-        self.returns = self.returns * self.gamma + reward.numpy(force=True)
+        self.returns = self.returns * self.gamma + _array(reward)
         self.return_moments.update(self.returns)
-        self.returns[ended.numpy(force=True)] = 0.0
+        if ended is not None:
+            self.returns[_array(ended)] = 0.0
         self._refresh_reward()
 
     def flat(self) -> tuple[Any, Any, float]:
@@ -177,6 +178,11 @@ class Normalizer:
             self.returns = returns.copy()
         self._refresh_observations()
         self._refresh_reward()
+
+
+def _array(values: Tensor) -> Any:
+    """As numpy; `force` costs as much again where it is not needed."""
+    return values.numpy() if values.is_cpu and not values.requires_grad else values.numpy(force=True)
 
 
 def _clipped(values: Any, bound: float) -> Any:
