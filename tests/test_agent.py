@@ -235,7 +235,8 @@ def test_periods_count_environment_steps(n_envs: int, tmp_path: Path) -> None:
     checkpoints = CheckpointCallback(20, tmp_path, keep=2)
     model.learn(80, callback=[evaluator, checkpoints])
     assert [steps for steps, _ in evaluator.history] == [20, 40, 60, 80]
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["best.rlsdk", "step_000000060.rlsdk", "step_000000080.rlsdk"]
+    files = sorted(p.name for p in tmp_path.glob("*.rlsdk"))
+    assert files == ["best.rlsdk", "step_000000060.rlsdk", "step_000000080.rlsdk"]
     counter = StepCounter(10, "x")
     assert [counter.due(s) for s in (3, 9, 10, 11, 25, 31)] == [False, False, True, False, True, True]
     with pytest.raises(SettingsError):

@@ -17,30 +17,10 @@ from typing import Any
 import pytest
 
 import rlsdk
-from rlsdk.cli.main import main
 from rlsdk.plotting import plot_run
 from rlsdk.testing.subject import differing, flat_state
 
 SMALL = ["--set", "policy_kwargs.net_arch=[8]", "--set", "buffer_size=2000", "--set", "batch_size=16"]
-
-
-@pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """Runs `rlsdk ...` in an empty folder; returns (exit code, standard output, standard error)."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["rlsdk", *arguments])
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        out = capsys.readouterr()
-        return code, out.out, out.err
-
-    return run
 
 
 def train(cli: Any, *more: str, steps: int = 450, out: str = "run") -> tuple[int, str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -197,22 +198,22 @@ def test_model_cards_say_what_it_is(tmp_path: Path) -> None:
         assert words in card
 
 
-def test_command_line(tmp_path: Path) -> None:
-    def run(*arguments: str) -> Any:
-        command = [sys.executable, "-m", "rlsdk.cli.main", *arguments]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-
-    settings = ["--set", "n_steps=64", "--eval-episodes", "2", "--eval-every", "0", "--no-preset"]
-    done = run("run", "trpo", "--env", "Pendulum-v1", "--steps", "128", "--out", "run", *settings)
-    assert done.returncode == 0, done.stderr
-    done = run("export", "run/final.rlsdk")
-    assert done.returncode == 0, done.stderr
-    assert "final.onnx: inputs observation; outputs action" in done.stdout
-    assert "over 2 deterministic episodes" in (tmp_path / "run" / "final.md").read_text()
+def test_command_line(cli: Any) -> None:
+    golden = Path(__file__).parent / "golden" / "format-1"
+    Path("run").mkdir()
+    shutil.copy(golden / "trpo.rlsdk", "run/final.rlsdk")
+    Path("run/run.json").write_text('{"final_evaluation": {"mean": -100.0, "std": 1.0, "episodes": 2}}')
+    code, out, err = cli("export", "run/final.rlsdk")
+    assert code == 0, err
+    assert "final.onnx: inputs observation; outputs action" in out
+    assert "-100.00 +- 1.00 over 2 deterministic episodes" in Path("run/final.md").read_text()
+    assert cli("export", "run/final.rlsdk", "--format", "torch-export", "--out", "elsewhere")[0] == 0
+    assert torch.export.load("elsewhere.pt2") is not None
+    Path("run/notes.txt").write_text("no agent")
     for arguments, words in (
         (("run/final.rlsdk", "--format", "pickle"), "unknown format 'pickle'"),
         (("run/nothing.rlsdk",), "there is no file"),
-        (("run/config.toml",), "is not a whole"),
+        (("run/notes.txt",), "is not a whole"),
     ):
-        done = run("export", *arguments)
-        assert (done.returncode, words in done.stderr) == (1, True), done.stderr
+        code, _, err = cli("export", *arguments)
+        assert (code, words in err) == (1, True), err

@@ -103,25 +103,52 @@ def hub(tmp_path: Path) -> Iterator[Any]:
     server.server_close()
 
 
-def command(hub: Any, *arguments: str, cwd: Path) -> Any:
-    line = [sys.executable, "-m", "rlsdk.cli.main", *arguments]
-    return subprocess.run(line, cwd=cwd, env=hub[1], capture_output=True, text=True, check=False, timeout=120)
+SCRIPT = """
+import contextlib, io, json, sys
+from rlsdk.cli.main import main
+answers = []
+for arguments in json.loads(sys.argv[1]):
+    sys.argv, out, err, code = ["rlsdk", *arguments], io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as stop:
+            code = stop.code or 0
+    answers.append([code, out.getvalue(), err.getvalue()])
+print(json.dumps(answers))
+"""
+
+
+def commands(hub: Any, lines: list[list[str]], cwd: Path) -> list[tuple[int, str, str]]:
+    """(exit code, standard output, standard error) of `rlsdk` commands, in a process that knows of our hub alone."""
+    line = [sys.executable, "-c", SCRIPT, json.dumps(lines)]
+    done = subprocess.run(line, cwd=cwd, env=hub[1], capture_output=True, text=True, check=True, timeout=120)
+    return [tuple(answer) for answer in json.loads(done.stdout.splitlines()[-1])]
 
 
 def test_an_agent_goes_there_and_back(hub: Any, tmp_path: Path) -> None:
     agent = rlsdk.make("trpo", env="Pendulum-v1", seed=0, n_steps=32).learn(32)
     agent.save(tmp_path / "mine")
-    done = command(hub, "push", "mine.rlsdk", "me/pendulum", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "me/pendulum" in done.stdout
+    lines = [["push", "mine.rlsdk", "me/pendulum"], ["pull", "me/pendulum", "--out", "back.rlsdk"]]
+    pushed, pulled = commands(hub, lines, tmp_path)
+    assert (pushed[0], pulled[0]) == (0, 0), pushed[2] + pulled[2]
+    assert "me/pendulum" in pushed[1]
     assert set(hub[0]["me/pendulum"]) == {"agent.rlsdk", "README.md"}
     assert "# trpo on Pendulum-v1" in hub[0]["me/pendulum"]["README.md"].decode()
-    done = command(hub, "pull", "me/pendulum", "--out", "back.rlsdk", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
     assert (tmp_path / "back.rlsdk").read_bytes() == (tmp_path / "mine.rlsdk").read_bytes()
     seen = np.zeros(3, np.float32)
     back = rlsdk.load(tmp_path / "back").predict(seen, deterministic=True)[0]
     np.testing.assert_array_equal(back, agent.predict(seen, deterministic=True)[0])
+
+
+WRONG = (
+    (["push", "text.rlsdk", "me/x"], "is not a whole"),
+    (["push", "mine.rlsdk", "forbidden/x"], "was not uploaded to 'forbidden/x'"),
+    (["push", "mine.rlsdk", "a/b/c"], "was not uploaded"),
+    (["pull", "me/nothing"], "no agent file came from 'me/nothing'"),
+    (["pull", "me/other"], "no agent file came from 'me/other'"),
+    (["pull", "me/damaged"], "is not a whole"),
+)
 
 
 def test_what_goes_wrong_is_said(hub: Any, tmp_path: Path) -> None:
@@ -129,18 +156,11 @@ def test_what_goes_wrong_is_said(hub: Any, tmp_path: Path) -> None:
     (tmp_path / "text.rlsdk").write_text("no agent")
     hub[0]["me/other"] = {"weights.bin": b"x"}
     hub[0]["me/damaged"] = {"agent.rlsdk": b"x" * 100}
-    for arguments, words in (
-        (("push", "text.rlsdk", "me/x"), "is not a whole"),
-        (("push", "mine.rlsdk", "forbidden/x"), "was not uploaded to 'forbidden/x'"),
-        (("push", "mine.rlsdk", "a/b/c"), "was not uploaded"),
-        (("pull", "me/nothing"), "no agent file came from 'me/nothing'"),
-        (("pull", "me/other"), "no agent file came from 'me/other'"),
-        (("pull", "me/damaged"), "is not a whole"),
-    ):
-        done = command(hub, *arguments, cwd=tmp_path)
-        assert (done.returncode, words in done.stderr) == (1, True), done.stderr
-        assert "Traceback" not in done.stderr
-        assert "hf_secret" not in done.stderr + done.stdout
+    answers = commands(hub, [line for line, _ in WRONG], tmp_path)
+    for (line, words), (code, out, err) in zip(WRONG, answers, strict=True):
+        assert (code, words in err) == (1, True), f"{line}: {err}"
+        assert "Traceback" not in err
+        assert "hf_secret" not in err + out
     assert not (tmp_path / "agent.rlsdk").exists()
 
 

@@ -379,41 +379,41 @@ def metrics(run: Path) -> list[dict[str, str]]:
         return [{k: v for k, v in row.items() if not k.startswith("time/")} for row in csv.DictReader(stream)]
 
 
+SETTINGS = ["learning_starts=50", "batch_size=16", "policy_kwargs.net_arch=[16]", "policy_kwargs.n_quantiles=5"]
+OPTIONS = ["--env", "Pendulum-v1", "--seed", "4", "--steps", "1000", "--checkpoint-every", "200", "--eval-every", "250"]
+OPTIONS += [part for setting in SETTINGS for part in ("--set", setting)]
+
+
+@pytest.fixture(scope="module")
+def whole_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    subprocess.run([*command(*OPTIONS), "--out", str(folder)], check=True, capture_output=True)
+    return folder
+
+
 @pytest.mark.parametrize("damage", [False, True], ids=["whole", "damaged"])
-def test_a_run_that_is_killed_and_resumed_equals_one_that_was_not(damage: bool, tmp_path: Path) -> None:
-    small = ["learning_starts=50", "batch_size=16", "policy_kwargs.net_arch=[16]", "policy_kwargs.n_quantiles=5"]
-    options = [
-        "--env",
-        "Pendulum-v1",
-        "--seed",
-        "4",
-        "--steps",
-        "1400",
-        "--checkpoint-every",
-        "300",
-        "--eval-every",
-        "350",
-    ]
-    options += [part for setting in small for part in ("--set", setting)]
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    subprocess.run([*command(*options), "--out", str(whole)], check=True, capture_output=True)
-    process = subprocess.Popen([*command(*options), "--out", str(killed)], stdout=-3, stderr=-3)
+def test_a_run_that_is_killed_and_resumed_equals_one_that_was_not(
+    damage: bool, whole_run: Path, tmp_path: Path
+) -> None:
+    killed = tmp_path / "killed"
+    process = subprocess.Popen([*command(*OPTIONS), "--out", str(killed)], stdout=-3, stderr=-3)
     end = time.monotonic() + 120
-    while not (killed / "checkpoints" / "step_000000900.rlsdk").exists():
+    while not (killed / "checkpoints" / "step_000000600.rlsdk").exists():
         assert time.monotonic() < end
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()
+    newest = max((killed / "checkpoints").glob("step_*.rlsdk"))
     if damage:
-        newest = max((killed / "checkpoints").glob("step_*.rlsdk"))
         data = bytearray(newest.read_bytes())
         data[len(data) // 2] ^= 1
         newest.write_bytes(data)
     done = subprocess.run(command("--resume", "--out", str(killed)), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert ("left out" in done.stderr) == damage
-    assert "at step 600" in done.stdout if damage else "at step 600" not in done.stdout
-    assert_equal(everything(rlsdk.load(killed / "final")), everything(rlsdk.load(whole / "final")))
-    assert metrics(killed) == metrics(whole)
-    assert_equal(everything(rlsdk.load(killed / "best")), everything(rlsdk.load(whole / "best")))
+    assert (newest.name in done.stderr and "left out" in done.stderr) == damage
+    step = int(newest.stem.removeprefix("step_")) - 200 * damage
+    assert f"at step {step:,} of 1,000" in done.stdout
+    assert_equal(everything(rlsdk.load(killed / "final")), everything(rlsdk.load(whole_run / "final")))
+    assert metrics(killed) == metrics(whole_run)
+    assert_equal(everything(rlsdk.load(killed / "best")), everything(rlsdk.load(whole_run / "best")))
