@@ -9,7 +9,7 @@ import random
 import struct
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,14 @@ from rlsdk.storage.agent_file import KIND
 SECONDS = 3.0
 """No file of this size may keep us longer (usually it takes milliseconds)."""
 FAST, SLOW = 2_000, 100_000
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """In an empty folder, in which nothing may appear."""
+    monkeypatch.chdir(tmp_path)
+    yield
+    assert [path.name for path in tmp_path.iterdir() if path.suffix != ".rlsdk"] == []
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,8 @@ from rlsdk.settings.load import nested
 
 KIND = "rlsdk-agent"
 SUFFIX = ".rlsdk"
+NOT_RESTORED = ("env", "tensorboard_log")
+"""Settings that are given again at loading: a file does not say where to write."""
 PACKAGES = ("rlsdk", "torch", "numpy", "gymnasium", "safetensors")
 
 
@@ -84,7 +86,7 @@ def restored_config(document: Mapping[str, Any], replacements: Mapping[str, Any]
         raise ArtifactError(
             f"the agent was made with objects that files do not store; give {absent} again: load(..., {example})"
         )
-    settings = {name: value for name, value in config.items() if name != "env"}
+    settings = {name: value for name, value in config.items() if name not in NOT_RESTORED}
     for name, value in replacements.items():
         settings = merge(settings, nested(name.split("."), value))
     return settings
