@@ -28,7 +28,7 @@ from rlsdk.parts import Facts, OffPolicyPlan, Parts
 from rlsdk.preparation import Normalizer, prepare
 from rlsdk.records import Observation
 from rlsdk.registry import load as load_plugin
-from rlsdk.resumption import StoredCursor, begin
+from rlsdk.resumption import StoredCursor, begin, leave_episodes
 from rlsdk.seeding import Streams, derive, fresh_seed, initialisation
 from rlsdk.session import Session
 from rlsdk.settings import docstring, evolve, flat_scalars, structure
@@ -80,8 +80,8 @@ class Agent:
         self._build()
         self.cursor: Cursor | None = None
         self._stored_cursor: StoredCursor | None = None
-        self.run: Run | None = None
-        """The training that is going on."""
+        self.run: Run | None = None  # the training that is going on
+        self.in_round = False  # whether environments are further than the cursor says
         self._stored_log: Mapping[str, Any] | None = None
         self._step_offset = 0
         self._decode, self._stack = ActionDecoder(action_space), Stacker(observation_space)
@@ -292,8 +292,8 @@ class Agent:
         if envs.num_envs != self.facts.num_envs:
             self._resize(envs.num_envs)
         self.env, self.env_name = envs, bare if isinstance(bare, str) else envs.recipe
-        if force_reset and self.cursor is not None:
-            self._stored_cursor, self.cursor = StoredCursor.of(self.cursor), None
+        if force_reset:
+            leave_episodes(self)
 
     def _resize(self, num_envs: int) -> None:
         if self.parts.buffer is not None and len(self.parts.buffer):
@@ -408,8 +408,8 @@ class Agent:
                 False keeps the environment where it is.
         """
         persistence.load_replay_buffer(self, path)
-        if truncate_last_traj and self.cursor is not None:
-            self._stored_cursor, self.cursor = StoredCursor.of(self.cursor), None
+        if truncate_last_traj:
+            leave_episodes(self)
 
     @property
     def logger(self) -> MetricSink | None:

@@ -9,8 +9,9 @@ import attrs
 import numpy as np
 
 from rlsdk.environments import connect
-from rlsdk.errors import SettingsError
+from rlsdk.errors import SettingsError, UsageError
 from rlsdk.records import Episode
+from rlsdk.resumption import leave_episodes
 from rlsdk.statistics import Statistics, summarise
 from rlsdk.threads import limited_threads
 
@@ -64,10 +65,15 @@ def run_episodes(
     Raises:
         SettingsError: `episodes` is not positive.
         EnvironmentFault: the environment's spaces are not the agent's.
+        UsageError: it is the one the agent is being trained in.
     """
     if not isinstance(episodes, int) or episodes < 1:
         raise SettingsError(f"n_eval_episodes = {episodes!r} must be a positive whole number")
     envs = connect(env)
+    if _shared(envs, agent.env):
+        if agent.run is not None:
+            raise UsageError("an evaluation during training needs an environment of its own, not the one trained in")
+        leave_episodes(agent)
     agent.require_same_spaces(envs, "the evaluation environment")
     agent.masks.check_environment(envs)
     quota = [(episodes + i) // envs.num_envs for i in range(envs.num_envs)]
@@ -83,6 +89,12 @@ def run_episodes(
                     finished.append(episode)
             observation = step.observation
     return Evaluation(tuple(finished), deterministic)
+
+
+def _shared(envs: Any, others: Any) -> bool:
+    """Whether playing in one moves the other."""
+    mine, theirs = (getattr(vector, "environments", [vector]) for vector in (envs, others))
+    return any(a is b for a in mine for b in theirs)
 
 
 def evaluate_policy(  # noqa: PLR0913  # the documented signature

@@ -21,15 +21,17 @@ import torch
 from torch import Tensor, nn
 
 from rlsdk import tree
-from rlsdk.errors import ArtifactError, SettingsError, UsageError
+from rlsdk.errors import SettingsError, UsageError
 from rlsdk.records import Observation
 from rlsdk.spaces import Box, Dict, Space, Tuple, choices_of, dtype_of, map_leaves, shape_of
 from rlsdk.storage.agent_file import system_info
+from rlsdk.storage.archive import write_whole
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent
 
 FORMATS = {"onnx": ".onnx", "torch-export": ".pt2"}
+TOLERANCE = 1e-5
 ROWS = 3
 """Rows of the examples the policy is traced with."""
 
@@ -150,13 +152,10 @@ def export(agent: Agent, path: str | Path, format: str = "onnx") -> Exported:  #
     target = Path(path) if Path(path).suffix else Path(f"{path}{FORMATS[format]}")
     module = ExportedPolicy(_twin(agent)).eval().requires_grad_(False)
     program = _traced(module)
+    _require_agreement(program, module)
     write = _onnx if format == "onnx" else _torch
     data = write(program, module)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(data)
-    except OSError as error:
-        raise ArtifactError(f"cannot write {target}: {error.strerror or error}") from None
+    write_whole(target, data)
     leaves = tree.leaves(module.carry)
     states = tuple(
         (str(leaves[i].dtype).removeprefix("torch."), tuple(leaves[i].shape[1:])) for i in module.state_indices
@@ -188,6 +187,21 @@ def _traced(module: ExportedPolicy) -> torch.export.ExportedProgram:
             f"the policy cannot be exported: {type(error).__name__}: {str(error).splitlines()[0]}; its `act` must be made of"
             " torch operations, without branches that depend on values or on the number of rows"
         ) from error
+
+
+@torch.no_grad()
+def _require_agreement(program: torch.export.ExportedProgram, module: ExportedPolicy) -> None:
+    """Compare the two on made-up observations: what depends on something outside the graph would show."""
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(3):
+        examples = [
+            torch.randn(e.shape, generator=generator) if e.is_floating_point() else e.clone() for e in module.examples()
+        ]
+        for found, wanted in zip(program.module()(*examples), module(*examples), strict=True):
+            if not torch.allclose(found.double(), wanted.double(), atol=TOLERANCE, rtol=TOLERANCE):
+                raise UsageError(
+                    "the exported policy does not do what the agent does; its `act` must depend on its inputs alone"
+                )
 
 
 @contextlib.contextmanager

@@ -129,6 +129,12 @@ def begin(agent: Agent, env: Any) -> Cursor:
     return cursor if stored is None else stored.applied_to(cursor)
 
 
+def leave_episodes(agent: Agent) -> None:
+    """Let training go on with new episodes, as after the environments were used for something else."""
+    if agent.cursor is not None:
+        agent._stored_cursor, agent.cursor, agent.in_round = StoredCursor.of(agent.cursor), None, False
+
+
 def stored_cursor(agent: Agent) -> StoredCursor | None:
     """Where the training of an agent stands, with its episodes where their state can be told; None before it began."""
     if agent.cursor is None:
@@ -138,7 +144,7 @@ def stored_cursor(agent: Agent) -> StoredCursor | None:
 
 def episodes_of(agent: Agent) -> Any:
     """The state of the environments an agent trains in; None where it cannot be told, as in the middle of a round."""
-    if agent.env is None or agent.cursor is None or (agent.run is not None and agent.run.in_round):
+    if agent.env is None or agent.cursor is None or agent.in_round:
         return None
     try:
         return state_told_by(agent._training_env())

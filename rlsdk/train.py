@@ -38,7 +38,7 @@ class Run:
         """Where schedules count progress from: a continued training goes on with them, it does not start them again."""
         self.tally = Tally(agent.config.stats_window_size, agent.device)
         self.steps_in_round = 0
-        self.stopping = self.in_round = False
+        self.stopping = False
         self.began = time.perf_counter()
 
     @property
@@ -142,9 +142,11 @@ def train(run: Run, env: VectorEnv, parts: Parts, *, log_every: int, threads: in
                 run.tell("on_rollout_start")
                 if cursor is not run.cursor:  # at the start, and where episodes were begun anew
                     loop = plan(watched, parts, run.cursor, run.agent.streams, start=run.origin, end=run.end)
-                run.in_round = True
+                run.agent.in_round = (
+                    True  # it stays so when the round fails: environments are further than the cursor then
+                )
                 round_ = next(loop, None)
-                run.in_round = False
+                run.agent.in_round = False
                 if round_ is None:
                     break
                 cursor, report = round_

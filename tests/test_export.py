@@ -169,6 +169,18 @@ class Branching(nn.Module):
         return x if bool((x > 0).all()) else -x
 
 
+class Forgetful(nn.Module):
+    """An activation that is another one at every call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return x * self.calls
+
+
 def test_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     agent = trained("trpo")
     with pytest.raises(SettingsError, match="unknown format 'tflite'; accepted: onnx, torch-export"):
@@ -177,6 +189,9 @@ def test_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         export(agent, "/proc/nowhere/x", "torch-export")
     odd = rlsdk.make("trpo", env="Pendulum-v1", policy_kwargs={"activation_fn": Branching})
     with pytest.raises(UsageError, match=r"cannot be exported: .*branches that depend on values"):
+        export(odd, tmp_path / "x", "torch-export")
+    odd = rlsdk.make("trpo", env="Pendulum-v1", policy_kwargs={"activation_fn": Forgetful})
+    with pytest.raises(UsageError, match="does not do what the agent does"):
         export(odd, tmp_path / "x", "torch-export")
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     with pytest.raises(SettingsError, match=r"pip install rlsdk\[export\]"):

@@ -18,11 +18,12 @@ import torch
 
 import rlsdk
 from rlsdk import tree
-from rlsdk.callbacks import Callback, CheckpointCallback
+from rlsdk.callbacks import Callback, CheckpointCallback, EvalCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.states import OpaqueValue, capture, restore
 from rlsdk.environments.toy import BitFlippingEnv, FakeImageEnv, SimpleMultiObsEnv, TMazeEnv
-from rlsdk.errors import ArtifactError
+from rlsdk.errors import ArtifactError, EnvironmentFault, UsageError
+from rlsdk.evaluate import evaluate_policy
 
 REPLAY = {"learning_starts": 60, "buffer_size": 500}
 
@@ -365,6 +366,38 @@ def test_a_file_written_in_the_middle_of_a_round_begins_episodes_anew(tmp_path: 
     assert agent._stored_cursor is not None
     assert agent._stored_cursor.episodes is None
     agent.learn(32, reset_num_timesteps=False)
+
+
+def test_environments_used_for_something_else_begin_anew(tmp_path: Path) -> None:
+    env = gym.make("CartPole-v1")
+    agent = rlsdk.make("trpo", env=env, n_steps=32, seed=0).learn(32)
+    evaluate_policy(agent, env, 2)  # plays on, in the environment that is trained in
+    agent.save(tmp_path / "agent")
+    assert rlsdk.load(tmp_path / "agent", force_reset=False)._stored_cursor.episodes is None
+    agent.learn(32, reset_num_timesteps=False)
+    assert agent.num_timesteps == 64
+    with pytest.raises(UsageError, match="environment of its own"):
+        agent.learn(64, EvalCallback(env, eval_freq=32))
+
+
+def test_an_environment_that_fails_in_a_round_leaves_no_episodes(tmp_path: Path) -> None:
+    class Failing(Own):
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            super().reset(seed=seed)
+            return np.zeros(1, np.float32), {}
+
+        def step(self, action: Any) -> Any:
+            self.total += 1.0
+            if self.total > 40.0:
+                raise OSError("the plug was pulled")
+            return np.zeros(1, np.float32), 0.0, False, False, {}
+
+    agent = rlsdk.make("trpo", env=Failing(), n_steps=32, seed=0)
+    with pytest.raises(EnvironmentFault, match="the plug was pulled"):
+        agent.learn(96)
+    agent.save(tmp_path / "agent")
+    stored = rlsdk.load(tmp_path / "agent", force_reset=False)._stored_cursor
+    assert (stored.env_steps, stored.episodes) == (32, None), "the environment is further than what was learnt"
 
 
 # --- the command line --------------------------------------------------------------------------------------------------

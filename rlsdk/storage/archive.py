@@ -15,7 +15,7 @@ import os
 import struct
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -63,7 +63,7 @@ def write_archive(target: Path | IO[bytes], document: Mapping[str, Any], section
     manifest = json.dumps({"format": FORMAT, **document, "members": listing}, indent=1, allow_nan=False).encode()
     whole: dict[str, Member] = {_MANIFEST: Text(manifest), **members}
     if isinstance(target, Path):
-        _write_atomically(target, whole)
+        _write_atomically(target, lambda stream: _write_zip(stream, whole))
         return
     try:
         _write_zip(target, whole)
@@ -125,13 +125,18 @@ def _padding(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     return struct.pack("<HH", _PADDING_FIELD, -before % ALIGNMENT) + bytes(-before % ALIGNMENT)
 
 
-def _write_atomically(path: Path, members: Mapping[str, Member]) -> None:
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file of any kind so that a reader sees the old one or the new one; raises as `write_archive`."""
+    _write_atomically(path, lambda stream: stream.write(data))
+
+
+def _write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as stream:
             temporary = Path(stream.name)
-            _write_zip(stream, members)
+            write(stream)
             stream.flush()
             os.fsync(stream.fileno())
         temporary.chmod(0o666 & ~_umask())
