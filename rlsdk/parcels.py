@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import weakref
 from collections.abc import Sequence
 from multiprocessing.shared_memory import SharedMemory
@@ -13,6 +14,7 @@ import attrs
 import numpy as np
 
 ALIGNMENT = 64
+SHARED = "/dev/shm"  # noqa: S108  # where Linux keeps it
 LARGE = 4096
 """Bytes from which an array goes through shared memory; smaller ones are as quick through the pipe."""
 FIRST = 1 << 20
@@ -30,26 +32,36 @@ class Lent:
 
 
 class Outbox:
-    """The memory of one pool of processes; what it holds is valid until `pack` is called again."""
+    """The memory of one pool of processes; what it holds is valid until `pack` is called again.
+
+    Where there is no shared memory, or too little (as in some containers), arrays go through the pipe.
+    """
 
     def __init__(self) -> None:
+        self._memory: SharedMemory | None = None
         self._allocate(FIRST)
+        self._usable = self._memory is not None
 
     def _allocate(self, size: int) -> None:
-        self._memory = SharedMemory(create=True, size=size)
-        self._free = weakref.finalize(self, _remove, self._memory, os.getpid())
+        self.close()
+        with contextlib.suppress(OSError):
+            if _available() >= size:
+                self._memory = SharedMemory(create=True, size=size)
+                self._free = weakref.finalize(self, _remove, self._memory, os.getpid())
 
     def pack(self, items: Sequence[Any]) -> list[Any]:
         """The items ready to be sent: large arrays that are fields of attrs records are lent, once if items share them."""
         arrays = {id(value): value for item in items for value in _large(item).values()}
         starts = dict(zip(arrays, _starts([value.nbytes for value in arrays.values()]), strict=False))
         used = sum(_room(value.nbytes) for value in arrays.values())
-        if used > self._memory.size:
-            self._free()
+        if self._usable and used > (0 if self._memory is None else self._memory.size):
             self._allocate(2 * used)
+        if self._memory is None:
+            return list(items)
+        memory = self._memory
         for key, value in arrays.items():
-            _view(self._memory, starts[key], value.shape, value.dtype)[...] = value
-        lent = {key: Lent(self._memory.name, starts[key], value) for key, value in arrays.items()}
+            _view(memory, starts[key], value.shape, value.dtype)[...] = value
+        lent = {key: Lent(memory.name, starts[key], value) for key, value in arrays.items()}
         return [
             attrs.evolve(item, **{name: lent[id(value)] for name, value in large.items()})
             if (large := _large(item))
@@ -59,7 +71,17 @@ class Outbox:
 
     def close(self) -> None:
         """Give the memory back."""
-        self._free()
+        if self._memory is not None:
+            self._free()
+            self._memory = None
+
+
+def _available() -> int:
+    """Bytes of shared memory that are free: a block may be larger than what there is, and writing to it ends the process."""
+    if not hasattr(os, "statvfs") or not os.path.isdir(SHARED):
+        return sys.maxsize
+    facts = os.statvfs(SHARED)
+    return facts.f_bavail * facts.f_frsize
 
 
 def _large(item: Any) -> dict[str, Any]:

@@ -14,8 +14,9 @@ import attrs
 import numpy as np
 import pytest
 
+from rlsdk import parcels
 from rlsdk.executors import Processes
-from rlsdk.parcels import LARGE, Lent, Outbox
+from rlsdk.parcels import FIRST, LARGE, Lent, Outbox
 
 
 @attrs.frozen(eq=False)
@@ -87,6 +88,28 @@ def test_a_process_that_was_forked_does_not_take_the_memory_away() -> None:
     outbox.close()
     with pytest.raises(FileNotFoundError):
         SharedMemory(packed.first.place[0])
+
+
+@pytest.mark.parametrize("free", [0, 2 * FIRST])
+def test_too_little_shared_memory_is_no_obstacle(free: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parcels, "_available", lambda: free)
+    pool = Processes(2)
+    try:
+        for columns in (5_000, 2 * FIRST, 5_000):
+            items = [Item(np.ones(columns, np.float32), np.zeros(1)) for _ in range(2)]
+            assert [answer[0] for answer in pool.map(look, items)] == [columns] * 2
+    finally:
+        pool.close()
+
+
+def test_no_shared_memory_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**kwargs: Any) -> Any:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(parcels, "SharedMemory", refuse)
+    outbox, item = Outbox(), Item(np.ones(LARGE), None)
+    assert outbox.pack([item]) == [item]
+    outbox.close()
 
 
 LEFT_OPEN = """
