@@ -51,7 +51,8 @@ class Outbox:
 
     def pack(self, items: Sequence[Any]) -> list[Any]:
         """The items ready to be sent: large arrays that are fields of attrs records are lent, once if items share them."""
-        arrays = {id(value): value for item in items for value in _large(item).values()}
+        found = [_large(item) for item in items]
+        arrays = {id(value): value for large in found for value in large.values()}
         starts = dict(zip(arrays, _starts([value.nbytes for value in arrays.values()]), strict=False))
         used = sum(_room(value.nbytes) for value in arrays.values())
         if self._usable and used > (0 if self._memory is None else self._memory.size):
@@ -63,10 +64,8 @@ class Outbox:
             _view(memory, starts[key], value.shape, value.dtype)[...] = value
         lent = {key: Lent(memory.name, starts[key], value) for key, value in arrays.items()}
         return [
-            attrs.evolve(item, **{name: lent[id(value)] for name, value in large.items()})
-            if (large := _large(item))
-            else item
-            for item in items
+            attrs.evolve(item, **{name: lent[id(value)] for name, value in large.items()}) if large else item
+            for item, large in zip(items, found, strict=True)
         ]
 
     def close(self) -> None:

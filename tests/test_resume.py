@@ -302,6 +302,13 @@ def test_shared_objects_stay_shared_and_constants_stay() -> None:
     assert env.table.tolist() == [7.0, 1.0, 2.0], "a copy"
 
 
+def test_any_number_of_arrays_comes_back_in_order() -> None:
+    env, other = Secretive(), Secretive()
+    env.position = [np.array([i]) for i in range(1200)]
+    restore(other, capture(env))
+    assert [int(array[0]) for array in other.position] == list(range(1200))
+
+
 def test_what_cannot_be_told_is_named() -> None:
     env = Secretive()
     env.reset(seed=0)

@@ -41,7 +41,7 @@ def restore(environment: Any, state: Any) -> None:
     """
     try:
         arrays: dict[str, Tensor] = state.get("arrays", {})
-        reader = Reader([arrays[name].numpy().reshape(-1) for name in sorted(arrays)])
+        reader = Reader([arrays[name].numpy().reshape(-1) for name in sorted(arrays, key=int)])
         stored, layers = json.loads(state["layout"]), list(_layers(environment))
         if [entry["class"] for entry in stored] != [_name(layer) for layer in layers]:
             raise ArtifactError(
