@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 
@@ -56,6 +57,30 @@ class UsageError(RlsdkError, RuntimeError):
 
 class ContractViolation(RlsdkError, AssertionError):  # noqa: N818  # says what happened
     """A plugin broke a clause of an interface contract (raised by `rlsdk.testing`)."""
+
+
+UNFIT = (
+    RuntimeError,
+    KeyError,
+    IndexError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    OverflowError,
+    AssertionError,
+    MemoryError,
+)
+
+
+@contextmanager
+def fitting(what: str) -> Iterator[None]:
+    """State of a file is put back inside; whatever goes wrong becomes an `ArtifactError` that begins with `what`."""
+    try:
+        yield
+    except RlsdkError:
+        raise
+    except UNFIT as error:
+        raise ArtifactError(f"{what}: {type(error).__name__}: {error}") from None
 
 
 def suggest(name: str, candidates: Iterable[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sys
 import weakref
@@ -19,6 +20,19 @@ LARGE = 4096
 """Bytes from which an array goes through shared memory; smaller ones are as quick through the pipe."""
 FIRST = 1 << 20
 """Bytes of the first block. It exists before the processes do, so that they share the tracker which cleans up after a crash."""
+
+
+class Layout:
+    """Places arrays one after another in a block of memory; without a block it only counts."""
+
+    def __init__(self, block: Any = None) -> None:
+        self.block, self.used = block, 0
+
+    def __call__(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """The next array."""
+        start, kind = self.used, np.dtype(dtype)
+        self.used += -(-math.prod(shape) * kind.itemsize // ALIGNMENT) * ALIGNMENT
+        return np.empty(0, kind) if self.block is None else np.ndarray(shape, kind, self.block, start)
 
 
 class Lent:
@@ -53,16 +67,17 @@ class Outbox:
         """The items ready to be sent: large arrays that are fields of attrs records are lent, once if items share them."""
         found = [_large(item) for item in items]
         arrays = {id(value): value for large in found for value in large.values()}
-        starts = dict(zip(arrays, _starts([value.nbytes for value in arrays.values()]), strict=False))
-        used = sum(_room(value.nbytes) for value in arrays.values())
-        if self._usable and used > (0 if self._memory is None else self._memory.size):
-            self._allocate(2 * used)
+        needed = Layout()
+        for value in arrays.values():
+            needed(value.shape, value.dtype)
+        if self._usable and needed.used > (0 if self._memory is None else self._memory.size):
+            self._allocate(2 * needed.used)
         if self._memory is None:
             return list(items)
-        memory = self._memory
+        layout, lent = Layout(self._memory.buf), {}
         for key, value in arrays.items():
-            _view(memory, starts[key], value.shape, value.dtype)[...] = value
-        lent = {key: Lent(memory.name, starts[key], value) for key, value in arrays.items()}
+            lent[key] = Lent(self._memory.name, layout.used, value)
+            layout(value.shape, value.dtype)[...] = value
         return [
             attrs.evolve(item, **{name: lent[id(value)] for name, value in large.items()}) if large else item
             for item, large in zip(items, found, strict=True)
@@ -95,18 +110,6 @@ def _large(item: Any) -> dict[str, Any]:
     }
 
 
-def _room(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
-
-
-def _starts(sizes: Sequence[int]) -> list[int]:
-    return [int(start) for start in np.cumsum([0, *map(_room, sizes)])[:-1]]
-
-
-def _view(memory: SharedMemory, start: int, shape: tuple[int, ...], dtype: Any) -> Any:
-    return np.ndarray(shape, dtype, memory.buf, start)
-
-
 def _remove(memory: SharedMemory, owner: int) -> None:
     if os.getpid() == owner:  # a forked process has a copy of this object, not the memory
         memory.close()
@@ -121,6 +124,6 @@ _ATTACHED: dict[str, SharedMemory] = {}
 def _opened(block: str, start: int, shape: tuple[int, ...], dtype: str) -> Any:
     if block not in _ATTACHED:
         _ATTACHED[block] = SharedMemory(block)
-    array = _view(_ATTACHED[block], start, shape, np.dtype(dtype))
+    array: Any = np.ndarray(shape, np.dtype(dtype), _ATTACHED[block].buf, start)
     array.flags.writeable = False
     return array

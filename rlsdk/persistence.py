@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from rlsdk import spaces
-from rlsdk.errors import ArtifactError, PluginError, SettingsError, UsageError, suggest
+from rlsdk.errors import ArtifactError, PluginError, SettingsError, UsageError, fitting, suggest
 from rlsdk.registry import load as load_plugin
-from rlsdk.resumption import StoredCursor, fitting, stored_cursor
+from rlsdk.resumption import StoredCursor, stored_cursor
 from rlsdk.settings import structure
 from rlsdk.storage import agent_file, choose
 from rlsdk.storage.journal import FOLDER, Journal, joined
@@ -36,8 +36,11 @@ def save(
     exclude: Set[str] = NOTHING,
     include: Set[str] = NOTHING,
     journal: Journal | None = None,
-) -> None:
-    """Write an agent file; see `Agent.save`. With a journal, the rows of the replay memory go there."""
+) -> bool:
+    """Write an agent file; see `Agent.save`. With a journal, the rows of the replay memory go there.
+
+    Returns whether the file holds the running episodes.
+    """
     include = {"replay" if name == "replay_buffer" else name for name in include}
     for name in sorted(exclude | include):
         if name not in SECTIONS:
@@ -57,6 +60,7 @@ def save(
     document = agent_file.describe_agent(agent.spec.id, agent.config, agent.facts, agent.env_name)
     document |= {"seed": agent.seed, "num_timesteps": agent.num_timesteps, **({"replay_parts": parts} if parts else {})}
     choose.write(agent_file.with_suffix(path), document, sections)
+    return "episodes" in sections.get("training", {})
 
 
 def _training_state(agent: Agent) -> dict[str, Any]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from rlsdk import tree
 from rlsdk.environments.states import OpaqueValue, state_told_by
-from rlsdk.errors import ArtifactError, EnvironmentFault, RlsdkError
+from rlsdk.errors import EnvironmentFault, fitting
 from rlsdk.loops import Cursor
 from rlsdk.records import Observation
 from rlsdk.seeding import derive
@@ -21,30 +20,6 @@ from rlsdk.spaces import dtype_of, map_leaves, shape_of
 if TYPE_CHECKING:
     from rlsdk.agent import Agent
     from rlsdk.train import Run
-
-
-UNFIT = (
-    RuntimeError,
-    KeyError,
-    IndexError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    OverflowError,
-    AssertionError,
-    MemoryError,
-)
-
-
-@contextmanager
-def fitting(what: str) -> Iterator[None]:
-    """State of a file is put back inside; whatever goes wrong becomes an `ArtifactError` that begins with `what`."""
-    try:
-        yield
-    except RlsdkError:
-        raise
-    except UNFIT as error:
-        raise ArtifactError(f"{what}: {type(error).__name__}: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from rlsdk import persistence
 from rlsdk.callbacks.callback import Callback, StepCounter
 from rlsdk.errors import ArtifactError
 from rlsdk.records import Report
-from rlsdk.resumption import episodes_of, restart_episodes
+from rlsdk.resumption import restart_episodes
 from rlsdk.storage.agent_file import KIND
 from rlsdk.storage.choose import inspect
 from rlsdk.storage.journal import FOLDER, Journal
@@ -46,22 +46,27 @@ class CheckpointCallback(Callback):
 
     def on_report(self, run: Run, report: Report) -> bool | None:
         if self.counter.due(run.num_timesteps):
-            run.tell("on_checkpoint", self.save(run.agent))
-            if self.cut_episodes and episodes_of(run.agent) is None:
+            path, whole = self._write(run.agent)
+            run.tell("on_checkpoint", path)
+            if self.cut_episodes and not whole:
                 restart_episodes(run)
         return True
 
     def save(self, agent: Agent) -> Path:
         """Write a checkpoint now and drop those beyond `keep`."""
+        return self._write(agent)[0]
+
+    def _write(self, agent: Agent) -> tuple[Path, bool]:
+        """The file, and whether it holds the running episodes."""
         path = self.folder / f"step_{agent.num_timesteps:09d}.rlsdk"
         include = {"replay"} if self.replay and agent.replay_buffer is not None else persistence.NOTHING
-        persistence.save(agent, path, include=include, journal=self.journal)
+        whole = persistence.save(agent, path, include=include, journal=self.journal)
         files = sorted(self.folder.glob("step_*.rlsdk"))
         for old in files[: -self.keep]:
             old.unlink(missing_ok=True)
         if include:
             self.journal.clear(name for kept in files[-self.keep :] for name in _parts_of(kept))
-        return path
+        return path, whole
 
 
 def _parts_of(path: Path) -> list[str]:

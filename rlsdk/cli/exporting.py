@@ -17,11 +17,12 @@ def export_policy(
     """Write the policy of an agent as ONNX or in torch's format, and a model card beside it."""
     import rlsdk
     from rlsdk.export import export, model_card
+    from rlsdk.storage.archive import write_whole
 
     agent = rlsdk.load(file)
     exported = export(agent, out or file.with_suffix(""), kind)
     card = exported.path.with_suffix(".md")
-    card.write_text(model_card(agent, exported, results_of(file)), encoding="utf-8")
+    write_whole(card, model_card(agent, exported, results_of(file)).encode())
     typer.echo(f"{exported.path}: inputs {', '.join(exported.inputs)}; outputs {', '.join(exported.outputs)}")
     typer.echo(f"{card}: model card")
 

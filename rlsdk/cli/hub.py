@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Annotated
 
@@ -29,6 +28,7 @@ def pull_file(
 ) -> None:
     """Download an agent file from a model hub (needs the extra `hub`)."""
     from rlsdk.hub import pull
+    from rlsdk.storage.archive import write_whole
 
-    shutil.copyfile(pull(repo, revision=revision), out)
+    write_whole(out, pull(repo, revision=revision).read_bytes())
     typer.echo(f"{out}")

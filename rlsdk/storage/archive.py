@@ -306,8 +306,5 @@ def _name_of(archive: zipfile.ZipFile) -> str:
 
 def _header(archive: zipfile.ZipFile, member: str) -> dict[str, Any]:
     with archive.open(member) as stream:
-        (length,) = struct.unpack("<Q", stream.read(8))
-        if length > MAX_JSON:
-            raise ValueError(f"the header of {member!r} claims {length} bytes")
-        header = _json(stream.read(length))
-    return {name: [facts["dtype"], facts["shape"]] for name, facts in header.items() if name != "__metadata__"}
+        header, _ = read_header(stream.read, archive.getinfo(member).file_size, limit=MAX_JSON)
+    return {name: [facts["dtype"], facts["shape"]] for name, facts in header.items()}

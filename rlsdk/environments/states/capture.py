@@ -1,4 +1,4 @@
-"""One gymnasium environment: the attributes of every wrapper and of what is inside, and MuJoCo's simulation.
+"""One gymnasium environment: the attributes of every wrapper and of what is inside.
 
 An environment or wrapper with methods `get_state()` and `set_state(state)` says itself what its state is.
 """
@@ -14,11 +14,10 @@ import torch
 from torch import Tensor
 
 from rlsdk.environments.states.values import MISSING, Reader, Writer
-from rlsdk.errors import ArtifactError
+from rlsdk.errors import ArtifactError, fitting
 
 CONSTRUCTION = ("env", "spec", "_saved_kwargs", "_ezpickle_args", "_ezpickle_kwargs", "_cached_spec")
 """Attributes that say how an environment was made."""
-DAMAGED = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 
 
 def capture(environment: Any) -> dict[str, Any]:
@@ -39,7 +38,7 @@ def restore(environment: Any, state: Any) -> None:
     Raises:
         ArtifactError: the state is damaged, or of another kind of environment.
     """
-    try:
+    with fitting(f"the state of {environment} in the file cannot be used"):
         arrays: dict[str, Tensor] = state.get("arrays", {})
         reader = Reader([arrays[name].numpy().reshape(-1) for name in sorted(arrays, key=int)])
         stored, layers = json.loads(state["layout"]), list(_layers(environment))
@@ -49,10 +48,6 @@ def restore(environment: Any, state: Any) -> None:
             )
         for entry, layer in zip(stored, layers, strict=True):
             _put(layer, entry, reader)
-    except DAMAGED as error:
-        raise ArtifactError(
-            f"the state of {environment} in the file cannot be used: {type(error).__name__}: {error}"
-        ) from None
 
 
 def _layers(environment: Any) -> Iterator[Any]:
@@ -72,11 +67,7 @@ def _layer(layer: Any, writer: Writer) -> dict[str, Any]:
     if hasattr(type(layer), "get_state") and hasattr(type(layer), "set_state"):
         generator = writer(vars(layer).get("_np_random"), where)
         return {"class": _name(layer), "own": writer(layer.get_state(), where), "_np_random": generator}
-    attributes = {}
-    for name, value in vars(layer).items():
-        if name in CONSTRUCTION:
-            continue
-        attributes[name] = _simulation(value, writer) if _is_simulation(value) else writer(value, f"{where}.{name}")
+    attributes = {n: writer(value, f"{where}.{n}") for n, value in vars(layer).items() if n not in CONSTRUCTION}
     return {"class": _name(layer), "attributes": attributes}
 
 
@@ -87,9 +78,6 @@ def _put(layer: Any, entry: dict[str, Any], reader: Reader) -> None:
         return
     present = vars(layer)
     for name, code in entry["attributes"].items():
-        if isinstance(code, dict) and "simulation" in code:
-            _resume_simulation(present[name], code["simulation"], reader)
-            continue
         if hasattr(type(layer), name) and name not in present:
             raise ArtifactError(f"the file is damaged: it sets {name!r} of {type(layer).__name__}, which is no value")
         value = reader(code, present.get(name, MISSING))
@@ -99,37 +87,3 @@ def _put(layer: Any, entry: dict[str, Any], reader: Reader) -> None:
 
 def _bytes(array: Any) -> Any:
     return np.frombuffer(array.tobytes(), np.uint8).copy()
-
-
-# --- MuJoCo ------------------------------------------------------------------------------------------------------------
-
-
-def _is_simulation(value: Any) -> bool:
-    return type(value).__name__ == "MjData" and type(value).__module__.startswith("mujoco")
-
-
-def _fields(data: Any) -> list[str]:
-    """Arrays whose size depends on the model alone; the others are made anew in every step."""
-    import mujoco
-
-    fresh = mujoco.MjData(data.model)
-    names = [name for name in dir(fresh) if not name.startswith("_") and isinstance(getattr(fresh, name), np.ndarray)]
-    return [name for name in names if getattr(fresh, name).shape == getattr(data, name).shape and not _varies(name)]
-
-
-def _varies(name: str) -> bool:
-    return name.startswith(("efc_", "iefc_", "map_", "island_", "contact"))
-
-
-def _simulation(data: Any, writer: Writer) -> dict[str, Any]:
-    fields = {name: writer(getattr(data, name).copy(), name) for name in _fields(data)}
-    return {"simulation": {"time": float(data.time).hex(), "fields": fields}}
-
-
-def _resume_simulation(data: Any, stored: dict[str, Any], reader: Reader) -> None:
-    known = set(_fields(data))
-    data.time = float.fromhex(stored["time"])
-    for name, code in stored["fields"].items():
-        value = reader(code)
-        if name in known:
-            getattr(data, name)[...] = value

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from rlsdk.environments.states import simulation
 from rlsdk.errors import ArtifactError
 
 JSON_SCALARS = (bool, int, str, type(None))
@@ -97,6 +98,10 @@ class Writer:
     def _space(self, value: Any, where: str) -> Any:
         return {"space": [self(vars(part).get("_np_random"), where) for part in _parts(value)]}
 
+    def _simulation(self, value: Any, where: str) -> Any:
+        found = {name: self._array(getattr(value, name).copy(), name) for name in simulation.fields(value)}
+        return {"simulation": {"time": float(value.time).hex(), "fields": found}}
+
     def _dict(self, value: Any, where: str) -> Any:
         return {"dict": [[self(k, where), self(v, f"{where}[{k!r}]")] for k, v in value.items()]}
 
@@ -139,10 +144,14 @@ def _parts(space: Any) -> list[Any]:
 def _encoder(value: Any) -> Callable[[Writer, Any, str], Any] | None:
     if isinstance(value, gymnasium.Space):
         return Writer._space
+    if _class(value) == simulation.CLASS:
+        return Writer._simulation
     return Writer._scalar if isinstance(value, np.generic) else ENCODERS.get(type(value))
 
 
 MISSING = object()
+KEPT = ("constant", "space", "simulation")
+"""Kinds whose object stays the environment's own."""
 
 
 class Reader:
@@ -163,7 +172,7 @@ class Reader:
         if not isinstance(code, dict) or not code:
             raise ArtifactError(f"the file is damaged: an environment's state holds {code!r}")
         kind = next(iter(code))
-        if kind in ("constant", "space") and present is MISSING:
+        if kind in KEPT and present is MISSING:
             raise ArtifactError("the state in the file belongs to an environment made otherwise")
         if kind == "constant":
             return present
@@ -214,6 +223,14 @@ class Reader:
         made.set_state(torch.from_numpy(self._array(code["torch"])))
         return made
 
+    def _simulation(self, code: dict[str, Any], present: Any) -> Any:
+        stored, known = code["simulation"], set(simulation.fields(present))
+        present.time = float.fromhex(stored["time"])
+        for name, array in stored["fields"].items():
+            if name in known:
+                getattr(present, name)[...] = self._array(array)
+        return present
+
     def _dict(self, code: dict[str, Any], present: Any) -> Any:
         known, made = present if isinstance(present, dict) else {}, {}
         for key_code, value in code["dict"]:
@@ -240,6 +257,7 @@ READERS: dict[str, Callable[[Reader, dict[str, Any], Any], Any]] = {
     "legacy": Reader._legacy,
     "random": Reader._python_random,
     "torch": Reader._torch_generator,
+    "simulation": Reader._simulation,
     "dict": Reader._dict,
     "deque": Reader._deque,
     **dict.fromkeys(CONTAINERS, Reader._container),
