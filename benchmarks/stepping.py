@@ -1,0 +1,101 @@
+"""What the in-process vector loop costs: beside a bare loop, a hand-written one that gives the same, and gymnasium's own.
+
+python -m benchmarks.stepping [--rounds N]
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium.vector import AutoresetMode
+
+from benchmarks.collection import COUNTS, LENGTH, actions_for, bare, seconds
+from rlsdk.environments import make_vec_env
+
+CASES = [("CartPole-v1", 12_000), ("HalfCheetah-v5", 3_000)]
+
+
+def by_hand(name: str, count: int) -> Callable[[], None]:
+    """The shortest loop that gives a learner what it needs: tensors of a step, last observations, the next episodes."""
+    environments = [gymnasium.make(name, disable_env_checker=True) for _ in range(count)]
+    latest: list[Any] = [environment.reset(seed=i)[0] for i, environment in enumerate(environments)]
+    actions = torch.from_numpy(actions_for(name, count))
+
+    def step() -> Any:
+        chosen, rewards, terminations, truncations, final = actions.numpy(), [], [], [], {}
+        for i, environment in enumerate(environments):
+            latest[i], reward, terminated, truncated, _ = environment.step(chosen[i])
+            rewards.append(reward)
+            terminations.append(terminated)
+            truncations.append(truncated)
+            if terminated or truncated:
+                final[i] = latest[i]
+                latest[i] = environment.reset()[0]
+        facts = torch.tensor(rewards, dtype=torch.float32), torch.tensor(terminations), torch.tensor(truncations)
+        return torch.from_numpy(np.stack(latest)), *facts, final
+
+    def run() -> None:
+        for _ in range(LENGTH):
+            step()
+
+    return run
+
+
+def gymnasiums(name: str, count: int) -> Callable[[], None]:
+    """gymnasium's SyncVectorEnv, which gives numpy arrays."""
+    mode = {"autoreset_mode": AutoresetMode.SAME_STEP}
+    env, actions = gymnasium.make_vec(name, count, "sync", vector_kwargs=mode), actions_for(name, count)
+    env.reset(seed=0)
+
+    def run() -> None:
+        for _ in range(LENGTH):
+            env.step(actions)
+
+    return run
+
+
+def ours(name: str, count: int) -> Callable[[], None]:
+    """Our vector environment."""
+    env, actions = make_vec_env(name, count, vectorization="sync"), torch.from_numpy(actions_for(name, count))
+    env.reset(0)
+
+    def run() -> None:
+        for _ in range(LENGTH):
+            env.step(actions)
+
+    return run
+
+
+def measure(name: str, budget: int, count: int, rounds: int) -> str:
+    """A row of the table: medians over rounds in which each kind takes its turn."""
+    kinds = [make(name, count) for make in (bare, by_hand, gymnasiums, ours)]
+    times = max(2, budget // (LENGTH * count))
+    for run in kinds:
+        seconds(run, max(1, times // 4))
+    table = np.array([[seconds(run, times) for run in kinds] for _ in range(rounds)])
+    per_step = np.median(table, axis=0) / (times * LENGTH * count) * 1e6
+    bare_, hand = (np.median(table[:, 3] / table[:, k]) for k in (0, 1))
+    cells = " | ".join(f"{value:.1f}" for value in per_step)
+    return f"| {name} | {count} | {cells} | {bare_:.2f}x | {hand:.2f}x |"
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=9)
+    rounds = parser.parse_args().rounds
+    torch.set_num_threads(1)
+    print("| environment | copies | bare | by hand | gymnasium | rlsdk | over bare | over by hand |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name, budget in CASES:
+        for count in COUNTS:
+            print(measure(name, budget, count, rounds), flush=True)
+
+
+if __name__ == "__main__":
+    main()
