@@ -30,9 +30,11 @@ class Case:
         """A function that trains our agent for so many steps, warmed up."""
         import rlsdk
         from rlsdk.environments import make_vec_env
+        from rlsdk.registry import load
 
-        kind, count = ("async", self.workers) if self.workers else ("sync", self.n_envs)
-        env = make_vec_env(self._source(), count, vectorization=kind)
+        count = max(self.n_envs, load(self.algorithm).default_envs)  # what a user gets who says nothing
+        kind = "async" if self.workers else "sync"
+        env = make_vec_env(self._source(), count, vectorization=kind, workers=self.workers or None)
         facts = {"seed": seed, "device": "cpu", **({"normalize": True} if self.normalize else {})}
         model = rlsdk.make(self.algorithm, env=env, policy=self.policy, **facts, **self.settings)
         model.learn(self.warmup, threads=None)

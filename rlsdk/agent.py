@@ -55,7 +55,7 @@ class Agent:
                 "an agent needs an environment to learn in; env=None is for load(path), which knows the spaces"
             )
         bare, requests = without_requests(config.env)
-        env = connect(bare)
+        env = connect(bare, self.spec.default_envs)
         for request in requests:
             config = request.applied_to(config)
         self._assemble(config, env.observation_space, env.action_space, env.num_envs, env)
@@ -281,7 +281,7 @@ class Agent:
             UnsupportedSpaceError: other spaces. UsageError: another number of environments with a filled buffer.
         """
         bare, requests = without_requests(env)
-        envs = connect(bare)
+        envs = connect(bare, self.spec.default_envs)
         self.require_same_spaces(envs, "the new environment")
         self.masks.check_environment(envs)
         if any(request.applied_to(self.config) != self.config for request in requests):

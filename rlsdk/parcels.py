@@ -64,7 +64,13 @@ class Outbox:
                 self._free = weakref.finalize(self, _remove, self._memory, os.getpid())
 
     def pack(self, items: Sequence[Any]) -> list[Any]:
-        """The items ready to be sent: large arrays that are fields of attrs records are lent, once if items share them."""
+        """The items ready to be sent: large arrays that are fields of attrs records are lent, once if items share them.
+
+        An item may be a list of records.
+        """
+        if items and all(isinstance(item, list) for item in items):
+            packed = iter(self.pack([record for group in items for record in group]))
+            return [[next(packed) for _ in group] for group in items]
         found = [_large(item) for item in items]
         arrays = {id(value): value for large in found for value in large.values()}
         needed = Layout()

@@ -124,9 +124,10 @@ class OnPolicyPlan:
 
 @dataclass(frozen=True, slots=True)
 class PopulationPlan:
-    """How the population loop plays candidates: `episodes` of each, acting by `make_act(parameters)`.
+    """How the population loop plays candidates: `episodes` of each, several side by side.
 
-    `make_act` travels to other processes; it and what it returns work in numpy.
+    `make_act(parameters [P, D])` gives a function of encoded observations [P, F] that answers with P actions, each of
+    which must depend on its own row alone. It travels to other processes; it and what it returns work in numpy.
     """
 
     make_act: Callable[[Any], Callable[[Any], Any]]

@@ -142,9 +142,8 @@ def _start(request: RunRequest, spec: AlgorithmSpec) -> tuple[Agent, RunDirector
     settings |= {"env": env, "seed": fresh_seed() if settings.get("seed") is None else settings["seed"]}
     config = bind(spec.config_type, (), settings)
     directory = RunDirectory.choose(request.out, spec.id, env, config.seed)
-    default = known.n_envs if known else 1
-    count = default if request.n_envs is None else request.n_envs
-    envs = make_vec_env(env, count, vectorization=request.vectorization)
+    default = (known and known.n_envs) or spec.default_envs
+    envs = make_vec_env(env, default if request.n_envs is None else request.n_envs, vectorization=request.vectorization)
     agent = agent_class(spec)(**{**settings, "env": envs})
     agent.env_name = env
     record = {
@@ -177,7 +176,8 @@ def _start(request: RunRequest, spec: AlgorithmSpec) -> tuple[Agent, RunDirector
 def _described(known: Preset) -> str:
     """The settings of a preset on one line."""
     values = ", ".join(f"{name}={value}" for name, value in flat_scalars(known.settings).items())
-    return f"{values}; made for {known.steps:,} steps with n_envs={known.n_envs}"
+    width = f" with n_envs={known.n_envs}" if known.n_envs else ""
+    return f"{values}; made for {known.steps:,} steps{width}"
 
 
 def _required_steps(steps: int | None) -> int:

@@ -44,6 +44,14 @@ def test_items_arrive_as_they_were_sent_whatever_their_size() -> None:
         pool.close()
 
 
+def test_records_in_groups_are_lent_too() -> None:
+    outbox, large = Outbox(), np.ones(LARGE)
+    packed = outbox.pack([[Item(large, None, "a"), Item(large, None, "b")], [Item(large, None, "c")]])
+    assert [[type(item.first) for item in group] for group in packed] == [[Lent, Lent], [Lent]]
+    assert [[item.note for item in group] for group in packed] == [["a", "b"], ["c"]]
+    outbox.close()
+
+
 @pytest.mark.parametrize(
     "array",
     [
@@ -116,8 +124,8 @@ LEFT_OPEN = """
 import numpy as np, sys
 from rlsdk.environments import make_vec_env
 from tests.test_parcels import Item
-def work(environment, item):
-    return float(item.first.sum())
+def work(environments, items):
+    return [float(item.first.sum()) for item in items]
 if __name__ == "__main__":
     env = make_vec_env("CartPole-v1", 2, vectorization="async", workers=2, start_method=sys.argv[1])
     assert env.map(work, [Item(np.ones(300_000), i) for i in range(4)]) == [300_000.0] * 4

@@ -22,6 +22,8 @@ from rlsdk.spaces import Space
 
 FLOAT32_MAX = 3.4028234663852886e38
 """Rewards are kept as float32."""
+Work = Callable[[Sequence[Any], Sequence[Any]], list[Any]]
+"""Answers for items, in their order, worked out in environments that are all alike."""
 LARGEST = 1e38
 """Sum of a step's rewards from which each of them is looked at."""
 
@@ -155,12 +157,14 @@ class Copies:
             restore(self.environments[i], state["environment"])
             self._returns[i], self._began[i] = float(state["return"]), -int(state["length"])
 
-    def apply(self, work: Callable[[Any, Any], Any], item: Any) -> Any:
-        """`work(environment, item)` on the first environment; its errors name the environment."""
+    def apply(self, work: Work, items: Sequence[Any]) -> list[Any]:
+        """`work(environments, items)`; its errors name the environment."""
         try:
-            return work(self.environments[0], item)
+            return work(self.environments, items)
+        except RlsdkError:
+            raise
         except Exception as error:
-            self._blame(0, f"raised {type(error).__name__}: {error}", error)
+            raise EnvironmentFault(f"environment {self.name!r} raised {type(error).__name__}: {error}") from error
 
     def _finish(self, endings: dict[int, tuple[Any, Any, Any]]) -> Ended:
         """Take the last observations aside and start the next episodes."""
@@ -254,6 +258,11 @@ class Copies:
     def close(self) -> None:
         for environment in self.environments:
             environment.close()
+
+
+def groups(items: Sequence[Any], size: int) -> list[list[Any]]:
+    """The items, `size` at a time."""
+    return [list(items[start : start + size]) for start in range(0, len(items), size)]
 
 
 def _rows(arrays: Any, where: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 import attrs
@@ -11,7 +12,7 @@ import numpy as np
 from gymnasium.vector.utils import CloudpickleWrapper
 from torch import Tensor
 
-from rlsdk.environments.copies import Copies, StepArrays
+from rlsdk.environments.copies import Copies, StepArrays, Work, groups
 from rlsdk.environments.in_process import InProcessEnvs
 from rlsdk.errors import UsageError
 from rlsdk.interfaces import Executor
@@ -24,27 +25,30 @@ _COPIES: dict[str, Copies] = {}
 
 @attrs.frozen
 class Played:
-    """`work(environment, item)` as a function of the item alone, with an environment made where it is first needed."""
+    """`work(environments, items)` as a function of the items alone, with environments made where they are first needed."""
 
     token: str
     make: Any
-    """A callable (pickled by value) that makes the environment."""
+    """A callable (pickled by value) that makes an environment."""
+    copies: int
+    """How many of them."""
     spaces: tuple[Space, Space]
     name: str
     work: Any
     """Likewise; gives the function."""
 
-    def __call__(self, item: Any) -> Any:
+    def __call__(self, items: Sequence[Any]) -> list[Any]:
         if self.token not in _COPIES:
-            _COPIES[self.token] = Copies([self.make()], *self.spaces, self.name, StepArrays(*self.spaces, 1, np.zeros))
-        return _COPIES[self.token].apply(self.work(), item)
+            made = [self.make() for _ in range(self.copies)]
+            _COPIES[self.token] = Copies(made, *self.spaces, self.name, StepArrays(*self.spaces, len(made), np.zeros))
+        return _COPIES[self.token].apply(self.work(), items)
 
 
 class ExecutorEnvs:
-    """One copy in this process, for spaces and attributes; `map` plays on the executor's copies."""
+    """One copy in this process, for spaces and attributes; `map` plays on copies of the executor, `num_envs` in each place."""
 
-    def __init__(self, make: Callable[[], Any], here: InProcessEnvs, executor: Executor) -> None:
-        self.here, self.executor, self.num_envs = here, executor, 1
+    def __init__(self, make: Callable[[], Any], here: InProcessEnvs, executor: Executor, num_envs: int) -> None:
+        self.here, self.executor, self.num_envs = here, executor, num_envs
         self.observation_space, self.action_space = here.observation_space, here.action_space
         self.name, self.recipe, self.seeds, self.has_masks = here.name, here.recipe, here.seeds, here.has_masks
         self._make, self._token = CloudpickleWrapper(make), uuid.uuid4().hex
@@ -67,10 +71,11 @@ class ExecutorEnvs:
         """The attribute of the copy in this process."""
         return self.here.get_attr(name, indices)
 
-    def map(self, work: Callable[[Any, Any], Any], items: Sequence[Any]) -> list[Any]:
-        """`work(environment, item)` for every item, wherever the executor does it; answers in order."""
+    def map(self, work: Work, items: Sequence[Any]) -> list[Any]:
+        """`work(environments, items)` of groups of `num_envs` items, wherever the executor does it; answers in order."""
         pair, shipped = (self.observation_space, self.action_space), CloudpickleWrapper(_constant(work))
-        return self.executor.map(Played(self._token, self._make, pair, self.name, shipped), items)
+        played = Played(self._token, self._make, self.num_envs, pair, self.name, shipped)
+        return list(chain.from_iterable(self.executor.map(played, groups(items, self.num_envs))))
 
     def close(self) -> None:
         """Close the copy here and the executor."""

@@ -66,8 +66,10 @@ def to_gymnasium(space: Space) -> Any:
     return gym_spaces.Tuple([to_gymnasium(child) for child in space.spaces])
 
 
-def connect(env: EnvSource) -> Envs:
+def connect(env: EnvSource, copies: int = 1) -> Envs:
     """The rlsdk side of whatever a user passes as `env`: an id, an environment, a vector environment, or one of ours.
+
+    An id gives as many environments as `copies` says.
 
     Raises:
         EnvironmentFault: none of these, or it cannot be made.
@@ -83,7 +85,7 @@ def connect(env: EnvSource) -> Envs:
         made.recipe = _recipe(env)
         return made
     if isinstance(env, str) or callable(env):
-        made = in_process([make_one(env, {})])
+        made = in_process([make_one(env, {}) for _ in range(copies if isinstance(env, str) else 1)])
         made.recipe = env if isinstance(env, str) else None
         return made
     raise EnvironmentFault(

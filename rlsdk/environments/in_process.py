@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rlsdk.environments.actions import ActionDecoder
 from rlsdk.environments.attributes import Indices, call_of, chosen, read, write
-from rlsdk.environments.copies import Copies, StepArrays
+from rlsdk.environments.copies import Copies, StepArrays, Work
 from rlsdk.environments.seeds import Seeds
 from rlsdk.environments.states import state_of, states_in
 from rlsdk.environments.step_records import StepRecords
@@ -79,9 +79,9 @@ class InProcessEnvs:
         """Call a method of the environments; the answers in the order of `indices`."""
         return [call_of(self.environments[i], name, args, kwargs) for i in chosen(indices, self.num_envs)]
 
-    def map(self, work: Callable[[Any, Any], Any], items: Sequence[Any]) -> list[Any]:
-        """`work(environment, item)` for every item, in order; whatever the environment was in the middle of is lost."""
-        return [self.copies.apply(work, item) for item in items]
+    def map(self, work: Work, items: Sequence[Any]) -> list[Any]:
+        """`work(environments, items)`, which answers in order; whatever the environments were in the middle of is lost."""
+        return self.copies.apply(work, items)
 
     def close(self) -> None:
         self.copies.close()

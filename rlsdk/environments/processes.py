@@ -8,6 +8,7 @@ from __future__ import annotations
 import multiprocessing
 import time
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any, NoReturn
 
 import attrs
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from rlsdk.environments.actions import ActionDecoder
 from rlsdk.environments.attributes import Indices, chosen
-from rlsdk.environments.copies import Ended
+from rlsdk.environments.copies import Ended, Work, groups
 from rlsdk.environments.seeds import Seeds, seed_of
 from rlsdk.environments.shared_arrays import arrays_in, bytes_for
 from rlsdk.environments.states import OpaqueValue, state_of, states_in
@@ -186,17 +187,20 @@ class ProcessEnvs:
             found |= dict(zip(rows, answer or [None] * len(rows), strict=True))
         return [found[i] for i in wanted]
 
-    def map(self, work: Callable[[Any, Any], Any], items: Sequence[Any]) -> list[Any]:
-        """`work(environment, item)` for every item, each given to the next process that is free; answers in order.
+    def map(self, work: Work, items: Sequence[Any]) -> list[Any]:
+        """`work(environments, items)` of groups of items, each given to the next process that is free; answers in order.
 
-        A process that dies or hangs (`timeout` per item) is replaced and its item tried once more; a second failure of
-        the same item raises.
+        A group has as many items as a process has environments. A process that dies or hangs (`timeout` per group) is
+        replaced and its group tried once more; a second failure of the same group raises.
         """
-        shipped = CloudpickleWrapper(_constant(work))
-        requests = [("apply", shipped, item) for item in self._outbox.pack(items)]
+        shipped, size = CloudpickleWrapper(_constant(work)), -(-self.num_envs // len(self._workers))
+        requests = [("apply", shipped, group) for group in groups(self._outbox.pack(items), size)]
         timeout = self.options.timeout
         try:
-            return spread(self._workers, requests, timeout=timeout, accept=self._accept, replaced=self._count_restart)
+            answers = spread(
+                self._workers, requests, timeout=timeout, accept=self._accept, replaced=self._count_restart
+            )
+            return list(chain.from_iterable(answers))
         except Twice as error:
             self._fail(EnvironmentFault, f"environment {self.name!r}: {error}")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -14,7 +16,9 @@ from rlsdk.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple, dtype
 
 Vector = NDArray[np.float64]
 Act = Callable[[Vector], Any]
-"""An encoded observation -> an action as the environment takes it."""
+"""Encoded observations [P, F] -> as many actions, as the environment takes them."""
+MakeAct = Callable[[NDArray[np.float32]], Act]
+"""Parameters [P, D] -> what acts with them, each row for the observation in the same row."""
 
 
 @attrs.frozen(eq=False)
@@ -93,43 +97,117 @@ def float_entries(space: Space) -> NDArray[np.bool_]:
     return np.full(int(np.prod(shape_of(space))), dtype_of(space) == "float32")
 
 
-def run_trial(make_act: Callable[[NDArray[np.float32]], Act], space: Space, environment: Any, trial: Trial) -> Outcome:
-    """Play an episode for each seed of the trial.
+def run_trials(make_act: MakeAct, space: Space, environments: Sequence[Any], trials: Sequence[Trial]) -> list[Outcome]:
+    """Play an episode for each seed of each trial; as many trials side by side as there are environments.
+
+    An outcome depends on its trial alone, to the bit, however many are played beside it.
 
     Args:
-        make_act: parameters [D] -> what acts.
+        make_act: parameters [P, D] of the candidates being played -> what acts for them.
         space: of observations.
-        environment: a gymnasium environment.
-        trial: what to play.
+        environments: gymnasium environments, all alike.
+        trials: what to play; their observations are normalised alike.
 
     Raises:
-        EnvironmentFault: an observation or reward is not finite.
+        EnvironmentFault: a return is not finite, or an observation has another size than its space.
     """
-    act, step, encode, seen = make_act(trial.parameters), environment.step, encoder_of(space), list[Vector]()
-    mean, factor, clip = trial.mean, trial.factor, trial.clip
-    returns, lengths, successes = list[float](), list[int](), list[bool | None]()
-    for seed in trial.seeds:
-        observation, info = environment.reset(seed=seed)
-        total, length, over = 0.0, 0, False
-        while not over:
-            vector = encode(observation)
-            if mean is not None and factor is not None:
-                seen.append(vector)
-                vector = np.minimum(np.maximum((vector - mean) * factor, -clip), clip)
-            observation, reward, terminated, truncated, info = step(act(vector))
-            total, length, over = total + float(reward), length + 1, bool(terminated or truncated)
-        if not np.isfinite(total):
-            raise EnvironmentFault(f"environment {environment}: an episode has the return {total}; it must be finite")
+    encode, size = encoder_of(space), len(float_entries(space))
+    waiting, outcomes = deque(enumerate(trials)), dict[int, Outcome]()
+    free, seats = list(environments), list[_Seat]()
+    while len(outcomes) < len(trials):
+        while free and waiting:
+            seats.append(_Seat(free.pop(), encode, size, *waiting.popleft()))
+        _play(make_act(np.stack([seat.trial.parameters for seat in seats])), seats)
+        for seat in seats:
+            if seat.finished:
+                outcomes[seat.number] = seat.outcome()
+                free.append(seat.environment)
+        seats = [seat for seat in seats if not seat.finished]
+    return [outcomes[number] for number in range(len(trials))]
+
+
+class _Seat:
+    """An environment, the trial it plays, and how far it is."""
+
+    def __init__(self, environment: Any, encode: Callable[[Any], Vector], size: int, number: int, trial: Trial) -> None:
+        self.environment, self.encode, self.size = environment, encode, size
+        self.number, self.trial = number, trial
+        self.returns, self.lengths, self.successes = list[float](), list[int](), list[bool | None]()
+        self.total, self.length = 0.0, 0
+        self.seen: list[Vector] = []
+        """Observations [T, F], stretch by stretch, where they are normalised."""
+        self.vector = self.begin()
+
+    def begin(self) -> Vector:
+        """The first observation of the next episode."""
+        observation, _ = self.environment.reset(seed=self.trial.seeds[len(self.returns)])
+        return self.read(observation)
+
+    def read(self, observation: Any) -> Vector:
+        """An observation as numbers."""
+        vector = self.encode(observation)
+        if vector.size != self.size:
+            raise EnvironmentFault(
+                f"environment {self.environment}: an observation has {vector.size} numbers, its space {self.size}"
+            )
+        return vector
+
+    def end(self, total: float, length: int, info: Any) -> None:
+        """An episode is over."""
+        if not math.isfinite(total):
+            raise EnvironmentFault(
+                f"environment {self.environment}: an episode has the return {total}; it must be finite"
+            )
         success = info.get("is_success") if isinstance(info, dict) else None
-        returns.append(total)
-        lengths.append(length)
-        successes.append(None if success is None else bool(success))
-    return Outcome(tuple(returns), tuple(lengths), tuple(successes), _moments(seen))
+        self.returns.append(total)
+        self.lengths.append(length)
+        self.successes.append(None if success is None else bool(success))
+
+    @property
+    def finished(self) -> bool:
+        """Whether every episode of the trial was played."""
+        return len(self.returns) == len(self.trial.seeds)
+
+    def outcome(self) -> Outcome:
+        """What came of the trial."""
+        return Outcome(tuple(self.returns), tuple(self.lengths), tuple(self.successes), _moments(self.seen))
+
+
+def _play(act: Act, seats: Sequence[_Seat]) -> None:
+    """Step seats together, with one action for all of them, until a trial is finished."""
+    mean, factor, clip = seats[0].trial.mean, seats[0].trial.factor, seats[0].trial.clip
+    vectors, frames = np.stack([seat.vector for seat in seats]), list[Vector]()
+    totals, began = [seat.total for seat in seats], [-seat.length for seat in seats]
+    steps = [seat.environment.step for seat in seats]
+    clock, finished = 0, False
+    while not finished:
+        inputs = vectors
+        if mean is not None and factor is not None:
+            frames.append(vectors.copy())
+            inputs = np.minimum(np.maximum((vectors - mean) * factor, -clip), clip)
+        actions = act(inputs)
+        clock += 1
+        for k, step in enumerate(steps):
+            observation, reward, terminated, truncated, info = step(actions[k])
+            totals[k] += float(reward)
+            if not (terminated or truncated):
+                vectors[k] = seats[k].read(observation)
+                continue
+            seats[k].end(totals[k], clock - began[k], info)
+            if seats[k].finished:
+                finished = True
+            else:
+                vectors[k], totals[k], began[k] = seats[k].begin(), 0.0, clock
+    history = np.stack(frames) if frames else None
+    for k, seat in enumerate(seats):
+        seat.vector, seat.total, seat.length = vectors[k], totals[k], clock - began[k]
+        if history is not None:
+            seat.seen.append(history[:, k])
 
 
 def _moments(seen: list[Vector]) -> Moments | None:
     if not seen:
         return None
-    rows = np.stack(seen)
+    rows = np.concatenate(seen)
     mean = rows.mean(0)
     return Moments(len(rows), mean, np.square(rows - mean).sum(0))

@@ -80,7 +80,7 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
     first = makers[0].bare()  # what cannot be made fails here, with a clear message
     if vectorization in executors.names():
         elsewhere = executors.make_executor(vectorization, workers or os.cpu_count() or 1)
-        made: Envs = ExecutorEnvs(makers[0], in_process([makers[0].watched(first)], seed), elsewhere)
+        made: Envs = ExecutorEnvs(makers[0], in_process([makers[0].watched(first)], seed), elsewhere, n_envs)
     elif vectorization == "async" or (vectorization == "auto" and _processes_pay(first, n_envs)):
         pair, name = spaces_of(first), name_of(first)
         first.close()

@@ -105,8 +105,8 @@ def _call(copies: Copies, name: str, args: Sequence[Any], kwargs: Any, rows: Seq
     return [call_of(copies.environments[i], name, args, kwargs) for i in rows]
 
 
-def _apply(copies: Copies, work: Any, item: Any) -> Any:
-    return copies.apply(work(), item)
+def _apply(copies: Copies, work: Any, items: Sequence[Any]) -> Any:
+    return copies.apply(work(), items)
 
 
 def _get_state(copies: Copies) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from rlsdk.environments.trials import Outcome, Trial, run_trial
+from rlsdk.environments.trials import Outcome, Trial, run_trials
 from rlsdk.interfaces import VectorEnv
 from rlsdk.loops.cursor import Cursor
 from rlsdk.parts import Parts, PopulationPlan
@@ -33,7 +33,7 @@ def population(
         progress = min(1.0, (cursor.env_steps - start) / max(1, end - start))
         candidates: torch.Tensor = proposer.propose(progress=progress)
         trials = [_trial(plan, row, streams.seed, cursor.updates, i) for i, row in enumerate(candidates.cpu().numpy())]
-        outcomes = player.map(partial(run_trial_of, plan.make_act, player.observation_space), trials)
+        outcomes = player.map(partial(run_trials, plan.make_act, player.observation_space), trials)
         steps = sum(sum(outcome.lengths) for outcome in outcomes)
         score = torch.tensor([_score(outcome, plan.alive_bonus_offset) for outcome in outcomes])
         metrics = algorithm.update(Scored(candidates, score.to(candidates.device), steps), progress=progress)
@@ -42,11 +42,6 @@ def population(
                 plan.normalizer.merge(outcome.moments)
         cursor = replace(cursor, env_steps=cursor.env_steps + steps, updates=cursor.updates + 1)
         yield cursor, Report(cursor.env_steps, cursor.updates, _episodes(outcomes), metrics)
-
-
-def run_trial_of(make_act: Any, space: Any, environment: Any, trial: Trial) -> Outcome:
-    """`run_trial` with the environment in the place where `map` puts it."""
-    return run_trial(make_act, space, environment, trial)
 
 
 def _trial(plan: PopulationPlan, parameters: Any, seed: int, iteration: int, index: int) -> Trial:

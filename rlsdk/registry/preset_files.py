@@ -28,7 +28,8 @@ class Preset:
     env: str
     steps: int
     settings: dict[str, Any]
-    n_envs: int = 1
+    n_envs: int | None = None
+    """None: as many as the algorithm takes where nobody says."""
     source: str = ""
 
 
@@ -63,7 +64,7 @@ def _read(data: dict[str, Any], env: str) -> Preset:
     if wrong := sorted(set(run) - known):
         raise SettingsError(f"the preset for {env} has unknown entries {wrong} in [run]; accepted: {sorted(known)}")
     for name in ("steps", "n_envs"):
-        value = run.get(name, 1 if name == "n_envs" else None)
+        value = run.get(name, 1 if name == "n_envs" else None)  # n_envs may be left out
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise SettingsError(f"the preset for {env} has {name} = {value!r} in [run]; give a positive whole number")
     return Preset(env=env, settings=settings, **run)

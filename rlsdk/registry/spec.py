@@ -16,6 +16,11 @@ MaskUse = Literal["ignored", "optional", "required"]
 FAMILIES: tuple[Family, ...] = ("on-policy", "off-policy", "population")
 
 
+SIDE_BY_SIDE = 8
+"""Measured, microseconds per step of ARS with 1, 4, 8 and 16: CartPole 17, 15, 14, 13; Pendulum 47, 27, 24, 22; HalfCheetah 60,
+49, 49, 50."""
+
+
 @attrs.frozen(kw_only=True)
 class AlgorithmSpec:
     """An algorithm, ready to be built.
@@ -36,6 +41,11 @@ class AlgorithmSpec:
     """Makes an `rlsdk.interchange.Translated` of the weights (name -> tensor) in a file of sb3-contrib and the action space;
     None where there is no counterpart."""
     action_masks: MaskUse = attrs.field(default="ignored", validator=attrs.validators.in_(get_args(MaskUse)))
+
+    @property
+    def default_envs(self) -> int:
+        """Copies of an environment given by its id, where nobody says how many: candidates are played side by side."""
+        return SIDE_BY_SIDE if self.family == "population" else 1
 
     @config_type.validator
     def _check_config_type(self, _: object, value: type[Any]) -> None:

@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -20,7 +21,7 @@ from rlsdk.environments.toy import (
     IdentityEnvMultiDiscrete,
     SimpleMultiObsEnv,
 )
-from rlsdk.environments.trials import encoded
+from rlsdk.environments.trials import Trial, encoded, run_trials
 from rlsdk.errors import EnvironmentFault, SettingsError, UsageError
 from rlsdk.evaluate import run_episodes
 from rlsdk.records import Scored
@@ -78,11 +79,12 @@ def test_candidates_act_as_the_policy_does(space: Any, policy: str) -> None:
     env = AnySpaceEnv(spaces.Box(-1.0, 1.0, (5,), np.float32), space)
     model = ARS(policy, env, zero_policy=False, seed=1, policy_kwargs={"net_arch": [6]})
     plan: Any = model.parts.plan
-    act = plan.make_act(model.parts.algorithm.values.numpy())  # type: ignore[attr-defined]
+    act = plan.make_act(model.parts.algorithm.values.numpy()[None])  # type: ignore[attr-defined]
     env.observation_space.seed(0)
     for _ in range(50):
         seen = env.observation_space.sample()
-        mine, theirs = act(encoded(model.facts.observation_space, seen)), model.predict(seen, deterministic=True)[0]
+        mine = act(encoded(model.facts.observation_space, seen)[None])[0]
+        theirs = model.predict(seen, deterministic=True)[0]
         assert space.contains(mine)
         np.testing.assert_allclose(np.asarray(mine), theirs, rtol=1e-4, atol=1e-5)
 
@@ -91,6 +93,53 @@ def test_candidates_act_as_the_policy_does(space: Any, policy: str) -> None:
 def test_several_choices_are_learnt(env: Any) -> None:
     model = ARS("LinearPolicy", env, n_delta=8, delta_std=0.1, learning_rate=0.1, seed=0).learn(40_000)
     assert run_episodes(model, type(env)(2), 5, seed=1).mean > 95.0
+
+
+@pytest.mark.parametrize("width", [1, 3, 16])
+@pytest.mark.parametrize("policy", ["LinearPolicy", "MlpPolicy"])
+def test_outcomes_do_not_depend_on_what_is_played_beside(policy: str, width: int) -> None:
+    """Episodes of different lengths, several to a candidate, more candidates than environments."""
+    model = ARS(policy, "CartPole-v1", zero_policy=False, seed=3, policy_kwargs={"net_arch": [7]})
+    plan: Any = model.parts.plan
+    space, size = model.facts.observation_space, len(model.parts.algorithm.values)  # type: ignore[attr-defined]
+    rows = np.random.default_rng(0).standard_normal((11, size)).astype(np.float32)
+    moments: dict[str, Any] = {"mean": np.full(4, 0.1), "factor": np.full(4, 2.0), "clip": 3.0}
+    trials = [Trial(row, (i, i + 100, i + 200), **moments) for i, row in enumerate(rows)]
+    found = run_trials(plan.make_act, space, [gymnasium.make("CartPole-v1") for _ in range(width)], trials)
+    assert len({length for outcome in found for length in outcome.lengths}) > 5
+    for trial, outcome in zip(trials, found, strict=True):
+        seen: list[Any] = []
+        returns = [by_hand(plan.make_act(trial.parameters[None]), seed, moments, seen) for seed in trial.seeds]
+        assert outcome.returns == tuple(returns)
+        assert outcome.lengths == tuple(map(int, returns))
+        assert outcome.moments is not None
+        assert outcome.moments.count == len(seen)
+        assert np.array_equal(outcome.moments.mean, np.stack(seen).mean(0))
+        assert np.array_equal(outcome.moments.squares, np.square(np.stack(seen) - np.stack(seen).mean(0)).sum(0))
+
+
+def by_hand(act: Any, seed: int, moments: Any, seen: list[Any]) -> float:
+    """The return of one episode, played alone."""
+    env, total, over = gymnasium.make("CartPole-v1"), 0.0, False
+    observation = env.reset(seed=seed)[0].astype(np.float64)
+    while not over:
+        seen.append(observation)
+        vector = np.clip((observation - moments["mean"]) * moments["factor"], -moments["clip"], moments["clip"])
+        observation, reward, terminated, truncated, _ = env.step(act(vector[None])[0])
+        observation, total, over = observation.astype(np.float64), total + float(reward), terminated or truncated
+    return total
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [(np.zeros(3, np.float32), "3 numbers, its space 4"), (np.float32(1.0), "1 numbers, its space 4")],
+)
+def test_an_observation_of_another_size_is_an_error(answer: Any, message: str) -> None:
+    env = AnySpaceEnv(spaces.Box(-1.0, 1.0, (4,), np.float32), spaces.Discrete(2))
+    model = ARS("LinearPolicy", env, seed=0)
+    env.step = lambda action: (answer, 0.0, False, False, {})  # type: ignore[method-assign]
+    with pytest.raises(EnvironmentFault, match=message):
+        model.learn(100)
 
 
 def weights(**settings: Any) -> torch.Tensor:
@@ -107,6 +156,9 @@ def test_the_result_is_the_same_to_the_bit_wherever_candidates_are_played() -> N
     assert torch.equal(alone, weights(n_envs=3))
     assert torch.equal(alone, weights(kind="async", n_envs=2, workers=1))
     assert torch.equal(alone, weights(kind="async", n_envs=3, workers=3))
+    assert torch.equal(alone, weights(kind="async", n_envs=5, workers=2))
+    assert torch.equal(alone, weights(kind="processes", n_envs=2, workers=2))
+    assert torch.equal(alone, weights(kind="in-process", n_envs=8))
 
 
 class Mortal(IdentityEnv):
@@ -152,11 +204,11 @@ def test_a_death_costs_a_candidate_nothing_and_two_deaths_are_an_error(tmp_path:
 def test_candidates_act_as_the_policy_would(policy: str, env: str, squash: bool) -> None:
     model = ARS(policy, env, seed=0, zero_policy=False, policy_kwargs={"squash_output": squash, "net_arch": [8]})
     plan: Any = model.parts.plan
-    act = plan.make_act(model.parts.algorithm.values.numpy())  # type: ignore[attr-defined]
+    act = plan.make_act(model.parts.algorithm.values.numpy()[None])  # type: ignore[attr-defined]
     model.observation_space.seed(0)
     for _ in range(20):
         seen = np.clip(model.observation_space.sample(), -5, 5)
-        mine = act(encoded(model.facts.observation_space, seen))
+        mine = act(encoded(model.facts.observation_space, seen)[None])[0]
         assert np.allclose(mine, model.predict(seen)[0], atol=1e-5)
 
 

@@ -59,7 +59,7 @@ class SearchPolicy(nn.Module):
 
 @attrs.frozen
 class NumpyPolicy:
-    """The same function of a parameter vector, without torch; travels to other processes."""
+    """The same function of the parameters of several candidates at once, without torch; travels to other processes."""
 
     shapes: tuple[tuple[int, int, bool], ...]
     """(outputs, inputs, has a bias) of each layer"""
@@ -68,36 +68,38 @@ class NumpyPolicy:
     squash: bool
 
     def __call__(self, parameters: NDArray[np.float32]) -> Callable[[Any], Any]:
-        """What acts with these parameters [D]."""
-        layers, start = [], 0
+        """What acts with these parameters [P, D]: observations [P, F] -> P actions."""
+        layers, start, count = [], 0, len(parameters)
         for outputs, inputs, biased in self.shapes:
-            weight = parameters[start : start + outputs * inputs].reshape(outputs, inputs).astype(np.float64)
-            start += outputs * inputs
-            bias = parameters[start : start + outputs].astype(np.float64) if biased else None
+            columns = slice(start, start + outputs * inputs)
+            weight = parameters[:, columns].reshape(count, outputs, inputs).astype(np.float64)
+            start = columns.stop
+            bias = parameters[:, start : start + outputs, None].astype(np.float64) if biased else None
             start += outputs if biased else 0
             layers.append((weight, bias))
         activation, (weight, bias), hidden = ACTIVATIONS[self.activation], layers[-1], layers[:-1]
         decode = _decoder(self.space, self.squash)
 
-        def act(vector: Any) -> Any:
+        def act(vectors: Any) -> Any:
+            columns = vectors[:, :, None]
             for inner, offset in hidden:
-                vector = inner.dot(vector)
-                vector = activation(vector if offset is None else vector + offset)
-            outputs = weight.dot(vector)
-            return decode(outputs if bias is None else outputs + bias)
+                columns = np.matmul(inner, columns)
+                columns = activation(columns if offset is None else columns + offset)
+            columns = np.matmul(weight, columns)
+            return decode((columns if bias is None else columns + bias)[:, :, 0])
 
         return act
 
 
 def _decoder(space: ActionSpace, squash: bool) -> Callable[[Any], Any]:
-    """Outputs [K] -> an action as the environment takes it; chosen once, as it runs at every step."""
+    """Outputs [P, K] -> actions [P, ...] as the environment takes them; chosen once, as it runs at every step."""
     if isinstance(space, Discrete):
-        return lambda outputs: np.int64(outputs.argmax() + space.start)
+        return lambda outputs: outputs.argmax(1) + space.start
     if isinstance(space, MultiDiscrete):
         cuts, start = np.cumsum(space.nvec)[:-1], np.asarray(space.start)
-        return lambda outputs: np.array([part.argmax() for part in np.split(outputs, cuts)]) + start
+        return lambda outputs: np.stack([part.argmax(1) for part in np.split(outputs, cuts, 1)], 1) + start
     if isinstance(space, MultiBinary):
-        return lambda outputs: (outputs > 0.0).astype(np.int8).reshape(shape_of(space))
+        return lambda outputs: (outputs > 0.0).astype(np.int8).reshape(-1, *shape_of(space))
     low, high, shape = (
         space.low.astype(np.float64).reshape(-1),
         space.high.astype(np.float64).reshape(-1),
@@ -108,6 +110,6 @@ def _decoder(space: ActionSpace, squash: bool) -> Callable[[Any], Any]:
     def decode(outputs: Any) -> Any:
         values = outputs if span is None else low + (np.tanh(outputs) + 1.0) * span
         # two ufuncs: np.clip costs three times as much on so few numbers
-        return np.minimum(np.maximum(values, low), high).astype(kind).reshape(shape)
+        return np.minimum(np.maximum(values, low), high).astype(kind).reshape(-1, *shape)
 
     return decode
