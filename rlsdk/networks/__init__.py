@@ -9,6 +9,7 @@ from rlsdk.networks.encoders import CombinedEncoder, FlattenEncoder, NatureCNN, 
 from rlsdk.networks.flat import flatten_parameters
 from rlsdk.networks.mlp import activation, mlp
 from rlsdk.networks.modes import mode_matters
+from rlsdk.networks.search_policy import NumpyPolicy, SearchPolicy, build_search_policy
 from rlsdk.networks.squashed_actor import SquashedActor, build_squashed_actor
 
 __all__ = [
@@ -20,11 +21,14 @@ __all__ = [
     "Estimates",
     "FlattenEncoder",
     "NatureCNN",
+    "NumpyPolicy",
+    "SearchPolicy",
     "SquashedActor",
     "activation",
     "build_action_head",
     "build_actor_critic",
     "build_encoder",
+    "build_search_policy",
     "build_squashed_actor",
     "features_dim",
     "flatten_parameters",

@@ -8,11 +8,10 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from rlsdk.networks import flatten_parameters
+from rlsdk.networks import SearchPolicy, flatten_parameters
 from rlsdk.records import Metrics, Scored
 from rlsdk_ars.config import ARSConfig
 from rlsdk_ars.loss import search_step
-from rlsdk_ars.policy import SearchPolicy
 
 
 class RandomSearch:

@@ -1,8 +1,9 @@
-"""The policy of ARS, in torch for predicting and saving, and in numpy for playing candidates anywhere."""
+"""The policy of population methods, in torch for predicting and saving, and in numpy for playing candidates anywhere."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import attrs
@@ -11,9 +12,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
-from rlsdk.networks import ActionScale
+from rlsdk.errors import SettingsError, suggest
+from rlsdk.networks.action_scale import ActionScale
+from rlsdk.networks.encoders import build_encoder, features_dim
+from rlsdk.networks.mlp import mlp
+from rlsdk.parts import Facts
 from rlsdk.records import Act, Observation
-from rlsdk.spaces import Box, Discrete, MultiBinary, MultiDiscrete, shape_of
+from rlsdk.settings.networks import NetworkConfig
+from rlsdk.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple, choices_of, shape_of
 
 ActionSpace = Box | Discrete | MultiDiscrete | MultiBinary
 ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
@@ -113,3 +119,41 @@ def _decoder(space: ActionSpace, squash: bool) -> Callable[[Any], Any]:
         return np.minimum(np.maximum(values, low), high).astype(kind).reshape(-1, *shape)
 
     return decode
+
+
+def build_search_policy(
+    facts: Facts, networks: NetworkConfig, hidden: Sequence[int], *, bias: bool = True, squash: bool = True
+) -> tuple[SearchPolicy, NumpyPolicy]:
+    """A policy, and the same function of candidates' parameters for `PopulationPlan`.
+
+    Args:
+        facts: spaces and device. Discrete and MultiDiscrete actions are the largest output of each choice, MultiBinary
+            ones the signs.
+        networks: the activation, and how observations are encoded.
+        hidden: widths of the hidden layers; none makes the policy linear.
+        bias: whether the last layer has one.
+        squash: Box actions are squashed by tanh; otherwise clipped.
+
+    Raises:
+        SettingsError: an activation numpy has not, or observations that would be encoded by parameters of their own.
+    """
+    space, activation = facts.action_space, networks.activation_fn
+    assert isinstance(space, Box | Discrete | MultiDiscrete | MultiBinary)
+    if not isinstance(activation, str) or activation not in ACTIVATIONS:
+        raise SettingsError(
+            f"candidates are played in numpy: activation_fn {activation!r}; {suggest(str(activation), ACTIVATIONS)}"
+        )
+    kind = "MultiInputPolicy" if isinstance(facts.observation_space, Dict | Tuple) else "MlpPolicy"
+    encoder = build_encoder(facts.observation_space, kind, networks)
+    if any(True for _ in encoder.parameters()):
+        raise SettingsError(
+            "the parameters of the policy alone are searched; images and custom extractors are not possible"
+        )
+    choices = isinstance(space, Discrete | MultiDiscrete)
+    outputs = sum(choices_of(space)) if choices else prod(shape_of(space))
+    inputs = features_dim(encoder)
+    body = mlp(inputs, hidden, activation)
+    layers = nn.Sequential(*body, nn.Linear(hidden[-1] if hidden else inputs, outputs, bias=bias))
+    policy = SearchPolicy(encoder, layers, space, squash).to(facts.device)
+    shapes = tuple((m.out_features, m.in_features, m.bias is not None) for m in layers if isinstance(m, nn.Linear))
+    return policy, NumpyPolicy(shapes, activation, space, squash)
