@@ -76,7 +76,8 @@ class Agent:
         self.masks = MaskGate(action_space, use, self.spec.id)
         masks = use != "ignored" and getattr(env, "has_masks", False)
         pair = observation_space, action_space
-        self.facts = Facts(*pair, num_envs, self.device, self.streams, masks, GoalRules(lambda: self.env))
+        goals = GoalRules(lambda: self.env)
+        self.facts = Facts(*pair, num_envs, self.device, self.streams, masks, use == "ignored", goals)
         self._build()
         self.cursor: Cursor | None = None
         self._stored_cursor: StoredCursor | None = None

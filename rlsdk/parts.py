@@ -49,6 +49,8 @@ class Facts:
     streams: Streams
     masks: bool = False
     """Whether observations carry action masks the algorithm uses, as far as is known when the parts are built."""
+    ignores_masks: bool = False
+    """Whether the algorithm makes nothing of masks; memories need not keep them."""
     goals: GoalJudge | None = None
     """Tells what reaching a goal is worth, for memories that change goals afterwards."""
     frames: Frames | None = None

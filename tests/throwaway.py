@@ -171,7 +171,10 @@ class Environment:
         """Python with `arguments` in this environment."""
         environment = {**os.environ, **variables}
         command = [str(self.python), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
+        where = self.python.parent  # not where the sources of rlsdk lie
+        return subprocess.run(
+            command, capture_output=True, text=True, env=environment, timeout=300, check=False, cwd=where
+        )
 
     def json(self, code: str, **variables: str) -> Any:
         """What `code` assigns to `result`, through JSON."""

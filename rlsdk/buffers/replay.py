@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,8 @@ class ReplayBuffer:
     @torch.no_grad()
     def extend(self, item: Rollout[Any, Any]) -> None:
         """Append T steps of every environment; the oldest rows make room."""
+        if self.facts.ignores_masks and item.steps.observation.action_mask is not None:
+            item = _without_masks(item)
         item = item if self.frames is None else unstacked(self.frames, item)
         self.allocate(masks=item.steps.observation.action_mask is not None)
         steps, store = item.steps, self.storage
@@ -235,6 +238,21 @@ def _assign(storage: Any, where: Tensor, value: Any) -> None:
 
 def _unsqueeze(value: Any) -> Any:
     return tree.map_tensors(lambda leaf: leaf.unsqueeze(0), value)
+
+
+def _without_masks(item: Rollout[Any, Any]) -> Rollout[Any, Any]:
+    """The same steps, as in an environment that has no masks."""
+
+    def bare(observation: Observation) -> Observation:
+        return replace(observation, action_mask=None)
+
+    finals = item.final_observations
+    return replace(
+        item,
+        steps=replace(item.steps, observation=bare(item.steps.observation)),
+        last_observation=bare(item.last_observation),
+        final_observations=None if finals is None else replace(finals, observation=bare(finals.observation)),
+    )
 
 
 def _successors(item: Rollout[Any, Any]) -> Observation:

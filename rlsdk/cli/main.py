@@ -17,6 +17,7 @@ from rlsdk.cli import (
     info,
     inspect,
     listing,
+    new,
     plot,
     record,
     run,
@@ -44,6 +45,7 @@ app.command("push")(hub.push_file)
 app.command("pull")(hub.pull_file)
 app.command("inspect")(inspect.inspect_file)
 app.command("check")(check.check_plugin)
+app.command("new")(new.new_plugin)
 app.command("doctor")(doctor.diagnose)
 
 

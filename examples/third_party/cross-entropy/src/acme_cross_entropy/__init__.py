@@ -1,0 +1,1 @@
+"""The cross-entropy method for rlsdk: a tutorial. See README.md."""

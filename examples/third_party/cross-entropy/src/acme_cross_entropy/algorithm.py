@@ -1,0 +1,58 @@
+"""Propose, learn from the scores, and the function that puts the parts together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from acme_cross_entropy.config import CrossEntropyConfig
+from rlsdk.networks import SearchPolicy, build_search_policy, flatten_parameters
+from rlsdk.parts import Facts, Parts, PopulationPlan, require_spaces
+from rlsdk.records import Metrics, Scored
+from rlsdk.settings.networks import NetworkConfig
+
+SPACES = ("Box", "Discrete", "MultiDiscrete", "MultiBinary")
+
+
+class CrossEntropy:
+    """Rubinstein 1999, with the extra noise of Szita and Loerincz 2006."""
+
+    def __init__(self, policy: SearchPolicy, config: CrossEntropyConfig, generator: Generator) -> None:
+        self.config, self.generator = config, generator
+        self.mean, _ = flatten_parameters(policy.parameters())  # the policy's own memory: the mean is what acts
+        self.std = torch.full_like(self.mean, config.first_std)
+
+    @torch.no_grad()
+    def propose(self, *, progress: float) -> Tensor:
+        """Candidates [P, D]."""
+        shape = self.config.candidates, len(self.mean)
+        return self.mean + self.std * torch.randn(shape, generator=self.generator, device=self.mean.device)
+
+    @torch.no_grad()
+    def update(self, batch: Scored, *, progress: float) -> Metrics:
+        """Fit mean and deviation to the best."""
+        best = batch.parameters[batch.score.topk(min(self.config.elites, len(batch.score))).indices]
+        self.mean.copy_(best.mean(0))
+        self.std = best.std(0, correction=0) + self.config.extra_std * (1.0 - progress)
+        return {"train/score_mean": batch.score.mean(), "train/std": self.std.mean()}
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """The deviations; the mean is the policy's."""
+        return {"search": {"std": self.std.clone()}}
+
+    def load_state_dict(self, state: Mapping[str, Any], /) -> None:
+        self.std = state["search"]["std"].to(self.mean)
+
+
+def build(facts: Facts, config: CrossEntropyConfig) -> Parts:
+    """The only place that chooses the parts."""
+    require_spaces(facts, "the cross-entropy method", actions=SPACES, observations=SPACES)
+    policy, make_act = build_search_policy(facts, NetworkConfig(), hidden=())
+    return Parts(
+        policy=policy,
+        algorithm=CrossEntropy(policy, config, facts.streams["update"]),
+        plan=PopulationPlan(make_act, config.n_eval_episodes),
+    )

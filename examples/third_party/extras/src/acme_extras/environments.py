@@ -1,0 +1,39 @@
+"""Environments under `acme/...`: no registration with gymnasium is needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+
+class Thermostat(gymnasium.Env[Any, Any]):
+    """Keep a room at 20 degrees: the reward is minus the distance to it."""
+
+    observation_space = spaces.Box(-10.0, 50.0, (1,), np.float32)
+    action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def __init__(self, outside: float = 5.0, length: int = 100) -> None:
+        self.outside, self.length = outside, length
+
+    def _seen(self) -> Any:
+        return np.clip(np.array([self.temperature], np.float32), -10.0, 50.0)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        self.time, self.temperature = 0, float(self.np_random.uniform(5.0, 35.0))
+        return self._seen(), {}
+
+    def step(self, action: Any) -> Any:
+        self.time += 1
+        self.temperature += 3.0 * float(action[0]) + 0.05 * (self.outside - self.temperature)
+        return self._seen(), -abs(self.temperature - 20.0), False, self.time >= self.length, {}
+
+
+def make(name: str, **kwargs: Any) -> Any:
+    """The environment called `name`, such as acme/Thermostat-v0."""
+    if name != "acme/Thermostat-v0":
+        raise gymnasium.error.UnregisteredEnv(f"acme has no {name}; it has acme/Thermostat-v0")
+    return Thermostat(**kwargs)

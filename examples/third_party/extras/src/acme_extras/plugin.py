@@ -1,0 +1,32 @@
+"""What the entry point names. The manifest says what is here, so that a look-up imports this plugin only when it is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rlsdk.registry import hookimpl
+
+
+@hookimpl
+def serializers() -> dict[str, Callable[[], Any]]:
+    """File suffix -> what makes its serializer."""
+    from acme_extras.files import NumpyFiles
+
+    return {".npz": NumpyFiles}
+
+
+@hookimpl
+def metric_sinks() -> dict[str, Callable[..., Any]]:
+    """Name -> what makes a sink for a run directory."""
+    from acme_extras.sink import BestValues
+
+    return {"best": BestValues}
+
+
+@hookimpl
+def environment_makers() -> dict[str, Callable[..., Any]]:
+    """Namespace -> what makes its environments."""
+    from acme_extras.environments import make
+
+    return {"acme": make}

@@ -1,0 +1,24 @@
+"""A metric sink: whatever has `write` and `close`. One for a tracking service looks the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+class BestValues:
+    """Keeps the largest value of every metric, and writes them to `best.json` of the run directory at the end."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path, self.best = folder / "best.json", dict[str, tuple[float, int]]()
+
+    def write(self, step: int, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
+            if isinstance(value, int | float) and (name not in self.best or value > self.best[name][0]):
+                self.best[name] = float(value), step
+
+    def close(self) -> None:
+        facts = {name: {"value": value, "step": step} for name, (value, step) in sorted(self.best.items())}
+        self.path.write_text(json.dumps(facts, indent=1))

@@ -1,0 +1,1 @@
+"""REINFORCE for rlsdk: a tutorial. See README.md."""

@@ -1,0 +1,66 @@
+"""The update, and the function that puts the parts together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from acme_reinforce.config import ReinforceConfig
+from acme_reinforce.policy import SoftmaxPolicy
+from rlsdk.parts import Facts, OnPolicyPlan, Parts, require_spaces
+from rlsdk.records import Metrics, Rollout
+from rlsdk.spaces import Discrete
+from rlsdk.tree import map_tensors
+from rlsdk.updates import FlatOptimizer
+
+
+def returns_to_go(reward: Tensor, ended: Tensor, gamma: float) -> Tensor:
+    """What followed each step until its episode ended, float [T, B]; 0 in episodes that are still running."""
+    result, later, known = torch.zeros_like(reward), torch.zeros_like(reward[0]), torch.zeros_like(ended[0])
+    for t in reversed(range(len(reward))):
+        known = known | ended[t]
+        later = reward[t] + gamma * later.masked_fill(ended[t], 0.0)
+        result[t] = later.masked_fill(~known, 0.0)
+    return result
+
+
+class Reinforce:
+    """Williams 1992: the gradient of log pi(a|s) times the return that followed."""
+
+    def __init__(self, policy: SoftmaxPolicy, config: ReinforceConfig) -> None:
+        self.policy, self.config = policy, config
+        self.optimizer = FlatOptimizer(policy.parameters(), "adam", config.learning_rate)
+
+    def update(self, batch: Rollout[Any, Any], *, progress: float) -> Metrics:
+        """Learn from a rollout [T, B]."""
+        steps = batch.steps
+        ended = steps.terminated | steps.truncated
+        gain = returns_to_go(steps.reward, ended, self.config.gamma).flatten()
+        complete = ended.flip(0).cumsum(0).flip(0).flatten().bool() & steps.valid.flatten()
+        weight = complete / complete.sum().clamp(min=1)
+        advantage = (gain - (gain * weight).sum()) * weight  # the mean return is the baseline
+        rows = map_tensors(lambda leaf: leaf.flatten(0, 1), steps.observation)
+        log_prob = self.policy.distribution(rows).log_prob(steps.action.flatten().long() - self.policy.start)
+        loss = -(log_prob * advantage / (gain[complete].std(correction=0) + 1e-8)).sum()
+        self.optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        self.optimizer.step(self.config.learning_rate)
+        return {"train/loss": loss.detach(), "train/complete_steps": complete.sum().float()}
+
+    def state_dict(self) -> Mapping[str, Any]:
+        return {"optimizer": self.optimizer.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any], /) -> None:
+        self.optimizer.load_state_dict(state["optimizer"])
+
+
+def build(facts: Facts, config: ReinforceConfig) -> Parts:
+    """The only place that chooses the parts."""
+    observations = ("Box", "Discrete", "MultiDiscrete", "MultiBinary")
+    require_spaces(facts, "REINFORCE", actions=("Discrete",), observations=observations)
+    assert isinstance(facts.action_space, Discrete)
+    policy = SoftmaxPolicy(facts.observation_space, facts.action_space, config.hidden).to(facts.device)
+    return Parts(policy=policy, algorithm=Reinforce(policy, config), plan=OnPolicyPlan(config.n_steps))

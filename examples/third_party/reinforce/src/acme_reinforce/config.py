@@ -1,0 +1,19 @@
+"""Every hyper-parameter once: the constructor, `rlsdk info`, `--set` and settings files read them here."""
+
+from __future__ import annotations
+
+import attrs
+
+from rlsdk.settings import AgentConfig, described, glossary, in_range
+
+
+@attrs.frozen
+class ReinforceConfig(AgentConfig):
+    """The constructor parameters of REINFORCE, in order."""
+
+    learning_rate: float = attrs.field(
+        default=5e-3, validator=in_range(0, open_low=True), metadata=described("step size of Adam", tune=(1e-4, 1e-1))
+    )
+    n_steps: int = attrs.field(default=512, validator=in_range(1), metadata=glossary.N_STEPS)
+    gamma: float = attrs.field(default=0.99, validator=in_range(0, 1), metadata=glossary.GAMMA)
+    hidden: int = attrs.field(default=32, validator=in_range(1), metadata=described("units of the hidden layer"))

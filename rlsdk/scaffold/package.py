@@ -1,0 +1,135 @@
+"""A plugin package from templates.
+
+Templates are the files of `templates/common` and of the family's folder, with `$name` where a fact belongs; `PACKAGE` in a path
+is the name of the Python package.
+"""
+
+from __future__ import annotations
+
+import json
+import keyword
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from string import Template
+
+from rlsdk.errors import ArtifactError, SettingsError, suggest
+from rlsdk.registry import plugins
+from rlsdk.registry.spec import FAMILIES
+
+IDENTITY = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+SDK = ">=0.1,<0.2"
+SUFFIX = ".tmpl"
+FACTS: dict[str, dict[str, str]] = {
+    "on-policy": {
+        "summary": "on-policy: learns from each rollout once",
+        "actions": "Box, Discrete, MultiDiscrete, MultiBinary",
+        "observations": "Box, Discrete, MultiDiscrete, MultiBinary",
+        "test_settings": "n_steps=64, batch_size=64, learning_rate=1e-2, gamma=0.0",
+        "test_steps": "4000",
+        "preset_steps": "50_000",
+        "preset_settings": 'n_steps = 128\nlearning_rate = "lin_2e-3"',
+    },
+    "off-policy": {
+        "summary": "off-policy: learns from a replay memory",
+        "actions": "Discrete",
+        "observations": "Box, Discrete, MultiDiscrete, MultiBinary",
+        "test_settings": "learning_starts=100, gamma=0.0",
+        "test_steps": "1500",
+        "preset_steps": "30_000",
+        "preset_settings": "batch_size = 128",
+    },
+    "population": {
+        "summary": "population: searches parameters by playing whole episodes",
+        "actions": "Box, Discrete, MultiDiscrete, MultiBinary",
+        "observations": "Box, Discrete, MultiDiscrete, MultiBinary",
+        "test_settings": "candidates=32",
+        "test_steps": "60_000",
+        "preset_steps": "60_000",
+        "preset_settings": "candidates = 16\nelites = 4",
+    },
+}
+"""What is particular to a family: spaces its parts support, and settings with which the untouched package learns."""
+
+
+def new_package(identity: str, family: str, folder: Path) -> Path:
+    """Write the package of the algorithm `identity` into a new folder inside `folder`; returns the new folder.
+
+    Raises:
+        SettingsError: no such family, an id that cannot be one, or one that is taken.
+        ArtifactError: the folder exists, or cannot be written; nothing is left half written.
+    """
+    facts = _facts(identity, family)
+    target = folder / facts["distribution"]
+    if target.exists():
+        raise ArtifactError(f"{target} exists already; remove it, choose another id, or another folder with --out")
+    staging: Path | None = None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(dir=folder, prefix=f".{target.name}."))
+        for place, text in _rendered(facts, family):
+            path = staging / place
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        staging.chmod(0o755)
+        staging.rename(target)
+    except OSError as error:
+        raise ArtifactError(
+            f"cannot write {target}: {error.strerror or error}; choose a writable folder with --out"
+        ) from None
+    finally:
+        if staging is not None:
+            shutil.rmtree(staging, ignore_errors=True)
+    return target
+
+
+def _facts(identity: str, family: str) -> dict[str, str]:
+    if family not in FACTS:
+        raise SettingsError(f"unknown family {family!r}; {suggest(family, FAMILIES)}")
+    if not IDENTITY.fullmatch(identity):
+        raise SettingsError(
+            f"{identity!r} cannot be the id of an algorithm: lower-case words of letters and digits, joined by hyphens,"
+            " such as my-algo"
+        )
+    if any(plugin.id == identity for plugin in plugins()):
+        raise SettingsError(f"an algorithm {identity!r} is installed already, see `rlsdk list`; choose another id")
+    name = "".join(word.capitalize() for word in identity.split("-"))
+    own = FACTS[family]
+    return {
+        **own,
+        "id": identity,
+        "family": family,
+        "cls": f"{name}Agent" if keyword.iskeyword(name) else name,
+        "title": " ".join(identity.split("-")).capitalize(),
+        "distribution": f"rlsdk-{identity}",
+        "package": f"rlsdk_{identity.replace('-', '_')}",
+        "sdk": SDK,
+        **{f"{kind}_list": json.dumps(own[f"{kind}s"].split(", ")) for kind in ("action", "observation")},
+        **{f"{kind}_tuple": _tuple(own[f"{kind}s"].split(", ")) for kind in ("action", "observation")},
+    }
+
+
+def _tuple(names: list[str]) -> str:
+    inside = ", ".join(f'"{name}"' for name in names)
+    return f"({inside},)" if len(names) == 1 else f"({inside})"
+
+
+def _rendered(facts: Mapping[str, str], family: str) -> Iterator[tuple[str, str]]:
+    """(path inside the package, text) of every file."""
+    root = files("rlsdk.scaffold") / "templates"
+    for name in ("common", family):
+        for place, file in _files(root / name):
+            text = Template(file.read_text(encoding="utf-8")).substitute(facts)
+            yield place.replace("PACKAGE", facts["package"]).removesuffix(SUFFIX), text
+
+
+def _files(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, Traversable]]:
+    for entry in sorted(folder.iterdir(), key=lambda found: found.name):
+        if entry.is_dir():
+            yield from _files(entry, f"{prefix}{entry.name}/")
+        elif entry.name.endswith(SUFFIX):
+            yield prefix + entry.name, entry

@@ -1,0 +1,127 @@
+"""The examples are what their tutorials say: they install, run, keep the contracts, and leave their host alone."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.throwaway import Environment, build_wheels
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+PLUGINS = EXAMPLES / "third_party"
+NAMES = ("reinforce", "cross-entropy", "extras")
+PRIVATE = re.compile(r"from rlsdk[\w.]*\._|from rlsdk[\w.]* import _|rlsdk\.\w*\._")
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """An environment with the three plugins, installed from wheels."""
+    folder = tmp_path_factory.mktemp("examples")
+    return Environment(folder / "env", build_wheels([PLUGINS / name for name in NAMES], folder / "wheels"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_is_short_and_uses_public_names_only(name: str) -> None:
+    files = sorted((PLUGINS / name / "src").rglob("*.py"))
+    lines = sum(len(path.read_text().splitlines()) for path in files)
+    assert 0 < lines < 200, f"{name} has {lines} lines"
+    for path in files:
+        assert not PRIVATE.search(path.read_text()), path
+
+
+@pytest.mark.parametrize(
+    "readme", [*sorted(PLUGINS.rglob("*/README.md")), EXAMPLES / "embedding" / "README.md"], ids=str
+)
+def test_a_tutorial_shows_the_code_as_it_is(readme: Path) -> None:
+    sources = [p.read_text() for p in readme.parent.rglob("*") if p.suffix in (".py", ".toml") and p.is_file()]
+    blocks = re.findall(r"```(?:python|toml)\n(.*?)```", readme.read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        assert any(block in text for text in sources) or _lines_in_order(block, sources), block
+
+
+def _lines_in_order(block: str, sources: list[str]) -> bool:
+    """Whether a source has the lines of a block in their order, with others between them."""
+    wanted = block.splitlines()
+    return any(_subsequence(wanted, text.splitlines()) for text in sources)
+
+
+def _subsequence(wanted: list[str], lines: list[str]) -> bool:
+    rest = iter(lines)
+    return all(line in rest for line in wanted)
+
+
+def test_the_algorithms_run_from_the_command_line(house: Environment, tmp_path: Path) -> None:
+    for name in ("reinforce", "cross-entropy"):
+        out = tmp_path / name
+        done = house.run(
+            *("-m", "rlsdk", "run", name, "--env", "CartPole-v1", "--steps", "20_000", "--seed", "0"),
+            *("--eval-every", "0", "--out", str(out)),
+        )
+        assert done.returncode == 0, done.stderr
+        reached = json.loads((out / "run.json").read_text())["final_evaluation"]["mean"]
+        assert reached > 60.0, f"{name}: {reached}"  # chance gives 20
+
+
+def test_the_extras_serve(house: Environment, tmp_path: Path) -> None:
+    out = tmp_path / "warm"
+    done = house.run(
+        *("-m", "rlsdk", "run", "tqc", "--env", "acme/Thermostat-v0", "--steps", "500", "--sink", "best"),
+        *("--eval-every", "0", "--out", str(out), "--set", "learning_starts=450"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert (
+        json.loads((out / "best.json").read_text())["time/total_timesteps"]["value"] == 400.0
+    )  # logged every 4 episodes
+    found = house.json(
+        "import rlsdk, numpy as np\n"
+        f"agent = rlsdk.load({str(out / 'final.rlsdk')!r}); agent.save({str(tmp_path / 'a.npz')!r})\n"
+        f"again = rlsdk.load({str(tmp_path / 'a.npz')!r}); seen = np.array([12.0], np.float32)\n"
+        "result = [agent.predict(seen)[0].tolist(), again.predict(seen)[0].tolist()]"
+    )
+    assert found[0] == found[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["reinforce", "cross-entropy"])
+def test_the_algorithms_keep_the_contracts(house: Environment, name: str) -> None:
+    done = house.run("-m", "pytest", "-q", "-p", "no:cacheprovider", str(PLUGINS / name / "tests"))
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+HOST = """
+import logging, random, signal, sys, threading
+import numpy as np, torch
+torch.set_num_threads(3); torch.manual_seed(5); np.random.seed(5); random.seed(5)
+def facts():
+    return [
+        torch.get_num_threads(), str(torch.get_default_dtype()), torch.random.get_rng_state().sum().item(),
+        int(np.random.get_state()[1].sum()), hash(random.getstate()), len(logging.getLogger().handlers),
+        logging.getLogger().level, str([signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)]),
+        sys.excepthook is sys.__excepthook__,
+    ]
+sys.path.insert(0, FOLDER)
+before = facts()
+import service
+from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
+server = service.Service(service.train(Path(FILE), steps=4000))
+alone = [server.play(i) for i in range(8)]
+with ThreadPoolExecutor(4) as clients:
+    together = list(clients.map(server.play, range(8)))
+result = [before, facts(), alone, together, [t.name for t in threading.enumerate() if not t.daemon]]
+"""
+
+
+def test_a_host_is_left_alone(house: Environment, tmp_path: Path) -> None:
+    code = HOST.replace("FOLDER", repr(str(EXAMPLES / "embedding"))).replace("FILE", repr(str(tmp_path / "s.rlsdk")))
+    done = house.run("-c", f"import json, sys\n{code}\nprint(json.dumps(result))")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\n") == 1, "nothing but the answer is printed"
+    before, after, alone, together, threads = json.loads(done.stdout)
+    assert before == after
+    assert alone == together
+    assert threads == ["MainThread"]
