@@ -15,7 +15,7 @@ from rlsdk.distributions import Bernoulli, Categorical, Gaussian, MultiCategoric
 from rlsdk.environments import to_space
 from rlsdk.environments.toy import HybridActionEnv
 from rlsdk.networks import build_action_head
-from rlsdk.testing.strategies import FAST
+from rlsdk.testing.strategies import examples
 
 ROWS, SIZES = 4, (3, 2, 4)
 
@@ -48,7 +48,7 @@ def plogp(p: np.ndarray[Any, Any], q: np.ndarray[Any, Any] | None = None) -> np.
     return np.where(p > 0, terms, 0.0)
 
 
-@FAST
+@examples
 @given(st.integers(0, 999), st.booleans())
 def test_categorical(seed: int, masks: bool) -> None:
     mask = some_mask(seed, (5,)) if masks else None
@@ -62,7 +62,7 @@ def test_categorical(seed: int, masks: bool) -> None:
     assert np.allclose(p.log_prob(torch.from_numpy(allowed)), np.log(one.max(1)), atol=1e-5)
 
 
-@FAST
+@examples
 @given(st.integers(0, 999), st.booleans())
 def test_multi_categorical_is_the_sum_of_its_parts(seed: int, masks: bool) -> None:
     mask = some_mask(seed, SIZES) if masks else None
@@ -81,7 +81,7 @@ def test_multi_categorical_is_the_sum_of_its_parts(seed: int, masks: bool) -> No
     assert np.allclose(p.kl_divergence(q), expected["kl"], atol=1e-4)
 
 
-@FAST
+@examples
 @given(st.integers(0, 999), st.booleans())
 def test_bernoulli_against_every_outcome(seed: int, masks: bool) -> None:
     mask = some_mask(seed, (2, 2, 2)) if masks else None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -13,23 +16,25 @@ import torch
 import rlsdk_tqc.algorithm
 from rlsdk import agent, persistence
 from rlsdk.buffers import replay
-from rlsdk.distributions import SquashedGaussian
+from rlsdk.distributions import Categorical, SquashedGaussian
 from rlsdk.environments.actions import ActionDecoder
 from rlsdk.errors import ContractViolation
-from rlsdk.networks import ActionScale, SquashedActor
+from rlsdk.networks import ActionScale, ActorCritic, NumpyPolicy, SquashedActor
+from rlsdk.preparation import Normalizer
 from rlsdk.session import Session
 from rlsdk.storage import archive
-from rlsdk.testing import verify
+from rlsdk.testing import clauses, verify
 from rlsdk.updates import FlatOptimizer
+from rlsdk_ars.algorithm import RandomSearch
 from rlsdk_tqc.loss import truncated_target
 
 Patch = pytest.MonkeyPatch
-MUTANTS: list[tuple[str, Callable[[Patch], None]]] = []
+MUTANTS: list[tuple[str, str, Callable[[Patch], None]]] = []
 
 
-def mutant(clause: str) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
+def mutant(clause: str, algorithm: str = "tqc") -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
     def register(plant: Callable[[Patch], None]) -> Callable[[Patch], None]:
-        MUTANTS.append((clause, plant))
+        MUTANTS.append((clause, algorithm, plant))
         return plant
 
     return register
@@ -311,12 +316,108 @@ def unknown_settings_are_ignored(patch: Patch) -> None:
     patch.setattr(plugin, "structure", lenient)
 
 
-@pytest.mark.parametrize(("clause", "plant"), MUTANTS, ids=[plant.__name__ for _, plant in MUTANTS])
-def test_the_kit_catches(clause: str, plant: Callable[[Patch], None], monkeypatch: Patch) -> None:
-    verify("tqc", clause)
+@mutant("plugin.import-is-free")
+def the_plugin_imports_torch(patch: Patch) -> None:
+    source = Path(rlsdk_tqc.__file__).parent
+    copy = Path(tempfile.mkdtemp(prefix="rlsdk-mutant-"))
+    shutil.copytree(source, copy / "rlsdk_tqc")
+    with (copy / "rlsdk_tqc" / "plugin.py").open("a") as stream:
+        stream.write("import torch\n")
+    patch.setenv("PYTHONPATH", str(copy))
+
+
+@mutant("plugin.manifest-agrees")
+def the_manifest_names_a_policy_that_is_not_there(patch: Patch) -> None:
+    from rlsdk.testing import subject
+
+    true = subject.find
+
+    def find(name: str) -> Any:
+        plugin = true(name)
+        assert plugin.manifest is not None
+        return attrs.evolve(plugin, manifest=attrs.evolve(plugin.manifest, policies=("MlpPolicy", "LstmPolicy")))
+
+    patch.setattr(subject, "find", find)
+
+
+@mutant("plugin.settings-documented")
+def a_setting_has_no_help(patch: Patch) -> None:
+    from rlsdk.testing.checks import plugin
+
+    true = plugin.describe
+    patch.setattr(plugin, "describe", lambda kind: [attrs.evolve(doc, help="") for doc in true(kind)])
+
+
+@mutant("policy.episode-start-forgets", "recurrent-ppo")
+def memory_survives_the_end_of_an_episode(patch: Patch) -> None:
+    patch.setattr("rlsdk.memories.recurrent._forgotten", lambda state, is_first: state)
+
+
+@mutant("policy.masks-obeyed", "maskable-ppo")
+def masks_are_dropped(patch: Patch) -> None:
+    of = Categorical.of
+    patch.setattr(Categorical, "of", lambda logits, mask=None: of(logits, None))
+
+
+@mutant("policy.ratio-is-one", "trpo")
+def collected_likelihoods_are_of_another_scale(patch: Patch) -> None:
+    estimates = ActorCritic.estimates
+
+    def broken(self: Any, steps: Any) -> Any:
+        true = estimates(self, steps)
+        return replace(true, log_prob=true.log_prob * 1.001)
+
+    patch.setattr(ActorCritic, "estimates", broken)
+
+
+@mutant("agent.preparation-travels")
+def statistics_stay_behind(patch: Patch) -> None:
+    patch.setattr(Normalizer, "load_state_dict", lambda self, state: None)
+
+
+@mutant("population.proposal", "ars")
+def directions_come_from_the_global_generator(patch: Patch) -> None:
+    propose = RandomSearch.propose
+
+    def broken(self: Any, *, progress: float) -> Any:
+        self.generator = torch.default_generator
+        return propose(self, progress=progress)
+
+    patch.setattr(RandomSearch, "propose", broken)
+
+
+@mutant("population.rows-independent", "ars")
+def candidates_share_a_normalisation(patch: Patch) -> None:
+    make = NumpyPolicy.__call__
+
+    def broken(self: Any, parameters: Any) -> Any:
+        act = make(self, parameters)
+        return lambda vectors: act(vectors - vectors.mean(0))
+
+    patch.setattr(NumpyPolicy, "__call__", broken)
+
+
+@mutant("population.same-everywhere", "ars")
+def episodes_are_not_seeded(patch: Patch) -> None:
+    from rlsdk.environments import trials
+
+    def begin(self: Any) -> Any:
+        observation, _ = self.environment.reset()
+        return self.read(observation)
+
+    patch.setattr(trials._Seat, "begin", begin)
+
+
+@pytest.mark.parametrize(("clause", "algorithm", "plant"), MUTANTS, ids=[plant.__name__ for *_, plant in MUTANTS])
+def test_the_kit_catches(clause: str, algorithm: str, plant: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    verify(algorithm, clause)
     plant(monkeypatch)
     with pytest.raises(ContractViolation):
-        verify("tqc", clause)
+        verify(algorithm, clause)
+
+
+def test_every_clause_has_a_mutant() -> None:
+    assert {clause for clause, *_ in MUTANTS} == {clause.id for clause in clauses()}
 
 
 def test_the_hand_computed_target_catches_the_classic_mistakes() -> None:

@@ -19,10 +19,10 @@ from rlsdk.environments.observations import batch_of, stack
 from rlsdk.errors import ArtifactError, DivergenceError, ObservationError, UnsupportedSpaceError
 from rlsdk.exploration.uniform import uniform_actions
 from rlsdk.networks import FlattenEncoder
-from rlsdk.testing.strategies import FAST, box_spaces, leaf_spaces, nested_spaces
+from rlsdk.testing.strategies import box_spaces, examples, leaf_spaces, nested_spaces
 
 
-@FAST
+@examples
 @given(nested_spaces())
 def test_translation_and_json_round_trips(space: Any) -> None:
     ours = to_space(space)
@@ -30,7 +30,7 @@ def test_translation_and_json_round_trips(space: Any) -> None:
     assert spaces.from_json(json.loads(json.dumps(spaces.to_json(ours), allow_nan=False))) == ours
 
 
-@FAST
+@examples
 @given(nested_spaces(), st.integers(1, 4), st.integers(0, 2**16))
 def test_one_observation_and_a_batch(space: Any, count: int, seed: int) -> None:
     ours = to_space(space)
@@ -120,7 +120,7 @@ def test_unknown_spaces_are_refused() -> None:
         to_space(gym_spaces.MultiDiscrete(np.array([[2, 2], [2, 2]])))
 
 
-@FAST
+@examples
 @given(box_spaces(), st.integers(0, 2**16))
 def test_uniform_actions_and_decoding_stay_inside(space: Any, seed: int) -> None:
     ours = to_space(space)
@@ -142,7 +142,7 @@ def test_decoding_refuses_nan_and_handles_nested_actions() -> None:
     assert all(nested.contains(action) for action in actions)
 
 
-@FAST
+@examples
 @given(leaf_spaces(), st.integers(0, 2**16))
 def test_flat_encoding_matches_gymnasium(space: Any, seed: int) -> None:
     ours = to_space(space)

@@ -12,6 +12,7 @@ from rlsdk.errors import SettingsError
 
 def check_plugin(
     algorithm: Annotated[str, typer.Argument(help="Id of the algorithm, see `rlsdk list`.")],
+    thorough: Annotated[bool, typer.Option("--thorough", help="Try twenty times as many examples.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Run the contract checks of the interfaces against a plugin. Exit code 1 if one fails."""
@@ -21,7 +22,7 @@ def check_plugin(
         from rlsdk.testing import run_checks
     except ImportError as error:
         raise SettingsError(f"the checks need more packages: pip install rlsdk[testing] ({error})") from None
-    outcomes = run_checks(algorithm)
+    outcomes = run_checks(algorithm, thorough=thorough)
     if as_json:
         typer.echo(json.dumps([outcome.as_dict() for outcome in outcomes], indent=1))
     else:

@@ -41,7 +41,7 @@ FACTS: dict[str, dict[str, str]] = {
         "test_settings": "learning_starts=100, gamma=0.0",
         "test_steps": "1500",
         "preset_steps": "30_000",
-        "preset_settings": "batch_size = 128",
+        "preset_settings": 'learning_rate = "lin_1e-3"\ntrain_freq = 16\ngradient_steps = 8\ntau = 0.02',
     },
     "population": {
         "summary": "population: searches parameters by playing whole episodes",

@@ -13,7 +13,7 @@ from rlsdk.errors import ContractViolation, SettingsError, suggest
 if TYPE_CHECKING:
     from rlsdk.testing.subject import Subject
 
-MODULES = ("plugin", "policy", "distribution", "buffer", "algorithm", "serializer", "agent")
+MODULES = ("plugin", "policy", "distribution", "buffer", "algorithm", "population", "serializer", "agent")
 
 
 class NotApplicable(Exception):  # noqa: N818  # not an error: the clause does not concern this plugin
@@ -82,7 +82,7 @@ def verify(algorithm: str, wanted: Clause | str) -> None:
         ContractViolation: the clause is broken; the message carries the counter-example.
     """
     chosen = wanted if isinstance(wanted, Clause) else _find(wanted)
-    outcome = _run(chosen, algorithm)
+    outcome = outcome_of(chosen, algorithm)
     if outcome.status == "failed":
         raise ContractViolation(f"{algorithm} breaks {chosen.id} ({chosen.statement}): {outcome.detail}")
 
@@ -94,19 +94,22 @@ def _find(name: str) -> Clause:
     return table[name]
 
 
-def run_checks(algorithm: str) -> list[Outcome]:
-    """The outcome of every clause for one installed or registered algorithm.
+def run_checks(algorithm: str, *, thorough: bool = False) -> list[Outcome]:
+    """The outcome of every clause for one installed or registered algorithm; `thorough` tries twenty times as many examples.
 
     Raises:
         PluginError: there is no such algorithm, or it does not load.
     """
     from rlsdk.registry import load
+    from rlsdk.testing.strategies import thoroughly
 
     load(algorithm)
-    return [_run(c, algorithm) for c in clauses()]
+    with thoroughly(thorough):
+        return [outcome_of(c, algorithm) for c in clauses()]
 
 
-def _run(chosen: Clause, algorithm: str) -> Outcome:
+def outcome_of(chosen: Clause, algorithm: str) -> Outcome:
+    """Check one clause; whatever the plugin raises is in the outcome."""
     from rlsdk.testing.subject import Subject
 
     try:

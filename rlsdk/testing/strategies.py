@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import attrs
@@ -13,10 +16,25 @@ from hypothesis import strategies as st
 
 from rlsdk.settings import structure, unstructure
 
-FAST = settings(
-    max_examples=15, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
-"""Profile of the kit: the same examples every time, no files left behind."""
+EXAMPLES, THOROUGH = 15, 300
+"""Examples per property, and with `--thorough`."""
+_count: ContextVar[int] = ContextVar("examples", default=EXAMPLES)
+
+
+def examples(check: Callable[..., None]) -> Callable[..., None]:
+    """Profile of the kit: the same examples every time, no files left behind."""
+    quiet = {"deadline": None, "database": None, "derandomize": True, "suppress_health_check": list(HealthCheck)}
+    return settings(max_examples=_count.get(), **quiet)(check)  # type: ignore[arg-type]
+
+
+@contextmanager
+def thoroughly(wanted: bool = True) -> Iterator[None]:
+    """Properties checked inside get many more examples."""
+    token = _count.set(THOROUGH if wanted else _count.get())
+    try:
+        yield
+    finally:
+        _count.reset(token)
 
 
 @st.composite

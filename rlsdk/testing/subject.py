@@ -78,14 +78,15 @@ class Subject:
         return kind(policy or self.policy_for("Mlp", "Linear"), env, **self.settings(**changes))
 
     def policy_for(self, *prefixes: str) -> str:
-        """The policy whose name starts with one of `prefixes`.
+        """The policy whose name starts with the first of `prefixes` that one starts with.
 
         Raises:
             NotApplicable: the algorithm has none.
         """
-        for policy in self.spec.policies:
-            if policy.startswith(prefixes):
-                return policy
+        for prefix in prefixes:
+            for policy in self.spec.policies:
+                if policy.startswith(prefix):
+                    return policy
         raise NotApplicable(f"{self.spec.id} has no policy called {prefixes[0]}...")
 
     def agents(self) -> Iterator[tuple[str, Agent]]:
@@ -95,11 +96,14 @@ class Subject:
                 if kind in OBSERVATIONS:
                     yield f"{kind} -> {action}", self.agent(AnySpaceEnv(OBSERVATIONS[kind], ACTIONS[action]))
             if "Dict" in self.manifest.observations:
-                policy = self.policy_for("MultiInput")
-                yield f"Dict -> {action}", self.agent(SimpleMultiObsEnv(ACTIONS[action]), policy=policy)
+                policy = self.policy_for("MultiInput", "Mlp")
+                vectors = spaces.Dict({"a": OBSERVATIONS["Box"], "b": OBSERVATIONS["Discrete"]})
+                images = policy.startswith("MultiInput")
+                env = SimpleMultiObsEnv(ACTIONS[action]) if images else AnySpaceEnv(vectors, ACTIONS[action])
+                yield f"Dict -> {action}", self.agent(env, policy=policy)
             if "Tuple" in self.manifest.observations:
                 pair = spaces.Tuple([OBSERVATIONS["Box"], OBSERVATIONS["Discrete"]])
-                policy = self.policy_for("MultiInput")
+                policy = self.policy_for("MultiInput", "Mlp")
                 yield f"Tuple -> {action}", self.agent(AnySpaceEnv(pair, ACTIONS[action]), policy=policy)
             if any(policy.startswith("Cnn") for policy in self.spec.policies):
                 policy = self.policy_for("Cnn")

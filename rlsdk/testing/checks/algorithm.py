@@ -7,19 +7,21 @@ from typing import Any
 import torch
 
 from rlsdk.agent import Agent
-from rlsdk.parts import OnPolicyPlan
-from rlsdk.records import Rollout
+from rlsdk.parts import OnPolicyPlan, PopulationPlan
+from rlsdk.records import Rollout, Scored
 from rlsdk.testing.kit import NotApplicable, clause, require
-from rlsdk.testing.rollouts import rollout_of
+from rlsdk.testing.rollouts import rollout_of, scored
 from rlsdk.testing.subject import Subject, differing, flat_state
 
 
 def _batch(agent: Agent) -> Any:
-    """What the algorithm learns from: transitions of its memory, or a rollout."""
+    """What the algorithm learns from: transitions of its memory, a rollout, or candidates with scores."""
+    if isinstance(agent.parts.plan, PopulationPlan):
+        return scored(agent)
     if isinstance(agent.parts.plan, OnPolicyPlan):
         return rollout_of(agent, agent.parts.plan.n_steps)
     if agent.parts.buffer is None:
-        raise NotApplicable("the algorithm learns neither from transitions nor from rollouts")
+        raise NotApplicable("the algorithm learns from nothing the kit knows")
     return agent.parts.buffer.sample(16, torch.Generator().manual_seed(5))
 
 
@@ -48,7 +50,8 @@ def batch_unchanged(subject: Subject) -> None:
 
     agent = subject.trained()
     batch = _batch(agent)
-    parts = (batch.steps, batch.initial_carry, batch.last_observation) if isinstance(batch, Rollout) else batch
+    parts: Any = (batch.steps, batch.initial_carry, batch.last_observation) if isinstance(batch, Rollout) else batch
+    parts = (batch.parameters, batch.score) if isinstance(batch, Scored) else parts
     before = [leaf.clone() for leaf in leaves(parts)]
     agent.parts.algorithm.update(batch, progress=0.0)
     same = [torch.equal(a, b) for a, b in zip(before, leaves(parts), strict=True)]

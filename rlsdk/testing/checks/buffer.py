@@ -14,7 +14,7 @@ from rlsdk.environments.toy import ChainEnv
 from rlsdk.loops import Cursor
 from rlsdk.records import Transitions
 from rlsdk.testing.kit import NotApplicable, clause, require
-from rlsdk.testing.strategies import FAST
+from rlsdk.testing.strategies import examples
 from rlsdk.testing.subject import Subject
 from rlsdk.tree import leaves
 
@@ -60,7 +60,7 @@ def untrue(batch: Transitions, gamma: float, length: int = 4) -> str | None:
     "Sampled rows are what happened: successors, rewards, and discounts (0 at terminations only).",
 )
 def rows_are_true(subject: Subject) -> None:
-    @FAST
+    @examples
     @given(st.integers(1, 3), st.integers(1, 60), st.booleans())
     def check(num_envs: int, steps: int, shared: bool) -> None:
         agent, buffer = filled(subject, num_envs, steps, buffer_size=40, optimize_memory_usage=shared)

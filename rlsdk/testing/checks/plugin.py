@@ -14,7 +14,7 @@ from rlsdk.errors import SettingsError, UnsupportedSpaceError
 from rlsdk.registry import presets
 from rlsdk.settings import describe, structure, unstructure
 from rlsdk.testing.kit import NotApplicable, clause, require
-from rlsdk.testing.strategies import FAST, configs
+from rlsdk.testing.strategies import configs, examples
 from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject
 
 _PROBE = """
@@ -65,7 +65,7 @@ def settings_documented(subject: Subject) -> None:
 def settings_round_trip(subject: Subject) -> None:
     kind = subject.spec.config_type
 
-    @FAST
+    @examples
     @given(configs(kind, subject.spec.policies[0]))
     def check(config: object) -> None:
         written = json.loads(json.dumps(unstructure(config)))

@@ -21,7 +21,7 @@ from rlsdk.records import Observation
 from rlsdk.spaces import choices_of
 from rlsdk.testing.kit import NotApplicable, clause, require
 from rlsdk.testing.rollouts import rollout_of
-from rlsdk.testing.strategies import FAST
+from rlsdk.testing.strategies import examples
 from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject, equal_values
 from rlsdk.tree import leaves, map_tensors
 
@@ -49,7 +49,7 @@ def action_in_space(subject: Subject) -> None:
 def _actions_in_space(subject: Subject, what: str, agent: Agent) -> None:
     space, values = agent.action_space, agent.observation_space
 
-    @FAST
+    @examples
     @given(st.integers(0, 2**20), st.booleans())
     def check(seed: int, deterministic: bool) -> None:
         values.seed(seed)

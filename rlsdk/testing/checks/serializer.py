@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rlsdk.errors import ArtifactError
 from rlsdk.storage import SafetensorsSerializer
 from rlsdk.testing.kit import clause, require
-from rlsdk.testing.strategies import FAST, tensors
+from rlsdk.testing.strategies import examples, tensors
 from rlsdk.testing.subject import Subject, differing
 
 NAMES = st.text("abcxyz_.", min_size=1, max_size=5)
@@ -28,7 +28,7 @@ VALUES = st.one_of(
 def round_trip(subject: Subject) -> None:
     serializer = SafetensorsSerializer()
 
-    @FAST
+    @examples
     @given(st.dictionaries(NAMES, tensors(), max_size=4), st.dictionaries(NAMES, VALUES, max_size=4))
     def check(stored: dict[str, torch.Tensor], document: dict[str, Any]) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -53,7 +53,7 @@ def damage_refused(subject: Subject) -> None:
         data = path.read_bytes()
         kind = type(agent)
 
-        @FAST
+        @examples
         @given(st.integers(0, len(data) - 1), st.integers(1, 255), st.booleans())
         def check(position: int, change: int, truncate: bool) -> None:
             damaged = bytearray(data)

@@ -1,0 +1,82 @@
+"""`pytest --rlsdk-check tqc`: the clauses of the contracts as tests, without a test file.
+
+pytest loads this module in every project that has rlsdk installed, so it imports nothing until it is asked for something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from rlsdk.testing.kit import Clause
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--rlsdk-check ID`, may be repeated, and `--rlsdk-thorough`."""
+    group = parser.getgroup("rlsdk", "contracts of reinforcement-learning plugins")
+    group.addoption("--rlsdk-check", metavar="ID", action="append", default=[], help="check the algorithm ID")
+    group.addoption("--rlsdk-thorough", action="store_true", help="try twenty times as many examples")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Where only the contracts were asked for, no test file is looked at."""
+    named = config.args_source is pytest.Config.ArgsSource.ARGS
+    return True if config.getoption("--rlsdk-check") and not named else None
+
+
+def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A test for each clause and algorithm."""
+    from rlsdk.errors import RlsdkError
+
+    try:
+        for algorithm in config.getoption("--rlsdk-check"):
+            items += Contract.from_parent(session, name=algorithm).collect()
+    except RlsdkError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+class Contract(pytest.Collector):
+    """The clauses of one algorithm."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """One test per clause."""
+        from rlsdk.registry import load
+        from rlsdk.testing.kit import clauses
+
+        load(self.name)
+        for clause in clauses():
+            yield ClauseTest.from_parent(self, name=clause.id, clause=clause)
+
+
+class ClauseTest(pytest.Item):
+    """One clause for one algorithm."""
+
+    def __init__(self, *, clause: Clause, **keywords: Any) -> None:
+        super().__init__(**keywords)
+        self.clause = clause
+
+    def runtest(self) -> None:
+        """Check it; what does not concern the plugin is skipped."""
+        from rlsdk.testing.kit import outcome_of
+        from rlsdk.testing.strategies import thoroughly
+
+        assert self.parent is not None
+        with thoroughly(bool(self.config.getoption("--rlsdk-thorough"))):
+            outcome = outcome_of(self.clause, self.parent.name)
+        if outcome.status == "not applicable":
+            pytest.skip(outcome.detail)
+        if outcome.status == "failed":
+            raise AssertionError(outcome.detail)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str:
+        """The clause and the counter-example, without a trace through the kit."""
+        return f"{self.clause.id}: {self.clause.statement}\n{excinfo.value}"
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        """Where it is said to be."""
+        assert self.parent is not None
+        return self.path, None, f"{self.parent.name}: {self.clause.id}"
