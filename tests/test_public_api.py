@@ -1,0 +1,157 @@
+"""The public names and what they take are a reviewed snapshot: a change needs a line in CHANGELOG.md.
+
+python -m tests.test_public_api "line of CHANGELOG.md that says what changed"     writes the snapshot anew
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import sys
+import warnings
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from packaging.version import Version
+
+import rlsdk
+from rlsdk.deprecation import PENDING, deprecated
+from rlsdk.registry import Manifest, discovery, hooks
+from rlsdk.storage import archive
+
+ROOT = Path(__file__).parents[1]
+SNAPSHOT, CHANGELOG = ROOT / "tests" / "public_api.json", ROOT / "CHANGELOG.md"
+PACKAGES = [
+    "rlsdk",
+    "rlsdk.buffers",
+    "rlsdk.callbacks",
+    "rlsdk.distributions",
+    "rlsdk.environments",
+    "rlsdk.executors",
+    "rlsdk.exploration",
+    "rlsdk.math",
+    "rlsdk.memories",
+    "rlsdk.networks",
+    "rlsdk.registry",
+    "rlsdk.settings",
+    "rlsdk.sinks",
+    "rlsdk.testing",
+    "rlsdk.updates",
+]
+"""Packages whose `__all__` is public."""
+MODULES = [
+    "rlsdk.agent",
+    "rlsdk.constructor",
+    "rlsdk.deprecation",
+    "rlsdk.errors",
+    "rlsdk.evaluate",
+    "rlsdk.export",
+    "rlsdk.hub",
+    "rlsdk.interfaces",
+    "rlsdk.lazy",
+    "rlsdk.parts",
+    "rlsdk.records",
+    "rlsdk.session",
+    "rlsdk.spaces",
+    "rlsdk.statistics",
+    "rlsdk.tree",
+]
+"""Modules whose own names, without a leading underscore, are public."""
+
+
+def described() -> dict[str, Any]:
+    """Everything plugins and programs may build on."""
+    names: dict[str, Any] = {}
+    for package in PACKAGES:
+        module = import_module(package)
+        names[package] = {name: _kind(getattr(module, name)) for name in sorted(module.__all__)}
+    for place in MODULES:
+        module = import_module(place)
+        own = {n: v for n, v in vars(module).items() if not n.startswith("_") and getattr(v, "__module__", "") == place}
+        names[place] = {name: _kind(value) for name, value in sorted(own.items())}
+    specs = {n: v for n, v in vars(hooks).items() if hasattr(v, f"{hooks.PROJECT}_spec")}
+    return {
+        "names": names,
+        "entry point group": discovery.GROUP,
+        "hooks": {name: _signature(value) for name, value in sorted(specs.items())},
+        "manifest": sorted(field.name for field in attrs.fields(Manifest)),
+        "file format": archive.FORMAT,
+    }
+
+
+def _kind(value: Any) -> Any:
+    if inspect.isclass(value):
+        methods = {n: v for n, v in vars(value).items() if not n.startswith("_") and _is_callable(v)}
+        signatures = {n: _signature(v.__func__ if hasattr(v, "__func__") else v) for n, v in sorted(methods.items())}
+        return {"class": _signature(value), **signatures}
+    return _signature(value) if callable(value) else type(value).__name__
+
+
+def _is_callable(value: Any) -> bool:
+    return inspect.isfunction(value) or isinstance(value, classmethod | staticmethod)
+
+
+def _signature(value: Any) -> str:
+    """Parameters by name, with `?` where there is a default; annotations are mypy's business."""
+    try:
+        parameters = inspect.signature(value).parameters.values()
+    except (TypeError, ValueError):
+        return type(value).__name__
+    marks = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    words, starred = [], False
+    for parameter in parameters:
+        starred = starred or parameter.kind is inspect.Parameter.VAR_POSITIONAL
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and not starred:
+            words.append("*")
+            starred = True
+        default = "" if parameter.default is inspect.Parameter.empty else "?"
+        words.append(f"{marks.get(parameter.kind, '')}{parameter.name}{default}")
+    return f"({', '.join(words)})"
+
+
+def test_the_public_api_is_the_reviewed_one() -> None:
+    stored = json.loads(SNAPSHOT.read_text())
+    assert stored["because"] in CHANGELOG.read_text(), "the snapshot names a line that CHANGELOG.md does not have"
+    assert described() == stored["api"], 'changed; say so in CHANGELOG.md, then: python -m tests.test_public_api "LINE"'
+
+
+def test_every_change_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = json.loads(SNAPSHOT.read_text())["api"]
+    monkeypatch.setattr(import_module("rlsdk.tree"), "leaves", lambda value, more: value)
+    assert described() != stored
+    monkeypatch.undo()
+    monkeypatch.delattr(import_module("rlsdk.session").Session, "ended")
+    assert described() != stored
+
+
+def test_what_is_deprecated_warns_and_goes_in_time() -> None:
+    @deprecated(instead="make()", removed_in="99.0")
+    def build() -> int:
+        return 3
+
+    with pytest.warns(DeprecationWarning, match=r"build is deprecated and goes in 99.0; use make\(\)"):
+        assert build() == 3
+    overdue = {name: version for name, version in PENDING.items() if Version(version) <= Version(rlsdk.__version__)}
+    assert not overdue
+
+
+def test_importing_everything_public_warns_of_nothing() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DeprecationWarning)
+        for place in (*PACKAGES, *MODULES):
+            import_module(place)
+
+
+def main(line: str) -> None:
+    """Write the snapshot."""
+    if not re.search(rf"^.*{re.escape(line)}.*$", CHANGELOG.read_text(), re.MULTILINE) or len(line) < 20:
+        raise SystemExit(f"CHANGELOG.md has no line with {line!r}")
+    SNAPSHOT.write_text(json.dumps({"because": line, "api": described()}, indent=1, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
