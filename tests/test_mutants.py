@@ -340,6 +340,22 @@ def the_manifest_names_a_policy_that_is_not_there(patch: Patch) -> None:
     patch.setattr(subject, "find", find)
 
 
+@mutant("plugin.claims-backed")
+def the_manifest_claims_a_memory(patch: Patch) -> None:
+    from rlsdk.testing import subject
+
+    true = subject.find
+
+    def find(name: str) -> Any:
+        plugin = true(name)
+        assert plugin.manifest is not None
+        return attrs.evolve(
+            plugin, manifest=attrs.evolve(plugin.manifest, traits=(*plugin.manifest.traits, "recurrent"))
+        )
+
+    patch.setattr(subject, "find", find)
+
+
 @mutant("plugin.settings-documented")
 def a_setting_has_no_help(patch: Patch) -> None:
     from rlsdk.testing.checks import plugin

@@ -13,6 +13,9 @@ from rlsdk.errors import SettingsError
 def check_plugin(
     algorithm: Annotated[str, typer.Argument(help="Id of the algorithm, see `rlsdk list`.")],
     thorough: Annotated[bool, typer.Option("--thorough", help="Try twenty times as many examples.")] = False,
+    capabilities: Annotated[
+        bool, typer.Option("--capabilities", help="Try what the plugin can do, and keep the result in its package.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Run the contract checks of the interfaces against a plugin. Exit code 1 if one fails."""
@@ -22,6 +25,12 @@ def check_plugin(
         from rlsdk.testing import run_checks
     except ImportError as error:
         raise SettingsError(f"the checks need more packages: pip install rlsdk[testing] ({error})") from None
+    if capabilities:
+        from rlsdk.registry import find
+        from rlsdk.testing import capabilities as tried
+
+        typer.echo(f"{tried.write(find(algorithm), tried.measure(algorithm))}")
+        return
     outcomes = run_checks(algorithm, thorough=thorough)
     if as_json:
         typer.echo(json.dumps([outcome.as_dict() for outcome in outcomes], indent=1))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shutil
 from textwrap import fill
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from rlsdk.registry import find, load, presets
+from rlsdk.registry import capabilities, find, load, presets
 from rlsdk.settings import FieldDoc, describe
 from rlsdk.settings.render import toml_value
 
@@ -27,12 +27,25 @@ def show_info(algorithm: Annotated[str, typer.Argument(help="Id of the algorithm
             "policies": ", ".join(manifest.policies),
             "traits": ", ".join(manifest.traits),
             "presets": ", ".join(known.env for known in presets(algorithm)),
+            "measured": _measured(capabilities(plugin)),
         }
         for name, value in rows.items():
             typer.echo(f"{name + ':':<14}{value}")
     typer.echo("\nhyper-parameters:")
     for doc in describe(spec.config_type):
         _show(doc, indent=2)
+
+
+def _measured(found: dict[str, Any] | None) -> str:
+    """What small agents of it were seen to do."""
+    if found is None:
+        return "not yet; rlsdk check ID --capabilities"
+    words = {name: value for name, value in found.items() if isinstance(value, bool)}
+    lists = {name: value for name, value in found.items() if isinstance(value, list)}
+    able = [name for name, value in words.items() if value]
+    return "; ".join(
+        [*(f"{name} {', '.join(value)}" for name, value in lists.items()), f"masks {found.get('masks')}", *able]
+    )
 
 
 def _show(doc: FieldDoc, indent: int) -> None:

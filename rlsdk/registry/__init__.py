@@ -1,5 +1,6 @@
 """Finding plugins without running them, and loading one at a time. Imports no torch."""
 
+from rlsdk.registry.capability_files import capabilities
 from rlsdk.registry.discovery import (
     Plugin,
     algorithms,
@@ -23,6 +24,7 @@ __all__ = [
     "Plugin",
     "Preset",
     "algorithms",
+    "capabilities",
     "extension",
     "extensions",
     "find",

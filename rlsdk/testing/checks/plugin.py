@@ -16,6 +16,7 @@ from rlsdk.settings import describe, structure, unstructure
 from rlsdk.testing.kit import NotApplicable, clause, require
 from rlsdk.testing.strategies import configs, examples
 from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject
+from rlsdk.tree import leaves
 
 _PROBE = """
 import json, random, sys
@@ -96,6 +97,28 @@ def unknown_setting_refused(subject: Subject) -> None:
             require(repr(name) in str(error), f"the message for {name + 'x'!r} does not name {name!r}: {error}")
         else:
             require(False, f"the unknown hyper-parameter {name + 'x'!r} was accepted")
+
+
+@clause(
+    "plugin.claims-backed",
+    "With every space the manifest lists a small agent trains and predicts, and its traits are those of the algorithm.",
+)
+def claims_backed(subject: Subject) -> None:
+    for what, agent in subject.agents():
+        subject.predict(agent.learn(24), agent.observation_space.sample())
+        require(agent.num_timesteps >= 24, f"{what}: it did not train")
+    small, spec = subject.agent(), subject.spec
+    names = {field.name for field in attrs.fields(spec.config_type)}
+    facts = {
+        "recurrent": bool(leaves(small.parts.policy.initial_carry(1))),
+        "replay": small.parts.buffer is not None,
+        "gsde": "use_sde" in names,
+        "action_noise": "action_noise" in names,
+        "action_mask": spec.action_masks == "optional",
+        "requires_action_mask": spec.action_masks == "required",
+    }
+    wrong = {trait: has for trait, has in facts.items() if (trait in subject.manifest.traits) is not has}
+    require(not wrong, f"traits of the manifest that are not so, or are missing: {wrong}")
 
 
 @clause("plugin.unsupported-space-refused", "An action space the manifest does not list raises UnsupportedSpaceError.")

@@ -25,7 +25,7 @@ from rlsdk_tqc.algorithm import TruncatedQuantileCritics
 from rlsdk_tqc.config import TQCConfig
 
 HIDDEN = (256, 256)
-OBSERVATIONS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict")
+OBSERVATIONS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
 
 
 def build(facts: Facts, config: TQCConfig) -> Parts:

@@ -1,0 +1,114 @@
+"""What an algorithm can do, found by doing it: small agents train, predict, stop, go on and are exported."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import attrs
+import cattrs
+from gymnasium import spaces
+
+from rlsdk.agent import Agent
+from rlsdk.environments import make_vec_env
+from rlsdk.environments.toy import AnySpaceEnv, FakeImageEnv
+from rlsdk.errors import RlsdkError
+from rlsdk.registry import Plugin
+from rlsdk.registry.capability_files import NAME
+from rlsdk.registry.manifest import package_folder
+from rlsdk.storage.archive import write_whole
+from rlsdk.testing.kit import NotApplicable
+from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject, differing, flat_state
+from rlsdk.tree import leaves
+
+STEPS = 48
+
+
+@attrs.frozen(kw_only=True)
+class Capabilities:
+    """What was seen to work."""
+
+    actions: tuple[str, ...]
+    observations: tuple[str, ...]
+    """Kinds of spaces; `image` is a Box that is one."""
+    masks: str
+    """ignored, optional or required"""
+    recurrent: bool
+    environments: bool
+    """Whether several environments can be trained in together."""
+    resume: bool
+    """Whether a training that was saved and loaded equals one that was not, to the bit."""
+    export: bool
+    """Whether its policy can be used without rlsdk."""
+
+
+def measure(algorithm: str) -> Capabilities:
+    """Try everything; what a plugin refuses with an `RlsdkError` it cannot do, other errors are raised."""
+    subject = Subject(algorithm)
+    some, wanted = OBSERVATIONS["Box"], ACTIONS[subject.action_kind]
+    nested = {
+        "Dict": spaces.Dict({"a": some, "b": OBSERVATIONS["Discrete"]}),
+        "Tuple": spaces.Tuple([some, OBSERVATIONS["Discrete"]]),
+    }
+    acting = {kind: AnySpaceEnv(some, space) for kind, space in ACTIONS.items()}
+    seeing: dict[str, Any] = {kind: AnySpaceEnv(space, wanted) for kind, space in {**OBSERVATIONS, **nested}.items()}
+    seeing["image"] = FakeImageEnv(action_space=wanted)
+    actions = [kind for kind, env in acting.items() if _works(partial(_trains, subject, env))]
+    observations = [kind for kind, env in seeing.items() if _works(partial(_trains, subject, env, kind))]
+    agent = _trains(subject, AnySpaceEnv(some, wanted))
+    return Capabilities(
+        actions=tuple(actions),
+        observations=tuple(observations),
+        masks=subject.spec.action_masks,
+        recurrent=bool(leaves(agent.parts.policy.initial_carry(1))),
+        environments=_works(lambda: _trains(subject, make_vec_env(lambda: AnySpaceEnv(some, wanted), 3))),
+        resume=_resumes(subject, lambda: AnySpaceEnv(some, wanted)),
+        export=_works(lambda: _exported(agent)),
+    )
+
+
+def write(plugin: Plugin, found: Capabilities) -> Path:
+    """Keep the result beside the plugin's manifest, where `rlsdk info` finds it."""
+    path = package_folder(plugin.module) / NAME
+    write_whole(path, (json.dumps(cattrs.unstructure(found), indent=1) + "\n").encode())
+    return path
+
+
+def _works(attempt: Callable[[], object]) -> bool:
+    try:
+        attempt()
+    except (RlsdkError, NotApplicable):
+        return False
+    return True
+
+
+def _trains(subject: Subject, env: Any, kind: str = "Box") -> Agent:
+    """An agent that has learnt a little from observations of a kind, and answered one."""
+    prefixes = {"image": ("Cnn",), "Dict": ("MultiInput", "Mlp"), "Tuple": ("MultiInput", "Mlp")}
+    policy = subject.policy_for(*prefixes.get(kind, ("Mlp", "Linear")))
+    agent = subject.agent(env, policy=policy).learn(STEPS)
+    agent.observation_space.seed(0)
+    subject.predict(agent, agent.observation_space.sample())
+    return agent
+
+
+def _resumes(subject: Subject, make: Callable[[], Any]) -> bool:
+    """Whether stopping in the middle changes nothing."""
+    whole, first = subject.agent(make()).learn(STEPS), subject.agent(make()).learn(STEPS)
+    with tempfile.TemporaryDirectory() as folder:
+        memory = ["replay"] if first.replay_buffer is not None else []
+        first.save(Path(folder) / "agent", include=memory)
+        second = type(first).load(Path(folder) / "agent", env=make(), force_reset=False)
+        states = [flat_state(each.learn(STEPS, reset_num_timesteps=False)) for each in (whole, second)]
+    return not differing(*states)
+
+
+def _exported(agent: Agent) -> None:
+    from rlsdk.export import export
+
+    with tempfile.TemporaryDirectory() as folder:
+        export(agent, Path(folder) / "policy", "torch-export")

@@ -1,0 +1,76 @@
+"""What the plugins ship about themselves is what was seen to work, and what docs/capabilities.md shows.
+
+python -m tests.test_capabilities     measures all, writes the files of our plugins and the page
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import cattrs
+import pytest
+
+from rlsdk.registry import algorithms, capabilities, find
+from rlsdk.testing.capabilities import measure, write
+
+PAGE = Path(__file__).parents[1] / "docs" / "capabilities.md"
+OURS = ("ars", "maskable-ppo", "qrdqn", "recurrent-ppo", "tqc", "trpo")
+HEAD = """# What each algorithm can do
+
+Generated from runs: small agents trained, predicted, were stopped and went on, and were exported
+(`python -m tests.test_capabilities`; `rlsdk check ID --capabilities` does it for any plugin, `rlsdk info ID` shows it).
+"Resume" means: equal, to the bit, to a training that was not stopped.
+
+| algorithm | actions | observations | masks | recurrent | several environments | resume | export |
+|---|---|---|---|---|---|---|---|
+"""
+
+
+def page() -> str:
+    """The page for what the plugins ship."""
+    rows = []
+    for name in OURS:
+        found = capabilities(find(name)) or {}
+        marks = ["yes" if found[key] else "no" for key in ("recurrent", "environments", "resume", "export")]
+        cells = [f"`{name}`", ", ".join(found["actions"]), ", ".join(found["observations"]), found["masks"], *marks]
+        rows.append(f"| {' | '.join(cells)} |\n")
+    return HEAD + "".join(rows)
+
+
+def as_json(found: Any) -> Any:
+    return json.loads(json.dumps(cattrs.unstructure(found)))
+
+
+def test_the_page_shows_what_the_plugins_ship() -> None:
+    assert PAGE.read_text() == page()
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_the_manifest_claims_what_works(name: str) -> None:
+    plugin = find(name)
+    found = capabilities(plugin)
+    assert plugin.manifest is not None
+    assert found is not None
+    assert tuple(found["actions"]) == plugin.manifest.actions
+    assert set(found["observations"]) - {"image"} == set(plugin.manifest.observations)
+    assert found["recurrent"] is ("recurrent" in plugin.manifest.traits)
+    assert found["resume"]
+    assert found["environments"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OURS)
+def test_what_is_shipped_is_what_works_now(name: str) -> None:
+    assert as_json(measure(name)) == capabilities(find(name))
+
+
+def test_a_plugin_without_measurements_says_so() -> None:
+    assert all(capabilities(plugin) is not None for plugin in algorithms() if plugin.id in OURS)
+
+
+if __name__ == "__main__":
+    for algorithm in OURS:
+        print(write(find(algorithm), measure(algorithm)))
+    PAGE.write_text(page())
