@@ -23,7 +23,7 @@ from rlsdk.networks import ActionScale, ActorCritic, NumpyPolicy, SquashedActor
 from rlsdk.preparation import Normalizer
 from rlsdk.session import Session
 from rlsdk.storage import archive
-from rlsdk.testing import clauses, verify
+from rlsdk.testing import clauses, run_checks, verify
 from rlsdk.updates import FlatOptimizer
 from rlsdk_ars.algorithm import RandomSearch
 from rlsdk_tqc.loss import truncated_target
@@ -424,6 +424,148 @@ def episodes_are_not_seeded(patch: Patch) -> None:
     patch.setattr(trials._Seat, "begin", begin)
 
 
+@mutant("policy.action-in-space")
+def predict_forgets_the_bounds(patch: Patch) -> None:
+    predict = agent.Agent.predict
+
+    def broken(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        action, state = predict(self, *arguments, **keywords)
+        return action * 10.0, state
+
+    patch.setattr(agent.Agent, "predict", broken)
+
+
+@mutant("policy.deterministic")
+def deterministic_actions_are_jittered(patch: Patch) -> None:
+    act = SquashedActor.act
+
+    def broken(self: Any, observation: Any, carry: Any, *, deterministic: bool, generator: Any) -> Any:
+        answer = act(self, observation, carry, deterministic=deterministic, generator=generator)
+        jitter = 0.01 * torch.rand((), generator=generator) if deterministic else 0.0
+        return replace(answer, action=(answer.action + jitter).clamp(-2, 3))
+
+    patch.setattr(SquashedActor, "act", broken)
+
+
+@mutant("policy.randomness-from-generator")
+def samples_know_the_global_seed(patch: Patch) -> None:
+    act = SquashedActor.act
+
+    def broken(self: Any, observation: Any, carry: Any, *, deterministic: bool, generator: Any) -> Any:
+        answer = act(self, observation, carry, deterministic=deterministic, generator=generator)
+        shift = 0.0 if deterministic else 0.01 * (torch.initial_seed() % 97) / 97
+        return replace(answer, action=(answer.action * (1.0 - shift)))
+
+    patch.setattr(SquashedActor, "act", broken)
+
+
+@mutant("policy.no-hidden-state")
+def starts_of_two_episodes_are_counted(patch: Patch) -> None:
+    act = SquashedActor.act
+
+    def broken(self: Any, observation: Any, carry: Any, *, deterministic: bool, generator: Any) -> Any:
+        answer, pair = act(self, observation, carry, deterministic=deterministic, generator=generator), False
+        if len(observation.is_first) == 2 and not deterministic:
+            self.starts = getattr(self, "starts", 0) + int(observation.is_first.all())
+            pair = not bool(observation.is_first.any())
+        return replace(answer, action=answer.action * (1.0 - 0.01 * self.starts)) if pair else answer
+
+    patch.setattr(SquashedActor, "act", broken)
+
+
+@mutant("distribution.shapes")
+def the_entropy_is_that_of_the_batch(patch: Patch) -> None:
+    kl = SquashedGaussian.kl_divergence
+    patch.setattr(SquashedGaussian, "kl_divergence", lambda self, other: kl(self, other)[None])
+
+
+@mutant("buffer.samples-are-copies")
+def batches_are_given_out_again(patch: Patch) -> None:
+    at = replay.ReplayBuffer.at
+
+    def broken(self: Any, index: Any) -> Any:
+        key = self.written, tuple(index.tolist())
+        kept = self.__dict__.setdefault("given_out", {})
+        if key not in kept:
+            kept[key] = at(self, index)
+        return kept[key]
+
+    patch.setattr(replay.ReplayBuffer, "at", broken)
+
+
+@mutant("algorithm.state-round-trip")
+def optimiser_moments_are_not_stored(patch: Patch) -> None:
+    patch.setattr(FlatOptimizer, "state_dict", lambda self: {})
+    patch.setattr(FlatOptimizer, "load_state_dict", lambda self, state: None)
+
+
+@mutant("algorithm.batch-unchanged")
+def the_positions_are_overwritten(patch: Patch) -> None:
+    kind = rlsdk_tqc.algorithm.TruncatedQuantileCritics
+    update = kind.update
+
+    def broken(self: Any, batch: Any, *, progress: float) -> Any:
+        batch.index.zero_()
+        return update(self, batch, progress=progress)
+
+    patch.setattr(kind, "update", broken)
+
+
+@mutant("agent.save-load-predict")
+def loading_rounds_the_policy(patch: Patch) -> None:
+    restore = persistence._restore
+
+    def broken(loaded: Any, sections: Any) -> None:
+        restore(loaded, sections)
+        if loaded.normalizer is None:
+            for value in loaded.parts.policy.state_dict().values():
+                value.mul_(1.001)
+
+    patch.setattr(persistence, "_restore", broken)
+
+
+@mutant("agent.seed-reproduces")
+def long_runs_explore_by_the_clock(patch: Patch) -> None:
+    learn, start = agent.Agent.learn, [0]
+
+    def broken(self: Any, total_timesteps: int, *arguments: Any, **keywords: Any) -> Any:
+        if total_timesteps == 40 and self.seed == 3:
+            start[0] += 1
+            self.streams["action"].manual_seed(start[0])
+        return learn(self, total_timesteps, *arguments, **keywords)
+
+    patch.setattr(agent.Agent, "learn", broken)
+
+
+@mutant("serializer.damage-refused")
+def digests_of_tensors_are_not_compared(patch: Patch) -> None:
+    patch.setattr(archive, "_require_digest", lambda *arguments: None)
+    patch.setattr("zipfile.ZipExtFile._update_crc", lambda self, data: None)
+
+
+@mutant("serializer.round-trip")
+def large_whole_numbers_lose_digits(patch: Patch) -> None:
+    encode = archive._encode
+
+    def broken(key: str, section: Any) -> Any:
+        flat = archive.tree.flatten(section)
+        whole = {n: v for n, v in flat.items() if getattr(v, "dtype", None) == torch.int64}
+        return encode(key, {**flat, **{n: v.to(torch.int16).to(torch.int64) for n, v in whole.items()}})
+
+    patch.setattr(archive, "_encode", broken)
+
+
+@mutant("population.proposal", "ars")
+def candidates_know_the_global_seed(patch: Patch) -> None:
+    propose = RandomSearch.propose
+    shift = 1e-3 / 97
+    patch.setattr(
+        RandomSearch,
+        "propose",
+        lambda self, *, progress: propose(self, progress=progress) + shift * (torch.initial_seed() % 97),
+    )
+
+
 @pytest.mark.parametrize(("clause", "algorithm", "plant"), MUTANTS, ids=[plant.__name__ for *_, plant in MUTANTS])
 def test_the_kit_catches(clause: str, algorithm: str, plant: Callable[[Patch], None], monkeypatch: Patch) -> None:
     verify(algorithm, clause)
@@ -434,6 +576,24 @@ def test_the_kit_catches(clause: str, algorithm: str, plant: Callable[[Patch], N
 
 def test_every_clause_has_a_mutant() -> None:
     assert {clause for clause, *_ in MUTANTS} == {clause.id for clause in clauses()}
+
+
+SHARED = {"agent.parameters-round-trip"}
+"""Found by another clause as well: `algorithm.state-round-trip` needs set_parameters to put everything in its place."""
+
+
+@pytest.mark.slow
+def test_each_clause_finds_what_no_other_finds() -> None:
+    alone = set()
+    for clause, algorithm, plant in MUTANTS:
+        if clause in alone:
+            continue
+        with pytest.MonkeyPatch.context() as patch:
+            plant(patch)
+            failed = {outcome.id for outcome in run_checks(algorithm) if outcome.status == "failed"}
+        assert clause in failed, f"{plant.__name__} is not found by {clause}"
+        alone |= failed if len(failed) == 1 else set()
+    assert alone == {clause.id for clause in clauses()} - SHARED
 
 
 def test_the_hand_computed_target_catches_the_classic_mistakes() -> None:

@@ -109,4 +109,6 @@ def tensors() -> st.SearchStrategy[torch.Tensor]:
 
 def _filled(shape: tuple[int, ...], dtype: torch.dtype, seed: int) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
+    if dtype == torch.int64:
+        return torch.randint(-(2**62), 2**62, shape, generator=generator)
     return (torch.randn(shape, generator=generator) * 10).to(dtype)
