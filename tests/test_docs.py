@@ -119,7 +119,7 @@ def contracts_page() -> str:
         "# Contracts",
         "",
         "What a plugin promises by implementing the interfaces. `rlsdk check ID` and `rlsdk.testing.verify` check each clause;",
-        "`tests/test_mutants.py` holds planted bugs that show the checks at work. Generated: `python -m tests.test_docs`.",
+        "for each, `tests/test_mutants.py` plants a bug that no other clause finds. Generated: `python -m tests.test_docs`.",
         "",
         "| id | clause |",
         "|---|---|",

@@ -566,7 +566,15 @@ def candidates_know_the_global_seed(patch: Patch) -> None:
     )
 
 
-@pytest.mark.parametrize(("clause", "algorithm", "plant"), MUTANTS, ids=[plant.__name__ for *_, plant in MUTANTS])
+FIRST = {clause: plant for clause, _, plant in reversed(MUTANTS)}
+"""One mutant per clause is tried in the fast suite, all of them in the slow one."""
+CASES = [
+    pytest.param(clause, *rest, id=rest[-1].__name__, marks=() if FIRST[clause] is rest[-1] else pytest.mark.slow)
+    for clause, *rest in MUTANTS
+]
+
+
+@pytest.mark.parametrize(("clause", "algorithm", "plant"), CASES)
 def test_the_kit_catches(clause: str, algorithm: str, plant: Callable[[Patch], None], monkeypatch: Patch) -> None:
     verify(algorithm, clause)
     plant(monkeypatch)

@@ -55,10 +55,8 @@ def test_packages_are_typed(house: tuple[Environment, Path]) -> None:
     subprocess.run([sys.executable, "-m", "mypy", "--strict", *sources], cwd=folder, check=True)
 
 
-@pytest.mark.parametrize(
-    "family",
-    [family if family == "on-policy" else pytest.param(family, marks=pytest.mark.slow) for family in FAMILIES],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
 def test_the_tests_of_an_untouched_package_pass(house: tuple[Environment, Path], family: str) -> None:
     """Its own tests: every clause of the contracts, and that it learns."""
     env, folder = house

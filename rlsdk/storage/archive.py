@@ -192,9 +192,12 @@ def _opened(source: Path | IO[bytes], kind: str) -> Iterator[tuple[zipfile.ZipFi
     except ArtifactError:
         raise
     except FileNotFoundError:
-        raise ArtifactError(f"there is no file {name}") from None
+        raise ArtifactError(f"there is no file {name}; agent.save(path) writes one") from None
     except (*_READ_ERRORS, safetensors.SafetensorError) as error:
-        raise ArtifactError(f"{name} is not a whole {kind} file: {type(error).__name__}: {error}") from None
+        raise ArtifactError(
+            f"{name} is not a whole {kind} file ({type(error).__name__}: {error}); take another copy, such as an earlier"
+            " checkpoint"
+        ) from None
 
 
 def _name(source: Path | IO[bytes]) -> str:

