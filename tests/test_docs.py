@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 import pytest
 
-from rlsdk.registry import load, unregister
+from rlsdk.registry import AlgorithmSpec, load, unregister
 from rlsdk.testing import clauses
 
 ROOT = Path(__file__).parents[1]
@@ -63,8 +63,8 @@ def test_python_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.Mon
         for text in blocks(path, "python"):
             exec(compile(text, str(path), "exec"), namespace)
     finally:
-        if "spec" in namespace:
-            unregister("behavior-cloning")
+        if isinstance(spec := namespace.get("spec"), AlgorithmSpec):
+            unregister(spec.id)
 
 
 def model_of_another_library(folder: Path) -> None:
