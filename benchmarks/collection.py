@@ -103,15 +103,19 @@ def seconds(run: Callable[[], None], times: int) -> float:
     return time.process_time() - began
 
 
-def measure(name: str, budget: int, count: int, rounds: int) -> str:
-    """A row of the table."""
-    kinds = [bare(name, count), ours(name, count), theirs(name, count)]
+def per_step_of(kinds: list[Callable[[], None]], budget: int, count: int, rounds: int) -> Any:
+    """Microseconds per environment step [rounds, kinds], warmed up; the kinds take turns. `budget`: steps per timing."""
     times = max(2, budget // (LENGTH * count))
     for run in kinds:
         seconds(run, max(1, times // 4))
     table = np.array([[seconds(run, times) for run in kinds] for _ in range(rounds)])
-    per_step = np.median(table, axis=0) / (times * LENGTH * count) * 1e6
-    ratio = np.median(table / table[:, :1], axis=0)
+    return table / (times * LENGTH * count) * 1e6
+
+
+def measure(name: str, budget: int, count: int, rounds: int) -> str:
+    """A row of the table."""
+    table = per_step_of([bare(name, count), ours(name, count), theirs(name, count)], budget, count, rounds)
+    per_step, ratio = np.median(table, axis=0), np.median(table / table[:, :1], axis=0)
     ours_, theirs_ = (f"{per_step[k]:.1f} ({ratio[k]:.2f}x)" for k in (1, 2))
     return f"| {name} | {count} | {per_step[0]:.1f} | {ours_} | {theirs_} |"
 

@@ -14,10 +14,8 @@ import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode
 
-from benchmarks.collection import COUNTS, LENGTH, actions_for, bare, seconds
+from benchmarks.collection import CASES, COUNTS, LENGTH, actions_for, bare, per_step_of
 from rlsdk.environments import make_vec_env
-
-CASES = [("CartPole-v1", 12_000), ("HalfCheetah-v5", 3_000)]
 
 
 def by_hand(name: str, count: int) -> Callable[[], None]:
@@ -73,14 +71,9 @@ def ours(name: str, count: int) -> Callable[[], None]:
 
 def measure(name: str, budget: int, count: int, rounds: int) -> str:
     """A row of the table: medians over rounds in which each kind takes its turn."""
-    kinds = [make(name, count) for make in (bare, by_hand, gymnasiums, ours)]
-    times = max(2, budget // (LENGTH * count))
-    for run in kinds:
-        seconds(run, max(1, times // 4))
-    table = np.array([[seconds(run, times) for run in kinds] for _ in range(rounds)])
-    per_step = np.median(table, axis=0) / (times * LENGTH * count) * 1e6
+    table = per_step_of([make(name, count) for make in (bare, by_hand, gymnasiums, ours)], budget, count, rounds)
     bare_, hand = (np.median(table[:, 3] / table[:, k]) for k in (0, 1))
-    cells = " | ".join(f"{value:.1f}" for value in per_step)
+    cells = " | ".join(f"{value:.1f}" for value in np.median(table, axis=0))
     return f"| {name} | {count} | {cells} | {bare_:.2f}x | {hand:.2f}x |"
 
 

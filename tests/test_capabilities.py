@@ -12,8 +12,9 @@ from typing import Any
 import cattrs
 import pytest
 
-from rlsdk.registry import algorithms, capabilities, find
+from rlsdk.registry import algorithms, capabilities, find, unregister
 from rlsdk.testing.capabilities import measure, write
+from tests.small_algorithms import register_reinforce
 
 PAGE = Path(__file__).parents[1] / "docs" / "capabilities.md"
 OURS = ("ars", "maskable-ppo", "qrdqn", "recurrent-ppo", "tqc", "trpo")
@@ -66,8 +67,13 @@ def test_what_is_shipped_is_what_works_now(name: str) -> None:
     assert as_json(measure(name)) == capabilities(find(name))
 
 
-def test_a_plugin_without_measurements_says_so() -> None:
+def test_ours_are_measured_and_a_plugin_that_is_not_has_none() -> None:
     assert all(capabilities(plugin) is not None for plugin in algorithms() if plugin.id in OURS)
+    register_reinforce()
+    try:
+        assert capabilities(find("reinforce")) is None
+    finally:
+        unregister("reinforce")
 
 
 if __name__ == "__main__":

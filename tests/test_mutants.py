@@ -326,8 +326,8 @@ def the_plugin_imports_torch(patch: Patch) -> None:
     patch.setenv("PYTHONPATH", str(copy))
 
 
-@mutant("plugin.manifest-agrees")
-def the_manifest_names_a_policy_that_is_not_there(patch: Patch) -> None:
+def say_in_the_manifest(patch: Patch, **changes: Any) -> None:
+    """The kit reads a manifest with other entries."""
     from rlsdk.testing import subject
 
     true = subject.find
@@ -335,25 +335,19 @@ def the_manifest_names_a_policy_that_is_not_there(patch: Patch) -> None:
     def find(name: str) -> Any:
         plugin = true(name)
         assert plugin.manifest is not None
-        return attrs.evolve(plugin, manifest=attrs.evolve(plugin.manifest, policies=("MlpPolicy", "LstmPolicy")))
+        return attrs.evolve(plugin, manifest=attrs.evolve(plugin.manifest, **changes))
 
     patch.setattr(subject, "find", find)
+
+
+@mutant("plugin.manifest-agrees")
+def the_manifest_names_a_policy_that_is_not_there(patch: Patch) -> None:
+    say_in_the_manifest(patch, policies=("MlpPolicy", "LstmPolicy"))
 
 
 @mutant("plugin.claims-backed")
 def the_manifest_claims_a_memory(patch: Patch) -> None:
-    from rlsdk.testing import subject
-
-    true = subject.find
-
-    def find(name: str) -> Any:
-        plugin = true(name)
-        assert plugin.manifest is not None
-        return attrs.evolve(
-            plugin, manifest=attrs.evolve(plugin.manifest, traits=(*plugin.manifest.traits, "recurrent"))
-        )
-
-    patch.setattr(subject, "find", find)
+    say_in_the_manifest(patch, traits=("gsde", "action_noise", "replay", "recurrent"))
 
 
 @mutant("plugin.settings-documented")
