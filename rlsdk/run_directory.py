@@ -110,6 +110,11 @@ class RunDirectory:
         """Whether there is something to resume from."""
         return self.record.exists() and any(self.checkpoints.glob("step_*.rlsdk"))
 
+    def start_over(self) -> None:
+        """Drop the traces of a run that left nothing to resume from."""
+        for path in (self.csv, self.jsonl, self.record):
+            path.unlink(missing_ok=True)
+
     def newest(self, load: Callable[[Path], T]) -> T:
         """What `load` makes of the newest checkpoint that is whole; a warning names those that are not.
 

@@ -133,6 +133,8 @@ def run_seed(request: RunRequest) -> SeedResult:
     try:
         done = directory.read_record() if directory.record.exists() else {}
         if done.get("status") != "finished":
+            if not directory.checkpointed:
+                directory.start_over()  # a run that was stopped before its first checkpoint
             run_quietly(_resumed(request) if directory.checkpointed else attrs.evolve(request, resume=False))
             done = directory.read_record()
         score = done["final_evaluation"]

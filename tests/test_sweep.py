@@ -151,6 +151,22 @@ def test_a_sweep_that_was_stopped_goes_on(tmp_path: Path) -> None:
         assert json.loads((out / f"seed-{seed}/run.json").read_text())["status"] == "finished"
 
 
+def test_a_seed_that_was_stopped_before_its_first_checkpoint_starts_again(tmp_path: Path) -> None:
+    first = sweep(plan(tmp_path / "runs"))
+    seed = tmp_path / "runs/seed-3"
+    record = json.loads((seed / "run.json").read_text())
+    logged = len((seed / "metrics.csv").read_text().splitlines())
+    (seed / "run.json").write_text(json.dumps({**record, "status": "running"}))
+    for path in (seed / "checkpoints").iterdir():
+        path.unlink()
+    known = stored(tmp_path / "runs")
+    assert known is not None
+    again = sweep(known)
+    assert [result.error for result in again] == [None, None]
+    assert [result.mean for result in again] == [result.mean for result in first]
+    assert len((seed / "metrics.csv").read_text().splitlines()) == logged, "what the first try logged is gone"
+
+
 def test_counts_are_checked() -> None:
     assert seeds_from(None, 2) == (0, 1)
     assert seeds_from(7, 2) == (7, 8)
