@@ -20,4 +20,5 @@ def epsilon_greedy(
         even = (Categorical.of(torch.zeros(m.shape, device=device), m) for m in torch.split(mask, list(sizes), -1))
         drawn = [distribution.sample(generator) for distribution in even]
     explores = torch.rand(greedy.shape[:1], generator=generator, device=device) < epsilon
-    return torch.where(explores.unsqueeze(-1), torch.stack(drawn, -1), greedy)
+    other = drawn[0].unsqueeze(-1) if len(drawn) == 1 else torch.stack(drawn, -1)
+    return torch.where(explores.unsqueeze(-1), other, greedy)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rlsdk_qrdqn.loss import greedy_action, of_action, quantile_target
+from rlsdk_qrdqn.loss import greedy_action, of_action, places, quantile_target
 
 NEXT = torch.tensor([[[0.0, 10.0], [4.0, 5.0], [9.0, 9.5]]])  # means 5, 4.5, 9.25
 ONE = (3,)
@@ -42,7 +42,7 @@ def test_terminations_do_not_bootstrap(discount: float, expected: list[float]) -
 
 def test_rows_choose_their_own_action() -> None:
     rows = torch.arange(12.0).view(2, 3, 2)
-    assert of_action(rows, torch.tensor([[2], [0]]), ONE).tolist() == [[[4.0, 5.0], [6.0, 7.0]]]
+    assert of_action(rows, places(torch.tensor([[2], [0]]), ONE)).tolist() == [[[4.0, 5.0], [6.0, 7.0]]]
 
 
 def test_each_choice_has_its_own_action_and_target() -> None:

@@ -12,7 +12,7 @@ from rlsdk.math.scratch import Scratch
 from rlsdk.records import Metrics, Transitions
 from rlsdk.updates import FlatOptimizer, TargetNetwork
 from rlsdk_qrdqn.config import QRDQNConfig
-from rlsdk_qrdqn.loss import columns, greedy_action, of_action, quantile_target
+from rlsdk_qrdqn.loss import greedy_action, of_action, places, quantile_target
 from rlsdk_qrdqn.policy import QuantilePolicy
 
 
@@ -59,16 +59,16 @@ class QuantileRegression:
             judge = policy.evaluated(following.features)[0] if config.double_q else ahead
             best = greedy_action(judge, following.action_mask, sizes)
             target = quantile_target(ahead, best, batch.reward, batch.discount, sizes)
-        action = policy.from_environment(batch.action)
+        taken = places(policy.from_environment(batch.action), sizes)
         quantiles, pull = policy.evaluated(batch.observation.features)
-        current = of_action(quantiles, action, sizes)
+        current = of_action(quantiles, taken)
         loss, gradient = quantile_huber(
             current, target, sum_over_quantiles=True, weight=batch.weight, scratch=self.scratch
         )
         if batch.weight is not None:
             self.td_error = td_error(current, target)
         slope = torch.zeros_like(quantiles)
-        slope[torch.arange(len(action), device=action.device), columns(action, sizes)] = gradient
+        slope.flatten(0, 1).index_copy_(0, taken, gradient.flatten(0, 1))
         self.optimizer.zero_grad()
         pull(slope)
         self.optimizer.step(config.learning_rate(1.0 - progress), config.max_grad_norm)
