@@ -42,7 +42,7 @@ def read_metric(path: Path, name: str, x: str = "step") -> tuple[list[float], li
 def plot_run(folder: Path, output: Path, title: str = "") -> bool:
     """Draw training and evaluation returns of a run directory; False when matplotlib is not installed."""
     try:
-        figure, axes = _figure()
+        figure, axes = new_figure()
     except SettingsError:
         return False
     metrics = folder / "metrics.csv"
@@ -86,7 +86,7 @@ def plot_runs(
     groups: dict[str, list[Curve]] = {}
     for folder in folders:
         groups.setdefault(_label(folder), []).append(_curve(folder, name, x, smooth))
-    figure, axes = _figure()
+    figure, axes = new_figure()
     texts = []
     for label, curves in groups.items():
         grid, mean, low, high = _band(curves)
@@ -102,7 +102,12 @@ def plot_runs(
     return texts
 
 
-def _figure() -> tuple[Any, Any]:
+def new_figure() -> tuple[Any, Any]:
+    """(figure, axes) that no window shows.
+
+    Raises:
+        SettingsError: matplotlib is not installed.
+    """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure

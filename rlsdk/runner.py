@@ -100,9 +100,11 @@ def run(request: RunRequest) -> RunResult:
     )
     summary = {"mean": evaluation.mean, "std": evaluation.std, "episodes": len(evaluation.returns)}
     status = "finished" if finished else "interrupted"
-    directory.write_record({**record, "status": status, "env_steps": agent.num_timesteps, "final_evaluation": summary})
+    seconds = time.perf_counter() - began
+    facts = {"status": status, "env_steps": agent.num_timesteps, "seconds": record.get("seconds", 0.0) + seconds}
+    directory.write_record({**record, **facts, "final_evaluation": summary})
     plot_run(directory.path, directory.curve, f"{spec.id} on {record['env']}")
-    return RunResult(directory, evaluation, agent.num_timesteps, time.perf_counter() - began, not finished)
+    return RunResult(directory, evaluation, agent.num_timesteps, seconds, not finished)
 
 
 @contextmanager

@@ -79,7 +79,7 @@ def sweep(plan: Sweep) -> list[SeedResult]:
     try:
         folder = _folder(plan)
         requests = [_of_seed(plan, folder, seed) for seed in plan.seeds]
-        with _terminate_as_interrupt():
+        with terminate_as_interrupt():
             results = executor.map(run_seed, requests)
     finally:
         executor.close()
@@ -128,25 +128,37 @@ def _of_seed(plan: Sweep, folder: Path, seed: int) -> RunRequest:
 def run_seed(request: RunRequest) -> SeedResult:
     """One seed, in a process of its own; what it prints goes to `log.txt` in its folder."""
     assert request.out is not None
-    seed, folder = request.settings["seed"], request.out
-    directory = RunDirectory(folder)
+    seed = request.settings["seed"]
     try:
-        done = directory.read_record() if directory.record.exists() else {}
-        if done.get("status") != "finished":
-            if not directory.checkpointed:
-                directory.start_over()  # a run that was stopped before its first checkpoint
-            run_quietly(_resumed(request) if directory.checkpointed else attrs.evolve(request, resume=False))
-            done = directory.read_record()
-        score = done["final_evaluation"]
-        print(f"seed {seed}: return {score['mean']:.2f} +- {score['std']:.2f}", flush=True)
-        return SeedResult(seed=seed, folder=folder, mean=score["mean"], std=score["std"])
+        result = finished(request)
+        print(f"seed {seed}: return {result.mean:.2f} +- {result.std:.2f}", flush=True)
     except RlsdkError as error:
         print(f"seed {seed} failed: {error}", flush=True)
-        return SeedResult(seed=seed, folder=folder, error=str(error))
+        return SeedResult(seed=seed, folder=request.out, error=str(error))
+    return result
+
+
+def finished(request: RunRequest) -> SeedResult:
+    """What came of a run: of one that is there and finished, or of going on with it, or of beginning it.
+
+    Raises:
+        RlsdkError: as `run`.
+    """
+    assert request.out is not None
+    directory = RunDirectory(request.out)
+    done = directory.read_record() if directory.record.exists() else {}
+    if done.get("status") != "finished":
+        if not directory.checkpointed:
+            directory.start_over()  # a run that was stopped before its first checkpoint
+        run_quietly(_resumed(request) if directory.checkpointed else attrs.evolve(request, resume=False))
+        done = directory.read_record()
+    score = done["final_evaluation"]
+    return SeedResult(seed=request.settings["seed"], folder=request.out, mean=score["mean"], std=score["std"])
 
 
 def _resumed(request: RunRequest) -> RunRequest:
-    return RunRequest(algorithm=request.algorithm, out=request.out, resume=True, threads=request.threads)
+    """To go on with a run takes its settings from its folder."""
+    return attrs.evolve(request, resume=True, env=None, n_envs=None, settings={})
 
 
 def run_quietly(request: RunRequest) -> None:
@@ -174,7 +186,7 @@ def _summarise(folder: Path, results: list[SeedResult]) -> None:
 
 
 @contextlib.contextmanager
-def _terminate_as_interrupt() -> Iterator[None]:
+def terminate_as_interrupt() -> Iterator[None]:
     """SIGTERM stops the runs as Ctrl-C does, instead of leaving them behind."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

@@ -7,7 +7,9 @@ import sys
 import typer
 
 from rlsdk.cli import (
+    bench,
     check,
+    compare,
     config,
     doctor,
     evaluate,
@@ -38,6 +40,8 @@ app.command("config")(config.show_config)
 app.command("run")(run.run_training)
 app.command("eval")(evaluate.evaluate_file)
 app.command("plot")(plot.plot_curves)
+app.command("bench")(bench.run_bench)
+app.command("compare")(compare.compare_runs)
 app.command("record")(record.record_file)
 app.command("import")(importing.import_agent)
 app.command("export")(exporting.export_policy)

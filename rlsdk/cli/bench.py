@@ -1,0 +1,70 @@
+"""`rlsdk bench SUITE`"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rlsdk.errors import SettingsError
+
+
+def run_bench(
+    suite: Annotated[
+        str | None, typer.Argument(help="Name of a suite, or a .toml file that describes one; none lists them.")
+    ] = None,
+    algos: Annotated[str | None, typer.Option(help="Only these algorithms, separated by commas.")] = None,
+    seeds: Annotated[int, typer.Option(help="Seeds of every cell, from 0 upwards.")] = 3,
+    jobs: Annotated[int | None, typer.Option(help="Runs at a time (default: as many as cores).")] = None,
+    budget: Annotated[
+        int | None, typer.Option(help="Environment steps no run goes beyond (default: as the suite says).", min=1)
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also the cells marked as too large for one machine.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder of the runs (default: bench/SUITE); goes on there.")] = None,
+    executor: Annotated[str, typer.Option(help="Where runs run: processes, in-process, or a plugin's.")] = "processes",
+) -> None:
+    """Run a suite of algorithms and environments with several seeds and report what came of it, with intervals.
+
+    The same command goes on where it was stopped; more seeds add runs.
+    """
+    from rlsdk.suites import Bench, bench, load_suite, suites
+    from rlsdk.suites.report import write_report
+    from rlsdk.sweep import jobs_for, seeds_from
+
+    if suite is None:
+        for name in suites():
+            known = load_suite(name)
+            typer.echo(f"{name:<14}{len(known.cells):>3} cells  {known.description}")
+        return
+    chosen = load_suite(suite).only(tuple(part.strip() for part in (algos or "").split(",") if part.strip()))
+    numbers = seeds_from(0, seeds)
+    plan = Bench(
+        suite=chosen,
+        seeds=numbers,
+        out=out or Path("bench") / chosen.name,
+        jobs=jobs_for(jobs, seeds * len(chosen.cells), 1),
+        budget=budget,
+        everything=everything,
+        executor=executor,
+    )
+    if not plan.cells():
+        raise SettingsError(f"every cell of {chosen.name} is too large for one machine; add --all, or a --budget")
+    typer.echo(f"{chosen.name}: {len(plan.cells())} cells, {seeds} seeds each, {plan.jobs} runs at a time")
+    try:
+        outcome = bench(plan)
+    except KeyboardInterrupt:
+        typer.echo("interrupted; what ran is saved, the same command goes on", err=True)
+        raise typer.Exit(130) from None
+    if outcome.scores:
+        report = write_report(outcome, shlex.join(["rlsdk", *sys.argv[1:]]))
+        typer.echo(f"report: {report} (summary.md and scores.csv beside it)")
+    if outcome.failures:
+        typer.echo(f"{len(outcome.failures)} runs failed:", err=True)
+        for name, seed, reason in outcome.failures:
+            typer.echo(f"  {name}, seed {seed}: {reason}", err=True)
+        raise typer.Exit(1)

@@ -1,0 +1,37 @@
+"""`rlsdk compare A B`"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def compare_runs(
+    a: Annotated[Path, typer.Argument(help="Folder with finished runs.")],
+    b: Annotated[Path, typer.Argument(help="Folder with the runs to compare them with.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Set two sets of runs against each other: differences with intervals, and who is likelier to be better."""
+    from rlsdk.suites import compare, scores_below
+
+    found = compare(scores_below(a), scores_below(b))
+    if as_json:
+        typer.echo(json.dumps(found.as_dict(), indent=1))
+        return
+    typer.echo(f"A = {a}\nB = {b}")
+    width = max(len(row.env) for row in found.rows) + 2
+    typer.echo(
+        f"{'':<{width}}{'runs':>8}{'mean of A':>12}{'mean of B':>12}{'P(A > B)':>10}{'p':>8}  A - B [95 % interval]"
+    )
+    for row in found.rows:
+        counts = f"{row.runs[0]}, {row.runs[1]}"
+        typer.echo(
+            f"{row.env:<{width}}{counts:>8}{row.means[0]:>12.4g}{row.means[1]:>12.4g}{row.better:>10.2f}{row.p_value:>8.2g}"
+            f"  {row.difference}"
+        )
+    if found.left_out:
+        typer.echo(f"left out, not in both: {', '.join(found.left_out)}")
+    typer.echo(found.verdict())

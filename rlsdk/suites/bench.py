@@ -1,0 +1,148 @@
+"""Run a suite: every cell with every seed, side by side, going on where it was stopped."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+
+import attrs
+
+from rlsdk.errors import RlsdkError, SettingsError
+from rlsdk.executors import make_executor
+from rlsdk.registry import preset
+from rlsdk.runner import RunRequest
+from rlsdk.suites.results import Score, score_of
+from rlsdk.suites.suite import Cell, Suite
+from rlsdk.sweep import SeedResult, finished, terminate_as_interrupt
+
+PLAN = "bench.json"
+
+
+@attrs.frozen(kw_only=True)
+class Bench:
+    """What is run: the cells of `suite`, each with `seeds`, none longer than `budget` environment steps."""
+
+    suite: Suite
+    seeds: tuple[int, ...]
+    out: Path
+    jobs: int = 1
+    budget: int | None = None
+    everything: bool = False
+    """Also the cells that are marked as too large for one machine; a budget runs them too."""
+    executor: str = "processes"
+
+    def cells(self) -> list[Cell]:
+        """Those that are run."""
+        return [cell for cell in self.suite.cells if cell.measure or self.everything or self.budget]
+
+    def steps(self, cell: Cell) -> int:
+        """Environment steps of a run of this cell.
+
+        Raises:
+            SettingsError: neither the suite nor a preset says.
+        """
+        full = self.full_steps(cell)
+        return full if self.budget is None else min(full, self.budget)
+
+    @staticmethod
+    def full_steps(cell: Cell) -> int:
+        """Environment steps the suite asks for."""
+        if cell.steps is not None:
+            return cell.steps
+        known = preset(cell.algorithm, cell.env)
+        if known is None:
+            raise SettingsError(f"{cell.name}: neither the suite nor a preset says how many steps; add `steps`")
+        return known.steps
+
+
+@attrs.frozen(kw_only=True)
+class Outcome:
+    """A bench that ran: its scores, and why runs are missing."""
+
+    plan: Bench
+    scores: tuple[Score, ...]
+    failures: tuple[tuple[str, int, str], ...]
+    """(cell, seed, reason)."""
+
+    def of(self, cell: Cell) -> list[Score]:
+        """The scores of one cell, by seed."""
+        return [score for score in self.scores if (score.algorithm, score.env) == (cell.algorithm, cell.env)]
+
+
+def bench(plan: Bench) -> Outcome:
+    """Run what is not finished yet; a run that fails does not stop the others.
+
+    Raises:
+        SettingsError: `out` holds something else. KeyboardInterrupt: runs were stopped and saved.
+    """
+    executor = make_executor(plan.executor, plan.jobs)
+    try:
+        _claim(plan)
+        requests = [_request(plan, cell, seed) for seed in plan.seeds for cell in plan.cells()]
+        with terminate_as_interrupt():
+            results: list[SeedResult] = executor.map(partial(_run, len(requests)), list(enumerate(requests)))
+    finally:
+        executor.close()
+    pairs = list(zip(requests, results, strict=True))
+    scores = (score_of(result.folder) for _, result in pairs if result.error is None)
+    failures = tuple(
+        (f"{request.algorithm} on {request.env}", result.seed, result.error)
+        for request, result in pairs
+        if result.error is not None
+    )
+    return Outcome(plan=plan, scores=tuple(score for score in scores if score is not None), failures=failures)
+
+
+def _claim(plan: Bench) -> None:
+    """Write down what is run, so that other settings do not end up in the same folder.
+
+    Seeds may be added to a folder, and algorithms; budgets and cells may not change.
+    """
+    cells = {cell.name: {**attrs.asdict(cell), "steps": plan.steps(cell)} for cell in plan.cells()}
+    now = json.loads(json.dumps({"suite": plan.suite.name, "cells": cells}))
+    path = plan.out / PLAN
+    if path.exists():
+        try:
+            before = json.loads(path.read_text(encoding="utf-8"))
+            changed = [
+                name for name in before["cells"] if name in cells and before["cells"][name] != now["cells"][name]
+            ]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise SettingsError(f"{path} is damaged ({error}); choose another --out") from None
+        if before["suite"] != plan.suite.name or changed:
+            what = f"another suite, {before['suite']!r}" if not changed else f"other settings of {', '.join(changed)}"
+            raise SettingsError(f"{plan.out} holds {what}; choose another --out, or remove it")
+        now["cells"] = {**before["cells"], **now["cells"]}
+    try:
+        plan.out.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(now, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(f"cannot write into {plan.out}: {error.strerror}; choose another --out") from None
+
+
+def _request(plan: Bench, cell: Cell, seed: int) -> RunRequest:
+    place = "".join(c if c.isalnum() or c in "-_." else "-" for c in cell.env)
+    return RunRequest(
+        algorithm=cell.algorithm,
+        env=cell.env,
+        steps=plan.steps(cell),
+        settings={**cell.settings, "seed": seed},
+        out=plan.out / cell.algorithm / place / f"seed-{seed}",
+        eval_episodes=plan.suite.episodes,
+        vectorization="sync" if plan.jobs > 1 else "auto",  # the cores are taken by other runs
+    )
+
+
+def _run(total: int, numbered: tuple[int, RunRequest]) -> SeedResult:
+    """One run, in a process of its own."""
+    number, request = numbered
+    name = f"[{number + 1} of {total}] {request.algorithm} on {request.env}, seed {request.settings['seed']}"
+    try:
+        result = finished(request)
+        print(f"{name}: return {result.mean:.2f} +- {result.std:.2f}", flush=True)
+    except RlsdkError as error:
+        assert request.out is not None
+        print(f"{name} failed: {error}", flush=True)
+        return SeedResult(seed=request.settings["seed"], folder=request.out, error=str(error))
+    return result

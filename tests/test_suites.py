@@ -1,0 +1,301 @@
+"""Suites of runs: statistics against hand-computed values and scipy, going on, reports, comparisons."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import mannwhitneyu, trim_mean
+from typer.testing import CliRunner
+
+from rlsdk.cli.main import app
+from rlsdk.errors import RlsdkError, SettingsError
+from rlsdk.registry import load
+from rlsdk.settings import structure
+from rlsdk.suites import (
+    Bench,
+    Cell,
+    Suite,
+    bench,
+    better,
+    compare,
+    difference,
+    estimate,
+    improvement,
+    iqm,
+    load_suite,
+    profile,
+    scores_below,
+    suites,
+)
+from rlsdk.suites.aggregate import mean, median
+from rlsdk.suites.report import write_report
+from rlsdk.suites.results import Score
+from rlsdk.suites.tables import cells, normalised
+
+values = st.lists(st.floats(-1e3, 1e3, allow_nan=False), min_size=1, max_size=12)
+
+
+def array(*numbers: float) -> Any:
+    return np.asarray(numbers, dtype=np.float64)
+
+
+# --- statistics ------------------------------------------------------------------------------------------------------
+
+
+def test_the_interquartile_mean_by_hand() -> None:
+    assert iqm(array(100, 1, 2, 3, 4, 5, 6, -100)) == 3.5  # two of eight go at either end: 2, 3, 4, 5 stay
+    assert iqm(array(0, 1, 10)) == pytest.approx(11 / 3)  # a quarter of three is less than one
+
+
+@given(values)
+def test_the_interquartile_mean_is_scipys(sample: list[float]) -> None:
+    assert iqm(array(*sample)) == pytest.approx(trim_mean(sample, 0.25), abs=1e-9)
+
+
+@given(values, values)
+def test_who_is_better_is_the_mann_whitney_statistic(x: list[float], y: list[float]) -> None:
+    expected = mannwhitneyu(x, y).statistic / (len(x) * len(y))
+    assert better(array(*x), array(*y)) == pytest.approx(expected)
+
+
+def test_improvement_by_hand() -> None:
+    """3 of 4 pairs are won on the first task; on the second one is won, one is a tie."""
+    found = improvement([array(2, 4), array(5)], [array(1, 3), array(4, 5)])
+    assert found.value == pytest.approx((0.75 + 0.75) / 2)
+    assert found.low <= found.value <= found.high
+    assert improvement([array(1, 2)], [array(3, 4)]).high == 0.0
+
+
+def test_a_profile_by_hand() -> None:
+    """Above 0.5: one of two runs of the first task, all of the second."""
+    shares, low, high = profile([array(0.2, 0.8), array(0.6)], array(0.0, 0.5, 0.7, 0.9))
+    assert shares.tolist() == [1.0, 0.75, 0.25, 0.0]
+    assert (low <= shares).all()
+    assert (shares <= high).all()
+
+
+@settings(max_examples=20)
+@given(st.lists(values, min_size=1, max_size=4), st.sampled_from([mean, median, iqm]))
+def test_intervals_hold_the_samples_and_repeat(tasks: list[list[float]], statistic: Any) -> None:
+    scores = [array(*task) for task in tasks]
+    found = estimate(scores, statistic)
+    everything = np.concatenate(scores)
+    assert everything.min() - 1e-6 <= found.low <= found.high <= everything.max() + 1e-6
+    assert estimate(scores, statistic) == found
+
+
+def test_the_bootstrap_is_stratified() -> None:
+    """Runs of a task stand for that task alone: with one value per task there is nothing to draw."""
+    found = estimate([array(0, 0, 0), array(1, 1, 1)], mean)
+    assert (found.low, found.value, found.high) == (0.5, 0.5, 0.5)
+
+
+def test_the_interval_of_a_mean_covers_it() -> None:
+    """Of 300 samples of 10 normal values, the bootstrap interval holds the true mean in about 90 % (percentile intervals of
+    so few values are known to be a little short of 95 %)."""
+    rng = np.random.default_rng(0)
+    found = [estimate([rng.normal(3.0, 2.0, 10)], mean) for _ in range(300)]
+    assert 0.85 <= np.mean([one.low <= 3.0 <= one.high for one in found]) <= 0.97
+    both = [difference(rng.normal(1.0, 1.0, 10), rng.normal(0.0, 1.0, 10)) for _ in range(300)]
+    assert 0.85 <= np.mean([one.low <= 1.0 <= one.high for one in both]) <= 0.97
+
+
+def test_scores_must_be_there_and_finite() -> None:
+    for wrong in ([], [array()], [array(1.0, np.nan)]):
+        with pytest.raises(SettingsError):
+            estimate(wrong, mean)
+    with pytest.raises(SettingsError, match="same ones"):
+        improvement([array(1.0)], [array(1.0), array(2.0)])
+
+
+# --- suites ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", list(suites()))
+def test_shipped_suites_are_sound(name: str) -> None:
+    suite = load_suite(name)
+    assert suite.description
+    for cell in suite.cells:
+        config = load(cell.algorithm).config_type
+        structure({"policy": load(cell.algorithm).policies[0], "env": cell.env, **cell.settings}, config)
+        assert Bench.full_steps(cell) > 0
+        assert cell.range is None or cell.range[0] < cell.range[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no \\[\\[cells\\]\\]"),
+        ("[[cells]]\nalgorithm = 'ars'\n", "env"),
+        ("[[cells]]\nalgorithm = 'ars'\nenv = 'X'\nstep = 3\n", "step"),
+        ("[[cells]]\nalgorithm = 'ars'\nenv = 'X'\n[[cells]]\nalgorithm = 'ars'\nenv = 'X'\n", "twice"),
+        ("[cell]\n", "unknown tables"),
+        ("[[", "TOML"),
+    ],
+)
+def test_damaged_suites_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    with pytest.raises(SettingsError, match=message):
+        load_suite(str(path))
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(SettingsError, match="did you mean 'classic'"):
+        load_suite("clasic")
+    with pytest.raises(SettingsError, match="did you mean 'qrdqn'"):
+        load_suite("classic").only(("qrdn",))
+
+
+# --- running ---------------------------------------------------------------------------------------------------------
+
+SMALL = Suite(
+    name="small",
+    description="two cells",
+    episodes=2,
+    cells=(
+        Cell(
+            algorithm="ars", env="CartPole-v1", steps=600, range=(20.0, 500.0), documented=(500.0, 1.0), source="there"
+        ),
+        Cell(algorithm="maskable-ppo", env="CartPole-v1", steps=300, range=(20.0, 500.0), settings={"n_steps": 64}),
+        Cell(algorithm="ars", env="Pendulum-v1", steps=10**9, measure=False),
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    plan = Bench(suite=SMALL, seeds=(0, 1), out=tmp_path_factory.mktemp("bench"), executor="in-process")
+    return bench(plan)
+
+
+def test_every_cell_runs_with_every_seed(ran: Any) -> None:
+    assert [(s.algorithm, s.seed) for s in ran.scores] == [(a, s) for s in (0, 1) for a in ("ars", "maskable-ppo")]
+    assert not ran.failures
+    assert all(score.episodes == 2 and score.seconds > 0.0 for score in ran.scores)
+    table = cells(ran)
+    assert [row[:2] for row in table.rows] == [(cell.algorithm, cell.env) for cell in SMALL.cells]
+    assert table.rows[0][-1] == "500 ± 1 (there)"
+    assert table.rows[2][4] == "not measured"
+    expected = (np.mean([s.mean for s in ran.of(SMALL.cells[0])]) - 20.0) / 480.0
+    assert normalised(ran)["ars"]["CartPole-v1"].mean() == pytest.approx(expected)
+
+
+def test_going_on_runs_what_is_missing(ran: Any) -> None:
+    again = bench(attrs.evolve(ran.plan, seeds=(0, 1, 2)))
+    assert len(again.scores) == 6
+    assert [s for s in again.scores if s.seed < 2] == list(ran.scores), "runs that are finished are not run again"
+    with pytest.raises(SettingsError, match="other settings of ars on CartPole-v1"):
+        bench(attrs.evolve(ran.plan, budget=100))
+
+
+def test_a_budget_is_said(tmp_path: Path) -> None:
+    plan = Bench(suite=SMALL.only(("ars",)), seeds=(0,), out=tmp_path, budget=500, executor="in-process")
+    outcome = bench(plan)
+    assert [row[2] for row in cells(outcome).rows] == ["500 of 600 (short)", "500 of 1,000,000,000 (short)"]
+
+
+def test_failures_are_reported(tmp_path: Path) -> None:
+    wrong = Suite(name="x", description="", cells=(Cell(algorithm="ars", env="NoSuch-v0", steps=10), SMALL.cells[0]))
+    outcome = bench(Bench(suite=wrong, seeds=(0,), out=tmp_path, executor="in-process"))
+    assert len(outcome.scores) == 1
+    assert "NoSuch" in outcome.failures[0][2]
+    assert cells(outcome).rows[0][4] == "failed, see below"
+    assert "NoSuch" in write_report(outcome, "x").read_text()
+
+
+def test_the_report_needs_nothing_else(ran: Any) -> None:
+    page = write_report(ran, "rlsdk bench small <&>").read_text()
+    assert "rlsdk bench small &lt;&amp;&gt;" in page
+    assert page.count("data:image/png;base64,") == 2  # profiles, and the curves of one environment
+    assert "http" not in page
+    assert "src='data:" in page
+    rows = (ran.plan.out / "scores.csv").read_text().splitlines()
+    assert len(rows) == 1 + len(ran.scores)
+    assert "| ars | CartPole-v1 | 600 | 2 |" in (ran.plan.out / "summary.md").read_text()
+
+
+def test_stopped_and_started_again(tmp_path: Path) -> None:
+    suite = tmp_path / "mine.toml"
+    suite.write_text("[[cells]]\nalgorithm = 'ars'\nenv = 'CartPole-v1'\nsteps = 40_000\n")
+    command = [
+        sys.executable,
+        "-m",
+        "rlsdk",
+        "bench",
+        str(suite),
+        "--seeds",
+        "1",
+        "--jobs",
+        "1",
+        "--out",
+        str(tmp_path / "o"),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        deadline = time.monotonic() + 60
+        while not list((tmp_path / "o").rglob("checkpoints/*.rlsdk")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        _, error = process.communicate(timeout=60)
+    assert process.returncode == 130, error
+    assert b"the same command goes on" in error
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert "report:" in done.stdout
+    assert "resuming ars" in next((tmp_path / "o").rglob("log.txt")).read_text()
+
+
+# --- comparing -------------------------------------------------------------------------------------------------------
+
+
+def run_of(mean: float, seed: int, env: str = "E", algorithm: str = "a", steps: int = 100) -> Score:
+    facts = {"std": 0.0, "episodes": 1, "seconds": 1.0, "folder": Path()}
+    return Score(algorithm=algorithm, env=env, seed=seed, budget=steps, steps=steps, mean=mean, **facts)
+
+
+def test_two_sets_of_runs() -> None:
+    good, bad = [run_of(10.0 + k, k) for k in range(5)], [run_of(1.0 + k, k) for k in range(5)]
+    found = compare([*good, run_of(0.0, 0, env="F")], bad)
+    (row,) = found.rows
+    assert (row.env, row.runs, row.means, row.better) == ("E", (5, 5), (12.0, 3.0), 1.0)
+    assert row.difference.value == 9.0
+    assert row.p_value == pytest.approx(2 / 252)  # all of one side above the other: 2 of 10 over 5 orders
+    assert found.left_out == ("F",)
+    assert found.verdict().startswith("A is better")
+    assert compare(bad, good).verdict().startswith("B is better")
+    assert compare(good, good).verdict().startswith("no difference")
+
+
+def test_what_cannot_be_compared() -> None:
+    one = [run_of(1.0, 0)]
+    for other, message in (
+        ([run_of(1.0, 0, env="F")], "no environment is in both"),
+        ([run_of(1.0, 0), run_of(1.0, 0, algorithm="b")], "several algorithms"),
+        ([run_of(1.0, 0), run_of(1.0, 1, steps=200)], "different lengths"),
+    ):
+        with pytest.raises(SettingsError, match=message):
+            compare(one, other)
+
+
+def test_compare_from_the_command_line(ran: Any, tmp_path: Path) -> None:
+    folder, call = ran.plan.out, CliRunner().invoke
+    shown = call(app, ["compare", str(folder / "ars"), str(folder / "maskable-ppo")])
+    assert shown.exit_code == 0, shown.output
+    assert "CartPole-v1" in shown.output
+    found = json.loads(call(app, ["compare", str(folder / "ars"), str(folder / "maskable-ppo"), "--json"]).output)
+    assert found["rows"][0]["runs"] == [len(scores_below(folder / "ars")), len(scores_below(folder / "maskable-ppo"))]
+    with pytest.raises(RlsdkError, match="no finished run"):
+        scores_below(tmp_path)
+    (tmp_path / "run.json").write_text('{"status": "finished"}')
+    with pytest.raises(RlsdkError, match="damaged"):
+        scores_below(tmp_path)
