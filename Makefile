@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet -c constraints.txt
 PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
 SOURCES := pyproject.toml $(addsuffix /pyproject.toml,$(PLUGINS)) constraints.txt
 
-.PHONY: demo test test-slow lint format bench clean
+.PHONY: demo test test-slow lint format docs bench clean
 
 $(VENV)/.demo: $(SOURCES)
 	$(PYTHON) -m venv $(VENV)
@@ -45,8 +45,12 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+docs: $(VENV)/.dev  ## the documentation site, in docs/_build/html
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
+
 bench: $(VENV)/.bench  ## ours against the peer, interleaved
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) demo runs
+	rm -rf $(VENV) demo runs docs/_build

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shlex
 import subprocess
@@ -12,7 +13,9 @@ from pathlib import Path
 import attrs
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from rlsdk.cli.main import app
 from rlsdk.registry import AlgorithmSpec, load, unregister
 from rlsdk.testing import clauses
 
@@ -75,7 +78,8 @@ def model_of_another_library(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [p for p in PAGES if commands(p)], ids=identifier)
-def test_commands_run(path: Path, tmp_path: Path) -> None:
+def test_commands_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     if path.name == "interchange.md":
         model_of_another_library(tmp_path)
     for written in commands(path):
@@ -85,14 +89,8 @@ def test_commands_run(path: Path, tmp_path: Path) -> None:
             resume = "--resume" in arguments
             arguments = [re.sub(r"^(5000|8000|10000)$", "210", re.sub(r"^20000$", "420", a)) for a in arguments]
             arguments += ["--eval-episodes", "1", *([] if resume else quick(arguments[1]))]
-        done = subprocess.run(
-            [sys.executable, "-m", "rlsdk.cli.main", *arguments],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, f"{line}\n{done.stderr}"
+        done = CliRunner().invoke(app, arguments)
+        assert done.exit_code == 0, f"{line}\n{done.output}\n{done.exception}"
         if target:
             (tmp_path / target.strip()).write_text(done.stdout)
 
@@ -112,6 +110,42 @@ def test_links_and_paths_exist(path: Path) -> None:
     for name in re.findall(r"`((?:rlsdk|plugins|tests|docs|benchmarks)/[\w./-]+)`", text):
         if not re.search(r"-v\d+$|\.\.\.", name):  # an environment id, or an example
             assert (ROOT / name).exists() or (path.parent / name).exists(), name
+
+
+def test_every_name_in_the_table_of_names_is_there() -> None:
+    """docs/guides/coming-from-sb3-contrib.md promises them to people who come from elsewhere."""
+    text = (ROOT / "docs/guides/coming-from-sb3-contrib.md").read_text()
+    names = sorted(set(re.findall(r"`(rlsdk(?:_\w+)?(?:\.\w+)+)`", text)))
+    assert len(names) > 35
+    for name in names:
+        parts = name.split(".")
+        for length in range(len(parts), 0, -1):
+            try:
+                found = importlib.import_module(".".join(parts[:length]))
+            except ImportError:
+                continue
+            break
+        for attribute in parts[length:]:
+            assert hasattr(found, attribute), name
+            found = getattr(found, attribute)
+
+
+def test_the_commands_in_the_table_of_names_exist() -> None:
+    text = (ROOT / "docs/guides/coming-from-sb3-contrib.md").read_text()
+    known = {command.name for command in app.registered_commands}
+    assert known.issuperset(re.findall(r"`rlsdk ([a-z]+)", text))
+
+
+def test_the_site_builds(tmp_path: Path) -> None:
+    """Warnings are errors: a link that leads nowhere, a page that is in no list, a docstring that cannot be read."""
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", str(tmp_path / "site")]
+    done = subprocess.run(
+        [*command, "-d", str(tmp_path / "trees")], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "site/cards/tqc.html").read_text()
+    assert "truncated quantile critics" in page
+    assert not re.findall(r'href="[^"#:]*\.md["#]', page), "links lead to pages of the site"
 
 
 def contracts_page() -> str:
