@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet -c constraints.txt
 PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
 SOURCES := pyproject.toml $(addsuffix /pyproject.toml,$(PLUGINS)) constraints.txt
 
-.PHONY: demo test test-slow lint format docs bench clean
+.PHONY: demo test test-slow test-oldest lint format docs bench clean
 
 $(VENV)/.demo: $(SOURCES)
 	$(PYTHON) -m venv $(VENV)
@@ -33,6 +33,15 @@ test: $(VENV)/.dev  ## the fast test suite
 
 test-slow: $(VENV)/.dev  ## learning tests over several seeds, and other long ones
 	$(BIN)/python -m pytest -m slow -n 2 -q
+
+test-oldest: $(VENV)-oldest/.done  ## the suite on the oldest versions the metadata accept (a large download)
+	$(VENV)-oldest/bin/python -m pytest -n 2 --dist loadfile -q $(OLDEST)
+
+$(VENV)-oldest/.done: $(SOURCES) constraints-oldest.txt
+	$(PYTHON) -m venv $(VENV)-oldest
+	$(VENV)-oldest/bin/python -m pip install --quiet -c constraints-oldest.txt -e ".[testing,plot,stats]" \
+		$(addprefix -e ,$(PLUGINS)) "gymnasium[classic-control]" pytest-xdist
+	touch $@
 
 lint: $(VENV)/.dev  ## format, lint, types, import directions
 	$(BIN)/ruff format --check .

@@ -24,7 +24,7 @@ from rlsdk.environments.on_device import OnDevice
 from rlsdk.environments.requests import without_requests
 from rlsdk.errors import SettingsError, UnsupportedSpaceError, UsageError
 from rlsdk.loops import Cursor, learn_offline
-from rlsdk.parts import Facts, OffPolicyPlan, Parts
+from rlsdk.parts import Facts, OffPolicyPlan, Parts, require_parts
 from rlsdk.preparation import Normalizer, prepare
 from rlsdk.records import Observation
 from rlsdk.registry import load as load_plugin
@@ -92,8 +92,8 @@ class Agent:
         """Networks, memory and update for the facts and settings of now."""
         self.preparation = prepare(self.facts, self.config)
         with initialisation(self.seed):
-            parts = self.spec.build(self.preparation.inner_facts, self.config)
-        self.parts: Parts = self.preparation.applied_to(parts)
+            built = self.spec.build(self.preparation.inner_facts, self.config)
+        self.parts: Parts = self.preparation.applied_to(require_parts(built, self.spec.id))
 
     def _check_memory(self) -> None:
         """Refuse a replay buffer that cannot fit, as long as it is empty: a filled one holds its memory already."""

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from rlsdk.errors import SettingsError, UnsupportedSpaceError
+from rlsdk.errors import PluginError, SettingsError, UnsupportedSpaceError
 from rlsdk.interfaces import Algorithm, Buffer, Policy
 from rlsdk.seeding import Streams
 from rlsdk.settings.frequency import TrainFrequency
@@ -158,6 +158,38 @@ class Parts:
     def collector(self) -> Policy[Any, Any]:
         """The policy that collects experience."""
         return self.policy if self.behavior is None else self.behavior
+
+
+METHODS = {
+    "policy": ("initial_carry", "act", "state_dict", "load_state_dict"),
+    "behavior": ("initial_carry", "act", "state_dict", "load_state_dict"),
+    "algorithm": ("update", "state_dict", "load_state_dict"),
+    "buffer": ("extend", "sample", "__len__", "bytes_required", "state_dict", "load_state_dict"),
+}
+"""What the loops and files call of each part."""
+
+
+def require_parts(built: object, algorithm: str) -> Parts:
+    """What a plugin's `build` returned, if it is what it has to be.
+
+    Raises:
+        PluginError: it is something else, or a part lacks a method.
+    """
+    if not isinstance(built, Parts):
+        kind = type(built).__name__
+        raise PluginError(
+            f"build of {algorithm!r} returned {kind}, not rlsdk.parts.Parts; end it with `return Parts(...)`"
+        )
+    for name, methods in METHODS.items():
+        part = getattr(built, name)
+        if part is None and name in ("buffer", "behavior"):
+            continue
+        if missing := [method for method in methods if not callable(getattr(part, method, None))]:
+            raise PluginError(
+                f"{algorithm!r}: its {name}, {type(part).__name__}, has no {', '.join(missing)}; see rlsdk.interfaces for what"
+                " each part does"
+            )
+    return built
 
 
 def require_spaces(facts: Facts, algorithm: str, *, actions: tuple[str, ...], observations: tuple[str, ...]) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
 
 import rlsdk
+from rlsdk.agent import agent_class
 from rlsdk.errors import PluginError
 from rlsdk.registry import AlgorithmSpec, Manifest, find, load, register, unregister
 from rlsdk.registry.manifest import ManifestError, parse_manifest
 from rlsdk.settings import AgentConfig
+from tests import small_algorithms
 from tests.throwaway import Environment, build_wheels, write_distribution, write_extension
 
 ASK = """
@@ -233,6 +237,29 @@ def test_code_that_is_not_installed_can_be_registered() -> None:
         find("notebook")
     with pytest.raises(PluginError, match="not registered"):
         unregister("notebook")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda parts: None, ["returned NoneType", "return Parts"]),
+        (lambda parts: parts.policy, ["returned Softmax", "return Parts"]),
+        (lambda parts: replace(parts, policy=object()), ["its policy, object, has no initial_carry, act"]),
+        (lambda parts: replace(parts, algorithm=parts.policy), ["its algorithm, Softmax, has no update"]),
+        (lambda parts: replace(parts, buffer=[]), ["its buffer, list, has no sample"]),
+    ],
+)
+def test_what_build_returns_is_checked(change: Any, words: list[str]) -> None:
+    spec = AlgorithmSpec(
+        id="wrong",
+        family="on-policy",
+        policies=("MlpPolicy",),
+        config_type=small_algorithms.Config,
+        build=lambda facts, config: change(small_algorithms.build(facts, config)),
+    )
+    with pytest.raises(PluginError) as caught:
+        agent_class(spec)("MlpPolicy", "CartPole-v1")
+    assert all(word in str(caught.value) for word in words), caught.value
 
 
 def test_registering_checks_spec_against_manifest() -> None:
