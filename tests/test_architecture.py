@@ -22,6 +22,8 @@ DOCUMENTED_SIGNATURES = {
     "evaluate_policy",
     "run_training",
     "evaluate_file",
+    "run_bench",
+    "tune_algorithm",
 }
 
 TRAINING_STEP = [

@@ -23,6 +23,7 @@ from rlsdk.cli import (
     plot,
     record,
     run,
+    tune,
 )
 from rlsdk.errors import RlsdkError
 
@@ -42,6 +43,7 @@ app.command("eval")(evaluate.evaluate_file)
 app.command("plot")(plot.plot_curves)
 app.command("bench")(bench.run_bench)
 app.command("compare")(compare.compare_runs)
+app.command("tune")(tune.tune_algorithm)
 app.command("record")(record.record_file)
 app.command("import")(importing.import_agent)
 app.command("export")(exporting.export_policy)

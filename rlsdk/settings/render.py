@@ -41,7 +41,7 @@ def parameters(kind: type[Any]) -> list[attrs.Attribute[Any]]:
 
 def _describe(field: attrs.Attribute[Any], hint: Any) -> FieldDoc:
     required = field.default is attrs.NOTHING
-    default = None if required else _default(field)
+    default = None if required else default_of(field)
     nested = attrs.has(hint) and not hasattr(hint, "to_setting")
     return FieldDoc(
         name=field.name,
@@ -55,7 +55,8 @@ def _describe(field: attrs.Attribute[Any], hint: Any) -> FieldDoc:
     )
 
 
-def _default(field: attrs.Attribute[Any]) -> Any:
+def default_of(field: attrs.Attribute[Any]) -> Any:
+    """The default of a field as an agent sees it."""
     default: Any = field.default
     value = default.factory() if isinstance(default, attrs.Factory) else default  # type: ignore[arg-type]
     converter = cast("Any", field.converter)
@@ -71,7 +72,7 @@ def signature(kind: type[Any]) -> inspect.Signature:
     hints = get_type_hints(kind)
     values = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
     for field in parameters(kind):
-        default = inspect.Parameter.empty if field.default is attrs.NOTHING else unstructure(_default(field))
+        default = inspect.Parameter.empty if field.default is attrs.NOTHING else unstructure(default_of(field))
         how = inspect.Parameter.KEYWORD_ONLY if field.kw_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
         values.append(inspect.Parameter(field.name, how, default=default, annotation=hints[field.name]))
     return inspect.Signature(values)

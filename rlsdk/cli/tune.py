@@ -1,0 +1,65 @@
+"""`rlsdk tune ALGO`"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rlsdk.errors import SettingsError
+from rlsdk.settings import parse_assignments
+
+
+def tune_algorithm(
+    algorithm: Annotated[str, typer.Argument(help="Id of the algorithm, see `rlsdk list`.")],
+    env: Annotated[str, typer.Option(help="gymnasium id of the environment.")],
+    steps: Annotated[int, typer.Option(help="Environment steps of every trial.", min=1)],
+    trials: Annotated[int, typer.Option(help="Trials in total; those of earlier calls count.", min=1)] = 50,
+    assignments: Annotated[
+        list[str] | None, typer.Option("--set", help="NAME=VALUE, fixed instead of searched; may be repeated.")
+    ] = None,
+    n_envs: Annotated[int | None, typer.Option(help="Environments stepped together.", min=1)] = None,
+    eval_episodes: Annotated[int, typer.Option(help="Episodes per evaluation.", min=1)] = 10,
+    jobs: Annotated[int | None, typer.Option(help="Trials at a time (default: as many as cores).")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
+    no_prune: Annotated[bool, typer.Option("--no-prune", help="Train every trial to its end.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the study (default: tune/ALGO-ENV); goes on there.")
+    ] = None,
+) -> None:
+    """Search for hyper-parameters (extra `tune`), and write the best as a settings file that `rlsdk run --config` takes.
+
+    What is searched are the fields that give a range, see `rlsdk.settings.described`. The same command goes on where it was
+    stopped; more --trials add some.
+    """
+    from rlsdk.sweep import jobs_for
+    from rlsdk.tuning import Tuning, tune
+
+    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in env)
+    plan = Tuning(
+        algorithm=algorithm,
+        env=env,
+        steps=steps,
+        trials=trials,
+        settings=parse_assignments(assignments or []),
+        n_envs=n_envs,
+        episodes=eval_episodes,
+        jobs=jobs_for(jobs, trials, 1),
+        seed=seed,
+        prune=not no_prune,
+        out=out or Path("tune") / f"{algorithm}-{safe}",
+    )
+    if "env" in plan.settings or "seed" in plan.settings:
+        raise SettingsError("--set env and --set seed have options of their own: --env, --seed")
+    typer.echo(f"{algorithm} on {env}: {', '.join(found.name for found in plan.space())}; {plan.jobs} at a time")
+    try:
+        best = tune(plan)
+    except KeyboardInterrupt:
+        typer.echo("interrupted; finished trials are kept, the same command goes on", err=True)
+        raise typer.Exit(130) from None
+    others = f"{best.given_up} given up early, {best.failed} failed"
+    typer.echo(f"best of {best.trials} trials ({others}): return {best.score:.2f}")
+    for name, value in best.values.items():
+        typer.echo(f"  {name} = {value:.6g}")
+    typer.echo(f"settings: {best.file}; train with: rlsdk run {algorithm} --config {best.file} --steps {steps}")

@@ -1,0 +1,135 @@
+"""The search for hyper-parameters: its space, going on, giving up early, what it writes."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from rlsdk.errors import SettingsError
+from rlsdk.registry import load
+from rlsdk.settings import structure
+from rlsdk.tuning import Range, Tuning, search_space, tune
+from rlsdk.tuning.study import _open
+
+pytest.importorskip("optuna")
+ALGORITHMS = ["ars", "maskable-ppo", "qrdqn", "recurrent-ppo", "tqc", "trpo"]
+
+
+class Ends:
+    """A trial that always takes the lower or the upper end, and remembers what it was asked for."""
+
+    def __init__(self, upper: bool) -> None:
+        self.upper, self.asked = upper, {}  # type: ignore[var-annotated]
+
+    def suggest_float(self, name: str, low: float, high: float, log: bool = False) -> float:
+        self.asked[name] = ("float", log)
+        return high if self.upper else low
+
+    def suggest_int(self, name: str, low: int, high: int) -> int:
+        self.asked[name] = ("int", False)
+        return high if self.upper else low
+
+    def suggest_categorical(self, name: str, choices: list[Any]) -> Any:
+        self.asked[name] = ("choice", choices)
+        return choices[-1 if self.upper else 0]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("upper", [False, True])
+def test_both_ends_of_every_range_are_accepted_settings(algorithm: str, upper: bool) -> None:
+    kind = load(algorithm).config_type
+    space = search_space(kind)
+    assert "learning_rate" in [found.name for found in space]
+    for found in space:
+        value: Any = found.suggest(Ends(upper))
+        assert found.low - 1e-9 <= value <= found.high + 1e-9
+        for part in reversed(found.name.split(".")):
+            value = {part: value}
+        structure({"policy": load(algorithm).policies[0], "env": "X", **value}, kind)
+
+
+def test_values_are_drawn_on_the_scale_that_suits_them() -> None:
+    trial = Ends(False)
+    for found in (
+        Range("learning_rate", 1e-5, 1e-2, False),
+        Range("batch_size", 32, 1024, True),
+        Range("gamma", 0.9, 0.9999, False),
+        Range("gae_lambda", 0.8, 1.0, False),
+        Range("n_critics", 1, 5, True),
+    ):
+        found.suggest(trial)
+    assert trial.asked["learning_rate"] == ("float", True)
+    assert trial.asked["batch_size"] == ("choice", [32, 64, 128, 256, 512, 1024])
+    assert trial.asked["1 - gamma"] == ("float", True)
+    assert trial.asked["gae_lambda"] == ("float", False)
+    assert trial.asked["n_critics"] == ("int", False)
+
+
+def test_tables_are_searched_and_fixed_values_are_not() -> None:
+    names = [found.name for found in search_space(load("tqc").config_type, ["gamma"])]
+    assert "policy_kwargs.n_critics" in names
+    assert "gamma" not in names
+
+
+def plan(folder: Path, **changes: Any) -> Tuning:
+    facts: dict[str, Any] = {"algorithm": "ars", "env": "CartPole-v1", "steps": 400, "trials": 2, "episodes": 1}
+    return Tuning(**{**facts, "out": folder, "settings": {"n_delta": 2}, **changes})
+
+
+def test_a_search_goes_on_and_writes_settings_that_run(tmp_path: Path) -> None:
+    first = tune(plan(tmp_path))
+    assert first.trials == 2
+    assert set(first.values) == {"learning_rate", "delta_std"}
+    again = tune(plan(tmp_path, trials=4))
+    assert again.trials == 4, "those of the first call count"
+    assert again.score >= first.score
+    written = tomllib.loads((tmp_path / "best.toml").read_text())
+    assert written["n_delta"] == 2
+    assert written["learning_rate"] == pytest.approx(again.values["learning_rate"])
+    config = structure(written, load("ars").config_type)
+    assert config.env == "CartPole-v1"
+    assert config.seed is None
+    with pytest.raises(SettingsError, match="holds a search"):
+        tune(plan(tmp_path, steps=500))
+
+
+def test_the_same_search_finds_the_same(tmp_path: Path) -> None:
+    found = [tune(plan(tmp_path / name)) for name in "ab"]
+    assert (found[0].score, found[0].values) == (found[1].score, found[1].values)
+
+
+def test_two_workers_share_a_study(tmp_path: Path) -> None:
+    best = tune(plan(tmp_path, jobs=2, trials=3))
+    assert 3 <= best.trials <= 4  # the other worker may be in the middle of one
+    numbers = [trial.number for trial in _open(plan(tmp_path)).get_trials()]
+    assert sorted(numbers) == list(range(best.trials))
+
+
+def test_hopeless_trials_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After five trials, those below the median so far end early."""
+    import optuna
+
+    monkeypatch.setattr(optuna.pruners.MedianPruner, "prune", lambda self, study, trial: trial.number >= 1)
+    best = tune(plan(tmp_path, trials=3, steps=1500))
+    assert (best.trials, best.given_up) == (3, 2)
+    kept = tune(plan(tmp_path / "kept", trials=3, steps=1500, prune=False))
+    assert kept.given_up == 0
+
+
+def test_settings_that_do_not_fit_together_are_failed_trials(tmp_path: Path) -> None:
+    wrong = plan(tmp_path, settings={"n_delta": 2, "n_top": 5})
+    with pytest.raises(SettingsError, match="no trial of 2 was finished"):
+        tune(wrong)
+
+
+def test_bad_requests(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SettingsError, match="cannot write"):
+        tune(plan(tmp_path / "file"))
+    fixed = {found.name: 1 for found in search_space(load("ars").config_type)}
+    with pytest.raises(SettingsError, match="nothing to search"):
+        tune(attrs.evolve(plan(tmp_path / "x"), settings=fixed))
