@@ -39,7 +39,9 @@ PACKAGES = [
     "rlsdk.registry",
     "rlsdk.settings",
     "rlsdk.sinks",
+    "rlsdk.suites",
     "rlsdk.testing",
+    "rlsdk.tuning",
     "rlsdk.updates",
 ]
 """Packages whose `__all__` is public."""

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import pytest
 
-from rlsdk.errors import SettingsError
+from rlsdk.errors import EnvironmentFault, SettingsError
 from rlsdk.registry import load
 from rlsdk.settings import structure
 from rlsdk.tuning import Range, Tuning, search_space, tune
@@ -120,16 +120,24 @@ def test_hopeless_trials_are_given_up(tmp_path: Path, monkeypatch: pytest.Monkey
     assert kept.given_up == 0
 
 
-def test_settings_that_do_not_fit_together_are_failed_trials(tmp_path: Path) -> None:
-    wrong = plan(tmp_path, settings={"n_delta": 2, "n_top": 5})
-    with pytest.raises(SettingsError, match="no trial of 2 was finished"):
-        tune(wrong)
+def test_settings_that_do_not_fit_are_failed_trials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Range, "suggest", lambda self, trial: -1.0)
+    with pytest.raises(SettingsError, match=r"no trial of 2 was finished; the last: .*learning_rate"):
+        tune(plan(tmp_path))
+    assert "trial 1: failed: " in capsys.readouterr().out
 
 
 def test_bad_requests(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SettingsError, match="cannot write"):
         tune(plan(tmp_path / "file"))
+    with pytest.raises(SettingsError, match="n_top"):
+        tune(plan(tmp_path / "top", settings={"n_delta": 2, "n_top": 5}))
+    with pytest.raises(EnvironmentFault, match="NoSuch"):
+        tune(plan(tmp_path / "env", env="NoSuch-v0"))
+    assert not list((tmp_path / "env").glob("best*"))
     fixed = {found.name: 1 for found in search_space(load("ars").config_type)}
     with pytest.raises(SettingsError, match="nothing to search"):
         tune(attrs.evolve(plan(tmp_path / "x"), settings=fixed))

@@ -24,6 +24,7 @@ from rlsdk.sweep import terminate_as_interrupt
 from rlsdk.tuning.space import Range, search_space
 
 JOURNAL, BEST = "journal.log", "best.toml"
+REASON = "reason"
 EVALUATIONS = 10
 """Of one trial; after each but the last it may be given up."""
 
@@ -84,13 +85,17 @@ def tune(plan: Tuning) -> Best:
 
     Raises:
         SettingsError: Optuna is not installed, nothing can be searched, the folder holds another study, or every trial failed.
-        KeyboardInterrupt: it was stopped; finished trials are kept.
+        EnvironmentFault: no such environment. KeyboardInterrupt: it was stopped; finished trials are kept.
     """
     study = _open(plan)
     if not plan.space():
         raise SettingsError(
             f"nothing to search: no hyper-parameter of {plan.algorithm!r} that is not fixed says tune=(low, high)"
         )
+    bind(
+        load(plan.algorithm).config_type, (), {**plan.base(), "env": plan.env}
+    )  # what is wrong with every trial is said now
+    make_vec_env(plan.env).close()
     executor = make_executor("processes" if plan.jobs > 1 else "in-process", plan.jobs)
     try:
         with terminate_as_interrupt():
@@ -108,7 +113,7 @@ def _open(plan: Tuning, worker: int = 0) -> Any:
         from optuna.storages.journal import JournalFileBackend
     except ImportError:
         raise SettingsError("the search needs Optuna: pip install rlsdk[tune]") from None
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
         plan.out.mkdir(parents=True, exist_ok=True)
         storage = JournalStorage(JournalFileBackend(str(plan.out / JOURNAL)))
@@ -143,7 +148,7 @@ def _work(plan: Tuning, worker: int) -> None:
 
 
 def _say(study: Any, trial: Any) -> None:
-    score = "failed" if trial.value is None else f"{trial.value:.2f}"
+    score = f"failed: {trial.user_attrs.get(REASON)}" if trial.value is None else f"{trial.value:.2f}"
     state = " (given up early)" if trial.state.name == "PRUNED" else ""
     print(f"trial {trial.number}: {score}{state}", flush=True)
 
@@ -167,6 +172,9 @@ def _trial(plan: Tuning, trial: Any) -> float:
         if not evaluations.history or evaluations.history[-1][0] < agent.num_timesteps:
             return float(_evaluated(agent, eval_env, plan.episodes))
         return float(evaluations.history[-1][1].mean)
+    except RlsdkError as error:
+        trial.set_user_attr(REASON, str(error))
+        raise
     finally:
         envs.close()
         eval_env.close()
@@ -193,7 +201,8 @@ def _summary(plan: Tuning, study: Any) -> Best:
     trials = study.get_trials(deepcopy=False)
     count: Callable[[str], int] = lambda name: sum(t.state.name == name for t in trials)  # noqa: E731
     if not count("COMPLETE"):
-        raise SettingsError(f"no trial of {len(trials)} was finished; see what they say with a single `rlsdk run`")
+        reasons = [reason for trial in trials if (reason := trial.user_attrs.get(REASON))]
+        raise SettingsError(f"no trial of {len(trials)} was finished{f'; the last: {reasons[-1]}' if reasons else ''}")
     best = study.best_trial
     values = {found.name: found.suggest(_Fixed(best.params)) for found in plan.space()}
     spec = load(plan.algorithm)
