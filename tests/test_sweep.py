@@ -133,7 +133,7 @@ def test_a_seed_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
 
 def test_a_sweep_that_was_stopped_goes_on(tmp_path: Path) -> None:
     out = tmp_path / "sweep"
-    command = [sys.executable, "-m", "rlsdk", "run", "ars", "--env", "CartPole-v1", "--steps", "40000", "--seeds", "2"]
+    command = [sys.executable, "-m", "rlsdk", "run", "ars", "--env", "CartPole-v1", "--steps", "16000", "--seeds", "2"]
     more = ["--jobs", "2", "--eval-every", "0", "--eval-episodes", "1", "--checkpoint-every", "2000", "--out", str(out)]
     with subprocess.Popen([*command, *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         deadline = time.monotonic() + 60
