@@ -16,7 +16,6 @@ exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"rlsdk {release}"
 html_static_path = ["images"]
-templates_path: list[str] = []
 
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence"]
@@ -25,7 +24,6 @@ suppress_warnings = ["myst.xref_ambiguous"]
 autodoc_default_options = {"members": True, "show-inheritance": False, "member-order": "bysource"}
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
-autodoc_mock_imports: list[str] = []
 napoleon_google_docstring, napoleon_numpy_docstring = True, False
 
 LINK = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+[^)#]+)(#[\w-]+)?\)")
