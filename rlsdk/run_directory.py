@@ -25,6 +25,11 @@ from rlsdk.settings import commented_toml
 T = TypeVar("T")
 
 
+def folder_name(env: str) -> str:
+    """An environment's id as part of a path."""
+    return "".join(c if c.isalnum() or c in "-_." else "-" for c in env)
+
+
 class RunDirectory:
     """Paths and records of one run."""
 
@@ -42,8 +47,7 @@ class RunDirectory:
         if out is not None:
             return RunDirectory(out)
         stamp = time.strftime("%Y%m%d-%H%M%S")
-        safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in env)
-        return RunDirectory(Path("runs") / algorithm / f"{safe}-seed{seed}-{stamp}")
+        return RunDirectory(Path("runs") / algorithm / f"{folder_name(env)}-seed{seed}-{stamp}")
 
     def create(self) -> None:
         """Make the folder and try to write in it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -139,13 +139,12 @@ def _start(request: RunRequest, spec: AlgorithmSpec) -> tuple[Agent, RunDirector
     if not isinstance(env, str):
         raise SettingsError("no environment: add --env ID, for example --env Pendulum-v1")
     known = preset(spec.id, env) if request.use_preset else None
-    settings = merge({"policy": spec.policies[0], **(known.settings if known else {})}, request.settings)
+    settings = starting_settings(spec, known, request.settings)
     steps = _required_steps(known.steps if known and request.steps is None else request.steps)
     settings |= {"env": env, "seed": fresh_seed() if settings.get("seed") is None else settings["seed"]}
     config = bind(spec.config_type, (), settings)
     directory = RunDirectory.choose(request.out, spec.id, env, config.seed)
-    default = (known and known.n_envs) or spec.default_envs
-    envs = make_vec_env(env, default if request.n_envs is None else request.n_envs, vectorization=request.vectorization)
+    envs = make_vec_env(env, width(spec, known, request.n_envs), vectorization=request.vectorization)
     agent = agent_class(spec)(**{**settings, "env": envs})
     agent.env_name = env
     record = {
@@ -173,6 +172,16 @@ def _start(request: RunRequest, spec: AlgorithmSpec) -> tuple[Agent, RunDirector
     if known is not None:
         print(f"preset for {env}: {_described(known)} (--no-preset for the defaults)")
     return agent, directory, record
+
+
+def starting_settings(spec: AlgorithmSpec, known: Preset | None, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """`settings` over those of a preset, over the first policy."""
+    return merge({"policy": spec.policies[0], **(known.settings if known else {})}, settings)
+
+
+def width(spec: AlgorithmSpec, known: Preset | None, n_envs: int | None) -> int:
+    """Environments stepped together: what was asked for, else the preset's, else the algorithm's."""
+    return ((known and known.n_envs) or spec.default_envs) if n_envs is None else n_envs
 
 
 def _described(known: Preset) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 
 from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.executors import make_executor
+from rlsdk.interfaces import Executor
 from rlsdk.plotting import plot_runs
 from rlsdk.run_directory import RunDirectory
 from rlsdk.runner import RunRequest, run
@@ -75,14 +76,9 @@ def sweep(plan: Sweep) -> list[SeedResult]:
     Raises:
         SettingsError: no folder, or one that holds something else. KeyboardInterrupt: runs were stopped and saved.
     """
-    executor = make_executor(plan.executor, plan.jobs)
-    try:
+    with stoppable(plan.executor, plan.jobs) as executor:
         folder = _folder(plan)
-        requests = [_of_seed(plan, folder, seed) for seed in plan.seeds]
-        with terminate_as_interrupt():
-            results = executor.map(run_seed, requests)
-    finally:
-        executor.close()
+        results = executor.map(run_seed, [_of_seed(plan, folder, seed) for seed in plan.seeds])
     _summarise(folder, results)
     return results
 
@@ -127,14 +123,18 @@ def _of_seed(plan: Sweep, folder: Path, seed: int) -> RunRequest:
 
 def run_seed(request: RunRequest) -> SeedResult:
     """One seed, in a process of its own; what it prints goes to `log.txt` in its folder."""
+    return reported(request, f"seed {request.settings['seed']}")
+
+
+def reported(request: RunRequest, name: str) -> SeedResult:
+    """`finished`, and a line under `name` about it; what goes wrong is in the result."""
     assert request.out is not None
-    seed = request.settings["seed"]
     try:
         result = finished(request)
-        print(f"seed {seed}: return {result.mean:.2f} +- {result.std:.2f}", flush=True)
+        print(f"{name}: return {result.mean:.2f} +- {result.std:.2f}", flush=True)
     except RlsdkError as error:
-        print(f"seed {seed} failed: {error}", flush=True)
-        return SeedResult(seed=seed, folder=request.out, error=str(error))
+        print(f"{name} failed: {error}", flush=True)
+        return SeedResult(seed=request.settings["seed"], folder=request.out, error=str(error))
     return result
 
 
@@ -186,10 +186,12 @@ def _summarise(folder: Path, results: list[SeedResult]) -> None:
 
 
 @contextlib.contextmanager
-def terminate_as_interrupt() -> Iterator[None]:
-    """SIGTERM stops the runs as Ctrl-C does, instead of leaving them behind."""
+def stoppable(executor: str, jobs: int) -> Iterator[Executor]:
+    """The executor of that name, closed afterwards; SIGTERM stops its work as Ctrl-C does, instead of leaving it behind."""
+    made = make_executor(executor, jobs)
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        yield
+        yield made
     finally:
         signal.signal(signal.SIGTERM, before)
+        made.close()

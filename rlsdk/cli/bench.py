@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from rlsdk.cli.interrupt import interrupted
 from rlsdk.errors import SettingsError
 
 
@@ -55,16 +56,13 @@ def run_bench(
     if not plan.cells():
         raise SettingsError(f"every cell of {chosen.name} is too large for one machine; add --all, or a --budget")
     typer.echo(f"{chosen.name}: {len(plan.cells())} cells, {seeds} seeds each, {plan.jobs} runs at a time")
-    try:
+    with interrupted("what ran is saved, the same command goes on"):
         outcome = bench(plan)
-    except KeyboardInterrupt:
-        typer.echo("interrupted; what ran is saved, the same command goes on", err=True)
-        raise typer.Exit(130) from None
     if outcome.scores:
         report = write_report(outcome, shlex.join(["rlsdk", *sys.argv[1:]]))
         typer.echo(f"report: {report} (summary.md and scores.csv beside it)")
     if outcome.failures:
         typer.echo(f"{len(outcome.failures)} runs failed:", err=True)
-        for name, seed, reason in outcome.failures:
-            typer.echo(f"  {name}, seed {seed}: {reason}", err=True)
+        for cell, seed, reason in outcome.failures:
+            typer.echo(f"  {cell.name}, seed {seed}: {reason}", err=True)
         raise typer.Exit(1)

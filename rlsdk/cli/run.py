@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rlsdk.runner import RunRequest, RunResult
     from rlsdk.sweep import Sweep
 
+from rlsdk.cli.interrupt import interrupted
 from rlsdk.errors import SettingsError
 from rlsdk.settings import load_settings, merge, parse_assignments
 
@@ -95,13 +96,8 @@ def _run_seeds(plan: Sweep) -> None:
 
     name = f"{plan.request.algorithm} on {plan.request.env}"
     typer.echo(f"{name}: seeds {', '.join(map(str, plan.seeds))}, {plan.jobs} at a time")
-    try:
+    with interrupted("what ran is saved, go on with: the same command and --resume --out its folder"):
         results = sweep(plan)
-    except KeyboardInterrupt:
-        typer.echo(
-            "interrupted; what ran is saved, go on with: the same command and --resume --out its folder", err=True
-        )
-        raise typer.Exit(130) from None
     means = [result.mean for result in results if result.mean is not None]
     failed = len(results) - len(means)
     if means:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from rlsdk.cli.interrupt import interrupted
 from rlsdk.errors import SettingsError
 from rlsdk.settings import parse_assignments
 
@@ -33,10 +34,10 @@ def tune_algorithm(
     What is searched are the fields that give a range, see `rlsdk.settings.described`. The same command goes on where it was
     stopped; more --trials add some.
     """
+    from rlsdk.run_directory import folder_name
     from rlsdk.sweep import jobs_for
     from rlsdk.tuning import Tuning, tune
 
-    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in env)
     plan = Tuning(
         algorithm=algorithm,
         env=env,
@@ -48,16 +49,13 @@ def tune_algorithm(
         jobs=jobs_for(jobs, trials, 1),
         seed=seed,
         prune=not no_prune,
-        out=out or Path("tune") / f"{algorithm}-{safe}",
+        out=out or Path("tune") / f"{algorithm}-{folder_name(env)}",
     )
     if "env" in plan.settings or "seed" in plan.settings:
         raise SettingsError("--set env and --set seed have options of their own: --env, --seed")
     typer.echo(f"{algorithm} on {env}: {', '.join(found.name for found in plan.space())}; {plan.jobs} at a time")
-    try:
+    with interrupted("finished trials are kept, the same command goes on"):
         best = tune(plan)
-    except KeyboardInterrupt:
-        typer.echo("interrupted; finished trials are kept, the same command goes on", err=True)
-        raise typer.Exit(130) from None
     others = f"{best.given_up} given up early, {best.failed} failed"
     typer.echo(f"best of {best.trials} trials ({others}): return {best.score:.2f}")
     for name, value in best.values.items():

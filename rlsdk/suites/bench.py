@@ -8,13 +8,13 @@ from pathlib import Path
 
 import attrs
 
-from rlsdk.errors import RlsdkError, SettingsError
-from rlsdk.executors import make_executor
+from rlsdk.errors import SettingsError
 from rlsdk.registry import preset
+from rlsdk.run_directory import folder_name
 from rlsdk.runner import RunRequest
 from rlsdk.suites.results import Score, score_of
 from rlsdk.suites.suite import Cell, Suite
-from rlsdk.sweep import SeedResult, finished, terminate_as_interrupt
+from rlsdk.sweep import SeedResult, reported, stoppable
 
 PLAN = "bench.json"
 
@@ -62,7 +62,7 @@ class Outcome:
 
     plan: Bench
     scores: tuple[Score, ...]
-    failures: tuple[tuple[str, int, str], ...]
+    failures: tuple[tuple[Cell, int, str], ...]
     """(cell, seed, reason)."""
 
     def of(self, cell: Cell) -> list[Score]:
@@ -76,19 +76,15 @@ def bench(plan: Bench) -> Outcome:
     Raises:
         SettingsError: `out` holds something else. KeyboardInterrupt: runs were stopped and saved.
     """
-    executor = make_executor(plan.executor, plan.jobs)
-    try:
+    pairs = [(cell, seed) for seed in plan.seeds for cell in plan.cells()]
+    with stoppable(plan.executor, plan.jobs) as executor:
         _claim(plan)
-        requests = [_request(plan, cell, seed) for seed in plan.seeds for cell in plan.cells()]
-        with terminate_as_interrupt():
-            results: list[SeedResult] = executor.map(partial(_run, len(requests)), list(enumerate(requests)))
-    finally:
-        executor.close()
-    pairs = list(zip(requests, results, strict=True))
-    scores = (score_of(result.folder) for _, result in pairs if result.error is None)
+        requests = [_request(plan, cell, seed) for cell, seed in pairs]
+        results: list[SeedResult] = executor.map(partial(_run, len(requests)), list(enumerate(requests)))
+    scores = (score_of(result.folder) for result in results if result.error is None)
     failures = tuple(
-        (f"{request.algorithm} on {request.env}", result.seed, result.error)
-        for request, result in pairs
+        (cell, seed, result.error)
+        for (cell, seed), result in zip(pairs, results, strict=True)
         if result.error is not None
     )
     return Outcome(plan=plan, scores=tuple(score for score in scores if score is not None), failures=failures)
@@ -122,13 +118,12 @@ def _claim(plan: Bench) -> None:
 
 
 def _request(plan: Bench, cell: Cell, seed: int) -> RunRequest:
-    place = "".join(c if c.isalnum() or c in "-_." else "-" for c in cell.env)
     return RunRequest(
         algorithm=cell.algorithm,
         env=cell.env,
         steps=plan.steps(cell),
         settings={**cell.settings, "seed": seed},
-        out=plan.out / cell.algorithm / place / f"seed-{seed}",
+        out=plan.out / cell.algorithm / folder_name(cell.env) / f"seed-{seed}",
         eval_episodes=plan.suite.episodes,
         vectorization="sync" if plan.jobs > 1 else "auto",  # the cores are taken by other runs
     )
@@ -137,12 +132,5 @@ def _request(plan: Bench, cell: Cell, seed: int) -> RunRequest:
 def _run(total: int, numbered: tuple[int, RunRequest]) -> SeedResult:
     """One run, in a process of its own."""
     number, request = numbered
-    name = f"[{number + 1} of {total}] {request.algorithm} on {request.env}, seed {request.settings['seed']}"
-    try:
-        result = finished(request)
-        print(f"{name}: return {result.mean:.2f} +- {result.std:.2f}", flush=True)
-    except RlsdkError as error:
-        assert request.out is not None
-        print(f"{name} failed: {error}", flush=True)
-        return SeedResult(seed=request.settings["seed"], folder=request.out, error=str(error))
-    return result
+    name = f"{request.algorithm} on {request.env}, seed {request.settings['seed']}"
+    return reported(request, f"[{number + 1} of {total}] {name}")

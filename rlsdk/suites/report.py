@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Iterator
 from html import escape
 from importlib.resources import files
@@ -40,8 +39,7 @@ def write_report(outcome: Outcome, command: str) -> Path:
 
 def versions() -> str:
     """What the numbers were made with, on one line."""
-    system = system_info()
-    return json.dumps(system, ensure_ascii=False).replace('"', "").strip("{}")
+    return ", ".join(f"{name}: {version}" for name, version in system_info().items())
 
 
 def _html(table: Table) -> str:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 from rlsdk.errors import SettingsError
+from rlsdk.run_directory import RunDirectory
 
 
 @attrs.frozen(kw_only=True)
@@ -39,8 +38,8 @@ def score_of(folder: Path) -> Score | None:
     Raises:
         SettingsError: its record is damaged.
     """
+    record = RunDirectory(folder).read_record()
     try:
-        record: dict[str, Any] = json.loads((folder / "run.json").read_text(encoding="utf-8"))
         if record.get("status") != "finished":
             return None
         final = record["final_evaluation"]
@@ -56,7 +55,7 @@ def score_of(folder: Path) -> Score | None:
             seconds=float(record.get("seconds", 0.0)),
             folder=folder,
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise SettingsError(f"{folder / 'run.json'} is damaged ({error}); remove the folder and run it again") from None
 
 

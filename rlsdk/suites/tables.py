@@ -43,7 +43,7 @@ def _cell(outcome: Outcome, cell: Cell) -> tuple[str, ...]:
     documented = "" if cell.documented is None else f"{cell.documented[0]:g} ± {cell.documented[1]:g}"
     note = f"{documented} ({cell.source})" if documented and cell.source else documented or cell.source
     if not scores:
-        failed = any(name == cell.name for name, _, _ in outcome.failures)
+        failed = any(other == cell for other, _, _ in outcome.failures)
         state = "failed, see below" if failed else "not measured"
         return cell.algorithm, cell.env, f"{plan.full_steps(cell):,}", "0", state, "", "", "", "", note
     returns = means(scores)
@@ -107,14 +107,9 @@ def runs(outcome: Outcome) -> Table:
         (s.algorithm, s.env, str(s.seed), f"{s.steps:,}", f"{s.mean:.4g} ± {s.std:.4g}", f"{s.seconds:,.0f} s", "")
         for s in outcome.scores
     ]
-    failed = [(*_split(name), str(seed), "", "", "", reason) for name, seed, reason in outcome.failures]
+    failed = [(c.algorithm, c.env, str(seed), "", "", "", reason) for c, seed, reason in outcome.failures]
     header = ("algorithm", "environment", "seed", "steps", "mean ± std over episodes", "time", "what went wrong")
     return Table("Every run", header, (*done, *failed))
-
-
-def _split(name: str) -> tuple[str, str]:
-    algorithm, _, env = name.partition(" on ")
-    return algorithm, env
 
 
 def all_tables(outcome: Outcome) -> Sequence[Table]:

@@ -15,12 +15,13 @@ from rlsdk.callbacks import Callback, EvalCallback
 from rlsdk.constructor import bind
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import RlsdkError, SettingsError
-from rlsdk.evaluate import Evaluation
-from rlsdk.executors import make_executor
+from rlsdk.evaluate import Evaluation, run_episodes
 from rlsdk.registry import load, preset
+from rlsdk.runner import starting_settings, width
 from rlsdk.seeding import derive
 from rlsdk.settings import commented_toml, flat_scalars, merge, unstructure
-from rlsdk.sweep import terminate_as_interrupt
+from rlsdk.settings.load import nested
+from rlsdk.sweep import stoppable
 from rlsdk.tuning.space import Range, search_space
 
 JOURNAL, BEST = "journal.log", "best.toml"
@@ -48,18 +49,15 @@ class Tuning:
 
     def base(self) -> dict[str, Any]:
         """Settings before the search, from the plugin's preset and what is fixed."""
-        known = preset(self.algorithm, self.env)
-        settings = {"policy": load(self.algorithm).policies[0], **(known.settings if known else {})}
-        return merge(settings, self.settings)
+        return starting_settings(load(self.algorithm), preset(self.algorithm, self.env), self.settings)
 
     def width(self) -> int:
         """Environments stepped together."""
-        known = preset(self.algorithm, self.env)
-        return self.n_envs or (known and known.n_envs) or load(self.algorithm).default_envs
+        return width(load(self.algorithm), preset(self.algorithm, self.env), self.n_envs)
 
     def space(self) -> tuple[Range, ...]:
         """What is searched."""
-        return search_space(load(self.algorithm).config_type, _dotted(self.settings))
+        return search_space(load(self.algorithm).config_type, flat_scalars(self.settings))
 
     def identity(self) -> str:
         """What trials of one study have in common."""
@@ -92,16 +90,11 @@ def tune(plan: Tuning) -> Best:
         raise SettingsError(
             f"nothing to search: no hyper-parameter of {plan.algorithm!r} that is not fixed says tune=(low, high)"
         )
-    bind(
-        load(plan.algorithm).config_type, (), {**plan.base(), "env": plan.env}
-    )  # what is wrong with every trial is said now
+    # what is wrong with every trial is said now
+    bind(load(plan.algorithm).config_type, (), {**plan.base(), "env": plan.env})
     make_vec_env(plan.env).close()
-    executor = make_executor("processes" if plan.jobs > 1 else "in-process", plan.jobs)
-    try:
-        with terminate_as_interrupt():
-            executor.map(partial(_work, plan), range(plan.jobs))
-    finally:
-        executor.close()
+    with stoppable("processes" if plan.jobs > 1 else "in-process", plan.jobs) as executor:
+        executor.map(partial(_work, plan), range(plan.jobs))
     return _summary(plan, study)
 
 
@@ -170,7 +163,8 @@ def _trial(plan: Tuning, trial: Any) -> float:
         if plan.prune and agent.num_timesteps < plan.steps:
             raise optuna.TrialPruned
         if not evaluations.history or evaluations.history[-1][0] < agent.num_timesteps:
-            return float(_evaluated(agent, eval_env, plan.episodes))
+            seed = agent.derived_seed("final evaluation")
+            return float(run_episodes(agent, eval_env, plan.episodes, seed=seed).mean)
         return float(evaluations.history[-1][1].mean)
     except RlsdkError as error:
         trial.set_user_attr(REASON, str(error))
@@ -178,12 +172,6 @@ def _trial(plan: Tuning, trial: Any) -> float:
     finally:
         envs.close()
         eval_env.close()
-
-
-def _evaluated(agent: Any, env: Any, episodes: int) -> float:
-    from rlsdk.evaluate import run_episodes
-
-    return run_episodes(agent, env, episodes, seed=agent.derived_seed("final evaluation")).mean
 
 
 class _Reports(Callback):
@@ -239,12 +227,5 @@ class _Fixed:
 def _with(settings: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
     """`settings` with values under dotted names laid over them."""
     for name, value in values.items():
-        table: Any = value
-        for part in reversed(name.split(".")):
-            table = {part: table}
-        settings = merge(settings, table)
+        settings = merge(settings, nested(name.split("."), value))
     return settings
-
-
-def _dotted(settings: dict[str, Any]) -> set[str]:
-    return set(flat_scalars(settings))
