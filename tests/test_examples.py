@@ -43,6 +43,14 @@ def test_a_tutorial_shows_the_code_as_it_is(readme: Path) -> None:
         assert any(block in text for text in sources) or _lines_in_order(block, sources), block
 
 
+def test_whoever_types_the_first_tutorial_has_the_whole_package() -> None:
+    folder = PLUGINS / "reinforce"
+    step = re.compile(r"\*\*\d\. `([^`]+)`\*\*.*?```\w+\n(.*?)```", re.DOTALL)
+    typed = dict(step.findall((folder / "README.md").read_text()))
+    files = {path for path in folder.rglob("*") if path.is_file() and path.suffix in (".py", ".toml")}
+    assert typed == {str(path.relative_to(folder)): path.read_text() for path in files}
+
+
 def _lines_in_order(block: str, sources: list[str]) -> bool:
     """Whether a source has the lines of a block in their order, with others between them."""
     wanted = block.splitlines()

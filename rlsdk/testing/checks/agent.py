@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import random
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from rlsdk.agent import Agent
 from rlsdk.environments.toy import AnySpaceEnv
+from rlsdk.errors import ArtifactError
 from rlsdk.evaluate import run_episodes
 from rlsdk.testing.kit import clause, require
 from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject, differing, equal_values, flat_state
+from rlsdk.tree import flatten, unflatten
 
 
 @clause("agent.save-load-predict", "A saved agent, loaded without environment, predicts the same actions to the bit.")
@@ -54,13 +58,33 @@ def predict_array(subject: Subject) -> None:
     require(batch.shape == (3, *agent.action_space.shape), f"three actions have shape {batch.shape}")
 
 
-@clause("agent.parameters-round-trip", "set_parameters(get_parameters()) on another agent makes both equal.")
+@clause(
+    "agent.parameters-round-trip",
+    "set_parameters(get_parameters()) on another agent makes both equal; parameters that do not fit change none.",
+)
 def parameters_round_trip(subject: Subject) -> None:
     one, two = subject.trained(), subject.agent(seed=7)
     require(bool(differing(flat_state(one), flat_state(two))), "agents with other seeds have equal parameters")
     two.set_parameters(one.get_parameters())
     wrong = differing(flat_state(one), flat_state(two))
     require(not wrong, f"these differ after set_parameters: {wrong[:5]}")
+    for damage, unfit in _unfit(flatten(subject.agent(seed=8).get_parameters())):
+        try:
+            two.set_parameters(unflatten(unfit))
+        except ArtifactError:
+            pass
+        else:
+            require(False, f"set_parameters took parameters with {damage}")
+        wrong = differing(flat_state(one), flat_state(two))
+        require(not wrong, f"parameters with {damage} were refused, and yet these changed: {wrong[:5]}")
+
+
+def _unfit(parameters: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What is wrong comes last, so that whoever checks on the way has changed something by then."""
+    *_, last = (name for name, value in parameters.items() if isinstance(value, torch.Tensor) and value.dim())
+    rest = {name: value for name, value in parameters.items() if name != last}
+    yield "twice the rows in the last tensor", {**rest, last: torch.cat([parameters[last]] * 2)}
+    yield "a section that no agent has", {**parameters, "nobody/weight": parameters[last]}
 
 
 @clause("agent.seed-reproduces", "The same seed gives the same parameters after training, to the bit.")
