@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 from torch import Tensor
 
@@ -173,13 +173,16 @@ def require_parts(built: object, algorithm: str) -> Parts:
     """What a plugin's `build` returned, if it is what it has to be.
 
     Raises:
-        PluginError: it is something else, or a part lacks a method.
+        PluginError: it is something else, has no plan, or a part lacks a method.
     """
     if not isinstance(built, Parts):
         kind = type(built).__name__
         raise PluginError(
             f"build of {algorithm!r} returned {kind}, not rlsdk.parts.Parts; end it with `return Parts(...)`"
         )
+    if not isinstance(built.plan, Plan):
+        accepted = ", ".join(kind.__name__ for kind in get_args(Plan))
+        raise PluginError(f"build of {algorithm!r} gave the plan {built.plan!r}; accepted: {accepted}")
     for name, methods in METHODS.items():
         part = getattr(built, name)
         if part is None and name in ("buffer", "behavior"):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from rlsdk.callbacks.callback import Callback
-from rlsdk.errors import DivergenceError, SettingsError
+from rlsdk.errors import DivergenceError, PluginError, SettingsError
 from rlsdk.interfaces import VectorEnv
 from rlsdk.loops import LOOPS, Cursor
 from rlsdk.parts import Parts
@@ -62,6 +62,7 @@ class Run:
 
         Raises:
             DivergenceError: a metric is NaN or infinite.
+            PluginError: the metrics are something else than 0-d tensors.
         """
         self.cursor = self.agent.cursor = cursor
         self.steps_in_round = 0
@@ -191,11 +192,31 @@ class Watched:
 
 
 def _require_finite(metrics: Metrics, report: Report) -> None:
-    total = float(torch.stack(list(metrics.values())).sum())
-    if math.isfinite(total):
+    try:
+        values = torch.stack(list(metrics.values()))
+    except (AttributeError, TypeError, RuntimeError):
+        raise PluginError(_unlike_metrics(metrics)) from None
+    if values.dim() != 1:
+        raise PluginError(_unlike_metrics(metrics))
+    if math.isfinite(float(values.sum())):
         return
     wrong = {name: float(value) for name, value in metrics.items() if not math.isfinite(float(value))}
     raise DivergenceError(
         f"training diverged at update {report.updates} (environment step {report.env_steps}): {wrong};"
         " the environment's own numbers were finite, so lower learning_rate, scale the rewards, or check custom networks"
     )
+
+
+def _unlike_metrics(metrics: object) -> str:
+    """What is wrong with what `update` returned."""
+    wanted = "update() must return metrics: a mapping from names to 0-d tensors, such as {'train/loss': loss.detach()}"
+    if not isinstance(metrics, Mapping):
+        return f"{wanted}; it returned {type(metrics).__name__}"
+    if not metrics:
+        return f"{wanted}; it returned none, so nobody would see whether training diverges"
+    wrong = {n: v for n, v in metrics.items() if not isinstance(v, Tensor) or v.dim()}
+    kinds = [
+        f"{n} is a {type(v).__name__}" + (f" {list(v.shape)}" if isinstance(v, Tensor) else "")
+        for n, v in wrong.items()
+    ]
+    return f"{wanted}; {', '.join(kinds) or 'they lie on several devices or have several dtypes'}"

@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 import pytest
+import torch
 
 import rlsdk
 from rlsdk.agent import agent_class
@@ -247,6 +248,7 @@ def test_code_that_is_not_installed_can_be_registered() -> None:
         (lambda parts: replace(parts, policy=object()), ["its policy, object, has no initial_carry, act"]),
         (lambda parts: replace(parts, algorithm=parts.policy), ["its algorithm, Softmax, has no update"]),
         (lambda parts: replace(parts, buffer=[]), ["its buffer, list, has no sample"]),
+        (lambda parts: replace(parts, plan=None), ["the plan None", "OffPolicyPlan, OnPolicyPlan, PopulationPlan"]),
     ],
 )
 def test_what_build_returns_is_checked(change: Any, words: list[str]) -> None:
@@ -260,6 +262,24 @@ def test_what_build_returns_is_checked(change: Any, words: list[str]) -> None:
     with pytest.raises(PluginError) as caught:
         agent_class(spec)("MlpPolicy", "CartPole-v1")
     assert all(word in str(caught.value) for word in words), caught.value
+
+
+@pytest.mark.parametrize(
+    ("metrics", "words"),
+    [
+        ({"train/loss": 0.5}, "train/loss is a float"),
+        ({"train/loss": torch.zeros(2), "train/kl": torch.tensor(1.0)}, r"train/loss is a Tensor \[2\]"),
+        ({"train/losses": torch.zeros(2)}, r"train/losses is a Tensor \[2\]"),
+        ({}, "returned none"),
+        ([torch.tensor(1.0)], "it returned list"),
+    ],
+)
+def test_what_update_returns_is_checked(metrics: Any, words: str) -> None:
+    kind = agent_class(attrs.evolve(SPEC, config_type=small_algorithms.Config, build=small_algorithms.build))
+    agent = kind("MlpPolicy", "CartPole-v1")
+    agent.parts.algorithm.update = lambda batch, *, progress: metrics  # type: ignore[method-assign]
+    with pytest.raises(PluginError, match=words):
+        agent.learn(64)
 
 
 def test_registering_checks_spec_against_manifest() -> None:
