@@ -118,6 +118,42 @@ def test_minibatches_cover_every_step_once_and_know_where_pieces_start() -> None
     assert cut.starts.view(3, 16)[:, [0, 5, 10, 15]].all()
 
 
+def test_the_first_steps_of_a_piece_that_goes_on_only_refresh_its_memory() -> None:
+    agent = recurrent()
+    rows = policy_batch(rollout_of(agent, 16), agent.policy, gamma=0.9, lam=0.9, cut_every=8)
+    for piece in in_order(rows, 12, torch.Generator().manual_seed(5), burn_in=3):
+        expected, since = [], 0
+        for row in range(len(piece)):  # by hand: steps since the piece began, none to wait for where an episode did
+            if piece.starts[row]:
+                since = 3 if piece.observation.is_first[row] else 0
+            expected.append(float(since >= 3))
+            since += 1
+        assert piece.weight is not None
+        assert piece.weight.tolist() == expected
+        assert 0.0 < piece.weight.mean() < 1.0
+    short = list(in_order(rows, 7, torch.Generator().manual_seed(5), burn_in=6))
+    assert all(bool(piece.weight.any()) for piece in short if piece.weight is not None)
+    assert len(short) < len(list(in_order(rows, 7, torch.Generator().manual_seed(5))))
+
+
+def test_what_is_burnt_in_is_not_learnt_from() -> None:
+    """Other rewards there change nothing: with lambda = gamma = 0 a reward is known to its own step alone."""
+    after = []
+    for reward in (0.0, 100.0):
+        settings = {"gamma": 0.0, "gae_lambda": 0.0, "batch_size": 16, "n_epochs": 1, "sequence_length": 8}
+        agent = recurrent(burn_in=2, **settings)
+        rollout = rollout_of(agent, 16)
+        agent.parts.algorithm.generator.manual_seed(0)
+        place = int(torch.randint(48, (), generator=torch.Generator().manual_seed(0)))
+        begins = torch.tensor([(place + 16 * k) % 48 for k in range(3)] + list(range(0, 48, 8)))
+        env, time = begins // 16, begins % 16
+        goes_on = ~rollout.steps.observation.is_first[time, env]
+        rollout.steps.reward[time[goes_on], env[goes_on]] = reward
+        agent.parts.algorithm.update(rollout, progress=0.0)
+        after.append(torch.cat([p.detach().flatten() for p in agent.policy.parameters()]))
+    assert torch.equal(*after)
+
+
 def test_any_minibatch_recomputes_what_was_collected() -> None:
     agent = recurrent().learn(96)
     rows = policy_batch(rollout_of(agent, 16), agent.policy, gamma=0.9, lam=0.9, cut_every=7)
@@ -178,6 +214,12 @@ def test_settings_that_contradict_each_other() -> None:
         recurrent(use_sde=True)
     with pytest.raises(SettingsError, match="one step per rollout"):
         RecurrentPPO("MlpLstmPolicy", "CartPole-v1", n_steps=1)
+    with pytest.raises(
+        SettingsError, match="burn_in = 8 leaves nothing to learn from: sequence_length is 8; give less"
+    ):
+        recurrent(burn_in=8, sequence_length=8)
+    with pytest.raises(SettingsError, match="burn_in"):
+        recurrent(burn_in=-1)
 
 
 def recurrent_with(**kwargs: Any) -> RecurrentPPO:

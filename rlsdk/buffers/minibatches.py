@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -125,10 +125,28 @@ def shuffled(batch: PolicyBatch, size: int, generator: Generator) -> Iterator[Po
     yield from tree.split(drawn, size)
 
 
-def in_order(batch: PolicyBatch, size: int, generator: Generator) -> Iterator[PolicyBatch]:
-    """Every row once, `size` consecutive ones at a time from a random place on, for networks with a memory."""
+def in_order(batch: PolicyBatch, size: int, generator: Generator, burn_in: int = 0) -> Iterator[PolicyBatch]:
+    """Every row once, `size` consecutive ones at a time from a random place on, for networks with a memory.
+
+    With `burn_in` the first so many rows of a piece that goes on with a stored memory only bring that memory up to date:
+    their weight is 0. Source: Kapturowski et al. 2019 (R2D2), section 3. Batches in which nothing else is left are skipped.
+    """
     count, device = len(batch), batch.advantage.device
     place = int(torch.randint(count, (), generator=generator, device=device))
     index = torch.arange(count, device=device).roll(-place)
     for chosen in torch.split(index, size):
-        yield batch.rows(chosen)
+        rows = batch.rows(chosen)
+        if not burn_in:
+            yield rows
+        elif bool((weight := _without_first(rows, burn_in)).any()):
+            yield replace(rows, weight=weight)
+
+
+def _without_first(rows: PolicyBatch, count: int) -> Tensor:
+    """The weights of rows, 0 for the first `count` of each piece but for those that begin an episode."""
+    first_rows = rows.starts.nonzero().squeeze(-1)
+    piece = rows.starts.cumsum(0) - 1
+    place = torch.arange(len(rows), device=piece.device) - first_rows[piece]
+    goes_on = ~rows.observation.is_first[first_rows]
+    weight = torch.ones_like(rows.advantage) if rows.weight is None else rows.weight
+    return weight.masked_fill(goes_on[piece] & (place < count), 0.0)

@@ -77,9 +77,11 @@ class ClippedPolicy:
         generator: Generator,
         *,
         cut_every: int | None = None,
+        burn_in: int = 0,
     ) -> None:
-        """`cut_every`: steps after which gradients through a memory are cut."""
-        self.network, self.config, self.generator, self.cut_every = network, config, generator, cut_every
+        """`cut_every`: steps after which gradients through a memory are cut. `burn_in`: see `in_order`."""
+        self.network, self.config, self.generator = network, config, generator
+        self.cut_every, self.burn_in = cut_every, burn_in
         choice, arguments = config.policy_kwargs.optimizer_class, config.policy_kwargs.optimizer_kwargs
         self.optimizer = FlatOptimizer(
             network.parameters(), choice, config.learning_rate(1.0), adam_arguments(choice, arguments)
@@ -113,10 +115,13 @@ class ClippedPolicy:
         return {**means, **facts, **self._settings_now(rows, clip, clip_value)}
 
     def _minibatches(self, rows: PolicyBatch) -> Iterator[PolicyBatch]:
-        split = in_order if self.network.recurrent else shuffled
+        size = self.config.batch_size or len(rows)
         for _ in range(self.config.n_epochs):
             self.updates += 1
-            yield from split(rows, self.config.batch_size or len(rows), self.generator)
+            if self.network.recurrent:
+                yield from in_order(rows, size, self.generator, self.burn_in)
+            else:
+                yield from shuffled(rows, size, self.generator)
 
     def _loss(self, rows: PolicyBatch, now: Evaluation, clip: float, clip_value: float | None) -> tuple[Tensor, Slopes]:
         """(the means called `METRICS`, gradients of the loss with respect to what was evaluated)."""

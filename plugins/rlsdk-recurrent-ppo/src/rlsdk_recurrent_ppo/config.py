@@ -58,3 +58,11 @@ class RecurrentPPOConfig(AgentConfig):
             "steps gradients go back in time; none = to the start of the episode or minibatch", unit="steps"
         ),
     )
+    burn_in: int = attrs.field(
+        default=0,
+        kw_only=True,
+        validator=in_range(0),
+        metadata=described(
+            "first steps of a sequence inside an episode that only bring its memory up to date", unit="steps"
+        ),
+    )
