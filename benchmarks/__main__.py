@@ -9,11 +9,18 @@ from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks.cases import CASES
+from benchmarks.cases import CASES, Case
 from benchmarks.compare import HEADER, compare
+from rlsdk.settings.load import merge, parse_assignments
 
 TABLE = Path(__file__).parents[1] / "docs" / "performance.md"
 MARK = "<!-- measured by python -m benchmarks -->"
+
+
+def _resized(case: Case, options: argparse.Namespace) -> Case:
+    """The case in the sizes asked for."""
+    settings = merge(case.settings, parse_assignments(options.set))
+    return replace(case, chunk=options.chunk or case.chunk, n_envs=options.n_envs or case.n_envs, settings=settings)
 
 
 def main() -> None:
@@ -24,14 +31,15 @@ def main() -> None:
     parser.add_argument("--chunk", type=int, help="environment steps per timing")
     parser.add_argument("--threads", type=int, default=1, help="torch threads of both sides")
     parser.add_argument("--write", action="store_true", help="replace the table in docs/performance.md")
+    parser.add_argument("--n-envs", type=int, help="environments of both sides")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of both sides")
     options = parser.parse_args()
     if unknown := sorted(set(options.cases) - set(CASES)):
         parser.error(f"unknown cases {unknown}; there are {sorted(CASES)}")
     rows = []
     print(HEADER, flush=True)
     for name in options.cases or CASES:
-        case = replace(CASES[name], chunk=options.chunk) if options.chunk else CASES[name]
-        rows.append(compare(case, rounds=options.rounds, threads=options.threads).row())
+        rows.append(compare(_resized(CASES[name], options), rounds=options.rounds, threads=options.threads).row())
         print(rows[-1], flush=True)
     if options.write:
         versions = ", ".join(f"{p} {version(p)}" for p in ("rlsdk", "sb3-contrib", "torch", "gymnasium"))

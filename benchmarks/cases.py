@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+
+from benchmarks.trainers import Trainer
 
 
 @dataclass(frozen=True)
@@ -26,45 +27,62 @@ class Case:
     workers: int = 0
     """Processes that play; such cases are timed by the clock, as the processor's time is theirs."""
 
-    def ours(self, seed: int) -> Callable[[int], object]:
-        """A function that trains our agent for so many steps, warmed up."""
+    def ours(self, seed: int) -> Trainer:
+        """Our agent, warmed up."""
         import rlsdk
         from rlsdk.environments import make_vec_env
         from rlsdk.registry import load
 
         count = max(self.n_envs, load(self.algorithm).default_envs)  # what a user gets who says nothing
         kind = "async" if self.workers else "sync"
-        env = make_vec_env(self._source(), count, vectorization=kind, workers=self.workers or None)
+        env = make_vec_env(self.source(), count, vectorization=kind, workers=self.workers or None)
         facts = {"seed": seed, "device": "cpu", **({"normalize": True} if self.normalize else {})}
         model = rlsdk.make(self.algorithm, env=env, policy=self.policy, **facts, **self.settings)
         model.learn(self.warmup, threads=None)
-        return lambda steps: model.learn(steps, reset_num_timesteps=False, threads=None)
 
-    def theirs(self, seed: int) -> Callable[[int], object]:
+        def learn(steps: int) -> object:
+            return model.learn(steps, reset_num_timesteps=False, threads=None)
+
+        return Trainer(learn, model.parts.algorithm, "update")
+
+    def theirs(self, seed: int) -> Trainer:
         """The same with sb3-contrib."""
         import sb3_contrib
+
+        return self._peer(sb3_contrib, seed)
+
+    def sbx(self, seed: int) -> Trainer | None:
+        """The same with SBX (JAX); None where it is not installed or has no such algorithm."""
+        try:
+            import sbx
+        except ImportError:
+            return None
+        return self._peer(sbx, seed) if hasattr(sbx, self.algorithm.upper()) else None
+
+    def _peer(self, library: Any, seed: int) -> Trainer:
         from stable_baselines3.common.env_util import make_vec_env
         from stable_baselines3.common.vec_env import VecNormalize
 
-        env: Any = make_vec_env(self._source(), self.n_envs, seed=seed)
-        kind = getattr(sb3_contrib, self.peer or self.algorithm.upper())
+        env: Any = make_vec_env(self.source(), self.n_envs, seed=seed)
+        kind = getattr(library, self.peer or self.algorithm.upper())
         env = VecNormalize(env) if self.normalize else env
         model = kind(self.policy, env, seed=seed, device="cpu", **self.settings)
         extra = {"async_eval": self._players(model)} if self.workers else {}
         model.learn(self.warmup, **extra)
-        return lambda steps: model.learn(steps, reset_num_timesteps=False, **extra)
+        return Trainer(lambda steps: model.learn(steps, reset_num_timesteps=False, **extra), model, "train")
 
     def _players(self, model: Any) -> Any:
         from sb3_contrib.common.vec_env import AsyncEval
         from stable_baselines3.common.env_util import make_vec_env
 
-        makers: list[Any] = [partial(make_vec_env, self._source(), seed=i) for i in range(self.workers)]
+        makers: list[Any] = [partial(make_vec_env, self.source(), seed=i) for i in range(self.workers)]
         players: Any = AsyncEval(makers, model.policy)
         players.seed(0)
         players.close = lambda: None  # the peer ends them after every `learn`; starting them again is not to be timed
         return players
 
-    def _source(self) -> Any:
+    def source(self) -> Any:
+        """The environment: its id, or what makes it."""
         from gymnasium.spaces import Discrete
 
         from rlsdk.environments import toy

@@ -1,22 +1,24 @@
-"""Timing two trainers side by side: A B A B ..., per processor second, median and spread of the ratio."""
+"""Timing trainers side by side: A B C, C B A, ..., per processor second, median and spread of the ratios."""
 
 from __future__ import annotations
 
+import json
 import statistics
 import subprocess
 import sys
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
-from benchmarks.cases import Case
+from benchmarks.cases import CASES, Case
+from benchmarks.floor import floor
+from benchmarks.trainers import Timing, Trainer
 
 MEMORY = """
+import json
 import sys
 import torch
 torch.set_num_threads(1)
-from benchmarks.cases import CASES
-case = CASES[sys.argv[1]]
+from benchmarks.cases import Case
+case = Case(**json.loads(sys.argv[1]))
 getattr(case, sys.argv[2])(0)(case.chunk)
 status = open("/proc/self/status").read()  # ru_maxrss would include what the parent held when it forked
 print(int(status.partition("VmHWM:")[2].split()[0]) // 1024)
@@ -25,65 +27,76 @@ print(int(status.partition("VmHWM:")[2].split()[0]) // 1024)
 
 @dataclass(frozen=True)
 class Comparison:
-    """Environment steps per second of both sides, per round, by processor time and by the clock."""
+    """What each side reached in each round, and what stands beside it."""
 
     case: Case
     threads: int
-    ours_cpu: list[float]
-    theirs_cpu: list[float]
-    ours_wall: list[float]
-    theirs_wall: list[float]
-    ours_mib: int
-    theirs_mib: int
+    timings: dict[str, list[Timing]]
+    """By side: `ours`, `theirs` and, where it is installed and has the algorithm, `sbx`."""
+    floor: float | None
+    """Environment steps per second of the bare environment and the bare matrix products; None in sizes of the user's own."""
+    mib: dict[str, int]
+    """Peak memory of each side."""
 
-    @property
-    def ratios(self) -> list[float]:
-        """Ours over theirs in each round, by processor time; by the clock where other processes play."""
-        pair = (self.ours_wall, self.theirs_wall) if self.case.workers else (self.ours_cpu, self.theirs_cpu)
-        return [a / b for a, b in zip(*pair, strict=True)]
+    def rates(self, side: str) -> list[float]:
+        """Steps per second of each round: of processor time; by the clock where other processes play."""
+        return [timing.wall if self.case.workers else timing.cpu for timing in self.timings[side]]
+
+    def ratio(self, side: str) -> str:
+        """Ours over that side."""
+        if side not in self.timings:
+            return ""
+        ratios = [a / b for a, b in zip(self.rates("ours"), self.rates(side), strict=True)]
+        return f"**{statistics.median(ratios):.2f}x** [{min(ratios):.2f} .. {max(ratios):.2f}]"
+
+    def update(self, side: str) -> str:
+        """The share of updates in that side's time."""
+        shares = [timing.update for timing in self.timings[side] if timing.update is not None]
+        return f"{statistics.median(shares):.0%}" if shares and not self.case.workers else ""
 
     def row(self) -> str:
         """One line of the table."""
-        middle = statistics.median
-        low, high = min(self.ratios), max(self.ratios)
-        return (
-            f"| {self.case.name} | {self.threads} | {middle(self.ours_cpu):.1f} | {middle(self.theirs_cpu):.1f}"
-            f" | **{middle(self.ratios):.2f}x** [{low:.2f} .. {high:.2f}] | {middle(self.ours_wall):.1f}"
-            f" | {middle(self.theirs_wall):.1f} | {self.ours_mib} | {self.theirs_mib} |"
-        )
+        ours, theirs = (statistics.median(self.rates(side)) for side in ("ours", "theirs"))
+        cells = [self.case.name, self.threads, f"{ours:.1f}", f"{theirs:.1f}", self.ratio("theirs"), self.ratio("sbx")]
+        cells += [f"{self.floor:.0f}", f"{ours / self.floor:.0%}"] if self.floor else ["", ""]
+        cells += [self.update("ours"), self.update("theirs"), self.mib["ours"], self.mib["theirs"]]
+        return "| " + " | ".join(str(cell) for cell in cells) + " |"
 
 
-HEADER = (
-    "| case | threads | ours, steps/CPU-s | peer, steps/CPU-s | ratio, median [range] | ours, steps/s | peer, steps/s"
-    " | ours, MiB | peer, MiB |\n|---|---|---|---|---|---|---|---|---|"
+COLUMNS = (
+    *(
+        "case",
+        "threads",
+        "ours, steps/s",
+        "peer, steps/s",
+        "ours over peer, median [range]",
+        "over SBX",
+        "floor, steps/s",
+    ),
+    *("ours of floor", "update, ours", "update, peer", "ours, MiB", "peer, MiB"),
 )
+HEADER = "| " + " | ".join(COLUMNS) + " |\n" + "|---" * len(COLUMNS) + "|"
 
 
 def compare(case: Case, *, rounds: int, threads: int, seed: int = 0) -> Comparison:
-    """Train both sides in turn, `rounds` times, in one process."""
+    """Train all sides in turn, `rounds` times, in one process."""
     import torch
 
     torch.set_num_threads(threads)
-    ours, theirs = case.ours(seed), case.theirs(seed)
-    figures: dict[str, tuple[list[float], list[float]]] = {"ours": ([], []), "theirs": ([], [])}
+    candidates = {"ours": case.ours(seed), "theirs": case.theirs(seed), "sbx": case.sbx(seed)}
+    sides: dict[str, Trainer] = {name: trainer for name, trainer in candidates.items() if trainer is not None}
+    timings: dict[str, list[Timing]] = {name: [] for name in sides}
     for turn in range(rounds):
-        order = [("ours", ours), ("theirs", theirs)]
-        for name, trainer in order if turn % 2 == 0 else reversed(order):
-            cpu, wall = _rates(trainer, case.chunk)
-            figures[name][0].append(cpu)
-            figures[name][1].append(wall)
-    (ours_cpu, ours_wall), (theirs_cpu, theirs_wall) = figures["ours"], figures["theirs"]
-    memory = [_peak_memory(case, side) for side in ("ours", "theirs")]
-    return Comparison(case, threads, ours_cpu, theirs_cpu, ours_wall, theirs_wall, *memory)
-
-
-def _rates(trainer: Callable[[int], object], steps: int) -> tuple[float, float]:
-    cpu, wall = time.process_time(), time.perf_counter()
-    trainer(steps)
-    return steps / (time.process_time() - cpu), steps / (time.perf_counter() - wall)
+        order = list(sides) if turn % 2 == 0 else list(reversed(sides))
+        for name in order:
+            timings[name].append(sides[name](case.chunk))
+    memory = {side: _peak_memory(case, side) for side in ("ours", "theirs")}
+    known = CASES[case.name]
+    as_shipped = threads == 1 and not case.workers and (case.settings, case.n_envs) == (known.settings, known.n_envs)
+    return Comparison(case, threads, timings, floor(case) if as_shipped else None, memory)
 
 
 def _peak_memory(case: Case, side: str) -> int:
     """Peak resident memory of one side alone in a fresh process, MiB."""
-    command = [sys.executable, "-c", MEMORY, case.name, side]
+    command = [sys.executable, "-c", MEMORY, json.dumps(asdict(case)), side]
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1])

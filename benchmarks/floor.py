@@ -1,0 +1,176 @@
+"""What no library can go below on this machine: the bare environment and the bare matrix products of one step.
+
+Matrix products, convolutions and LSTMs are those of the update's networks, forwards and backwards, with torch and nothing
+around them: no activation, loss, optimiser, sampling, memory, normalisation or log.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from torch import nn
+
+from benchmarks.cases import IMAGES, QRDQN, QRDQN_IMAGE, Case
+
+Work = Callable[[], object]
+SECONDS, BLOCKS = 0.2, 5
+
+
+def floor(case: Case) -> float:
+    """Environment steps per second of processor time."""
+    return 1.0 / (_environment(case) + ARITHMETIC[case.algorithm](case))
+
+
+def _environment(case: Case) -> float:
+    """Seconds of one bare step with actions drawn before."""
+    source = case.source()
+    env: Any = gymnasium.make(source, disable_env_checker=True) if isinstance(source, str) else source()
+    env.reset(seed=0)
+    env.action_space.seed(0)
+    actions = [env.action_space.sample() for _ in range(64)]
+
+    def steps() -> None:
+        for action in actions:
+            *_, terminated, truncated, _ = env.step(action)
+            if terminated or truncated:
+                env.reset()
+
+    return _seconds(steps) / len(actions)
+
+
+def _seconds(work: Work) -> float:
+    """Of one call, the median of some blocks."""
+    work()
+    began, calls = time.process_time(), 0
+    while time.process_time() - began < SECONDS:
+        work()
+        calls += 1
+    blocks = []
+    for _ in range(BLOCKS):
+        began = time.process_time()
+        for _ in range(calls):
+            work()
+        blocks.append((time.process_time() - began) / calls)
+    return sorted(blocks)[BLOCKS // 2]
+
+
+class Layers:
+    """Dense layers of these sizes on so many rows, as bare products; `copies` of them in one batched product."""
+
+    def __init__(self, rows: int, sizes: Iterable[int], copies: int = 1) -> None:
+        widths = list(sizes)
+        self.seen = [torch.randn(copies, rows, width) for width in widths]
+        self.weights = [torch.randn(copies, a, b) for a, b in pairwise(widths)]
+        self.slopes = [torch.empty_like(weight) for weight in self.weights]
+
+    def forward(self) -> float:
+        """Seconds."""
+        calls = list(zip(self.seen, self.weights, self.seen[1:], strict=False))
+        return _seconds(lambda: [torch.bmm(x, w, out=y) for x, w, y in calls])
+
+    def to_inputs(self, *, first: bool = False) -> float:
+        """Seconds for the gradient of the layers' inputs; of the first layer's only when asked for."""
+        calls = list(zip(self.seen[1:], self.weights, self.seen, strict=False))[0 if first else 1 :]
+        return _seconds(lambda: [torch.bmm(y, w.mT, out=x) for y, w, x in calls])
+
+    def to_weights(self) -> float:
+        """Seconds for the gradient of the weights."""
+        calls = list(zip(self.seen, self.seen[1:], self.slopes, strict=False))
+        return _seconds(lambda: [torch.bmm(x.mT, y, out=w) for x, y, w in calls])
+
+    def learning(self) -> float:
+        """Seconds of a pass forwards and back."""
+        return self.forward() + self.to_inputs() + self.to_weights()
+
+
+def _sizes(case: Case) -> tuple[int, int]:
+    """(observation numbers, action numbers) of the case's environment."""
+    source = case.source()
+    env: Any = gymnasium.make(source) if isinstance(source, str) else source()
+    actions = int(getattr(env.action_space, "n", 0)) or int(np.prod(env.action_space.shape))
+    return int(getattr(env.observation_space, "n", 0)) or int(np.prod(env.observation_space.shape)), actions
+
+
+def _tqc(case: Case) -> float:
+    seen, acts = _sizes(case)
+    actor = Layers(256, (seen, 256, 256, 2 * acts))
+    critics = Layers(256, (seen + acts, 256, 256, 25), copies=2)
+    act = Layers(1, (seen, 256, 256, 2 * acts)).forward()
+    targets = actor.forward() + critics.forward()
+    return act + targets + critics.learning() + critics.forward() + critics.to_inputs(first=True) + actor.learning()
+
+
+def _qrdqn(case: Case) -> float:
+    settings: dict[str, Any] = QRDQN_IMAGE if case.env == IMAGES else QRDQN
+    updates = float(settings["gradient_steps"] / settings["train_freq"])
+    if case.env == IMAGES:
+        net = _convolutions(6 * 200)
+        images, one = torch.randn(32, 4, 84, 84), torch.randn(1, 4, 84, 84)
+        return _seconds(lambda: _untracked(net, one)) + updates * (
+            _seconds(lambda: _untracked(net, images)) + _seconds(lambda: net(images).backward(torch.ones(32, 1200)))
+        )
+    seen, acts = _sizes(case)
+    net_arch, quantiles = settings["policy_kwargs"]["net_arch"], settings["policy_kwargs"]["n_quantiles"]
+    sizes = (seen, *net_arch, acts * quantiles)
+    layers = Layers(settings["batch_size"], sizes)
+    return Layers(1, sizes).forward() + updates * (layers.forward() + layers.learning())
+
+
+def _convolutions(outputs: int) -> nn.Module:
+    """Nature CNN."""
+    layers = (nn.Conv2d(4, 32, 8, 4), nn.ReLU(), nn.Conv2d(32, 64, 4, 2), nn.ReLU(), nn.Conv2d(64, 64, 3), nn.ReLU())
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(3136, 512), nn.ReLU(), nn.Linear(512, outputs))
+
+
+@torch.no_grad()
+def _untracked(net: nn.Module, inputs: torch.Tensor) -> object:
+    return net(inputs)
+
+
+def _trpo(case: Case) -> float:
+    """2,048 steps, 10 epochs of 128 for the critic, a gradient, 15 Fisher products and one look along the line."""
+    seen, acts = _sizes(case)
+    steps, critic = 2048, Layers(128, (seen, 64, 64, 1)).learning() * 10 / 128
+    actor = Layers(steps, (seen, 64, 64, acts))
+    products = 15 * (2 * actor.forward() + actor.to_inputs() + actor.to_weights())
+    whole = actor.learning() + products + actor.forward() + Layers(steps, (seen, 64, 64, 1)).forward()
+    return Layers(1, (seen, 64, 64, acts)).forward() + critic + whole / steps
+
+
+def _maskable_ppo(case: Case) -> float:
+    seen, acts = _sizes(case)
+    both = Layers(64, (seen, 64, 64, acts)).learning() + Layers(64, (seen, 64, 64, 1)).learning()
+    return Layers(case.n_envs, (seen, 64, 64, acts)).forward() / case.n_envs + both * 10 / 64
+
+
+def _recurrent_ppo(case: Case) -> float:
+    """Ten epochs of 128 steps, here six pieces of 22, through the memories of actor and critic."""
+    seen, acts = _sizes(case)
+    memory, features = nn.LSTM(seen, 256), torch.randn(22, 6, seen)
+    now = torch.randn(1, case.n_envs, seen)
+    learning = _seconds(lambda: memory(features)[0].backward(torch.ones(22, 6, 256)))
+    acting = _seconds(lambda: _untracked(memory, now))
+    heads = Layers(128, (256, 64, 64, acts)).learning() + Layers(128, (256, 64, 64, 1)).learning()
+    return 2 * acting / case.n_envs + (2 * learning + heads) * 10 / 128
+
+
+def _ars(case: Case) -> float:
+    seen, acts = _sizes(case)
+    return Layers(1, (seen, acts), copies=8).forward() / 8
+
+
+ARITHMETIC: dict[str, Callable[[Case], float]] = {
+    "tqc": _tqc,
+    "qrdqn": _qrdqn,
+    "trpo": _trpo,
+    "maskable-ppo": _maskable_ppo,
+    "recurrent-ppo": _recurrent_ppo,
+    "ars": _ars,
+}
+"""Seconds of one environment step, by algorithm, for the settings of the cases."""

@@ -1,0 +1,43 @@
+"""What is timed: something that trains for so many steps, and how much of that goes into its updates."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+class Trainer:
+    """Trains by `learn(steps)`; `updating` is the processor time that `method` of `owner` took so far."""
+
+    def __init__(self, learn: Callable[[int], object], owner: object, method: str) -> None:
+        self.learn, self.updating = learn, 0.0
+        inner = getattr(owner, method, None)
+        self.knows_updates = inner is not None
+        if inner is not None:
+            setattr(owner, method, self._timed(inner))
+
+    def _timed(self, inner: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            began = time.process_time()
+            try:
+                return inner(*args, **kwargs)
+            finally:
+                self.updating += time.process_time() - began
+
+        return timed
+
+    def __call__(self, steps: int) -> Timing:
+        """Train, and say what it took."""
+        cpu, wall, before = time.process_time(), time.perf_counter(), self.updating
+        self.learn(steps)
+        spent = time.process_time() - cpu
+        share = (self.updating - before) / spent if self.knows_updates else None
+        return Timing(steps / spent, steps / (time.perf_counter() - wall), share)
+
+
+class Timing:
+    """Environment steps per second of processor time and by the clock, and the share of updates in the former."""
+
+    def __init__(self, cpu: float, wall: float, update: float | None) -> None:
+        self.cpu, self.wall, self.update = cpu, wall, update
