@@ -7,10 +7,15 @@ import statistics
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
+from functools import partial
+from importlib.util import find_spec
 
 from benchmarks.cases import CASES, Case
 from benchmarks.floor import floor
-from benchmarks.trainers import Timing, Trainer
+from benchmarks.trainers import Elsewhere, Timing, Trainer
+
+IN_SBX = ("tqc",)
+"""Algorithms of the cases that SBX has."""
 
 MEMORY = """
 import json
@@ -83,13 +88,17 @@ def compare(case: Case, *, rounds: int, threads: int, seed: int = 0) -> Comparis
     import torch
 
     torch.set_num_threads(threads)
-    candidates = {"ours": case.ours(seed), "theirs": case.theirs(seed), "sbx": case.sbx(seed)}
-    sides: dict[str, Trainer] = {name: trainer for name, trainer in candidates.items() if trainer is not None}
+    sides: dict[str, Trainer | Elsewhere] = {"ours": case.ours(seed), "theirs": case.theirs(seed)}
+    if case.algorithm in IN_SBX and find_spec("sbx") is not None:
+        sides["sbx"] = Elsewhere(partial(case.sbx, seed))
     timings: dict[str, list[Timing]] = {name: [] for name in sides}
     for turn in range(rounds):
         order = list(sides) if turn % 2 == 0 else list(reversed(sides))
         for name in order:
             timings[name].append(sides[name](case.chunk))
+    for side in sides.values():
+        if isinstance(side, Elsewhere):
+            side.close()
     memory = {side: _peak_memory(case, side) for side in ("ours", "theirs")}
     known = CASES[case.name]
     as_shipped = threads == 1 and not case.workers and (case.settings, case.n_envs) == (known.settings, known.n_envs)

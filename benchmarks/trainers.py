@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import multiprocessing
 import time
 from collections.abc import Callable
 from typing import Any
@@ -41,3 +43,35 @@ class Timing:
 
     def __init__(self, cpu: float, wall: float, update: float | None) -> None:
         self.cpu, self.wall, self.update = cpu, wall, update
+
+
+class Elsewhere:
+    """A trainer in a process of its own: libraries with threads and allocators of their own slow down whoever shares theirs."""
+
+    def __init__(self, make: Callable[[], Trainer]) -> None:
+        """`make` can be pickled. Returns once the trainer is warm."""
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(make, theirs), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.pipe.recv()
+
+    def __call__(self, steps: int) -> Timing:
+        """Train, and say what it took."""
+        self.pipe.send(steps)
+        timing: Timing = self.pipe.recv()
+        return timing
+
+    def close(self) -> None:
+        """End the process."""
+        self.pipe.close()
+        self.process.join()
+
+
+def _serve(make: Callable[[], Trainer], pipe: Any) -> None:
+    trainer = make()
+    pipe.send("warm")
+    with contextlib.suppress(EOFError):
+        while True:
+            pipe.send(trainer(pipe.recv()))

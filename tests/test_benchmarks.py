@@ -11,7 +11,7 @@ import benchmarks.__main__ as command
 from benchmarks import floor
 from benchmarks.cases import CASES
 from benchmarks.compare import COLUMNS, Comparison
-from benchmarks.trainers import Timing, Trainer
+from benchmarks.trainers import Elsewhere, Timing, Trainer
 
 
 def comparison(**changes: Any) -> Comparison:
@@ -70,3 +70,16 @@ def test_sizes_can_be_given() -> None:
     case = command._resized(CASES["qrdqn-cartpole"], asked)
     assert (case.chunk, case.n_envs, case.settings["batch_size"]) == (5, 3, 9)
     assert case.settings["policy_kwargs"] == {"net_arch": [256, 256], "n_quantiles": 7}
+
+
+def made() -> Trainer:
+    return Trainer(lambda steps: sum(range(steps * 1000)), object(), "none")
+
+
+def test_a_trainer_in_a_process_of_its_own() -> None:
+    side = Elsewhere(made)
+    timing = side(500)
+    side.close()
+    assert timing.cpu > 0.0
+    assert timing.update is None
+    assert not side.process.is_alive()
