@@ -147,9 +147,10 @@ def _by_id(name: str, kwargs: dict[str, Any]) -> Any:
     """From the plugin that owns the id's namespace, or from gymnasium."""
     namespace = name.partition("/")[0]
     if namespace == "rlsdk":
-        from rlsdk.environments import toy
+        from rlsdk.environments import atari, toy
 
         toy.register()
+        atari.register(name)
     if "/" in name and namespace in extensions("environments"):
         return extension("environments", namespace)(name, **kwargs)
     # what gymnasium's checker warns of at the first step is checked here at every one, or by `check_env`

@@ -20,7 +20,7 @@ class PreparedEnv:
     """Wraps the environments an agent trains on. Episodes still report the true returns.
 
     With `normalize` observations and rewards come out normalised; without, statistics are collected only, for memories
-    that keep what was seen and normalise what they give.
+    that keep what was seen and normalise what they give. Signs of rewards are taken here in either case.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class PreparedEnv:
         final = None if ended is None or step.final_observation is None else self._final(step.final_observation, ended)
         reward = step.reward
         if self.normalizer is not None:
+            reward = reward.sign() if self.normalizer.settings.sign_reward else reward
             self.normalizer.observe_rewards(reward, ended)
             reward = self.normalizer.normalized_reward(reward) if self.normalize else reward
         observation = self._seen(step.observation)

@@ -35,6 +35,8 @@ class Normalizer:
             raise SettingsError(
                 f"normalize: the observation {space} has no float part to normalise; set norm_obs = false"
             )
+        if settings.sign_reward and settings.norm_reward:
+            raise SettingsError("normalize: sign_reward and norm_reward exclude each other; set norm_reward = false")
         self.device, self.returns, self.return_moments = device, np.zeros(num_envs), RunningMoments(())
         self._scales: dict[str, tuple[Any, Any]] = {}
         self._refresh_observations()

@@ -45,6 +45,8 @@ class Preparation:
                 raise SettingsError(
                     "frame_stack is not possible with population methods; stack frames in the environment"
                 )
+            if self.normalizer is not None and self.normalizer.settings.sign_reward:
+                raise SettingsError("sign_reward is not possible with population methods, which compare whole returns")
             return replace(parts, policy=policy, plan=replace(parts.plan, normalizer=self.normalizer))
         collector = parts.collector
         if self.normalizer is None or not isinstance(parts.plan, OffPolicyPlan):

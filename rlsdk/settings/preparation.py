@@ -20,6 +20,10 @@ class Normalization:
     norm_reward: bool = attrs.field(
         default=True, metadata=described("divide rewards by the deviation of the discounted return")
     )
+    sign_reward: bool = attrs.field(
+        default=False,
+        metadata=described("learn from the signs of rewards, as on Atari games; needs norm_reward = false"),
+    )
     clip_obs: float = attrs.field(
         default=10.0, validator=in_range(0, open_low=True), metadata=described("bound of normalised observations")
     )

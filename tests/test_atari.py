@@ -1,0 +1,119 @@
+"""Atari games: what the agent sees, what it learns from, and what is reported."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+import rlsdk
+from rlsdk.environments import make_vec_env
+from rlsdk.environments.atari import PressToStart
+from rlsdk.environments.toy import ChainEnv
+from rlsdk.errors import EnvironmentFault, SettingsError
+from rlsdk.runner import RunRequest, run
+from rlsdk.testing.rollouts import rollout_of
+
+SIGNS = {"norm_obs": False, "norm_reward": False, "sign_reward": True}
+
+
+def test_a_game_looks_as_it_should_and_starts_by_itself() -> None:
+    pytest.importorskip("ale_py")
+    env = make_vec_env("rlsdk/AtariBreakout-v4", 2)
+    seen = env.reset(3)
+    assert env.observation_space.shape == (84, 84, 1)
+    assert seen.features.dtype == torch.uint8
+    idle = torch.zeros(2, dtype=torch.int64)
+    frames = [env.step(idle).observation.features.clone() for _ in range(4)]
+    assert any(bool((before != after).any()) for before, after in pairwise(frames))  # the ball moves
+    env.close()
+
+
+class Lives(gymnasium.Env[Any, Any]):
+    """A life is lost at every third step, and the game with the second; notes what was pressed."""
+
+    observation_space, action_space = spaces.Box(0, 1, (1,)), spaces.Discrete(3)
+
+    def reset(self, **kwargs: Any) -> Any:
+        self.pressed: list[int] = []
+        return np.zeros(1, np.float32), {"lives": 2}
+
+    def step(self, action: Any) -> Any:
+        self.pressed.append(int(action))
+        lives = 2 - len(self.pressed) // 3
+        return np.zeros(1, np.float32), 1.0, lives == 0, False, {"lives": lives}
+
+
+def test_fire_is_pressed_at_the_start_and_after_each_life() -> None:
+    inner = Lives()
+    env = PressToStart(inner)
+    env.reset()
+    assert inner.pressed == [1]
+    seen = [env.step(action)[1:3] for action in (0, 2, 0, 0)]
+    assert inner.pressed == [1, 0, 2, 1, 0, 0]  # the second step lost a life, the last one the game
+    assert seen == [(1.0, False), (2.0, False), (1.0, False), (1.0, True)]
+
+
+def test_an_unknown_game_is_named() -> None:
+    pytest.importorskip("ale_py")
+    with pytest.raises(EnvironmentFault, match="AtariBrekout"):
+        make_vec_env("rlsdk/AtariBrekout-v4")
+
+
+def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "ale_py", None)
+    with pytest.raises(EnvironmentFault, match=r"rlsdk\[atari\]"):
+        make_vec_env("rlsdk/AtariPong-v4")
+
+
+def test_signs_are_learnt_from_and_true_returns_are_reported() -> None:
+    env = make_vec_env(lambda: ChainEnv(5, terminate_every=0, action_space=spaces.Discrete(2)), 1)
+    rollout = rollout_of(rlsdk.make("trpo", env=env, seed=0, normalize=SIGNS, n_steps=64), 10)
+    assert rollout.steps.reward[:, 0].tolist() == [0.0, 1.0, 1.0, 1.0, 1.0] * 2
+    assert [episode.episode_return for episode in rollout.episodes] == [10.0, 10.0]
+
+
+def test_steps_ahead_add_up_signs_not_rewards() -> None:
+    settings = {"n_steps": 3, "gamma": 0.5, "buffer_size": 100, "learning_starts": 1000}
+    env = make_vec_env(lambda: ChainEnv(50, action_space=spaces.Discrete(2)), 1)
+    agent = rlsdk.make("qrdqn", env=env, seed=0, normalize=SIGNS, **settings).learn(30)
+    buffer = agent.parts.buffer
+    assert buffer is not None
+    rewards = buffer.sample(64, generator=torch.Generator().manual_seed(0)).reward
+    assert set(rewards.tolist()) <= {0.75, 1.0, 1.5, 1.75}  # from step 0, at the newest rows, and elsewhere
+    assert 1.75 in rewards.tolist()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "normalize", "words"),
+    [
+        ("qrdqn", {"sign_reward": True, "norm_obs": False}, "exclude each other"),
+        ("ars", SIGNS, "population"),
+    ],
+)
+def test_where_signs_make_no_sense(algorithm: str, normalize: dict[str, bool], words: str) -> None:
+    with pytest.raises(SettingsError, match=words):
+        rlsdk.make(algorithm, env="CartPole-v1", normalize=normalize)
+
+
+@pytest.mark.slow
+def test_the_preset_runs_a_short_budget(tmp_path: Path) -> None:
+    pytest.importorskip("ale_py")
+    settings = {"learning_starts": 500, "buffer_size": 5000}
+    request = RunRequest(
+        algorithm="qrdqn",
+        env="rlsdk/AtariPong-v4",
+        steps=1500,
+        settings=settings,
+        out=tmp_path / "run",
+        eval_episodes=1,
+    )
+    run(request)
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["final_evaluation"]["mean"] >= -21.0
