@@ -36,16 +36,24 @@ def main() -> None:
     options = parser.parse_args()
     if unknown := sorted(set(options.cases) - set(CASES)):
         parser.error(f"unknown cases {unknown}; there are {sorted(CASES)}")
-    rows = []
     print(HEADER, flush=True)
     for name in options.cases or CASES:
-        rows.append(compare(_resized(CASES[name], options), rounds=options.rounds, threads=options.threads).row())
-        print(rows[-1], flush=True)
-    if options.write:
-        versions = ", ".join(f"{p} {version(p)}" for p in ("rlsdk", "sb3-contrib", "torch", "gymnasium"))
-        stamp = f"{time.strftime('%Y-%m-%d')}, {versions}, Python {platform.python_version()}, {options.rounds} rounds"
-        before = TABLE.read_text(encoding="utf-8").partition(MARK)[0]
-        TABLE.write_text(f"{before}{MARK}\n\n{stamp}\n\n{HEADER}\n" + "\n".join(rows) + "\n", encoding="utf-8")
+        row = compare(_resized(CASES[name], options), rounds=options.rounds, threads=options.threads).row()
+        print(row, flush=True)
+        if options.write:
+            _write(name, row, options.rounds)
+
+
+def _write(name: str, row: str, rounds: int) -> None:
+    """Put one row into the table; the others stay as they were measured, each with its date."""
+    before, _, after = TABLE.read_text(encoding="utf-8").partition(MARK)
+    known = {line.split("|")[1].strip(): line for line in after.splitlines() if line.startswith("| ")}
+    known[name] = f"{row} {time.strftime('%Y-%m-%d')}, {rounds} rounds |"
+    versions = ", ".join(f"{p} {version(p)}" for p in ("rlsdk", "sb3-contrib", "torch", "gymnasium"))
+    rows = "\n".join(known[case] for case in CASES if case in known)
+    header = "\n".join(f"{line}{end}" for line, end in zip(HEADER.split("\n"), (" measured |", "---|"), strict=True))
+    page = f"{before}{MARK}\n\n{versions}, Python {platform.python_version()}\n\n{header}\n{rows}\n"
+    TABLE.write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":

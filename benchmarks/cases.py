@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -64,7 +65,8 @@ class Case:
         env: Any = make_vec_env(self.source(), self.n_envs, seed=seed)
         kind = getattr(library, self.peer or self.algorithm.upper())
         env = VecNormalize(env) if self.normalize else env
-        model = kind(self.policy, env, seed=seed, device="cpu", **self.settings)
+        settings = copy.deepcopy(self.settings)  # the peers write into what they are given
+        model = kind(self.policy, env, seed=seed, device="cpu", **settings)
         extra = {"async_eval": self._players(model)} if self.workers else {}
         model.learn(self.warmup, **extra)
         return Trainer(lambda steps: model.learn(steps, reset_num_timesteps=False, **extra), model, "train")

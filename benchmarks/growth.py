@@ -42,7 +42,9 @@ def _agent(algorithm: str, env: Any, n_envs: int = 1, **settings: Any) -> Any:
 
 
 def _of_width(width: int) -> Any:
-    return _agent("maskable-ppo", "CartPole-v1", 8, n_steps=256, policy_kwargs={"net_arch": [width, width]})
+    return _agent(
+        "maskable-ppo", "CartPole-v1", 8, n_steps=256, use_masking=False, policy_kwargs={"net_arch": [width, width]}
+    )
 
 
 def _of_batch(batch: int) -> Any:
@@ -54,7 +56,7 @@ def _of_batch(batch: int) -> Any:
 
 def _of_observation(numbers: int) -> Any:
     box = spaces.Box(-1.0, 1.0, (numbers,), np.float32)
-    return _agent("maskable-ppo", lambda: AnySpaceEnv(box, spaces.Discrete(4)), 8, n_steps=256)
+    return _agent("maskable-ppo", lambda: AnySpaceEnv(box, spaces.Discrete(4)), 8, use_masking=False, n_steps=256)
 
 
 def _of_masks(entries: int) -> Any:
@@ -76,7 +78,9 @@ SWEEPS = (
     Sweep(
         "environments (MaskablePPO, CartPole)",
         (1, 4, 16, 64, 256),
-        lambda count: _agent("maskable-ppo", "CartPole-v1", count, n_steps=max(16, 2048 // count), batch_size=256),
+        lambda count: _agent(
+            "maskable-ppo", "CartPole-v1", count, use_masking=False, n_steps=max(16, 2048 // count), batch_size=256
+        ),
         4096,
     ),
     Sweep("width of two layers (MaskablePPO, CartPole)", (16, 64, 256, 1024), _of_width, 2048),
