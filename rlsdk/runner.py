@@ -188,7 +188,7 @@ def _described(known: Preset) -> str:
     """The settings of a preset on one line."""
     values = ", ".join(f"{name}={value}" for name, value in flat_scalars(known.settings).items())
     width = f" with n_envs={known.n_envs}" if known.n_envs else ""
-    return f"{values}; made for {known.steps:,} steps{width}"
+    return f"{values or 'the defaults'}; made for {known.steps:,} steps{width}"
 
 
 def _required_steps(steps: int | None) -> int:

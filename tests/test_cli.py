@@ -97,19 +97,21 @@ def test_config_can_be_run_as_it_is(cli: Any) -> None:
 
 def test_presets_are_used_and_named(cli: Any) -> None:
     short = ("--steps", "300", "--eval-every", "0", "--eval-episodes", "1", "--set", "n_steps=32")
-    code, out, err = cli("run", "trpo", "--env", "CartPole-v1", *short, "--out", "tuned")
+    code, out, err = cli("run", "trpo", "--env", "Pendulum-v1", *short, "--out", "tuned")
     assert code == 0, err
-    assert "preset for CartPole-v1: n_steps=512, batch_size=512" in out
+    assert "preset for Pendulum-v1: n_steps=1024, gamma=0.9" in out
     config = tomllib.loads(Path("tuned/config.toml").read_text())
-    assert (config["n_steps"], config["batch_size"], config["cg_damping"]) == (32, 512, 0.001)
+    assert (config["n_steps"], config["gamma"], config["n_critic_updates"]) == (32, 0.9, 15)
     assert json.loads(Path("tuned/run.json").read_text())["n_envs"] == 2
-    code, out, err = cli("run", "trpo", "--env", "CartPole-v1", *short, "--no-preset", "--out", "plain")
+    code, out, err = cli("run", "trpo", "--env", "Pendulum-v1", *short, "--no-preset", "--out", "plain")
     assert code == 0, err
     assert "preset" not in out
-    assert tomllib.loads(Path("plain/config.toml").read_text())["cg_damping"] == 0.1
+    assert tomllib.loads(Path("plain/config.toml").read_text())["gamma"] == 0.99
     code, out, err = cli("run", "trpo", "--config", "plain/config.toml", "--steps", "64", "--out", "again")
     assert code == 0, err
-    assert tomllib.loads(Path("again/config.toml").read_text())["cg_damping"] == 0.1
+    assert tomllib.loads(Path("again/config.toml").read_text())["gamma"] == 0.99
+    _, out, _ = cli("run", "trpo", "--env", "CartPole-v1", *short, "--out", "defaults")
+    assert "preset for CartPole-v1: the defaults" in out
 
 
 def test_presets_are_shown(cli: Any) -> None:
