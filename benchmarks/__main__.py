@@ -11,6 +11,7 @@ from pathlib import Path
 
 from benchmarks.cases import CASES, Case
 from benchmarks.compare import HEADER, compare
+from rlsdk.errors import RlsdkError
 from rlsdk.settings.load import merge, parse_assignments
 
 TABLE = Path(__file__).parents[1] / "docs" / "performance.md"
@@ -36,9 +37,13 @@ def main() -> None:
     options = parser.parse_args()
     if unknown := sorted(set(options.cases) - set(CASES)):
         parser.error(f"unknown cases {unknown}; there are {sorted(CASES)}")
+    try:
+        cases = {name: _resized(CASES[name], options) for name in options.cases or CASES}
+    except RlsdkError as error:
+        parser.error(str(error))
     print(HEADER, flush=True)
-    for name in options.cases or CASES:
-        row = compare(_resized(CASES[name], options), rounds=options.rounds, threads=options.threads).row()
+    for name, case in cases.items():
+        row = compare(case, rounds=options.rounds, threads=options.threads).row()
         print(row, flush=True)
         if options.write:
             _write(name, row, options.rounds)

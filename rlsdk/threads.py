@@ -6,6 +6,8 @@ order of magnitude more where other processes want that core.
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -22,14 +24,19 @@ def _libraries() -> ThreadpoolController:
 
 @contextmanager
 def limited_threads(threads: int | None) -> Iterator[None]:
-    """`threads` inside the block, and what it was before afterwards; None leaves everything alone."""
+    """`threads` inside the block, and what it was before afterwards; None leaves everything alone.
+
+    More than there are cores only wait for one another: they are reduced, with a warning.
+    """
     if threads is None:
         yield
         return
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
+    before, used = torch.get_num_threads(), min(threads, os.cpu_count() or threads)
+    if used < threads:
+        warnings.warn(f"{threads} threads reduced to {used}: the machine has {used} cores", stacklevel=4)
+    torch.set_num_threads(used)
     try:
-        with _libraries().limit(limits=threads, user_api="blas"):
+        with _libraries().limit(limits=used, user_api="blas"):
             yield
     finally:
         torch.set_num_threads(before)

@@ -349,6 +349,14 @@ def test_threads_are_put_back() -> None:
     assert torch.get_num_threads() == before
 
 
+def test_more_threads_than_cores_are_reduced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    seen: list[int] = []
+    with pytest.warns(UserWarning, match="64 threads reduced to 1: the machine has 1 core"):
+        small().learn(5, callback=lambda *_: seen.append(torch.get_num_threads()), threads=64)
+    assert set(seen) == {1}
+
+
 def test_a_file_names_only_environments_that_an_id_makes_again(tmp_path: Path) -> None:
     """Evaluating without the wrappers an agent was trained with would be a silently wrong number."""
     import gymnasium
