@@ -111,6 +111,8 @@ def picture(results: dict[str, list[tuple[int, float, int]]]) -> None:
     matplotlib.use("svg")
     from matplotlib import pyplot
 
+    pyplot.rcParams["svg.fonttype"] = "none"  # text as text
+
     figure, axes = pyplot.subplots(2, 3, figsize=(11, 6), layout="constrained")
     for axis, (name, rows) in zip(axes.flat, results.items(), strict=True):
         sizes, times = [row[0] for row in rows], [row[1] for row in rows]

@@ -136,6 +136,20 @@ def test_the_first_steps_of_a_piece_that_goes_on_only_refresh_its_memory() -> No
     assert len(short) < len(list(in_order(rows, 7, torch.Generator().manual_seed(5))))
 
 
+def test_an_update_with_nothing_left_changes_nothing() -> None:
+    agent = recurrent(burn_in=15, batch_size=16, n_epochs=1)
+    rollout = rollout_of(agent, 16)
+    seeds = (
+        g for g in range(99) if 0 < int(torch.randint(48, (), generator=torch.Generator().manual_seed(g))) % 16 < 15
+    )
+    agent.parts.algorithm.generator.manual_seed(next(seeds))
+    rollout.steps.observation.is_first.fill_(False)  # no episode begins: every piece waits, and each is cut in two
+    before = [p.detach().clone() for p in agent.policy.parameters()]
+    metrics = agent.parts.algorithm.update(rollout, progress=0.0)
+    assert all(bool(value.isfinite()) for value in metrics.values())
+    assert all(torch.equal(a, b) for a, b in zip(before, agent.policy.parameters(), strict=True))
+
+
 def test_what_is_burnt_in_is_not_learnt_from() -> None:
     """Other rewards there change nothing: with lambda = gamma = 0 a reward is known to its own step alone."""
     after = []

@@ -48,12 +48,12 @@ class PressToStart(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Presses FIRE once at the start of a game and of each life, without which many games wait."""
 
     def reset(self, **kwargs: Any) -> Any:
-        observation, info = self.env.reset(**kwargs)
-        started, _, terminated, truncated, told = self.env.step(FIRE)
-        if terminated or truncated:
-            return observation, info
+        self.env.reset(**kwargs)
+        observation, _, terminated, truncated, told = self.env.step(FIRE)
+        if terminated or truncated:  # a game that is lost by it
+            observation, told = self.env.reset()
         self.lives = told["lives"]
-        return started, told
+        return observation, told
 
     def step(self, action: Any) -> Any:
         observation, reward, terminated, truncated, info = self.env.step(action)

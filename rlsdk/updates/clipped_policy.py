@@ -110,7 +110,7 @@ class ClippedPolicy:
             self.optimizer.zero_grad()
             now.pull(*slopes)
             self.optimizer.step(rate, config.max_grad_norm)
-        means = dict(zip(METRICS, (total / count).unbind(), strict=True))
+        means = dict(zip(METRICS, (total / max(count, 1)).unbind(), strict=True))
         facts = {"train/explained_variance": explained_variance(rows.value, rows.target)}
         return {**means, **facts, **self._settings_now(rows, clip, clip_value)}
 
