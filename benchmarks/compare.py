@@ -51,7 +51,14 @@ class Comparison:
         """Ours over that side."""
         if side not in self.timings:
             return ""
-        ratios = [a / b for a, b in zip(self.rates("ours"), self.rates(side), strict=True)]
+        if not self.case.workers:
+            return self._ratio(self.rates("ours"), self.rates(side))
+        ours, theirs = ([timing.cpu for timing in self.timings[name]] for name in ("ours", side))
+        by_the_clock = self._ratio(self.rates("ours"), self.rates(side))
+        return f"{by_the_clock}; {self._ratio(ours, theirs)} of all processes' processor time"
+
+    def _ratio(self, ours: list[float], theirs: list[float]) -> str:
+        ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
         return f"**{statistics.median(ratios):.2f}x** [{min(ratios):.2f} .. {max(ratios):.2f}]"
 
     def update(self, side: str) -> str:

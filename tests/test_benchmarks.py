@@ -40,6 +40,7 @@ def test_a_row_of_the_table_by_hand() -> None:
 def test_cases_with_workers_go_by_the_clock() -> None:
     row = comparison(case=CASES["ars-halfcheetah-2-workers"], floor=None).row()
     assert "230.0 | 90.0" in row
+    assert "**3.22x** [2.11 .. 3.29]; **3.00x** [2.00 .. 3.00] of all processes' processor time" in row
     assert "50%" not in row
 
 
