@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.cases import CASES, Case
 from benchmarks.compare import HEADER, compare
 from rlsdk.errors import RlsdkError
-from rlsdk.settings.load import merge, parse_assignments
+from rlsdk.settings import merge, parse_assignments
 
 TABLE = Path(__file__).parents[1] / "docs" / "performance.md"
 MARK = "<!-- measured by python -m benchmarks -->"
@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7, help="how often each side is timed")
     parser.add_argument("--chunk", type=int, help="environment steps per timing")
     parser.add_argument("--threads", type=int, default=1, help="torch threads of both sides")
-    parser.add_argument("--write", action="store_true", help="replace the table in docs/performance.md")
+    parser.add_argument("--write", action="store_true", help="replace the rows in docs/performance.md")
     parser.add_argument("--n-envs", type=int, help="environments of both sides")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of both sides")
     options = parser.parse_args()

@@ -9,14 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from itertools import pairwise
-from typing import Any
 
-import gymnasium
 import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.cases import IMAGES, QRDQN, QRDQN_IMAGE, Case
+from benchmarks.cases import IMAGES, Case
+from rlsdk.environments.gymnasium_adapter import make_one
 
 Work = Callable[[], object]
 SECONDS, BLOCKS = 0.2, 5
@@ -29,8 +28,7 @@ def floor(case: Case) -> float:
 
 def _environment(case: Case) -> float:
     """Seconds of one bare step with actions drawn before."""
-    source = case.source()
-    env: Any = gymnasium.make(source, disable_env_checker=True) if isinstance(source, str) else source()
+    env = make_one(case.source(), {})
     env.reset(seed=0)
     env.action_space.seed(0)
     actions = [env.action_space.sample() for _ in range(64)]
@@ -91,8 +89,7 @@ class Layers:
 
 def _sizes(case: Case) -> tuple[int, int]:
     """(observation numbers, action numbers) of the case's environment."""
-    source = case.source()
-    env: Any = gymnasium.make(source) if isinstance(source, str) else source()
+    env = make_one(case.source(), {})
     actions = int(getattr(env.action_space, "n", 0)) or int(np.prod(env.action_space.shape))
     return int(getattr(env.observation_space, "n", 0)) or int(np.prod(env.observation_space.shape)), actions
 
@@ -107,7 +104,7 @@ def _tqc(case: Case) -> float:
 
 
 def _qrdqn(case: Case) -> float:
-    settings: dict[str, Any] = QRDQN_IMAGE if case.env == IMAGES else QRDQN
+    settings = case.settings
     updates = float(settings["gradient_steps"] / settings["train_freq"])
     if case.env == IMAGES:
         net = _convolutions(6 * 200)

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,15 +50,17 @@ def processor_seconds() -> float:
     return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
 
 
+@dataclass(frozen=True)
 class Timing:
     """Environment steps per second of processor time and by the clock, and the share of updates in the former."""
 
-    def __init__(self, cpu: float, wall: float, update: float | None) -> None:
-        self.cpu, self.wall, self.update = cpu, wall, update
+    cpu: float
+    wall: float
+    update: float | None
 
 
 class Elsewhere:
-    """A trainer in a process of its own: libraries with threads and allocators of their own slow down whoever shares theirs."""
+    """A trainer in a process of its own: a library with threads of its own is not to disturb the others."""
 
     def __init__(self, make: Callable[[], Trainer]) -> None:
         """`make` can be pickled. Returns once the trainer is warm."""

@@ -22,21 +22,24 @@ def _libraries() -> ThreadpoolController:
     return ThreadpoolController()
 
 
+def affordable(threads: int | None) -> int | None:
+    """What was asked for, or with a warning as many as there are cores: more only wait for one another."""
+    if threads is None or threads <= (cores := os.cpu_count() or threads):
+        return threads
+    warnings.warn(f"{threads} threads reduced to {cores}: the machine has {cores} cores", stacklevel=4)
+    return cores
+
+
 @contextmanager
 def limited_threads(threads: int | None) -> Iterator[None]:
-    """`threads` inside the block, and what it was before afterwards; None leaves everything alone.
-
-    More than there are cores only wait for one another: they are reduced, with a warning.
-    """
+    """`threads` inside the block, and what it was before afterwards; None leaves everything alone."""
     if threads is None:
         yield
         return
-    before, used = torch.get_num_threads(), min(threads, os.cpu_count() or threads)
-    if used < threads:
-        warnings.warn(f"{threads} threads reduced to {used}: the machine has {used} cores", stacklevel=4)
-    torch.set_num_threads(used)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
     try:
-        with _libraries().limit(limits=used, user_api="blas"):
+        with _libraries().limit(limits=threads, user_api="blas"):
             yield
     finally:
         torch.set_num_threads(before)

@@ -18,7 +18,7 @@ from rlsdk.parts import Parts
 from rlsdk.records import EnvStep, Metrics, Observation, Report
 from rlsdk.sinks import MetricSink, draw_histograms
 from rlsdk.tally import Tally
-from rlsdk.threads import limited_threads
+from rlsdk.threads import affordable, limited_threads
 from rlsdk.tree import flatten
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def train(run: Run, env: VectorEnv, parts: Parts, *, log_every: int, threads: in
     """
     plan = LOOPS[type(parts.plan)]
     watched = Watched(env, run) if any(callback.watches_steps for callback in run.callbacks) else env
-    with limited_threads(threads), torch.inference_mode(False), torch.enable_grad():
+    with limited_threads(affordable(threads)), torch.inference_mode(False), torch.enable_grad():
         run.tell("on_training_start")
         try:
             cursor: Cursor | None = None

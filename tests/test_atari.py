@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,7 @@ def test_an_unknown_game_is_named() -> None:
 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "ale_py", None)
+    monkeypatch.setitem(sys.modules, "ale_py", None)
     with pytest.raises(EnvironmentFault, match=r"rlsdk\[atari\]"):
         make_vec_env("rlsdk/AtariPong-v4")
 

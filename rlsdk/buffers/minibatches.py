@@ -10,6 +10,7 @@ import torch
 from torch import Generator, Tensor
 
 from rlsdk import tree
+from rlsdk.math.pieces import pieces_of
 from rlsdk.math.returns import gae
 from rlsdk.records import Observation, Rollout
 
@@ -144,9 +145,7 @@ def in_order(batch: PolicyBatch, size: int, generator: Generator, burn_in: int =
 
 def _without_first(rows: PolicyBatch, count: int) -> Tensor:
     """The weights of rows, 0 for the first `count` of each piece but for those that begin an episode."""
-    first_rows = rows.starts.nonzero().squeeze(-1)
-    piece = rows.starts.cumsum(0) - 1
-    place = torch.arange(len(rows), device=piece.device) - first_rows[piece]
+    first_rows, piece, place = pieces_of(rows.starts)
     goes_on = ~rows.observation.is_first[first_rows]
     weight = torch.ones_like(rows.advantage) if rows.weight is None else rows.weight
     return weight.masked_fill(goes_on[piece] & (place < count), 0.0)

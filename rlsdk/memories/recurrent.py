@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from rlsdk.errors import SettingsError, suggest
+from rlsdk.math.pieces import pieces_of
 
 KINDS: dict[str, Any] = {"lstm": nn.LSTM, "gru": nn.GRU}
 
@@ -96,12 +97,9 @@ class RecurrentMemory(nn.Module):
         return latent.squeeze(0), self._unpacked(following)
 
     def sequence(self, features: Tensor, states: tuple[Tensor, ...], is_first: Tensor, starts: Tensor) -> Tensor:
-        count, device = len(features), features.device
         begins = starts.clone()
         begins[0] = True
-        first_rows = begins.nonzero().squeeze(-1)
-        piece = begins.cumsum(0) - 1  # [N] which piece a step belongs to
-        place = torch.arange(count, device=device) - first_rows[piece]  # [N] and where in it
+        first_rows, piece, place = pieces_of(begins)
         longest = int(place.max()) + 1
         padded = features.new_zeros(longest, len(first_rows), features.shape[-1])
         padded[place, piece] = features
