@@ -17,12 +17,13 @@ from rlsdk.constructor import bind, class_only
 from rlsdk.device import choose_device
 from rlsdk.environments import connect, to_gymnasium
 from rlsdk.environments.actions import ActionDecoder
+from rlsdk.environments.executor_envs import ExecutorEnvs
 from rlsdk.environments.goals import GoalRules
 from rlsdk.environments.masks import MaskGate
 from rlsdk.environments.observations import Stacker, batch_of
 from rlsdk.environments.on_device import OnDevice
 from rlsdk.environments.requests import without_requests
-from rlsdk.errors import SettingsError, UnsupportedSpaceError, UsageError
+from rlsdk.errors import SettingsError, UsageError
 from rlsdk.loops import Cursor, learn_offline
 from rlsdk.parts import Facts, OffPolicyPlan, Parts, require_parts
 from rlsdk.preparation import Normalizer, prepare
@@ -34,6 +35,7 @@ from rlsdk.session import Session
 from rlsdk.settings import docstring, evolve, flat_scalars, structure
 from rlsdk.sinks import ConsoleSink, MetricSink, TensorBoardSink, several, tell_hyperparameters
 from rlsdk.spaces import Dict, Tuple
+from rlsdk.switch_environment import require_same_spaces, switch_environment
 from rlsdk.threads import limited_threads
 from rlsdk.train import Run, train
 from rlsdk.tree import leaves, map_tensors
@@ -194,6 +196,8 @@ class Agent:
     def _training_env(self) -> Any:
         if self.env is None:
             raise UsageError("the agent has no environment; call set_env(env), or load(path, env=env)")
+        if self.spec.family != "population" and isinstance(self.env, ExecutorEnvs):
+            self.env.refuse_steps()
         env = self.env if self.device == "cpu" else OnDevice(self.env, self.device)
         return self.preparation.environment(env, self.parts)
 
@@ -281,38 +285,11 @@ class Agent:
         Raises:
             UnsupportedSpaceError: other spaces. UsageError: another number of environments with a filled buffer.
         """
-        bare, requests = without_requests(env)
-        envs = connect(bare, self.spec.default_envs)
-        self.require_same_spaces(envs, "the new environment")
-        self.masks.check_environment(envs)
-        if any(request.applied_to(self.config) != self.config for request in requests):
-            raise UsageError(
-                "normalisation and frame stacking are settings of the agent, chosen when it is made; this agent has"
-                f" normalize = {self.config.normalize}, frame_stack = {self.config.frame_stack}"
-            )
-        if envs.num_envs != self.facts.num_envs:
-            self._resize(envs.num_envs)
-        self.env, self.env_name = envs, bare if isinstance(bare, str) else envs.recipe
-        if force_reset:
-            leave_episodes(self)
-
-    def _resize(self, num_envs: int) -> None:
-        if self.parts.buffer is not None and len(self.parts.buffer):
-            raise UsageError(
-                f"the replay buffer is filled from {self.facts.num_envs} environments; give as many, not {num_envs}"
-            )
-        policy, algorithm = dict(self.parts.policy.state_dict()), self.parts.algorithm.state_dict()
-        self.facts = replace(self.facts, num_envs=num_envs)
-        self._build()
-        self.parts.policy.load_state_dict(policy)
-        self.parts.algorithm.load_state_dict(algorithm)
+        switch_environment(self, env, force_reset=force_reset)
 
     def require_same_spaces(self, envs: Any, what: str) -> None:
         """Raises UnsupportedSpaceError when `envs` has other spaces than the agent."""
-        for name in ("observation_space", "action_space"):
-            mine, theirs = getattr(self.facts, name), getattr(envs, name)
-            if mine != theirs:
-                raise UnsupportedSpaceError(f"{what} has the {name} {theirs}, the agent was made for {mine}")
+        require_same_spaces(self, envs, what)
 
     @property
     def normalizer(self) -> Normalizer | None:

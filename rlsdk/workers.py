@@ -17,6 +17,8 @@ import attrs
 
 from rlsdk.errors import RlsdkError
 
+OVERSLEPT = 1.0
+"""Seconds."""
 Serve = Callable[[Connection, Any], None]
 """What runs in a process: answers (name, arguments) from the pipe until it closes."""
 
@@ -62,15 +64,17 @@ class Worker:
         with contextlib.suppress(BrokenPipeError, ConnectionError):
             self.pipe.send((request, arguments))
 
-    def receive(self, deadline: float) -> Any:
-        """The answer to the last request.
+    def receive(self, deadline: float, anew: float = 0.0) -> Any:
+        """The answer to the last request; `anew` are the seconds given where this process was stopped meanwhile.
 
         Raises:
             Dead: there will be none.
         """
-        ready = wait([self.pipe, self.process.sentinel], _left(deadline))
-        if not ready:
-            raise Dead("did not answer in time; it hangs")
+        signals = [self.pipe, self.process.sentinel]
+        while not wait(signals, _left(deadline)):
+            if not anew or not _overslept(deadline):
+                raise Dead("did not answer in time; it hangs")
+            deadline = time.monotonic() + anew
         with contextlib.suppress(EOFError, OSError):
             if self.pipe.poll():
                 return self.pipe.recv()
@@ -117,7 +121,7 @@ def spread(
                 index = waiting.pop()
                 worker.send(*requests[index])
                 busy[worker] = index, time.monotonic() + timeout
-        for worker in _ready(busy):
+        for worker in _ready(busy, timeout):
             index, _ = busy.pop(worker)
             try:
                 answers[index] = answer = worker.receive(time.monotonic())
@@ -135,16 +139,23 @@ def spread(
     return [answers[i] for i in range(len(requests))]
 
 
-def _ready(busy: dict[Worker, tuple[int, float]]) -> list[Worker]:
+def _ready(busy: dict[Worker, tuple[int, float]], timeout: float) -> list[Worker]:
     """The busy processes that have answered, died, or run out of time."""
     signals = [signal for worker in busy for signal in (worker.pipe, worker.process.sentinel)]
-    ready = set(wait(signals, _left(min(deadline for _, deadline in busy.values()))))
-    late = time.monotonic()
+    first = min(deadline for _, deadline in busy.values())
+    ready, late = set(wait(signals, _left(first))), time.monotonic()
+    if _overslept(first):
+        busy.update({worker: (index, late + timeout) for worker, (index, _) in busy.items()})
     return [
         worker
         for worker, (_, deadline) in busy.items()
         if worker.pipe in ready or worker.process.sentinel in ready or deadline <= late
     ]
+
+
+def _overslept(deadline: float) -> bool:
+    """Whether this process comes to see to a deadline long after it: it was stopped itself (Ctrl-Z), and they with it."""
+    return time.monotonic() - deadline > OVERSLEPT
 
 
 def _left(deadline: float) -> float | None:

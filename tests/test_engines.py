@@ -6,6 +6,7 @@ import copy
 import itertools
 import pickle
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -247,12 +248,12 @@ def test_sampling_in_numpy_equals_the_distributions() -> None:
     head = nn.Module()
     head.log_std = nn.Parameter(torch.randn(7))
     cases: list[tuple[Any, Any, Tensor | None]] = [
-        (draw_gaussian, Gaussian(raw, head.log_std.detach().expand_as(raw)), None),
+        (partial(draw_gaussian, head.log_std), Gaussian(raw, head.log_std.detach().expand_as(raw)), None),
         (draw_categorical, Categorical.of(raw), None),
         (draw_categorical, Categorical.of(raw, mask), mask),
     ]
     for draw, distribution, given_mask in cases:
-        action = draw(head, raw.numpy(), given_mask, Generator().manual_seed(5))
+        action = draw(raw.numpy(), given_mask, Generator().manual_seed(5))
         expected = distribution.sample(Generator().manual_seed(5))
         assert torch.allclose(torch.from_numpy(action), expected, atol=1e-6)
         assert given_mask is None or bool(given_mask[torch.arange(200), torch.from_numpy(action)].all())

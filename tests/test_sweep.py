@@ -22,6 +22,7 @@ from rlsdk.runner import RunRequest, run
 from rlsdk.sweep import Sweep, jobs_for, seeds_from, stored, sweep
 from rlsdk.testing.subject import differing, flat_state
 from rlsdk_ars import ARS
+from rlsdk_tqc import TQC
 
 SMALL = RunRequest(algorithm="ars", env="CartPole-v1", steps=1500, eval_episodes=1, checkpoint_every=500)
 
@@ -97,6 +98,13 @@ def test_an_executor_steps_nothing() -> None:
     env.reset(0)
     with pytest.raises(UsageError, match="whole episodes"):
         env.step(torch.zeros(1, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_agents_that_step_refuse_an_executor(count: int) -> None:
+    env = make_vec_env("Pendulum-v1", count, vectorization="in-process")
+    with pytest.raises(UsageError, match="whole episodes"):
+        TQC("MlpPolicy", env, seed=0).learn(10)
 
 
 def test_a_fault_in_an_executor_names_the_environment() -> None:

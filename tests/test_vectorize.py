@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import time
 from pathlib import Path
@@ -11,8 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rlsdk.environments import load_results, make_vec_env
+from rlsdk.environments.by_value import ByValue
+from rlsdk.environments.copies import groups
 from rlsdk.environments.in_process import InProcessEnvs
 from rlsdk.environments.native_vector import NativeVectorEnv
 from rlsdk.environments.processes import ProcessEnvs
@@ -359,3 +364,24 @@ def test_rewards_that_are_no_numbers_are_noticed(kind: str) -> None:
         with pytest.raises(EnvironmentFault, match=rf"'Odd' \(number 0\) gave the reward {words}"):
             env.step(torch.zeros(2, 1))
         env.close()
+
+
+def test_what_arrived_by_value_can_be_sent_on() -> None:
+    there = pickle.loads(pickle.dumps(ByValue(lambda: 3)))
+    assert pickle.loads(pickle.dumps(there))()() == 3
+
+
+@given(count=st.integers(0, 40), size=st.integers(1, 9), workers=st.integers(1, 4))
+def test_work_given_out_ends_with_small_pieces(count: int, size: int, workers: int) -> None:
+    """Whoever finishes first finds a smaller piece to take; one worker gets full ones."""
+    pieces = groups(range(count), size, workers)
+    lengths = [len(piece) for piece in pieces]
+    assert [item for piece in pieces for item in piece] == list(range(count))
+    assert lengths == sorted(lengths, reverse=True)
+    assert all(0 < length <= size for length in lengths)
+    if workers == 1:
+        assert lengths == [size] * (count // size) + [count % size] * (count % size > 0)
+    for i, length in enumerate(lengths[:-1]):
+        left = sum(lengths[i:])
+        assert length >= -(-size // 2)
+        assert length in (size, -(-size // 2), -(-left // workers))

@@ -23,7 +23,7 @@ def run_training(
     assignments: Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE, may be repeated.")] = None,
     config: Annotated[Path | None, typer.Option(help="Settings file, .toml or .yaml.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
-    n_envs: Annotated[int | None, typer.Option(help="Environments stepped together (default 1; ARS: 8).")] = None,
+    n_envs: Annotated[int | None, typer.Option(help="Environments stepped together (default 1; ARS: 16).")] = None,
     out: Annotated[Path | None, typer.Option(help="Run directory (default: a new one under runs/).")] = None,
     eval_every: Annotated[
         int | None, typer.Option(help="Environment steps between evaluations; 0 = never.", min=0)

@@ -121,7 +121,7 @@ class Stack:
 
     def _bound(self) -> list[Layer]:
         """The layers, looked at again where a parameter was given other memory since."""
-        places, (before, layers) = [parameter.data_ptr() for parameter in self.parameters], self._known
+        places, (before, layers) = list(map(Tensor.data_ptr, self.parameters)), self._known
         if places != before:
             arrays, kinds = self.arrays(self.parameters), _activations(self.modules)
             layers = [

@@ -44,7 +44,8 @@ class ActionDecoder:
 
     def _leaf(self, action: Tensor) -> Any:
         array = action.numpy(force=True) if action.requires_grad or not action.is_cpu else action.numpy()
-        array = array.reshape(-1, *self.shape)
+        if array.shape[1:] != self.shape:
+            array = array.reshape(-1, *self.shape)
         if self.clips:
             # a finite sum of squares proves that all are finite; one that is not may only have overflowed
             if not math.isfinite(np.vdot(array, array)) and not np.isfinite(array).all():

@@ -260,9 +260,15 @@ class Copies:
             environment.close()
 
 
-def groups(items: Sequence[Any], size: int) -> list[list[Any]]:
-    """The items, `size` at a time."""
-    return [list(items[start : start + size]) for start in range(0, len(items), size)]
+def groups(items: Sequence[Any], size: int, workers: int = 1) -> list[list[Any]]:
+    """The items, `size` at a time; for several workers the last groups are half as large, so that all end at about the
+    same time. Smaller ones would cost more than is won: what plays many items side by side plays each faster."""
+    found, start = list[list[Any]](), 0
+    while start < len(items):
+        count = min(size, max(-(-size // 2), -(-(len(items) - start) // workers)))
+        found.append(list(items[start : start + count]))
+        start += count
+    return found
 
 
 def _rows(arrays: Any, where: Any) -> Any:

@@ -14,11 +14,11 @@ from typing import Any, NoReturn
 import attrs
 import numpy as np
 import torch
-from gymnasium.vector.utils import CloudpickleWrapper
 from torch import Tensor
 
 from rlsdk.environments.actions import ActionDecoder
 from rlsdk.environments.attributes import Indices, chosen
+from rlsdk.environments.by_value import ByValue
 from rlsdk.environments.copies import Ended, Work, groups
 from rlsdk.environments.seeds import Seeds, seed_of
 from rlsdk.environments.shared_arrays import arrays_in, bytes_for
@@ -77,7 +77,7 @@ class ProcessEnvs:
         self._workers = []
         for part in np.array_split(np.arange(self.num_envs), min(options.workers, self.num_envs)):
             rows = range(int(part[0]), int(part[-1]) + 1)
-            own = CloudpickleWrapper(_listed([makers[i] for i in rows]))
+            own = ByValue([makers[i] for i in rows])
             assignment = Assignment(own, *pair, name, rows.start, rows.stop, count, block)
             self._workers.append(Worker(context, serve, assignment, assignment.label))
         self.has_masks = all(self._ask("has_masks", [()] * len(self._workers)))
@@ -117,7 +117,7 @@ class ProcessEnvs:
 
     def _answer(self, worker: Worker, request: str, deadline: float) -> Any:
         try:
-            answer = worker.receive(deadline)
+            answer = worker.receive(deadline, self.options.timeout)
         except Dead as reason:
             worker.failures += 1
             if self.options.restart and worker.failures <= MAX_RESTARTS_IN_A_ROW:
@@ -190,11 +190,12 @@ class ProcessEnvs:
     def map(self, work: Work, items: Sequence[Any]) -> list[Any]:
         """`work(environments, items)` of groups of items, each given to the next process that is free; answers in order.
 
-        A group has as many items as a process has environments. A process that dies or hangs (`timeout` per group) is
-        replaced and its group tried once more; a second failure of the same group raises.
+        A group has as many items as a process has environments, or fewer towards the end. A process that dies or hangs
+        (`timeout` per group) is replaced and its group tried once more; a second failure of the same group raises.
         """
-        shipped, size = CloudpickleWrapper(_constant(work)), -(-self.num_envs // len(self._workers))
-        requests = [("apply", shipped, group) for group in groups(self._outbox.pack(items), size)]
+        shipped, workers = ByValue(work), len(self._workers)
+        parcels = groups(self._outbox.pack(items), -(-self.num_envs // workers), workers)
+        requests = [("apply", shipped, group) for group in parcels]
         timeout = self.options.timeout
         try:
             answers = spread(
@@ -229,14 +230,6 @@ class ProcessEnvs:
 
 _RESTARTED = object()
 """The answer of a process that was replaced during a step."""
-
-
-def _constant(value: Any) -> Callable[[], Any]:
-    return lambda: value
-
-
-def _listed(makers: list[Callable[[], Any]]) -> Callable[[], Any]:
-    return lambda: makers
 
 
 def _joined(workers: Sequence[Worker], answers: Sequence[Any]) -> Ended | None:

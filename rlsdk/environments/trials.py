@@ -76,7 +76,11 @@ def encoder_of(space: Space) -> Callable[[Any], Vector]:
         return one_hot
     if isinstance(space, Box) and space.is_image:
         return lambda observation: np.asarray(observation, np.float64).reshape(-1) / 255.0
-    return lambda observation: np.asarray(observation, np.float64).reshape(-1)
+    return _flat
+
+
+def _flat(observation: Any) -> Vector:
+    return np.asarray(observation, np.float64).reshape(-1)
 
 
 def _one_hot(count: int, which: int) -> Vector:
@@ -130,7 +134,7 @@ class _Seat:
     """An environment, the trial it plays, and how far it is."""
 
     def __init__(self, environment: Any, encode: Callable[[Any], Vector], size: int, number: int, trial: Trial) -> None:
-        self.environment, self.encode, self.size = environment, encode, size
+        self.environment, self.encode, self.shape = environment, encode, (size,)
         self.number, self.trial = number, trial
         self.returns, self.lengths, self.successes = list[float](), list[int](), list[bool | None]()
         self.total, self.length = 0.0, 0
@@ -146,9 +150,9 @@ class _Seat:
     def read(self, observation: Any) -> Vector:
         """An observation as numbers."""
         vector = self.encode(observation)
-        if vector.size != self.size:
+        if vector.shape != self.shape:
             raise EnvironmentFault(
-                f"environment {self.environment}: an observation has {vector.size} numbers, its space {self.size}"
+                f"environment {self.environment}: an observation has {vector.size} numbers, its space {self.shape[0]}"
             )
         return vector
 
@@ -178,20 +182,23 @@ def _play(act: Act, seats: Sequence[_Seat]) -> None:
     mean, factor, clip = seats[0].trial.mean, seats[0].trial.factor, seats[0].trial.clip
     vectors, frames = np.stack([seat.vector for seat in seats]), list[Vector]()
     totals, began = [seat.total for seat in seats], [-seat.length for seat in seats]
-    steps = [seat.environment.step for seat in seats]
+    steps, shape, as_it_is = [seat.environment.step for seat in seats], seats[0].shape, seats[0].encode is _flat
+    inputs = vectors if mean is None else np.empty_like(vectors)
     clock, finished = 0, False
     while not finished:
-        inputs = vectors
         if mean is not None and factor is not None:
             frames.append(vectors.copy())
-            inputs = np.minimum(np.maximum((vectors - mean) * factor, -clip), clip)
+            np.multiply(np.subtract(vectors, mean, out=inputs), factor, out=inputs)
+            np.minimum(np.maximum(inputs, -clip, out=inputs), clip, out=inputs)
         actions = act(inputs)
         clock += 1
         for k, step in enumerate(steps):
             observation, reward, terminated, truncated, info = step(actions[k])
             totals[k] += float(reward)
             if not (terminated or truncated):
-                vectors[k] = seats[k].read(observation)
+                # where an observation is its own encoding `read` would give the same, for the price of four calls
+                own = as_it_is and type(observation) is np.ndarray and observation.shape == shape
+                vectors[k] = observation if own else seats[k].read(observation)
                 continue
             seats[k].end(totals[k], clock - began[k], info)
             if seats[k].finished:

@@ -79,8 +79,9 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
     makers = [_Maker(env, dict(env_kwargs or {}), layers, folder, i) for i in range(n_envs)]
     first = makers[0].bare()  # what cannot be made fails here, with a clear message
     if vectorization in executors.names():
-        elsewhere = executors.make_executor(vectorization, workers or os.cpu_count() or 1)
-        made: Envs = ExecutorEnvs(makers[0], in_process([makers[0].watched(first)], seed), elsewhere, n_envs)
+        places = workers or os.cpu_count() or 1
+        elsewhere = executors.make_executor(vectorization, places)
+        made: Envs = ExecutorEnvs(makers[0], in_process([makers[0].watched(first)], seed), elsewhere, n_envs, places)
     elif vectorization == "async" or (vectorization == "auto" and _processes_pay(first, n_envs)):
         pair, name = spaces_of(first), name_of(first)
         first.close()

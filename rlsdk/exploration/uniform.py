@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -72,7 +72,7 @@ class UniformWarmUp:
     ) -> Act[WarmUpCarry, Any]:
         act = self.inner.act(observation, carry.inner, deterministic=deterministic, generator=generator)
         if deterministic or int(carry.taken) >= self.steps:
-            return replace(act, carry=WarmUpCarry(carry.taken, act.carry))
+            return Act(act.action, WarmUpCarry(carry.taken, act.carry), act.extras)
         batch, mask = observation.is_first.shape[0], observation.action_mask
         random = allowed_actions(self.space, mask, generator) if mask is not None else None
         if random is None:

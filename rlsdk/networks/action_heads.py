@@ -109,7 +109,7 @@ class GaussianHead(nn.Module):
         return Gaussian(raw, self.log_std.expand_as(raw))
 
     def to_environment(self, action: Tensor) -> Tensor:
-        return action.reshape(-1, *self.shape)
+        return action if len(self.shape) == 1 else action.reshape(-1, *self.shape)
 
     def from_environment(self, action: Tensor) -> Tensor:
         return action.flatten(1)

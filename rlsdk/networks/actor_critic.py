@@ -126,7 +126,7 @@ class ActorCritic(nn.Module):
         if self.mode_matters:
             self.eval()
         sides, first = self._acting, observation.is_first
-        if sides is not None and len(first) <= NUMPY_ACTING_ROWS and first.is_cpu:
+        if sides is not None and first.shape[0] <= NUMPY_ACTING_ROWS and first.is_cpu:
             return self._act_by_hand(sides, observation, carry, deterministic, generator)
         return self._act(observation, carry, deterministic, generator)
 
@@ -159,9 +159,9 @@ class ActorCritic(nn.Module):
         """The action alone, for dense layers and few rows, where calling torch would cost more than the arithmetic."""
         features = (observation.features if sides.vectors else self.encoder(observation.features)).numpy()
         raw = sides.actor(features)
-        head, mask = cast("Any", self.head), observation.action_mask if self.use_masks else None
+        head, mask = sides.head, observation.action_mask if self.use_masks else None
         if sides.draw is not None and not deterministic:
-            action = torch.from_numpy(sides.draw(head, raw, mask, generator))
+            action = torch.from_numpy(sides.draw(raw, mask, generator))
         else:
             with torch.no_grad():
                 distribution = head.of(torch.from_numpy(raw), mask)

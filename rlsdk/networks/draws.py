@@ -5,6 +5,7 @@ longer than the network. Numbers drawn and results are those of `rlsdk.distribut
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,17 +15,19 @@ from torch import Generator, Tensor, nn
 from rlsdk.distributions.categorical import FORBIDDEN, SMALLEST
 from rlsdk.networks.action_heads import DiscreteHead, GaussianHead
 
-Draw = Callable[[nn.Module, Any, Tensor | None, Generator], Any]
-"""Internal actions given the head, what its linear layer gave [B, ..], and the mask."""
+Draw = Callable[[Any, Tensor | None, Generator], Any]
+"""Internal actions given what the head's linear layer gave [B, ..], and the mask."""
 
 
-def draw_gaussian(head: Any, mean: Any, mask: Tensor | None, generator: Generator) -> Any:
+def draw_gaussian(log_std: Tensor, mean: Any, mask: Tensor | None, generator: Generator) -> Any:
     """Actions float [B, A]: mean + std * noise."""
     noise = torch.randn(mean.shape, generator=generator).numpy()
-    return mean + np.exp(head.log_std.detach().numpy()) * noise
+    noise *= np.exp(log_std.detach().numpy())
+    noise += mean
+    return noise
 
 
-def draw_categorical(head: Any, logits: Any, mask: Tensor | None, generator: Generator) -> Any:
+def draw_categorical(logits: Any, mask: Tensor | None, generator: Generator) -> Any:
     """Actions int64 [B]: the largest of logits and Gumbel noise."""
     if mask is not None:
         logits = np.where(mask.numpy(), logits, np.float32(FORBIDDEN))
@@ -32,4 +35,8 @@ def draw_categorical(head: Any, logits: Any, mask: Tensor | None, generator: Gen
     return (logits - np.log(np.maximum(noise, np.float32(SMALLEST)))).argmax(-1)
 
 
-DRAWS: dict[type[nn.Module], Draw] = {GaussianHead: draw_gaussian, DiscreteHead: draw_categorical}
+DRAWS: dict[type[nn.Module], Callable[[Any], Draw]] = {
+    GaussianHead: lambda head: partial(draw_gaussian, head.log_std),
+    DiscreteHead: lambda _: draw_categorical,
+}
+"""For a head, what draws for it."""

@@ -111,12 +111,13 @@ def _decoder(space: ActionSpace, squash: bool) -> Callable[[Any], Any]:
         space.high.astype(np.float64).reshape(-1),
         space.shape,
     )
-    span, kind = 0.5 * (high - low) if squash else None, space.dtype
+    span, kind, flat = 0.5 * (high - low) if squash else None, space.dtype, len(space.shape) == 1
 
     def decode(outputs: Any) -> Any:
         values = outputs if span is None else low + (np.tanh(outputs) + 1.0) * span
         # two ufuncs: np.clip costs three times as much on so few numbers
-        return np.minimum(np.maximum(values, low), high).astype(kind).reshape(-1, *shape)
+        actions = np.minimum(np.maximum(values, low), high).astype(kind)
+        return actions if flat else actions.reshape(-1, *shape)
 
     return decode
 

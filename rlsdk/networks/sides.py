@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 class Sides:
     """What stands on the encoder, which has no parameters: hidden layers and the last linear layer of either side."""
 
+    head: Any
     actor: Stack
     critic: Stack
     draw: Draw | None
@@ -42,9 +43,9 @@ def sides_of(network: ActorCritic, library: Library) -> Sides | None:
     critic = [*cast("nn.Sequential", network.critic_body), network.value]
     if not fits(actor) or not fits(critic):
         return None
-    return Sides(
-        Stack(actor, library), Stack(critic, library), DRAWS.get(type(network.head)), _is_identity(network.encoder)
-    )
+    actor_stack, critic_stack = Stack(actor, library), Stack(critic, library)
+    draw_for, vectors = DRAWS.get(type(network.head)), _is_identity(network.encoder)
+    return Sides(network.head, actor_stack, critic_stack, draw_for and draw_for(network.head), vectors)
 
 
 def _is_plain(encoder: nn.Module) -> bool:

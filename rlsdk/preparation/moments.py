@@ -12,6 +12,8 @@ from torch import Tensor
 
 FIRST_COUNT = 1e-4
 """Weight of the values before any data, mean 0 and variance 1."""
+Statistic = NDArray[np.float64] | float
+"""Of one number it is a float: arithmetic on arrays of one element costs ten times as much."""
 
 
 class RunningMoments:
@@ -22,21 +24,21 @@ class RunningMoments:
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:
-        self.mean: NDArray[np.float64] = np.zeros(shape)
-        self.variance: NDArray[np.float64] = np.ones(shape)
+        self.mean: Statistic = np.zeros(shape) if shape else 0.0
+        self.variance: Statistic = np.ones(shape) if shape else 1.0
         self.count = FIRST_COUNT
 
     def update(self, batch: NDArray[Any]) -> None:
         """Take in `batch` [N, *shape]."""
         rows = len(batch)
         if rows == 1:
-            self.merge(1, batch[0].astype(np.float64), 0.0)
+            self.merge(1, _plain(batch[0]), 0.0)
             return
         mean = np.add.reduce(batch, axis=0, dtype=np.float64) / rows
         apart = batch - mean
-        self.merge(rows, mean, np.add.reduce(apart * apart, axis=0) / rows)
+        self.merge(rows, _plain(mean), _plain(np.add.reduce(apart * apart, axis=0) / rows))
 
-    def merge(self, rows: int, mean: NDArray[np.float64], variance: NDArray[np.float64] | float) -> None:
+    def merge(self, rows: int, mean: Statistic, variance: Statistic) -> None:
         """Take in the statistics of `rows` values."""
         delta, total = mean - self.mean, self.count + rows
         share = rows / total
@@ -45,8 +47,8 @@ class RunningMoments:
 
     def state_dict(self) -> dict[str, Tensor]:
         return {
-            "mean": torch.tensor(self.mean),
-            "variance": torch.tensor(self.variance),
+            "mean": torch.tensor(self.mean, dtype=torch.float64),
+            "variance": torch.tensor(self.variance, dtype=torch.float64),
             "count": torch.tensor(self.count, dtype=torch.float64),
         }
 
@@ -59,4 +61,10 @@ class RunningMoments:
                 raise ValueError(f"normaliser {name} of shape {value.shape}, but this agent's has {shape}")
             if not np.isfinite(value).all() or (name != "mean" and (value < 0.0).any()):
                 raise ValueError(f"normaliser {name} holds values that no statistic can have")
-        self.mean, self.variance, self.count = given["mean"].copy(), given["variance"].copy(), float(given["count"])
+        self.mean, self.variance = _plain(given["mean"].copy()), _plain(given["variance"].copy())
+        self.count = float(given["count"])
+
+
+def _plain(value: Any) -> Statistic:
+    """One number as a float, several as they are."""
+    return value if value.ndim else float(value)

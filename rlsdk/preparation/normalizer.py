@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -58,7 +59,7 @@ class Normalizer:
             self._scales[path] = moments.mean, factor
 
     def _refresh_reward(self) -> None:
-        self._reward_factor = float(1.0 / np.sqrt(self.return_moments.variance + self.settings.epsilon))
+        self._reward_factor = 1.0 / math.sqrt(self.return_moments.variance + self.settings.epsilon)
 
     def observe(self, features: Any) -> None:
         """Take observations [B, ..] into the statistics."""
@@ -85,8 +86,8 @@ class Normalizer:
         entries = float_entries(self.space)
         mean, factor = np.zeros(len(entries)), np.ones(len(entries))
         if self.moments:
-            mean[entries] = np.concatenate([moments.mean.ravel() for moments in self.moments.values()])
-            spread = np.concatenate([moments.variance.ravel() for moments in self.moments.values()])
+            mean[entries] = np.concatenate([np.ravel(moments.mean) for moments in self.moments.values()])
+            spread = np.concatenate([np.ravel(moments.variance) for moments in self.moments.values()])
             factor[entries] = 1.0 / np.sqrt(spread + self.settings.epsilon)
         return mean, factor, self.settings.clip_obs
 
@@ -97,8 +98,8 @@ class Normalizer:
         entries, start = float_entries(self.space), 0
         mean, squares = seen.mean[entries], seen.squares[entries]
         for moments in self.moments.values():
-            end = start + moments.mean.size
-            shape = moments.mean.shape
+            end = start + np.size(moments.mean)
+            shape = np.shape(moments.mean)
             moments.merge(seen.count, mean[start:end].reshape(shape), squares[start:end].reshape(shape) / seen.count)
             start = end
         self._refresh_observations()

@@ -24,6 +24,8 @@ SMALL: dict[str, Any] = {
     "target_update_interval": 2,
 }
 """Settings that make any algorithm quick, used where its config has them."""
+SMALL_NETWORKS: dict[str, Any] = {"net_arch": [16, 16], "lstm_hidden_size": 16}
+"""The same of `policy_kwargs`."""
 
 ACTIONS: dict[str, Any] = {
     "Box": spaces.Box(np.array([-2.0, 0.0], np.float32), np.array([1.0, 3.0], np.float32)),
@@ -63,7 +65,8 @@ class Subject:
         if self.spec.family != "on-policy":  # there it is how far targets look ahead
             chosen.pop("n_steps", None)
         if "policy_kwargs" in names:
-            chosen["policy_kwargs"] = {"net_arch": [16, 16]}
+            known = _networks_of(names["policy_kwargs"])
+            chosen["policy_kwargs"] = {n: v for n, v in SMALL_NETWORKS.items() if n in known or n == "net_arch"}
         return {"seed": 1, **chosen, **{name: value for name, value in changes.items() if name in names}}
 
     def predict(self, agent: Agent, observation: Any, *, deterministic: bool = False) -> Any:
@@ -131,6 +134,12 @@ class Subject:
         if agent.parts.buffer is None:
             raise NotApplicable(f"{self.spec.id} has no buffer")
         return agent
+
+
+def _networks_of(setting: Any) -> set[str]:
+    """The names in `policy_kwargs`, where its default says of which class it is."""
+    kind = getattr(setting.default, "factory", None)
+    return {f.name for f in attrs.fields(kind)} if isinstance(kind, type) and attrs.has(kind) else set()
 
 
 def flat_state(agent: Agent) -> dict[str, torch.Tensor]:

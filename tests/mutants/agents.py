@@ -1,0 +1,99 @@
+"""Bugs of agents as users meet them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from rlsdk import agent, persistence
+from rlsdk.preparation import Normalizer
+from rlsdk.session import Session
+from tests.mutants.catalogue import Patch, mutant
+
+
+@mutant("agent.save-load-predict")
+def loading_leaves_fresh_weights(patch: Patch) -> None:
+    patch.setattr(persistence, "_restore", lambda agent, sections: None)
+
+
+@mutant("agent.evaluation-does-not-disturb")
+def evaluation_draws_from_the_training_stream(patch: Patch) -> None:
+    def session(self: Any, n: int = 1, *, deterministic: bool = True, seed: int | None = None) -> Session:
+        return Session(self.parts.policy, self.facts, n, deterministic=deterministic, generator=self.streams["action"])
+
+    patch.setattr(agent.Agent, "session", session)
+
+
+@mutant("agent.seed-reproduces")
+def networks_start_from_global_random_state(patch: Patch) -> None:
+    import contextlib
+
+    patch.setattr(agent, "initialisation", lambda seed: contextlib.nullcontext())
+
+
+@mutant("agent.global-state-untouched")
+def building_seeds_the_global_generator(patch: Patch) -> None:
+    import contextlib
+
+    patch.setattr(agent, "initialisation", lambda seed: contextlib.nullcontext(torch.manual_seed(seed + 12345)))
+
+
+@mutant("agent.parameters-round-trip")
+def set_parameters_skips_the_algorithm(patch: Patch) -> None:
+    patch.setattr(persistence, "_apply", lambda agent, p: agent.parts.policy.load_state_dict(p["policy"]))
+
+
+@mutant("agent.parameters-round-trip")
+def parameters_are_set_before_all_are_looked_at(patch: Patch) -> None:
+    true = persistence.set_parameters
+
+    def broken(agent: Any, source: Any, *, exact_match: bool) -> None:
+        for name, value in source.items() if isinstance(source, dict) else ():
+            if name in agent.get_parameters():
+                true(agent, {name: value}, exact_match=False)
+        true(agent, source, exact_match=exact_match)
+
+    patch.setattr(persistence, "set_parameters", broken)
+
+
+@mutant("agent.predict-array")
+def one_action_comes_back_as_a_number(patch: Patch) -> None:
+    predict = agent.Agent.predict
+
+    def broken(self: Any, observation: Any, *arguments: Any, **keywords: Any) -> Any:
+        action, state = predict(self, observation, *arguments, **keywords)
+        return (action.tolist() if action.ndim == 1 else action), state
+
+    patch.setattr(agent.Agent, "predict", broken)
+
+
+@mutant("agent.preparation-travels")
+def statistics_stay_behind(patch: Patch) -> None:
+    patch.setattr(Normalizer, "load_state_dict", lambda self, state: None)
+
+
+@mutant("agent.save-load-predict")
+def loading_rounds_the_policy(patch: Patch) -> None:
+    restore = persistence._restore
+
+    def broken(loaded: Any, sections: Any) -> None:
+        restore(loaded, sections)
+        if loaded.normalizer is None:
+            for value in loaded.parts.policy.state_dict().values():
+                value.mul_(1.001)
+
+    patch.setattr(persistence, "_restore", broken)
+
+
+@mutant("agent.seed-reproduces")
+def long_runs_explore_by_the_clock(patch: Patch) -> None:
+    learn, start = agent.Agent.learn, [0]
+
+    def broken(self: Any, total_timesteps: int, *arguments: Any, **keywords: Any) -> Any:
+        if total_timesteps == 40 and self.seed == 3:
+            start[0] += 1
+            self.streams["action"].manual_seed(start[0])
+        return learn(self, total_timesteps, *arguments, **keywords)
+
+    patch.setattr(agent.Agent, "learn", broken)

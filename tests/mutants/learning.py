@@ -1,0 +1,113 @@
+"""Bugs of updates, and of what population methods propose and play."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+import rlsdk_tqc.algorithm
+from rlsdk.networks import NumpyPolicy, SquashedActor
+from rlsdk.updates import FlatOptimizer
+from rlsdk_ars.algorithm import RandomSearch
+from tests.mutants.catalogue import Patch, mutant
+
+
+@mutant("algorithm.state-round-trip")
+def optimiser_moments_are_not_restored(patch: Patch) -> None:
+    patch.setattr(FlatOptimizer, "load_state_dict", lambda self, state: None)
+
+
+@mutant("algorithm.update-learns")
+def the_actor_is_never_updated(patch: Patch) -> None:
+    sampled = SquashedActor.sampled
+
+    def without_gradient(self: Any, *arguments: Any) -> Any:
+        return (*sampled(self, *arguments)[:2], lambda *slopes: None)
+
+    patch.setattr(SquashedActor, "sampled", without_gradient)
+
+
+@mutant("algorithm.metrics")
+def a_metric_keeps_its_graph(patch: Patch) -> None:
+    kind = rlsdk_tqc.algorithm.TruncatedQuantileCritics
+    update = kind.update
+
+    def broken(self: Any, batch: Any, *, progress: float) -> Any:
+        return {**update(self, batch, progress=progress), "train/extra": next(self.actor.parameters()).sum()}
+
+    patch.setattr(kind, "update", broken)
+
+
+@mutant("algorithm.batch-unchanged")
+def rewards_are_scaled_in_place(patch: Patch) -> None:
+    kind = rlsdk_tqc.algorithm.TruncatedQuantileCritics
+    update = kind.update
+
+    def broken(self: Any, batch: Any, *, progress: float) -> Any:
+        batch.reward.mul_(0.5)
+        return update(self, batch, progress=progress)
+
+    patch.setattr(kind, "update", broken)
+
+
+@mutant("population.proposal", "ars")
+def directions_come_from_the_global_generator(patch: Patch) -> None:
+    propose = RandomSearch.propose
+
+    def broken(self: Any, *, progress: float) -> Any:
+        self.generator = torch.default_generator
+        return propose(self, progress=progress)
+
+    patch.setattr(RandomSearch, "propose", broken)
+
+
+@mutant("population.rows-independent", "ars")
+def candidates_share_a_normalisation(patch: Patch) -> None:
+    make = NumpyPolicy.__call__
+
+    def broken(self: Any, parameters: Any) -> Any:
+        act = make(self, parameters)
+        return lambda vectors: act(vectors - vectors.mean(0))
+
+    patch.setattr(NumpyPolicy, "__call__", broken)
+
+
+@mutant("population.same-everywhere", "ars")
+def episodes_are_not_seeded(patch: Patch) -> None:
+    from rlsdk.environments import trials
+
+    def begin(self: Any) -> Any:
+        observation, _ = self.environment.reset()
+        return self.read(observation)
+
+    patch.setattr(trials._Seat, "begin", begin)
+
+
+@mutant("algorithm.state-round-trip")
+def optimiser_moments_are_not_stored(patch: Patch) -> None:
+    patch.setattr(FlatOptimizer, "state_dict", lambda self: {})
+    patch.setattr(FlatOptimizer, "load_state_dict", lambda self, state: None)
+
+
+@mutant("algorithm.batch-unchanged")
+def the_positions_are_overwritten(patch: Patch) -> None:
+    kind = rlsdk_tqc.algorithm.TruncatedQuantileCritics
+    update = kind.update
+
+    def broken(self: Any, batch: Any, *, progress: float) -> Any:
+        batch.index.zero_()
+        return update(self, batch, progress=progress)
+
+    patch.setattr(kind, "update", broken)
+
+
+@mutant("population.proposal", "ars")
+def candidates_know_the_global_seed(patch: Patch) -> None:
+    propose = RandomSearch.propose
+    shift = 1e-3 / 97
+    patch.setattr(
+        RandomSearch,
+        "propose",
+        lambda self, *, progress: propose(self, progress=progress) + shift * (torch.initial_seed() % 97),
+    )

@@ -1,0 +1,152 @@
+"""Bugs of files, settings, manifests and presets."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import attrs
+import torch
+
+import rlsdk_tqc.algorithm
+from rlsdk.storage import archive
+from tests.mutants.catalogue import Patch, mutant
+
+
+@mutant("serializer.damage-refused")
+def digests_are_not_checked(patch: Patch) -> None:
+    class Anything:
+        def hexdigest(self) -> Any:
+            return self
+
+        def __ne__(self, other: object) -> bool:
+            return False
+
+        __hash__ = None  # type: ignore[assignment]
+
+    real = archive.hashlib.sha256
+    state = {"writing": True}
+
+    def sha256(data: bytes) -> Any:
+        return real(data) if state["writing"] else Anything()
+
+    write = archive.write_archive
+
+    def writing(*arguments: Any) -> None:
+        state["writing"] = True
+        write(*arguments)
+        state["writing"] = False
+
+    patch.setattr(archive.hashlib, "sha256", sha256)
+    patch.setattr("rlsdk.storage.choose.write_archive", writing)
+    patch.setattr("zipfile.ZipExtFile._update_crc", lambda self, data: None)
+
+
+@mutant("serializer.round-trip")
+def half_precision_on_disk(patch: Patch) -> None:
+    encode = archive._encode
+
+    def broken(key: str, section: Any) -> Any:
+        flat = archive.tree.flatten(section)
+        return encode(
+            key, {n: v.half().float() if getattr(v, "dtype", None) == torch.float32 else v for n, v in flat.items()}
+        )
+
+    patch.setattr(archive, "_encode", broken)
+
+
+@mutant("plugin.unsupported-space-refused")
+def any_space_is_taken(patch: Patch) -> None:
+    patch.setattr("rlsdk_tqc.build.require_spaces", lambda *a, **k: None)
+
+
+@mutant("plugin.settings-round-trip")
+def settings_lose_precision(patch: Patch) -> None:
+    from rlsdk.testing.checks import plugin
+
+    unstructure = plugin.unstructure
+    patch.setattr(plugin, "unstructure", lambda config: {**unstructure(config), "tau": round(config.tau, 2)})
+
+
+@mutant("plugin.presets-fit")
+def a_preset_names_a_setting_that_is_no_more(patch: Patch) -> None:
+    from rlsdk.registry import Preset
+    from rlsdk.testing.checks import plugin
+
+    old = Preset(env="Pendulum-v1", steps=1, settings={"quantiles": 25})
+    patch.setattr(plugin, "presets", lambda name: (old,))
+
+
+@mutant("plugin.unknown-setting-refused")
+def unknown_settings_are_ignored(patch: Patch) -> None:
+    from rlsdk.testing.checks import plugin
+
+    true = plugin.structure
+
+    def lenient(values: Any, kind: Any) -> Any:
+        known = {f.name for f in attrs.fields(kind)}
+        return true({name: value for name, value in values.items() if name in known}, kind)
+
+    patch.setattr(plugin, "structure", lenient)
+
+
+@mutant("plugin.import-is-free")
+def the_plugin_imports_torch(patch: Patch) -> None:
+    source = Path(rlsdk_tqc.__file__).parent
+    copy = Path(tempfile.mkdtemp(prefix="rlsdk-mutant-"))
+    shutil.copytree(source, copy / "rlsdk_tqc")
+    with (copy / "rlsdk_tqc" / "plugin.py").open("a") as stream:
+        stream.write("import torch\n")
+    patch.setenv("PYTHONPATH", str(copy))
+
+
+def say_in_the_manifest(patch: Patch, **changes: Any) -> None:
+    """The kit reads a manifest with other entries."""
+    from rlsdk.testing import subject
+
+    true = subject.find
+
+    def find(name: str) -> Any:
+        plugin = true(name)
+        assert plugin.manifest is not None
+        return attrs.evolve(plugin, manifest=attrs.evolve(plugin.manifest, **changes))
+
+    patch.setattr(subject, "find", find)
+
+
+@mutant("plugin.manifest-agrees")
+def the_manifest_names_a_policy_that_is_not_there(patch: Patch) -> None:
+    say_in_the_manifest(patch, policies=("MlpPolicy", "LstmPolicy"))
+
+
+@mutant("plugin.claims-backed")
+def the_manifest_claims_a_memory(patch: Patch) -> None:
+    say_in_the_manifest(patch, traits=("gsde", "action_noise", "replay", "recurrent"))
+
+
+@mutant("plugin.settings-documented")
+def a_setting_has_no_help(patch: Patch) -> None:
+    from rlsdk.testing.checks import plugin
+
+    true = plugin.describe
+    patch.setattr(plugin, "describe", lambda kind: [attrs.evolve(doc, help="") for doc in true(kind)])
+
+
+@mutant("serializer.damage-refused")
+def digests_of_tensors_are_not_compared(patch: Patch) -> None:
+    patch.setattr(archive, "_require_digest", lambda *arguments: None)
+    patch.setattr("zipfile.ZipExtFile._update_crc", lambda self, data: None)
+
+
+@mutant("serializer.round-trip")
+def large_whole_numbers_lose_digits(patch: Patch) -> None:
+    encode = archive._encode
+
+    def broken(key: str, section: Any) -> Any:
+        flat = archive.tree.flatten(section)
+        whole = {n: v for n, v in flat.items() if getattr(v, "dtype", None) == torch.int64}
+        return encode(key, {**flat, **{n: v.to(torch.int16).to(torch.int64) for n, v in whole.items()}})
+
+    patch.setattr(archive, "_encode", broken)

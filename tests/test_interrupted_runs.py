@@ -1,0 +1,213 @@
+"""Runs that are killed, stopped, or stumble, and what is left of them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import rlsdk
+from tests.test_cli import SMALL
+
+
+def test_resume_after_a_hard_kill(tmp_path: Path) -> None:
+    """Killed without warning: metrics after the last checkpoint are logged anew, the best agent stays the best."""
+    process = start(tmp_path, checkpoint_every=200, eval_every=100)
+    wait_for(tmp_path / "run" / "checkpoints" / "step_000000600.rlsdk")
+    time.sleep(0.3)
+    process.kill()
+    process.communicate()
+    run = tmp_path / "run"
+    with (run / "metrics.csv").open() as stream:
+        before = {
+            row["step"]: float(row["eval/mean_reward"]) for row in csv.DictReader(stream) if row["eval/mean_reward"]
+        }
+    best = (run / "best.rlsdk").read_bytes()
+    (checkpoint,) = sorted((run / "checkpoints").glob("*.rlsdk"))[-1:]
+    steps = int(checkpoint.stem.partition("_")[2]) + 250
+    command = ["run", "tqc", "--resume", "--out", str(run), "--steps", str(steps), "--eval-episodes", "1"]
+    done = subprocess.run(
+        [sys.executable, "-m", "rlsdk.cli.main", *command], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    with (run / "metrics.csv").open() as stream:
+        rows = [(int(row["step"]), row["eval/mean_reward"]) for row in csv.DictReader(stream)]
+    assert [step for step, _ in rows] == sorted(step for step, _ in rows)
+    lines = [json.loads(line)["step"] for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert lines == [step for step, _ in rows]
+    new = [float(value) for step, value in rows if value and str(step) not in before]
+    kept = max(v for s, v in before.items() if int(s) <= int(checkpoint.stem[5:]))
+    if new and max(new) <= kept == max(before.values()):  # no better one was found, before the kill or after it
+        assert (run / "best.rlsdk").read_bytes() == best
+
+
+def start(
+    tmp_path: Path, eval_episodes: int = 1, checkpoint_every: int = 20_000, eval_every: int = 0
+) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "rlsdk.cli.main", "run", "tqc", "--env", "Pendulum-v1", "--steps", "100000"]
+    options = ["--out", str(tmp_path / "run"), "--eval-every", str(eval_every), "--eval-episodes", str(eval_episodes)]
+    options += ["--checkpoint-every", str(checkpoint_every), *SMALL]
+    pipe = subprocess.PIPE
+
+    def heed_ctrl_c() -> (
+        None
+    ):  # a test run started in the background of a shell ignores SIGINT, and so would its children
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    return subprocess.Popen([*command, *options], stdout=pipe, stderr=pipe, text=True, preexec_fn=heed_ctrl_c)  # noqa: PLW1509  # no threads here
+
+
+def wait_for(path: Path, seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not path.exists():
+        assert time.monotonic() < end, f"{path} did not appear"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_saves_and_the_run_can_be_resumed(tmp_path: Path, number: int) -> None:
+    process = start(tmp_path)
+    wait_for(tmp_path / "run" / "run.json")
+    time.sleep(1.5)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "go on with: rlsdk run tqc --resume --out" in out
+    assert "Traceback" not in err
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert record["status"] == "interrupted"
+    stopped = record["env_steps"]
+    rlsdk.load(tmp_path / "run" / "final")
+    command = [
+        "run",
+        "tqc",
+        "--resume",
+        "--out",
+        str(tmp_path / "run"),
+        "--steps",
+        str(stopped + 200),
+        "--eval-episodes",
+        "1",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "rlsdk.cli.main", *command], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"at step {stopped:,} of" in done.stdout
+
+
+def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
+    process = start(tmp_path, eval_episodes=100_000)
+    wait_for(tmp_path / "run" / "run.json")
+    time.sleep(1.5)
+    process.send_signal(signal.SIGINT)
+    wait_for(tmp_path / "run" / "final.rlsdk")  # saved; a very long final evaluation follows
+    time.sleep(0.5)
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert time.monotonic() - began < 20
+    rlsdk.load(tmp_path / "run" / "final")
+
+
+def test_an_environment_that_breaks_in_mid_run_loses_nothing(tmp_path: Path) -> None:
+    (tmp_path / "breaking.py").write_text(
+        "import gymnasium\n"
+        "from rlsdk.environments.toy import IdentityEnvBox\n"
+        "class Breaking(IdentityEnvBox):\n"
+        "    total = 0\n"
+        "    def step(self, action):\n"
+        "        Breaking.total += 1\n"
+        "        if Breaking.total == 150: raise RuntimeError('lost contact')\n"
+        "        return super().step(action)\n"
+        "gymnasium.register('Breaking-v0', Breaking)\n"
+    )
+    command = [
+        "run",
+        "tqc",
+        "--env",
+        "breaking:Breaking-v0",
+        "--steps",
+        "400",
+        "--eval-every",
+        "0",
+        *SMALL,
+        "--out",
+        "run",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "rlsdk.cli.main", *command], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "lost contact" in done.stderr
+    assert "Traceback" not in done.stderr
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert (record["status"], record["env_steps"]) == ("failed", 149)
+    agent = rlsdk.load(tmp_path / "run" / "checkpoints" / "step_000000149")
+    assert agent.num_timesteps == 149
+
+
+def test_a_full_disk_is_one_clear_error(tmp_path: Path) -> None:
+    """A limit on the size of files stands in for a full disk."""
+    options = f"--env Pendulum-v1 --steps 900 --eval-every 0 {' '.join(SMALL)} --out {tmp_path / 'run'}"
+    limited = f"ulimit -f 20; exec {sys.executable} -m rlsdk.cli.main run tqc {options}"
+    done = subprocess.run(["bash", "-c", limited], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "error: cannot write" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (tmp_path / "run" / "config.toml").exists()
+    assert not list((tmp_path / "run").glob("**/*.part"))
+
+
+STOPPED = """
+import time
+import gymnasium
+from rlsdk.environments import make_vec_env
+from rlsdk.environments.toy import ChainEnv
+from rlsdk_{plugin} import {agent}
+
+
+class Slow(gymnasium.Wrapper):
+    def step(self, action):
+        time.sleep(0.1)
+        return super().step(action)
+
+
+env = make_vec_env(lambda: Slow(ChainEnv(5)), 2, vectorization="async", workers=2, timeout=1.0)
+agent = {agent}("MlpPolicy", env, seed=0, {settings})
+print("begins", flush=True)
+agent.learn(60)
+print("ends", env.restarts, flush=True)
+env.close()
+"""
+
+
+@pytest.mark.parametrize(
+    ("plugin", "agent", "settings"), [("tqc", "TQC", "learning_starts=1000"), ("ars", "ARS", "n_delta=2")]
+)
+def test_being_stopped_is_no_hang(plugin: str, agent: str, settings: str) -> None:
+    """Ctrl-Z stops everything for longer than processes may think; with `fg` the training goes on."""
+    program = STOPPED.format(plugin=plugin, agent=agent, settings=settings)
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begins\n"
+    time.sleep(1.0)
+    os.killpg(process.pid, signal.SIGSTOP)
+    time.sleep(3.0)
+    os.killpg(process.pid, signal.SIGCONT)
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, out) == (0, "ends 0\n"), err
