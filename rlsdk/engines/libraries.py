@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+from rlsdk.engines import products
 
 Array = Any
 """A numpy array or a tensor, as the library has it."""
@@ -38,6 +40,7 @@ class Library:
     """x [.., N, I], matrix [.., I, O], bias [.., 1, O] -> a new array [.., N, O]."""
     product: Callable[..., Array]
     total: Callable[..., Array]
+    stacked: Callable[[Sequence[Array]], Array]
     activations: dict[type[nn.Module], Activation]
 
 
@@ -45,16 +48,6 @@ def _numpy_affine(x: Array, matrix: Array, bias: Array) -> Array:
     result = np.matmul(x, matrix)
     result += bias
     return result
-
-
-def _torch_affine(x: Tensor, matrix: Tensor, bias: Tensor) -> Tensor:
-    if x.dim() == 2:
-        return (
-            torch.addmm(bias, x, matrix)
-            if matrix.dim() == 2
-            else torch.baddbmm(bias, x.expand(len(matrix), -1, -1), matrix)
-        )
-    return torch.baddbmm(bias, x, matrix)
 
 
 def _same(values: Array) -> Array:
@@ -67,6 +60,7 @@ NUMPY = Library(
     tensor=torch.from_numpy,
     affine=_numpy_affine,
     product=np.matmul,
+    stacked=np.stack,
     total=lambda slope, out: np.add.reduce(slope, axis=-2, out=out, keepdims=True),
     activations={
         nn.Identity: Activation(_same, lambda slope, _: slope),
@@ -78,8 +72,9 @@ TORCH = Library(
     "torch",
     array=_same,
     tensor=_same,
-    affine=_torch_affine,
-    product=torch.matmul,
+    affine=products.affine,
+    product=products.product,
+    stacked=lambda arrays: torch.stack(list(arrays)),
     total=lambda slope, out: torch.sum(slope, -2, keepdim=True, out=out),
     activations={
         nn.Identity: Activation(_same, lambda slope, _: slope),

@@ -12,10 +12,11 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
-from rlsdk.engines.libraries import LIBRARIES, NUMPY, Activation, Array, Library
+from rlsdk.engines import products
+from rlsdk.engines.libraries import LIBRARIES, NUMPY, TORCH, Activation, Array, Library
 
-Trace = list[Array]
-"""The input of a forward pass and what every layer gave, activated."""
+Trace = list[Any]
+"""The input of a forward pass and what every layer gave, activated; or those of members run one after another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +36,26 @@ def stack_of(modules: Sequence[nn.Module], encoder: nn.Module, library: Library 
 class Stack:
     """Linear modules (`weight` [O, I] and `bias` [O], or [C, I, O] and [C, 1, O] of C members) and activations between them."""
 
-    def __init__(self, modules: Iterable[nn.Module], library: Library = NUMPY) -> None:
-        """Raises ValueError when there is a module it does not know; ask `fits` first."""
+    def __init__(self, modules: Iterable[nn.Module], library: Library = NUMPY, member: int | None = None) -> None:
+        """`member`: one of an ensemble alone. Raises ValueError when there is a module it does not know; ask `fits` first."""
         self.modules, self.library = list(modules), library
         if not fits(self.modules):
             raise ValueError(f"a stack has linear layers with activations between them, not {self.modules}")
         self.linear = [module for module in self.modules if _is_linear(module)]
         self.parameters = [cast("nn.Parameter", p) for module in self.linear for p in (module.weight, module.bias)]
-        self.ensemble = self.parameters[0].dim() == 3
+        self.ensemble, self.member = self.parameters[0].dim() == 3, member
+        members = len(self.parameters[0]) if self.ensemble and member is None else 0
+        self.members = [Stack(self.modules, library, member) for member in range(members)]
+        self._widest = max(parameter.shape[-2:].numel() for parameter in self.parameters[::2])
         self._known: tuple[list[int], list[Layer]] = [], []
         self._gradients: list[Array] = []
         self._gradient_places: list[int] = []
 
     def forward(self, x: Array) -> tuple[Array, Trace]:
         """(outputs [.., N, O], what `backward` and `tangent` need) for inputs [N, I]."""
+        if self._apart(x):
+            outputs, traces = zip(*(member.forward(x) for member in self.members), strict=True)
+            return self.library.stacked(outputs), list(traces)
         trace = [x]
         affine = self.library.affine
         for layer in self._bound():
@@ -58,6 +65,8 @@ class Stack:
 
     def __call__(self, x: Array) -> Array:
         """Outputs alone."""
+        if self._apart(x):
+            return self.library.stacked([member(x) for member in self.members])
         affine = self.library.affine
         for layer in self._bound():
             x = layer.activation.apply(affine(x, layer.matrix, layer.bias))
@@ -85,6 +94,11 @@ class Stack:
 
     def _pull(self, trace: Trace, slope: Array, into: Sequence[Array] | None, *, to_input: bool) -> Array:
         layers, library = self._bound(), self.library
+        if isinstance(trace[0], list):
+            places = zip(*into, strict=True) if into is not None else [None] * len(trace)
+            asked = zip(self.members, trace, slope, places, strict=True)
+            back = [member._pull(*of, to_input=to_input) for member, *of in asked]
+            return library.stacked(back) if to_input else None
         for i in reversed(range(len(layers))):
             slope = layers[i].activation.pull(slope, trace[i + 1])
             if into is not None:
@@ -97,6 +111,9 @@ class Stack:
 
     def tangent(self, trace: Trace, direction: Sequence[Array]) -> Array:
         """How the outputs change [.., N, O] when the parameters move in `direction` (as `views` gives it)."""
+        if isinstance(trace[0], list):
+            asked = zip(self.members, trace, zip(*direction, strict=True), strict=True)
+            return self.library.stacked([member.tangent(*of) for member, *of in asked])
         change: Array = None
         for i, layer in enumerate(self._bound()):
             weight = direction[2 * i] if self.ensemble else direction[2 * i].mT
@@ -116,8 +133,12 @@ class Stack:
 
     def arrays(self, tensors: Iterable[Tensor]) -> list[Array]:
         """Tensors shaped as the parameters are, as this library's arrays; biases [.., 1, O]."""
-        found = [tensor.detach() for tensor in tensors]
+        found = [tensor.detach() if self.member is None else tensor.detach()[self.member] for tensor in tensors]
         return [self.library.array(t.unsqueeze(0) if t.dim() == 1 else t) for t in found]
+
+    def _apart(self, x: Array) -> bool:
+        """Whether members are better run one after another, so that what they pass on stays in the cache."""
+        return bool(self.members) and self.library is TORCH and x.ndim == 2 and len(x) * self._widest >= products.WORTH
 
     def _bound(self) -> list[Layer]:
         """The layers, looked at again where a parameter was given other memory since."""
@@ -137,10 +158,10 @@ class Stack:
 
     def __getstate__(self) -> dict[str, Any]:
         """Views of memory are not copied and not sent."""
-        return {"modules": self.modules, "library": self.library.name}
+        return {"modules": self.modules, "library": self.library.name, "member": self.member}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["modules"], LIBRARIES[state["library"]])  # type: ignore[misc]
+        self.__init__(state["modules"], LIBRARIES[state["library"]], state["member"])  # type: ignore[misc]
 
 
 def _is_linear(module: nn.Module) -> bool:

@@ -61,8 +61,8 @@ def quantile_huber(
 ) -> tuple[Tensor, Tensor]:
     """The same loss (0-d) and its gradient with respect to `current`, in closed form.
 
-    With d = y_j - z_i, c = clamp(d, -1, 1), e = d - c/2, the Huber function of d is c e and its sign c's, so
-    dL/dz_i = -(sum_j c / 2 + (tau_i - 1/2) sum_j |c|) / count   and   L = sum_ij (c e / 2 + (tau_i - 1/2) |c| e) / count.
+    With d = y_j - z_i, c = clamp(d, -1, 1), e = d - c/2, the Huber function of d is c e and its sign c's, so with
+    w = c + (2 tau_i - 1) |c|:   dL/dz_i = -sum_j w / (2 count)   and   L = sum_ij w e / (2 count).
 
     Args:
         current: z, float [.., K].
@@ -74,21 +74,16 @@ def quantile_huber(
     quantiles, scratch = current.shape[-1], scratch or Scratch()
     batch = max(current.shape[:-1], target.shape[:-1], key=len)
     shape = (*batch, quantiles, target.shape[-1])
-    clipped, excess, product = (scratch.get(name, shape, current) for name in ("clipped", "excess", "product"))
+    clipped, excess, slope = (scratch.get(name, shape, current) for name in ("clipped", "excess", "slope"))
     torch.sub(target.unsqueeze(-2), current.unsqueeze(-1), out=excess)
-    count = excess.numel() / (quantiles if sum_over_quantiles else 1)
+    double = 2.0 * excess.numel() / (quantiles if sum_over_quantiles else 1)
     torch.clamp(excess, -1.0, 1.0, out=clipped)
     excess.sub_(clipped, alpha=0.5)
-    half = midpoints(quantiles, current) - 0.5
-    slope, total = clipped.sum(-1), torch.mul(clipped, excess, out=product).sum(-1)
-    clipped.abs_()
-    magnitude, signed = clipped.sum(-1), torch.mul(clipped, excess, out=product).sum(-1)
-    gradient = (0.5 * slope + half * magnitude) * (-1.0 / count)
-    parts = 0.5 * total + half * signed
+    tilt = (2.0 * midpoints(quantiles, current) - 1.0).unsqueeze(-1)
+    torch.addcmul(clipped, tilt, torch.abs(clipped, out=slope), out=slope)
     if weight is not None:
-        rows = weight.unsqueeze(-1)
-        parts, gradient = parts * rows, gradient * rows
-    return parts.sum() / count, gradient
+        slope.mul_(weight[:, None, None])
+    return torch.dot(slope.view(-1), excess.view(-1)) / double, slope.sum(-1).mul_(-1.0 / double)
 
 
 def td_error(current: Tensor, target: Tensor) -> Tensor:

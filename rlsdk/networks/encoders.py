@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, one_hot
 
+from rlsdk.engines import dense
 from rlsdk.errors import SettingsError, UnsupportedSpaceError
 from rlsdk.settings.networks import NetworkConfig
 from rlsdk.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple, shape_of
@@ -96,20 +97,20 @@ class NatureCNN(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         pixels = features.movedim(-1, -3) if self.channels_last else features
-        encoded: Tensor = self.linear(self._convolved(pixels.float() * self.scale))
-        return encoded
+        return dense(self.linear, self._convolved(pixels))
 
     def _convolved(self, pixels: Tensor) -> Tensor:
-        """The convolutions; on a CPU with channels last in memory, which takes a quarter less time."""
+        """The convolutions; on a CPU with channels last in memory, which takes a quarter less time, and the first weights
+        scaled instead of the pixels, of which there are many more."""
         if not pixels.is_cpu:
-            found: Tensor = self.convolutions(pixels)
+            found: Tensor = self.convolutions(pixels.float() * self.scale)
             return found
-        pixels = pixels.contiguous(memory_format=torch.channels_last)
+        values, scale = pixels.to(torch.float32, memory_format=torch.channels_last), self.scale
         for layer in self.convolutions:
             if isinstance(layer, nn.Conv2d):
-                weight = layer.weight.contiguous(memory_format=torch.channels_last)
-                pixels = conv2d(pixels, weight, layer.bias, layer.stride).relu_()
-        return pixels.flatten(1)
+                weight = (layer.weight * scale).contiguous(memory_format=torch.channels_last)
+                values, scale = conv2d(values, weight, layer.bias, layer.stride).relu_(), 1.0
+        return values.flatten(1)
 
 
 class CombinedEncoder(nn.Module):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from rlsdk.engines import NUMPY, NUMPY_ACTING_ROWS, Library, stack_of
+from rlsdk.engines import NUMPY, NUMPY_ACTING_ROWS, Library, dense, stack_of
 from rlsdk.exploration import epsilon_greedy
 from rlsdk.networks import features_dim, mlp, mode_matters
 from rlsdk.records import Act, Observation
@@ -47,7 +47,7 @@ class QuantilePolicy(nn.Module):
         self._stack = stack_of(layers, encoder, library)
 
     def forward(self, features: Any) -> Tensor:
-        flat: Tensor = self.head(self.body(self.encoder(features)))
+        flat = dense([*self.body, self.head], self.encoder(features))
         return flat.view(flat.shape[0], -1, self.quantiles)
 
     def evaluated(self, features: Any) -> tuple[Tensor, Callable[[Tensor], None]]:
