@@ -13,9 +13,10 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from benchmarks.cases import IMAGES, Case
+from rlsdk.engines import products
 from rlsdk.environments.gymnasium_adapter import make_one
 
 Work = Callable[[], object]
@@ -57,8 +58,15 @@ def _block(work: Work) -> float:
     return took / calls
 
 
+def _multiply(left: Tensor, right: Tensor, out: Tensor) -> object:
+    """Copies in front; into `out` where that is no copying."""
+    if not products.is_quick(left[0], right[0]):
+        return torch.bmm(left, right, out=out)
+    return [products.product(one, other) for one, other in zip(left, right, strict=True)]
+
+
 class Layers:
-    """Dense layers of these sizes on so many rows, as bare products; `copies` of them in one batched product."""
+    """Dense layers of these sizes on so many rows, as bare products, the quickest there are here; `copies` of them."""
 
     def __init__(self, rows: int, sizes: Iterable[int], copies: int = 1) -> None:
         widths = list(sizes)
@@ -69,17 +77,17 @@ class Layers:
     def forward(self) -> float:
         """Seconds."""
         calls = list(zip(self.seen, self.weights, self.seen[1:], strict=False))
-        return _seconds(lambda: [torch.bmm(x, w, out=y) for x, w, y in calls])
+        return _seconds(lambda: [_multiply(x, w, y) for x, w, y in calls])
 
     def to_inputs(self, *, first: bool = False) -> float:
         """Seconds for the gradient of the layers' inputs; of the first layer's only when asked for."""
         calls = list(zip(self.seen[1:], self.weights, self.seen, strict=False))[0 if first else 1 :]
-        return _seconds(lambda: [torch.bmm(y, w.mT, out=x) for y, w, x in calls])
+        return _seconds(lambda: [_multiply(y, w.mT, x) for y, w, x in calls])
 
     def to_weights(self) -> float:
         """Seconds for the gradient of the weights."""
         calls = list(zip(self.seen, self.seen[1:], self.slopes, strict=False))
-        return _seconds(lambda: [torch.bmm(x.mT, y, out=w) for x, y, w in calls])
+        return _seconds(lambda: [_multiply(x.mT, y, w) for x, y, w in calls])
 
     def learning(self) -> float:
         """Seconds of a pass forwards and back."""
@@ -121,11 +129,18 @@ def _qrdqn(case: Case) -> float:
 def _convolutions(outputs: int) -> nn.Module:
     """Nature CNN."""
     layers = (nn.Conv2d(4, 32, 8, 4), nn.ReLU(), nn.Conv2d(32, 64, 4, 2), nn.ReLU(), nn.Conv2d(64, 64, 3), nn.ReLU())
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(3136, 512), nn.ReLU(), nn.Linear(512, outputs))
+    return nn.Sequential(*layers, nn.Flatten(), _Dense(nn.Linear(3136, 512), nn.ReLU(), nn.Linear(512, outputs)))
+
+
+class _Dense(nn.Sequential):
+    """By the quickest products."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return products.dense(self, x)
 
 
 @torch.no_grad()
-def _untracked(net: nn.Module, inputs: torch.Tensor) -> object:
+def _untracked(net: nn.Module, inputs: Tensor) -> object:
     return net(inputs)
 
 
