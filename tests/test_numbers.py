@@ -13,8 +13,9 @@ from torch.distributions import Normal, TanhTransform, TransformedDistribution
 
 from rlsdk.distributions import Gaussian, SquashedGaussian
 from rlsdk.exploration.state_dependent_noise import StateDependentNoise
-from rlsdk.math import quantile_huber_loss
+from rlsdk.math import quantile_huber_loss, quantiles
 from rlsdk.math.quantiles import midpoints, quantile_huber
+from rlsdk.math.scratch import Scratch
 
 SEEDS = st.integers(0, 10_000)
 
@@ -110,6 +111,22 @@ def test_quantile_huber_against_the_definition(seed: int, rows: int, k: int, m: 
     loss, gradient = quantile_huber(z, y, sum_over_quantiles=total)
     assert float(loss) == pytest.approx(expected)
     torch.testing.assert_close(gradient, reference, atol=1e-12, rtol=1e-9)
+
+
+@given(SEEDS, st.sampled_from([(), (2,)]), st.integers(1, 7), st.booleans(), st.booleans(), st.integers(1, 60))
+@settings(max_examples=50)
+def test_quantile_huber_in_pieces(
+    seed: int, members: tuple[int, ...], rows: int, weighted: bool, total: bool, piece: int
+) -> None:
+    generator, scratch = torch.Generator().manual_seed(seed), Scratch()
+    z, y = torch.randn(*members, rows, 3, generator=generator), torch.randn(rows, 4, generator=generator)
+    weight = torch.rand(rows, generator=generator) if weighted else None
+    whole, gradient = quantile_huber(z, y, sum_over_quantiles=total, weight=weight)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(quantiles, "PIECE", piece)
+        for _ in range(2):  # in fresh memory, and again
+            found = quantile_huber(z, y, sum_over_quantiles=total, weight=weight, scratch=scratch)
+            torch.testing.assert_close(found, (whole, gradient))
 
 
 def test_quantile_huber_accepts_the_documented_shapes() -> None:

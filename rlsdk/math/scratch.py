@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from torch import Tensor
 
 
@@ -12,11 +14,11 @@ class Scratch:
         self._kept: dict[str, Tensor] = {}
 
     def get(self, name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
-        """The tensor called `name`: that of the last call where shape, dtype and device are the same."""
-        kept = self._kept.get(name)
-        if kept is None or kept.shape != shape or kept.dtype != like.dtype or kept.device != like.device:
-            kept = self._kept[name] = like.new_empty(shape)
-        return kept
+        """The tensor called `name`: in the memory of earlier calls where dtype and device are the same and it is enough."""
+        kept, size = self._kept.get(name), math.prod(shape)
+        if kept is None or len(kept) < size or kept.dtype != like.dtype or kept.device != like.device:
+            kept = self._kept[name] = like.new_empty(size)
+        return kept[:size].view(shape)
 
     def __deepcopy__(self, memo: object) -> Scratch:
         return Scratch()
