@@ -30,14 +30,14 @@ LARGE = 2**18
 
 def affine(x: Tensor, matrix: Tensor, bias: Tensor) -> Tensor:
     """x [N, I] or [C, N, I] times matrix [I, O] or [C, I, O] plus bias [1, O] or [C, 1, O] -> [N, O] or [C, N, O]."""
-    if matrix.dim() == 3:
+    if matrix.ndim == 3:
         return torch.baddbmm(bias, x.expand(len(matrix), -1, -1), matrix)
     return _linear(x, matrix.mT, bias[0]) if is_quick(x, matrix) else torch.addmm(bias, x, matrix)
 
 
 def product(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
     """[N, K] or [C, N, K] times [K, M] or [C, K, M] -> [N, M] or [C, N, M]."""
-    if right.dim() == 3 or not is_quick(left, right) or (out is not None and left.shape[-1] < SUMMED):
+    if right.ndim == 3 or not is_quick(left, right) or (out is not None and left.shape[-1] < SUMMED):
         return torch.matmul(left, right, out=out)
     found = _product(left, right)
     return found if out is None else out.copy_(found)

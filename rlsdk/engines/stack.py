@@ -53,7 +53,7 @@ class Stack:
 
     def forward(self, x: Array) -> tuple[Array, Trace]:
         """(outputs [.., N, O], what `backward` and `tangent` need) for inputs [N, I]."""
-        if self._apart(x):
+        if self.members and self._apart(x):
             outputs, traces = zip(*(member.forward(x) for member in self.members), strict=True)
             return self.library.stacked(outputs), list(traces)
         trace = [x]
@@ -65,7 +65,7 @@ class Stack:
 
     def __call__(self, x: Array) -> Array:
         """Outputs alone."""
-        if self._apart(x):
+        if self.members and self._apart(x):
             return self.library.stacked([member(x) for member in self.members])
         affine = self.library.affine
         for layer in self._bound():
@@ -94,7 +94,7 @@ class Stack:
 
     def _pull(self, trace: Trace, slope: Array, into: Sequence[Array] | None, *, to_input: bool) -> Array:
         layers, library = self._bound(), self.library
-        if isinstance(trace[0], list):
+        if self.members and isinstance(trace[0], list):
             places = zip(*into, strict=True) if into is not None else [None] * len(trace)
             asked = zip(self.members, trace, slope, places, strict=True)
             back = [member._pull(*of, to_input=to_input) for member, *of in asked]
@@ -111,7 +111,7 @@ class Stack:
 
     def tangent(self, trace: Trace, direction: Sequence[Array]) -> Array:
         """How the outputs change [.., N, O] when the parameters move in `direction` (as `views` gives it)."""
-        if isinstance(trace[0], list):
+        if self.members and isinstance(trace[0], list):
             asked = zip(self.members, trace, zip(*direction, strict=True), strict=True)
             return self.library.stacked([member.tangent(*of) for member, *of in asked])
         change: Array = None
@@ -138,7 +138,7 @@ class Stack:
 
     def _apart(self, x: Array) -> bool:
         """Whether members are better run one after another, so that what they pass on stays in the cache."""
-        return bool(self.members) and self.library is TORCH and x.ndim == 2 and len(x) * self._widest >= products.WORTH
+        return self.library is TORCH and x.ndim == 2 and len(x) * self._widest >= products.WORTH
 
     def _bound(self) -> list[Layer]:
         """The layers, looked at again where a parameter was given other memory since."""

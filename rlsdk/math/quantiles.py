@@ -70,19 +70,19 @@ def quantile_huber(
     w = c + (2 tau_i - 1) |c|:   dL/dz_i = -sum_j w / (2 count)   and   L = sum_ij w e / (2 count).
 
     Args:
-        current: z, float [.., K].
-        target: y, float [.., M]; its leading dimensions are the last ones of `current`.
+        current: z, float [.., N, K].
+        target: y, float [N, M], or with the dimensions in front that `current` has.
         sum_over_quantiles: sum over i instead of averaging.
-        weight: of each row, float [N], where the dimension before the last is N; None = 1.
+        weight: of each row, float [N]; None = 1.
         scratch: memory for three temporaries [.., K, M], which are most of the cost where it is allocated anew.
     """
     quantiles, scratch = current.shape[-1], scratch or Scratch()
-    size = max(current.shape[:-1].numel(), target.shape[:-1].numel()) * quantiles * target.shape[-1]
+    size = current.numel() * target.shape[-1]
     factor = (0.5 * quantiles if sum_over_quantiles else 0.5) / size
-    pieces = math.ceil(size / PIECE)
-    if pieces <= 1 or min(current.dim(), target.dim()) < 2:
+    if size <= PIECE:
         total, slope = _summed(current, target, weight, scratch)
         return total * factor, slope.mul_(-factor)
+    pieces = math.ceil(size / PIECE)
     rows = math.ceil(current.shape[-2] / pieces)
     weights = [None] * pieces if weight is None else torch.split(weight, rows)
     parts = zip(torch.split(current, rows, -2), torch.split(target, rows, -2), weights, strict=False)
@@ -92,13 +92,12 @@ def quantile_huber(
 
 def _summed(current: Tensor, target: Tensor, weight: Tensor | None, scratch: Scratch) -> tuple[Tensor, Tensor]:
     """(sum_ij w e over all rows, 0-d; sum_j w, [.., K])."""
-    quantiles = current.shape[-1]
-    shape = (*max(current.shape[:-1], target.shape[:-1], key=len), quantiles, target.shape[-1])
+    shape = (*current.shape, target.shape[-1])
     clipped, excess, slope = (scratch.get(name, shape, current) for name in ("clipped", "excess", "slope"))
     torch.sub(target.unsqueeze(-2), current.unsqueeze(-1), out=excess)
     torch.clamp(excess, -1.0, 1.0, out=clipped)
     excess.sub_(clipped, alpha=0.5)
-    tilt = (2.0 * midpoints(quantiles, current) - 1.0).unsqueeze(-1)
+    tilt = (2.0 * midpoints(current.shape[-1], current) - 1.0).unsqueeze(-1)
     torch.addcmul(clipped, tilt, torch.abs(clipped, out=slope), out=slope)
     if weight is not None:
         slope.mul_(weight[:, None, None])
