@@ -13,6 +13,7 @@ import torch
 from rlsdk import persistence
 from rlsdk.buffers.budget import require_memory
 from rlsdk.callbacks import Callback, ProgressBar, as_callbacks
+from rlsdk.compilation import compiling
 from rlsdk.constructor import bind, class_only
 from rlsdk.device import choose_device
 from rlsdk.environments import connect, to_gymnasium
@@ -152,6 +153,7 @@ class Agent:
         progress_bar: bool = False,
         *,
         threads: int | None = 1,
+        compile: str = "off",  # noqa: A002  # torch's own word
     ) -> Self:
         """Train for `total_timesteps` more environment steps; returns the agent itself.
 
@@ -163,10 +165,13 @@ class Agent:
             reset_num_timesteps: count from 0 again; False continues the count and the curve.
             progress_bar: show progress on standard error.
             threads: torch threads while training; None leaves torch's setting alone.
+            compile: "default" or "max" = hot functions go through torch.compile, which takes up to a minute before the
+                first update; "off" = nothing is compiled.
 
         Raises:
-            UsageError: no environment. SettingsError: a count that is not positive. EnvironmentFault: the environment
-            misbehaved. DivergenceError: a loss became NaN. ResourceError: the replay buffer does not fit.
+            UsageError: no environment. SettingsError: a count that is not positive, an unknown way to compile.
+            EnvironmentFault: the environment misbehaved. DivergenceError: a loss became NaN. ResourceError: the replay
+            buffer does not fit.
         """
         env = self._training_env()
         default = 4 if self.spec.family == "off-policy" else 1
@@ -186,7 +191,8 @@ class Agent:
         if not reset_num_timesteps and self._stored_log is not None:
             run.tally.load_state_dict(self._stored_log)
         try:
-            train(run, env, self.parts, log_every=interval, threads=threads)
+            with compiling(compile):
+                train(run, env, self.parts, log_every=interval, threads=threads)
         finally:
             self.run, self._stored_log = None, run.tally.state_dict()
             if self._sink is None:

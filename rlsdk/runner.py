@@ -12,6 +12,7 @@ import attrs
 
 from rlsdk.agent import Agent, agent_class
 from rlsdk.callbacks import Callback, CheckpointCallback, EvalCallback, ProgressBar, StopOnInterrupt
+from rlsdk.compilation import require_mode
 from rlsdk.constructor import bind
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError
@@ -51,6 +52,8 @@ class RunRequest:
     """Names of further metric sinks, from plugins."""
     profile: bool = False
     """Say where the time went."""
+    compile: str = attrs.field(default="off", validator=lambda *given: require_mode(given[-1]))
+    """How hot functions are compiled; see `rlsdk.compilation`."""
 
 
 @attrs.frozen
@@ -82,7 +85,8 @@ def run(request: RunRequest) -> RunResult:
         left = record["steps"] - agent.num_timesteps
         if left > 0:
             with _measured(agent, record["env"]) if request.profile else nullcontext():
-                agent.learn(left, callback=watchers, reset_num_timesteps=False, threads=request.threads)
+                how: dict[str, Any] = {"threads": request.threads, "compile": request.compile}
+                agent.learn(left, callback=watchers, reset_num_timesteps=False, **how)
             checkpoints.save(agent)
     except RlsdkError as error:
         if isinstance(error, EnvironmentFault):  # the agent itself is sound: keep what it learnt

@@ -13,7 +13,7 @@ from torch.distributions import Normal, TanhTransform, TransformedDistribution
 
 from rlsdk.distributions import Gaussian, SquashedGaussian
 from rlsdk.exploration.state_dependent_noise import StateDependentNoise
-from rlsdk.math import quantile_huber_loss, quantiles
+from rlsdk.math import pairs, quantile_huber_loss
 from rlsdk.math.quantiles import midpoints, quantile_huber
 from rlsdk.math.scratch import Scratch
 
@@ -123,7 +123,7 @@ def test_quantile_huber_in_pieces(
     weight = torch.rand(rows, generator=generator) if weighted else None
     whole, gradient = quantile_huber(z, y, sum_over_quantiles=total, weight=weight)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(quantiles, "PIECE", piece)
+        patch.setattr(pairs, "PIECE", piece)
         for _ in range(2):  # in fresh memory, and again
             found = quantile_huber(z, y, sum_over_quantiles=total, weight=weight, scratch=scratch)
             torch.testing.assert_close(found, (whole, gradient))

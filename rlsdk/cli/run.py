@@ -42,6 +42,7 @@ def run_training(
     executor: Annotated[str, typer.Option(help="Where seeds run: processes, in-process, or a plugin's.")] = "processes",
     vectorization: Annotated[str, typer.Option(help="How environments are stepped: auto, sync, async, ...")] = "auto",
     sink: Annotated[list[str] | None, typer.Option(help="Metric sink of a plugin, may be repeated.")] = None,
+    compile: Annotated[str, typer.Option(help="torch.compile for hot functions: off, default, max.")] = "off",  # noqa: A002
     profile: Annotated[bool, typer.Option("--profile", help="Say where the time went, and what would help.")] = False,
 ) -> None:
     """Train an agent and leave a run directory with settings, metrics, checkpoints, the best and the final agent."""
@@ -70,6 +71,7 @@ def run_training(
         vectorization=vectorization,
         sinks=tuple(sink or ()),
         profile=profile,
+        compile=compile,
     )
     if (plan := _sweep(request, seeds, jobs, executor)) is not None:
         _run_seeds(plan)
