@@ -110,6 +110,8 @@ QRDQN = {
     "exploration_final_eps": 0.04,
     "policy_kwargs": {"net_arch": [256, 256], "n_quantiles": 10},
 }
+QRDQN_200 = {**QRDQN, "policy_kwargs": {"net_arch": [256, 256], "n_quantiles": 200}}
+"""As many quantiles as by default."""
 QRDQN_IMAGE = {
     "batch_size": 32,
     "buffer_size": 20_000,
@@ -151,6 +153,7 @@ CASES = {
             n_envs=8,
         ),
         Case("qrdqn-cartpole", "qrdqn", "CartPole-v1", QRDQN, warmup=1500, chunk=2048),
+        Case("qrdqn-cartpole-200", "qrdqn", "CartPole-v1", QRDQN_200, warmup=1500, chunk=256),
         Case("qrdqn-image", "qrdqn", IMAGES, QRDQN_IMAGE, warmup=1040, chunk=60, policy="CnnPolicy"),
         Case("ars-halfcheetah", "ars", "HalfCheetah-v5", {}, warmup=16_000, chunk=16_000, policy="LinearPolicy"),
         Case("ars-pendulum", "ars", "Pendulum-v1", {}, warmup=3200, chunk=16_000, policy="LinearPolicy"),
