@@ -111,6 +111,20 @@ def test_a_step_improves_within_the_bound_and_leaves_the_critic_to_its_own_loss(
     assert not torch.equal(before, weights(model))
 
 
+def test_the_bound_may_be_a_schedule() -> None:
+    """By the second-order estimate a step is as long as the bound allows: half of it where half is left."""
+    bounds = []
+    for progress in (0.0, 0.5, 1.0):
+        model = agent(target_kl="lin_1e-4")
+        metrics = model.parts.algorithm.update(rollout_of(model, 64), progress=progress)
+        bounds.append(float(metrics["train/kl_divergence_loss"]))
+    assert 0.0 < bounds[0] < 1e-4
+    assert bounds[1] == pytest.approx(bounds[0] / 2, rel=0.1)
+    assert bounds[2] == 0.0
+    with pytest.raises(SettingsError, match="target_kl"):
+        agent(target_kl=0.0)
+
+
 @pytest.mark.parametrize("how", ["no advantage", "NaN advantage", "no length accepted"])
 def test_a_step_that_cannot_be_made_leaves_the_policy_alone(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"normalize_advantage": False, "gamma": 0.0, "gae_lambda": 0.0}
@@ -122,7 +136,8 @@ def test_a_step_that_cannot_be_made_leaves_the_policy_alone(how: str, monkeypatc
     before = weights(model)
     if how == "no length accepted":
         monkeypatch.setattr("rlsdk_trpo.algorithm.longest_step", lambda target, curvature: curvature * 0 + 1e3)
-    metrics = model.parts.algorithm._policy_step(_rows(model, rollout))  # type: ignore[attr-defined]
+    bound = model.config.target_kl(1.0)
+    metrics = model.parts.algorithm._policy_step(_rows(model, rollout), bound)  # type: ignore[attr-defined]
     assert torch.equal(before, weights(model))
     assert float(metrics["train/is_line_search_success"]) == 0.0
 

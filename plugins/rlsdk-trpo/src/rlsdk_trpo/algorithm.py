@@ -50,7 +50,7 @@ class TrustRegionPolicy:
         rows = self.evaluate.prepared(policy_batch(batch, self.network, gamma=config.gamma, lam=config.gae_lambda))
         if self.network.mode_matters:
             self.network.train()
-        metrics = self._policy_step(self._seen_by_policy(rows))
+        metrics = self._policy_step(self._seen_by_policy(rows), config.target_kl(1.0 - progress))
         loss = self._fit_values(rows, config.learning_rate(1.0 - progress))
         self.updates += 1
         facts = {"train/value_loss": loss, "train/explained_variance": explained_variance(rows.value, rows.target)}
@@ -65,7 +65,8 @@ class TrustRegionPolicy:
         everything = count == len(rows) and rows.weight is None
         return rows if everything else next(shuffled(rows, count, self.generator))
 
-    def _policy_step(self, rows: PolicyBatch) -> dict[str, Tensor]:
+    def _policy_step(self, rows: PolicyBatch, bound: float) -> dict[str, Tensor]:
+        """The longest step uphill with a KL divergence below `bound`."""
         config = self.config
         advantage = normalized(rows.advantage, rows.weight) if config.normalize_advantage else rows.advantage
         if rows.weight is not None:
@@ -89,20 +90,20 @@ class TrustRegionPolicy:
 
         direction = conjugate_gradient(product, gradient, max_iter=config.cg_max_steps)
         curvature = direction.dot(product(direction))
-        step = direction * longest_step(config.target_kl, curvature)
+        step = direction * longest_step(bound, curvature)
         if not bool(step.isfinite().all()) or not bool((curvature > 0.0).all()):
             step = torch.zeros_like(step)  # no gradient, or no curvature: there is nowhere to go
-        return self._line_search(judge, surrogate(before.log_prob, rows.log_prob, advantage), step)
+        return self._line_search(judge, surrogate(before.log_prob, rows.log_prob, advantage), step, bound)
 
     @torch.no_grad()
-    def _line_search(self, judge: Judge, before: Tensor, step: Tensor) -> dict[str, Tensor]:
-        """Shorten `step` until the objective rises and the KL divergence stays below its bound; else stay."""
+    def _line_search(self, judge: Judge, before: Tensor, step: Tensor, bound: float) -> dict[str, Tensor]:
+        """Shorten `step` until the objective rises and the KL divergence stays below `bound`; else stay."""
         config, start, share = self.config, self.values.clone(), 1.0
         objective, kl, success = before, torch.zeros_like(before), False
         for _ in range(config.line_search_max_iter if bool(step.any()) else 0):
             self.values.copy_(start).add_(step, alpha=share)
             objective, kl = judge()
-            success = bool((kl < config.target_kl) & (objective > before))
+            success = bool((kl < bound) & (objective > before))
             if success:
                 break
             share *= config.line_search_shrinking_factor

@@ -58,10 +58,13 @@ class TRPOConfig(AgentConfig):
     use_sde: bool = attrs.field(default=False, metadata=glossary.USE_SDE)
     sde_sample_freq: int = attrs.field(default=-1, validator=in_range(-1), metadata=glossary.SDE_SAMPLE_FREQ)
     normalize_advantage: bool = attrs.field(default=True, metadata=glossary.NORMALIZE_ADVANTAGE)
-    target_kl: float = attrs.field(
-        default=0.01,
-        validator=in_range(0, open_low=True),
-        metadata=described("KL divergence a step may not exceed", source="arXiv:1502.05477", tune=(0.005, 0.05)),
+    target_kl: Schedule = attrs.field(
+        default=Constant(0.01),
+        converter=as_schedule,
+        validator=finite_schedule(),
+        metadata=described(
+            "KL divergence a step may not exceed; may be a schedule", source="arXiv:1502.05477", tune=(0.005, 0.05)
+        ),
     )
     sub_sampling_factor: int = attrs.field(
         default=1,
