@@ -17,6 +17,7 @@ from rlsdk.engines import TORCH, Stack, dense, products
 from rlsdk.networks import EnsembleMLP, flatten_parameters
 
 SIZES = st.integers(1, 40)
+pytestmark = pytest.mark.skipif(not products.has_onednn(), reason="this build of torch has no oneDNN")
 
 
 @pytest.fixture(autouse=True, scope="module")

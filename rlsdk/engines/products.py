@@ -125,9 +125,14 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return cast("Tensor", torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], ""))
 
 
+def has_onednn() -> bool:
+    """Whether this build of torch carries it."""
+    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
 def _ahead() -> bool:
     """Whether MKL keeps this processor from AVX-512, and this torch has oneDNN."""
-    if torch.backends.cpu.get_cpu_capability() != "AVX512" or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+    if torch.backends.cpu.get_cpu_capability() != "AVX512" or not has_onednn():
         return False
     told = Path("/proc/cpuinfo")  # `platform.processor` is empty on Linux
     return "AuthenticAMD" in (told.read_text(encoding="utf-8") if told.exists() else platform.processor())
