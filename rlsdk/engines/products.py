@@ -37,7 +37,7 @@ def affine(x: Tensor, matrix: Tensor, bias: Tensor) -> Tensor:
 
 def product(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
     """[N, K] or [C, N, K] times [K, M] or [C, K, M] -> [N, M] or [C, N, M]."""
-    if right.ndim == 3 or not is_quick(left, right) or (out is not None and left.shape[-1] < SUMMED):
+    if not is_quick(left, right) or (out is not None and left.shape[-1] < SUMMED):
         return torch.matmul(left, right, out=out)
     found = _product(left, right)
     return found if out is None else out.copy_(found)
@@ -57,7 +57,7 @@ def _linear_layer(x: Tensor, layer: nn.Linear) -> Tensor:
         found: Tensor = _Product.apply(x, weight.mT)  # type: ignore[no-untyped-call]
         return found + layer.bias
     if _is_acting(x, weight):
-        return torch.from_numpy(np.matmul(x.numpy(), weight.detach().numpy().T)) + layer.bias
+        return torch.from_numpy(np.matmul(x.detach().numpy(), weight.detach().numpy().T)) + layer.bias
     return torch.nn.functional.linear(x, weight, layer.bias)
 
 
@@ -88,6 +88,7 @@ def is_quick(left: Tensor, right: Tensor) -> bool:
     """Whether oneDNN multiplies [N, K] with [K, M] faster."""
     return (
         AHEAD
+        and left.ndim == right.ndim == 2
         and left.dtype is torch.float32
         and left.is_cpu
         and left.shape[0] >= ROWS
