@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, TypeVar, cast
 
 import torch
@@ -58,9 +59,11 @@ def builder(node: Any) -> Callable[[Iterator[Tensor]], Any]:
     return lambda found: kind(*[make(found) for make in fields])
 
 
-def picker(node: Any) -> Callable[[Any], list[Tensor]]:
+def picker(node: Any) -> Callable[[Any], Sequence[Tensor]]:
     """`leaves` for values shaped like `node`, faster where there are many of them."""
     paths = list(_paths(node))
+    if len(paths) > 1 and all(is_field for steps in paths for _, is_field in steps):
+        return attrgetter(*(".".join(name for name, _ in steps) for steps in paths))
 
     def pick(value: Any) -> list[Tensor]:
         found = []

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 import pickle
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import AnySpaceEnv
 from rlsdk.math.surrogate import clipped_surrogate, clipped_surrogate_slope, value_error, value_error_slope
 from rlsdk.networks import EnsembleMLP, flatten_parameters
-from rlsdk.networks.draws import draw_categorical, draw_gaussian
+from rlsdk.networks.draws import GaussianDraw, draw_categorical
 from rlsdk.networks.flat import views_of
 from rlsdk.testing.rollouts import rollout_of
 from rlsdk.tree import map_tensors
@@ -248,7 +248,7 @@ def test_sampling_in_numpy_equals_the_distributions() -> None:
     head = nn.Module()
     head.log_std = nn.Parameter(torch.randn(7))
     cases: list[tuple[Any, Any, Tensor | None]] = [
-        (partial(draw_gaussian, head.log_std), Gaussian(raw, head.log_std.detach().expand_as(raw)), None),
+        (GaussianDraw(head.log_std), Gaussian(raw, head.log_std.detach().expand_as(raw)), None),
         (draw_categorical, Categorical.of(raw), None),
         (draw_categorical, Categorical.of(raw, mask), mask),
     ]
@@ -257,6 +257,19 @@ def test_sampling_in_numpy_equals_the_distributions() -> None:
         expected = distribution.sample(Generator().manual_seed(5))
         assert torch.allclose(torch.from_numpy(action), expected, atol=1e-6)
         assert given_mask is None or bool(given_mask[torch.arange(200), torch.from_numpy(action)].all())
+
+
+def test_sampling_in_numpy_sees_every_change_of_the_deviation() -> None:
+    log_std, mean = nn.Parameter(torch.zeros(3)), np.zeros((2, 3), np.float32)
+    draw = GaussianDraw(log_std)
+    first = draw(mean, None, Generator().manual_seed(5))
+    with torch.no_grad():
+        log_std.fill_(math.log(2.0))
+    assert np.allclose(draw(mean, None, Generator().manual_seed(5)), 2.0 * first), "changed in place"
+    other = copy.deepcopy(draw)
+    log_std.data = torch.full((3,), math.log(3.0))
+    assert np.allclose(draw(mean, None, Generator().manual_seed(5)), 3.0 * first), "given other memory"
+    assert np.allclose(other(mean, None, Generator().manual_seed(5)), 2.0 * first), "a copy has a deviation of its own"
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ class Library:
 
 
 def _numpy_affine(x: Array, matrix: Array, bias: Array) -> Array:
-    result = np.matmul(x, matrix)
+    result = x.dot(matrix) if matrix.ndim == 2 else np.matmul(x, matrix)  # `dot` takes two thirds of the time of a call
     result += bias
     return result
 

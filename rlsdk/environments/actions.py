@@ -52,5 +52,5 @@ class ActionDecoder:
                 raise DivergenceError(
                     f"the policy chose an action that is not finite: {array}; its weights have diverged"
                 )
-            return np.minimum(np.maximum(array, self.low), self.high).astype(self.dtype, copy=False)
+            return array.clip(self.low, self.high).astype(self.dtype, copy=False)
         return array.astype(self.dtype, copy=True)  # a copy: an environment may write into its action

@@ -5,7 +5,6 @@ longer than the network. Numbers drawn and results are those of `rlsdk.distribut
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,12 +18,30 @@ Draw = Callable[[Any, Tensor | None, Generator], Any]
 """Internal actions given what the head's linear layer gave [B, ..], and the mask."""
 
 
-def draw_gaussian(log_std: Tensor, mean: Any, mask: Tensor | None, generator: Generator) -> Any:
+class GaussianDraw:
     """Actions float [B, A]: mean + std * noise."""
-    noise = torch.randn(mean.shape, generator=generator).numpy()
-    noise *= np.exp(log_std.detach().numpy())
-    noise += mean
-    return noise
+
+    def __init__(self, log_std: Tensor) -> None:
+        self.log_std = log_std
+        self._known: tuple[int, Any] = 0, None
+
+    def __call__(self, mean: Any, mask: Tensor | None, generator: Generator) -> Any:
+        noise = torch.randn(mean.shape, generator=generator).numpy()
+        noise *= np.exp(self._log_std())
+        noise += mean
+        return noise
+
+    def _log_std(self) -> Any:
+        """A view, looked at again where the parameter was given other memory since."""
+        place, (before, view) = self.log_std.data_ptr(), self._known
+        if place != before:
+            view = self.log_std.detach().numpy()
+            self._known = place, view  # at once: agents predict from several threads
+        return view
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Views of memory are not copied and not sent."""
+        return {"log_std": self.log_std, "_known": (0, None)}
 
 
 def draw_categorical(logits: Any, mask: Tensor | None, generator: Generator) -> Any:
@@ -36,7 +53,7 @@ def draw_categorical(logits: Any, mask: Tensor | None, generator: Generator) -> 
 
 
 DRAWS: dict[type[nn.Module], Callable[[Any], Draw]] = {
-    GaussianHead: lambda head: partial(draw_gaussian, head.log_std),
+    GaussianHead: lambda head: GaussianDraw(head.log_std),
     DiscreteHead: lambda _: draw_categorical,
 }
 """For a head, what draws for it."""
