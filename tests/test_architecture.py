@@ -165,6 +165,10 @@ def hot_functions() -> dict[str, tuple[Any, tuple[Any, ...]]]:
             lambda z, y: quantile_huber(z, y, sum_over_quantiles=False),
             (torch.randn(2, 4, 5), torch.randn(4, 7)),
         ),
+        "quantile_huber, sorted": (
+            lambda z, y: quantile_huber(z, y, sum_over_quantiles=False),
+            (torch.randn(4, 120), torch.randn(4, 120)),
+        ),
         "quantile_huber_loss": (quantile_huber_loss, (torch.randn(4, 2, 5), torch.randn(4, 7))),
         "truncated_target": (
             lambda q, p, r, d, a: truncated_target(q, p, r, d, a, keep=8),
@@ -176,7 +180,15 @@ def hot_functions() -> dict[str, tuple[Any, tuple[Any, ...]]]:
 
 
 @pytest.mark.parametrize(
-    "name", ["quantile_huber", "quantile_huber_loss", "truncated_target", "Gaussian", "SquashedGaussian"]
+    "name",
+    [
+        "quantile_huber",
+        "quantile_huber, sorted",
+        "quantile_huber_loss",
+        "truncated_target",
+        "Gaussian",
+        "SquashedGaussian",
+    ],
 )
 def test_hot_functions_compile_whole(name: str) -> None:
     function, arguments = hot_functions()[name]

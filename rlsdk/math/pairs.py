@@ -1,6 +1,7 @@
 """Sums over all pairs of predicted quantiles and target atoms, most of the cost of learning quantiles.
 
-In memory that is kept between calls, in pieces that fit the caches; or fused by the compiler, without temporaries.
+In memory that is kept between calls, in pieces that fit the caches; fused by the compiler, without temporaries; or, where there
+are many on a CPU, without visiting the pairs at all.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from rlsdk.compilation import compiled
 from rlsdk.math.scratch import Scratch
+from rlsdk.math.sorted_sums import COMPILED_PAIRS_PER_KEY, PAIRS_PER_KEY, sorted_sums, worth_sorting
 
 PIECE = 640_000
 """Temporaries of more numbers leave the caches: 64 rows of 200 x 200 took 2.4 ms in one piece, 1.5 ms in several."""
@@ -30,7 +32,10 @@ def pair_sums(
         weight: float [N]; None = 1.
         scratch: for three temporaries [.., N, K, M].
     """
-    if (fused := compiled(_fused)) is not None:
+    fused = compiled(_fused)
+    if worth_sorting(current, target, PAIRS_PER_KEY if fused is None else COMPILED_PAIRS_PER_KEY):
+        return sorted_sums(current, target, tilt, weight)
+    if fused is not None:
         sums: tuple[Tensor, Tensor] = fused(current, target, tilt, weight)
         return sums
     size = current.numel() * target.shape[-1]
