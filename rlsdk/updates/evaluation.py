@@ -58,6 +58,10 @@ class Evaluator(Protocol):
 
     def __call__(self, rows: PolicyBatch) -> Evaluation: ...
 
+    def policy(self, rows: PolicyBatch) -> tuple[Distribution, Tensor]:
+        """(distribution, log-probabilities [N] of the actions taken) alone, without graph."""
+        ...
+
     def values(self, rows: PolicyBatch, critic: Sequence[nn.Parameter]) -> tuple[Tensor, Callable[[Tensor], None]]:
         """(values [N] without graph, what brings the gradient of a loss, given with respect to them, into the `grad` of
         `critic`, the parameters that no action depends on)."""
@@ -105,6 +109,11 @@ class Autograd:
 
         return Evaluation(distribution, log_prob.detach(), entropy.detach(), value.detach(), pull, fisher)
 
+    @torch.no_grad()
+    def policy(self, rows: PolicyBatch) -> tuple[Distribution, Tensor]:
+        distribution, _ = self.network.evaluate(rows.observation, rows.memory, rows.starts)
+        return distribution, distribution.log_prob(self.network.internal(rows.action))
+
     def values(self, rows: PolicyBatch, critic: Sequence[nn.Parameter]) -> tuple[Tensor, Callable[[Tensor], None]]:
         _, value = self.network.evaluate(rows.observation, rows.memory, rows.starts)
         return value.detach(), lambda slope: torch.autograd.backward(value, slope, inputs=critic)
@@ -131,8 +140,7 @@ class ByHand:
         raw, actor_trace = sides.actor.forward(features)
         value, critic_trace = sides.critic.forward(features)
         head, action = cast("Any", network.head), network.internal(rows.action)
-        mask = rows.observation.action_mask if network.use_masks else None
-        distribution: ClosedForm = head.of(library.tensor(raw), mask)
+        distribution = self._distribution(rows, raw)
 
         @torch.no_grad()
         def pull(of_log_prob: Tensor, of_entropy: Tensor | None, of_value: Tensor | None) -> None:
@@ -149,6 +157,19 @@ class ByHand:
 
         values = library.tensor(value).squeeze(1)
         return Evaluation(distribution, distribution.log_prob(action), distribution.entropy(), values, pull, fisher)
+
+    @torch.no_grad()
+    def policy(self, rows: PolicyBatch) -> tuple[Distribution, Tensor]:
+        distribution = self._distribution(
+            rows, self.sides.actor(self.sides.actor.library.array(rows.observation.features))
+        )
+        return distribution, distribution.log_prob(self.network.internal(rows.action))
+
+    def _distribution(self, rows: PolicyBatch, raw: Any) -> ClosedForm:
+        """Over internal actions, given what the head's linear layer gave."""
+        mask = rows.observation.action_mask if self.network.use_masks else None
+        found: ClosedForm = cast("Any", self.network.head).of(self.sides.actor.library.tensor(raw), mask)
+        return found
 
     def values(self, rows: PolicyBatch, critic: Sequence[nn.Parameter]) -> tuple[Tensor, Callable[[Tensor], None]]:
         value, pull = self.sides.critic.evaluated(rows.observation.features)

@@ -11,7 +11,7 @@ from torch import Generator, Tensor, nn
 
 from rlsdk.buffers.minibatches import PolicyBatch, in_order, policy_batch, shuffled
 from rlsdk.math import conjugate_gradient, flat_grad
-from rlsdk.math.surrogate import explained_variance, mean_of, normalized, value_error, value_error_slope
+from rlsdk.math.surrogate import explained_variance, mean_of, normalized
 from rlsdk.networks import ActorCritic, flatten_parameters
 from rlsdk.records import Metrics, Rollout
 from rlsdk.updates import FlatOptimizer, adam_arguments, evaluator_of
@@ -74,12 +74,12 @@ class TrustRegionPolicy:
         before = self.evaluate(rows)
         with torch.no_grad():
             # a copy: parts of a distribution may be views of parameters, which the line search moves
-            old = deepcopy(self.evaluate(rows).distribution)
+            old = deepcopy(self.evaluate.policy(rows)[0])
 
         def judge() -> tuple[Tensor, Tensor]:
-            now = self.evaluate(rows)
-            kl = mean_of(now.distribution.kl_divergence(old), rows.weight) / self.kl_parts
-            return surrogate(now.log_prob, rows.log_prob, advantage), kl
+            distribution, log_prob = self.evaluate.policy(rows)
+            kl = mean_of(distribution.kl_divergence(old), rows.weight) / self.kl_parts
+            return surrogate(log_prob, rows.log_prob, advantage), kl
 
         self.gradients.zero_()
         before.pull(surrogate_slope(before.log_prob, rows.log_prob, advantage), None, None)
@@ -123,11 +123,12 @@ class TrustRegionPolicy:
         for _ in range(self.config.n_critic_updates):
             for piece in split(rows, self.config.batch_size, self.generator):
                 value, pull = self.estimate.values(piece, self.critic)
+                error = value - piece.target
                 share = 1.0 / len(piece) if piece.weight is None else piece.weight / piece.weight.sum()
                 self.optimizer.zero_grad()
-                pull(value_error_slope(value, piece.value, piece.target, None) * share)
+                pull(error * (2.0 * share))
                 self.optimizer.step(rate)
-                total += mean_of(value_error(value, piece.value, piece.target, None), piece.weight)
+                total += mean_of(error.square(), piece.weight)
                 count += 1
         return total / max(1, count)
 
