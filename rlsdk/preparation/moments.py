@@ -42,8 +42,10 @@ class RunningMoments:
         """Take in the statistics of `rows` values."""
         delta, total = mean - self.mean, self.count + rows
         share = rows / total
-        spread = self.variance * (1.0 - share) + delta * delta * (self.count * share / total)
-        self.mean, self.variance, self.count = self.mean + delta * share, spread + variance * share, total
+        step = delta * share
+        spread = (self.variance + delta * step) * (1.0 - share)
+        self.mean, self.count = self.mean + step, total
+        self.variance = spread + variance * share if rows > 1 else spread  # a single value has none
 
     def state_dict(self) -> dict[str, Tensor]:
         return {
