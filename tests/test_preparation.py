@@ -83,7 +83,7 @@ def test_on_policy_training_sees_what_the_peers_wrapper_gives() -> None:
     assert own is not None
     assert np.allclose(own.moments["observation"].mean, theirs.obs_rms.mean)  # type: ignore[union-attr]
     assert np.allclose(own.moments["observation"].variance, theirs.obs_rms.var)  # type: ignore[union-attr]
-    assert np.allclose(own.return_moments.variance, theirs.ret_rms.var)
+    assert np.allclose(own.rewards.moments.variance, theirs.ret_rms.var)
 
 
 def test_final_observations_are_normalised_but_not_counted() -> None:
@@ -92,7 +92,7 @@ def test_final_observations_are_normalised_but_not_counted() -> None:
     assert rollout.final_observations is not None
     assert float(rollout.final_observations.observation.features.abs().max()) <= 10.0
     assert agent.normalizer is not None
-    assert float(agent.normalizer.return_moments.count) == pytest.approx(200, abs=1e-3)
+    assert float(agent.normalizer.rewards.moments.count) == pytest.approx(200, abs=1e-3)
     assert float(agent.normalizer.moments["observation"].count) == pytest.approx(202, abs=1e-3)  # and the first ones
 
 
@@ -116,7 +116,7 @@ def test_replay_keeps_what_was_seen_and_gives_it_normalised() -> None:
     for name in ("observation", "next_observation"):
         expected = ((getattr(raw, name).features - shift) / scale).clamp(-10, 10)
         assert torch.allclose(getattr(given, name).features.double(), expected, atol=1e-4)
-    spread = float(agent.normalizer.return_moments.variance) ** 0.5
+    spread = float(agent.normalizer.rewards.moments.variance) ** 0.5
     assert torch.allclose(given.reward.double(), raw.reward.double() / spread, atol=1e-4)
 
 

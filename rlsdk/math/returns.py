@@ -22,20 +22,24 @@ def gae(reward: Tensor, value: Tensor, next_value: Tensor, discount: Tensor, tra
         discount: gamma, and 0 where the episode terminated (a time limit leaves it alone), float [T, B].
         trace: gamma * lambda, and 0 where the next row is no successor (any end of an episode), float [T, B].
     """
-    delta = torch.addcmul(reward, discount, next_value).sub_(value)
-    if delta.shape[1] <= FEW and delta.is_cpu:
-        return delta.new_tensor([_backwards(*pair) for pair in zip(delta.T.tolist(), trace.T.tolist(), strict=True)]).T
-    advantage = torch.empty_like(delta)
-    following = torch.zeros_like(delta[0])
-    rows = list(zip(delta.unbind(0), trace.unbind(0), advantage.unbind(0), strict=True))
-    for error, weight, target in reversed(rows):
-        following = torch.addcmul(error, weight, following, out=target)
-    return advantage
+    return discounted_sums(torch.addcmul(reward, discount, next_value).sub_(value), trace)
 
 
-def _backwards(delta: list[float], trace: list[float]) -> list[float]:
-    """The same recursion for one environment."""
-    following, advantage = 0.0, [0.0] * len(delta)
-    for t in reversed(range(len(delta))):
-        advantage[t] = following = delta[t] + trace[t] * following
-    return advantage
+def discounted_sums(value: Tensor, weight: Tensor) -> Tensor:
+    """S_t = value_t + weight_t S_{t+1}, from the end on; all float [T, B]."""
+    if value.shape[1] <= FEW and value.is_cpu:
+        return value.new_tensor([_backwards(*pair) for pair in zip(value.T.tolist(), weight.T.tolist(), strict=True)]).T
+    sums = torch.empty_like(value)
+    following = torch.zeros_like(value[0])
+    rows = list(zip(value.unbind(0), weight.unbind(0), sums.unbind(0), strict=True))
+    for own, share, target in reversed(rows):
+        following = torch.addcmul(own, share, following, out=target)
+    return sums
+
+
+def _backwards(value: list[float], weight: list[float]) -> list[float]:
+    """The same for one environment."""
+    following, sums = 0.0, [0.0] * len(value)
+    for t in reversed(range(len(value))):
+        sums[t] = following = value[t] + weight[t] * following
+    return sums

@@ -1,4 +1,4 @@
-"""The training environment as the loop sees it: frames stacked, statistics collected, numbers normalised."""
+"""The training environment as the loop sees it: frames stacked, statistics collected, observations normalised."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from rlsdk.tree import map_tensors
 
 
 class PreparedEnv:
-    """Wraps the environments an agent trains on. Episodes still report the true returns.
+    """Wraps the environments an agent trains on; rewards are prepared by what learns from them.
 
-    With `normalize` observations and rewards come out normalised; without, statistics are collected only, for memories
-    that keep what was seen and normalise what they give. Signs of rewards are taken here in either case.
+    With `normalize` observations come out normalised; without, statistics are collected only, for memories that keep what
+    was seen and normalise what they give.
     """
 
     def __init__(
@@ -44,28 +44,26 @@ class PreparedEnv:
         if self.frames is not None:
             self.frames.memory = self.frames.initial(self.num_envs, self.device)
         if self.normalizer is not None:
-            self.normalizer.returns.fill(0.0)
+            self.normalizer.rewards.returns.fill(0.0)
         return self._seen(observation)
 
     def step(self, action: Tensor) -> EnvStep:
         step = self.env.step(action)
-        ended = None if step.final_observation is None else step.terminated | step.truncated
-        final = None if ended is None or step.final_observation is None else self._final(step.final_observation, ended)
-        reward = step.reward
-        if self.normalizer is not None:
-            reward = reward.sign() if self.normalizer.settings.sign_reward else reward
-            self.normalizer.observe_rewards(reward, ended)
-            reward = self.normalizer.normalized_reward(reward) if self.normalize else reward
+        final = step.final_observation
+        if final is not None:
+            final = self._final(final, step.terminated | step.truncated)
         observation = self._seen(step.observation)
-        return EnvStep(observation, reward, step.terminated, step.truncated, step.valid, final, step.episodes)
+        return EnvStep(observation, step.reward, step.terminated, step.truncated, step.valid, final, step.episodes)
 
     def _seen(self, observation: Observation) -> Observation:
         features = observation.features
         if self.frames is not None:
             features, self.frames.memory = self.frames.push(self.frames.memory, features, observation.is_first)
-        if self.normalizer is not None:
+        if self.normalizer is not None and self.normalize:
+            features = self.normalizer.seen(features)
+        elif self.normalizer is not None:
             self.normalizer.observe(features)
-        return Observation(self._out(features), observation.is_first, observation.action_mask)
+        return Observation(features, observation.is_first, observation.action_mask)
 
     def _final(self, final: Observation, ended: Tensor) -> Observation:
         """The last observations of the rows that ended, stacked on what those rows remember."""
@@ -73,10 +71,9 @@ class PreparedEnv:
         if self.frames is not None:
             memory = map_tensors(lambda rows: rows[ended], self.frames.memory)
             features, _ = self.frames.push(memory, features, final.is_first)
-        return replace(final, features=self._out(features))
-
-    def _out(self, features: object) -> object:
-        return self.normalizer.normalized(features) if self.normalizer is not None and self.normalize else features
+        if self.normalizer is not None and self.normalize:
+            features = self.normalizer.normalized(features)
+        return replace(final, features=features)
 
     def get_state(self) -> dict[str, Any]:
         """Where the environments stand, and the frames seen last; raises as theirs."""

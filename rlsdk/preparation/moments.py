@@ -3,49 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+Vector = NDArray[np.float64]
 FIRST_COUNT = 1e-4
 """Weight of the values before any data, mean 0 and variance 1."""
-Statistic = NDArray[np.float64] | float
-"""Of one number it is a float: arithmetic on arrays of one element costs ten times as much."""
 
 
 class RunningMoments:
     """Mean and (population) variance of everything seen so far, float64 [*shape].
 
     numpy, not torch: a few numbers are updated at every environment step, where torch's cost per call is several times
-    that of the arithmetic.
+    that of the arithmetic. So that a single observation [1, *shape] meets arrays of its own shape they are kept that way:
+    broadcasting costs as much as another operation.
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:
-        self.mean: Statistic = np.zeros(shape) if shape else 0.0
-        self.variance: Statistic = np.ones(shape) if shape else 1.0
+        self.kept: tuple[Vector, Vector] = np.zeros((1, *shape)), np.ones((1, *shape))
+        """Mean and variance, float64 [1, *shape]."""
         self.count = FIRST_COUNT
+
+    @property
+    def mean(self) -> Vector:
+        return cast("Vector", self.kept[0][0])
+
+    @property
+    def variance(self) -> Vector:
+        return cast("Vector", self.kept[1][0])
 
     def update(self, batch: NDArray[Any]) -> None:
         """Take in `batch` [N, *shape]."""
         rows = len(batch)
         if rows == 1:
-            self.merge(1, _plain(batch[0]), 0.0)
+            self.merge(1, batch, None)
             return
-        mean = np.add.reduce(batch, axis=0, dtype=np.float64) / rows
+        mean = np.add.reduce(batch, axis=0, dtype=np.float64, keepdims=True) / rows
         apart = batch - mean
-        self.merge(rows, _plain(mean), _plain(np.add.reduce(apart * apart, axis=0) / rows))
+        self.merge(rows, mean, np.add.reduce(apart * apart, axis=0, keepdims=True) / rows)
 
-    def merge(self, rows: int, mean: Statistic, variance: Statistic) -> None:
-        """Take in the statistics of `rows` values."""
-        delta, total = mean - self.mean, self.count + rows
-        share = rows / total
+    def merge(self, rows: int, mean: NDArray[Any], variance: Vector | None) -> None:
+        """Take in the mean and variance, [1, *shape], of `rows` values; a single value has no variance (None)."""
+        self.kept = self._with(rows, mean, variance)
+        self.count += rows
+
+    def update_each(self, batches: Vector) -> Vector:
+        """Take in numbers [T, N], a row at a time: the variance after each of them, [T]. For moments of shape ()."""
+        rows = batches.shape[1] * np.arange(1, len(batches) + 1)
+        center = batches.mean()
+        apart = batches - center  # squares of large numbers that differ little would cancel
+        mean = apart.sum(1).cumsum() / rows
+        spread = np.maximum((apart * apart).sum(1).cumsum() / rows - mean * mean, 0.0)
+        means, variances = self._with(rows, center + mean, spread)
+        self.kept, self.count = (means[-1:], variances[-1:]), self.count + int(rows[-1])
+        return variances
+
+    def _with(self, rows: Any, mean: NDArray[Any], variance: Vector | None) -> tuple[Vector, Vector]:
+        """(mean, variance) of these values and the ones before."""
+        before, spread = self.kept
+        delta, share = mean - before, rows / (self.count + rows)
         step = delta * share
-        spread = (self.variance + delta * step) * (1.0 - share)
-        self.mean, self.count = self.mean + step, total
-        self.variance = spread + variance * share if rows > 1 else spread  # a single value has none
+        spread = (spread + delta * step) * (1.0 - share)
+        return before + step, spread if variance is None else spread + variance * share
 
     def state_dict(self) -> dict[str, Tensor]:
         return {
@@ -58,15 +81,10 @@ class RunningMoments:
         """Raises ValueError when the statistics are of another shape, or are no statistics."""
         given = {name: torch.as_tensor(state[name]).double().cpu().numpy() for name in ("mean", "variance", "count")}
         for name, value in given.items():
-            shape = np.shape(getattr(self, name))
+            shape = () if name == "count" else self.mean.shape
             if value.shape != shape:
                 raise ValueError(f"normaliser {name} of shape {value.shape}, but this agent's has {shape}")
             if not np.isfinite(value).all() or (name != "mean" and (value < 0.0).any()):
                 raise ValueError(f"normaliser {name} holds values that no statistic can have")
-        self.mean, self.variance = _plain(given["mean"].copy()), _plain(given["variance"].copy())
+        self.kept = given["mean"][None].copy(), given["variance"][None].copy()
         self.count = float(given["count"])
-
-
-def _plain(value: Any) -> Statistic:
-    """One number as a float, several as they are."""
-    return value if value.ndim else float(value)

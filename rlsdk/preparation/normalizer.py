@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,36 +11,47 @@ from torch import Tensor
 
 from rlsdk.environments.trials import Moments, float_entries
 from rlsdk.errors import SettingsError
+from rlsdk.preparation.leaf_scale import LeafScale, as_array
 from rlsdk.preparation.moments import RunningMoments
+from rlsdk.preparation.rewards import RewardScale
 from rlsdk.settings.preparation import Normalization
-from rlsdk.spaces import Box, Dict, Space, dtype_of, leaf_spaces, map_leaves
+from rlsdk.spaces import Box, Dict, Space, dtype_of, leaf_spaces, map_leaves, shape_of
 
 
 class Normalizer:
     """Observations become (x - mean) / sqrt(variance + epsilon), leaf by leaf; images and discrete leaves stay as they are.
+    `rewards` does the same for rewards.
 
-    Rewards are divided by the deviation of the discounted return, R <- gamma R + r, of each environment; they are not
-    shifted. `training = False` freezes the statistics.
+    `training = False` freezes the statistics.
     """
 
     def __init__(self, space: Space, settings: Normalization, gamma: float, num_envs: int, device: str) -> None:
-        self.space, self.settings, self.training = space, settings, True
-        self.gamma = gamma if settings.gamma is None else settings.gamma
-        self.moments = {
-            path: RunningMoments(leaf.shape)
+        self.space, self.settings, self.device = space, settings, device
+        self.scales = {
+            path: LeafScale(leaf.shape, settings)
             for path, leaf in leaf_spaces(space)
             if isinstance(leaf, Box) and dtype_of(leaf) == "float32" and settings.norm_obs and self._chosen(path)
         }
-        if settings.norm_obs and not self.moments:
+        if settings.norm_obs and not self.scales:
             raise SettingsError(
                 f"normalize: the observation {space} has no float part to normalise; set norm_obs = false"
             )
-        if settings.sign_reward and settings.norm_reward:
-            raise SettingsError("normalize: sign_reward and norm_reward exclude each other; set norm_reward = false")
-        self.device, self.returns, self.return_moments = device, np.zeros(num_envs), RunningMoments(())
-        self._scales: dict[str, tuple[Any, Any]] = {}
-        self._refresh_observations()
-        self._refresh_reward()
+        self.rewards = RewardScale(settings, gamma if settings.gamma is None else settings.gamma, num_envs)
+        self.training = True
+
+    @property
+    def moments(self) -> dict[str, RunningMoments]:
+        """The statistics of each leaf that is normalised."""
+        return {path: scale.moments for path, scale in self.scales.items()}
+
+    @property
+    def training(self) -> bool:
+        """Whether what is seen goes into the statistics."""
+        return self._training
+
+    @training.setter
+    def training(self, value: bool) -> None:
+        self._training = self.rewards.training = value
 
     def _chosen(self, path: str) -> bool:
         keys = self.settings.norm_obs_keys
@@ -52,34 +62,26 @@ class Normalizer:
             raise SettingsError(f"normalize: norm_obs_keys names {wrong}; this observation has the entries {known}")
         return any(path.startswith(f"observation[{key!r}]") for key in keys)
 
-    def _refresh_observations(self) -> None:
-        """Mean and factor of each leaf, float64: large offsets with small deviations must not cancel."""
-        for path, moments in self.moments.items():
-            factor = 1.0 / np.sqrt(moments.variance + self.settings.epsilon)
-            self._scales[path] = moments.mean, factor
-
-    def _refresh_reward(self) -> None:
-        self._reward_factor = 1.0 / math.sqrt(self.return_moments.variance + self.settings.epsilon)
-
     def observe(self, features: Any) -> None:
         """Take observations [B, ..] into the statistics."""
-        if self.training and self.moments:
+        if self._training and self.scales:
             map_leaves(self.space, self._observe_leaf, features)
-            self._refresh_observations()
 
     def _observe_leaf(self, path: str, leaf: Space, values: Tensor) -> None:
-        if path in self.moments:
-            self.moments[path].update(_array(values))
+        if path in self.scales:
+            self.scales[path].observe(as_array(values))
 
-    def observe_rewards(self, reward: Tensor, ended: Tensor | None) -> None:
-        """Take rewards [B] into the statistics; the return starts again where an episode `ended` [B] (None: nowhere)."""
-        if not (self.training and self.settings.norm_reward):
-            return
-        self.returns = self.returns * self.gamma + _array(reward)
-        self.return_moments.update(self.returns)
-        if ended is not None:
-            self.returns[_array(ended)] = 0.0
-        self._refresh_reward()
+    def seen(self, features: Any) -> Any:
+        """`observe` and `normalized` at once."""
+        return map_leaves(self.space, self._seen_leaf, features) if self.scales else features
+
+    def _seen_leaf(self, path: str, leaf: Space, values: Tensor) -> Tensor:
+        if path not in self.scales:
+            return values
+        scale, array = self.scales[path], as_array(values)
+        if self._training:
+            scale.observe(array)
+        return scale.of_array(array) if values.is_cpu else scale.of_tensor(values)
 
     def flat(self) -> tuple[Any, Any, float]:
         """(mean, factor, bound) for observations as one vector [F]; entries that are not normalised have 0 and 1."""
@@ -97,36 +99,24 @@ class Normalizer:
             return
         entries, start = float_entries(self.space), 0
         mean, squares = seen.mean[entries], seen.squares[entries]
-        for moments in self.moments.values():
-            end = start + np.size(moments.mean)
-            shape = np.shape(moments.mean)
-            moments.merge(seen.count, mean[start:end].reshape(shape), squares[start:end].reshape(shape) / seen.count)
+        for scale in self.scales.values():
+            moments, shape = scale.moments, scale.moments.mean.shape
+            end = start + moments.mean.size
+            own = (values[start:end].reshape(1, *shape) for values in (mean, squares / seen.count))
+            moments.merge(seen.count, *own)
             start = end
-        self._refresh_observations()
+            scale.refresh()
 
     def normalized(self, features: Any) -> Any:
         """Observations [N, ..] as networks see them."""
-        return map_leaves(self.space, self._normalize_leaf, features) if self.moments else features
+        return map_leaves(self.space, self._normalize_leaf, features) if self.scales else features
 
     def _normalize_leaf(self, path: str, leaf: Space, values: Tensor) -> Tensor:
-        if path not in self._scales:
+        if path not in self.scales:
             return values
-        shift, factor = self._scales[path]
-        if values.is_cpu and not torch.compiler.is_exporting():  # numpy, as for the moments
-            return torch.from_numpy(_clipped((values.numpy() - shift) * factor, self.settings.clip_obs))
-        scaled = (values - self._on_device(shift)) * self._on_device(factor)
-        return scaled.clamp(-self.settings.clip_obs, self.settings.clip_obs).float()
-
-    def _on_device(self, value: Any) -> Tensor:
-        return torch.from_numpy(np.asarray(value)).to(self.device)
-
-    def normalized_reward(self, reward: Tensor) -> Tensor:
-        """Rewards [N] as algorithms see them."""
-        if not self.settings.norm_reward:
-            return reward
-        if reward.is_cpu:
-            return torch.from_numpy(_clipped(reward.numpy() * self._reward_factor, self.settings.clip_reward))
-        return (reward * self._reward_factor).clamp(-self.settings.clip_reward, self.settings.clip_reward)
+        if values.is_cpu and not torch.compiler.is_exporting():
+            return self.scales[path].of_array(values.numpy())
+        return self.scales[path].of_tensor(values)
 
     # --- for users: numpy in, numpy out ----------------------------------------------------------------------------
 
@@ -139,55 +129,39 @@ class Normalizer:
         return self._in_numpy(self._restore_leaf, observation)
 
     def _restore_leaf(self, path: str, leaf: Space, values: Tensor) -> Tensor:
-        if path not in self._scales:
-            return values
-        shift, factor = map(self._on_device, self._scales[path])
-        return (values / factor + shift).float()
+        return self.scales[path].restored(values) if path in self.scales else values
 
     def _in_numpy(self, function: Any, observation: Any) -> Any:
         def convert(path: str, leaf: Space, value: Any) -> Any:
-            return function(path, leaf, torch.as_tensor(value, device=self.device)).numpy(force=True)
+            values = torch.as_tensor(value, device=self.device)
+            single = values.dim() == len(shape_of(leaf))
+            found = function(path, leaf, values.unsqueeze(0) if single else values)
+            return (found[0] if single else found).numpy(force=True)
 
         return map_leaves(self.space, convert, observation)
 
     def normalize_reward(self, reward: Any) -> Any:
         """Rewards, normalised; the statistics do not change."""
-        return self.normalized_reward(torch.as_tensor(reward, dtype=torch.float32)).numpy(force=True)
+        return self.rewards.normalized(torch.as_tensor(reward, dtype=torch.float32)).numpy(force=True)
 
     def unnormalize_reward(self, reward: Any) -> Any:
         """The inverse, up to clipping."""
-        factor = self._reward_factor if self.settings.norm_reward else 1.0
-        return (torch.as_tensor(reward, dtype=torch.float32) / factor).numpy(force=True)
+        return self.rewards.restored(torch.as_tensor(reward, dtype=torch.float32)).numpy(force=True)
 
     # --- state -----------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        leaves = {f"{i:03d}": moments.state_dict() for i, moments in enumerate(self.moments.values())}
-        rewards = {**self.return_moments.state_dict(), "returns": torch.tensor(self.returns)}
-        return {"observation": leaves, "reward": rewards}
+        leaves = {f"{i:03d}": scale.moments.state_dict() for i, scale in enumerate(self.scales.values())}
+        return {"observation": leaves, "reward": self.rewards.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Raises ValueError when the statistics are of other shapes."""
         stored = state["observation"]
-        if len(stored) != len(self.moments):
+        if len(stored) != len(self.scales):
             raise ValueError(
-                f"normaliser of {len(stored)} observation parts, but this agent normalises {len(self.moments)}"
+                f"normaliser of {len(stored)} observation parts, but this agent normalises {len(self.scales)}"
             )
-        for i, moments in enumerate(self.moments.values()):
-            moments.load_state_dict(stored[f"{i:03d}"])
-        self.return_moments.load_state_dict(state["reward"])
-        returns = torch.as_tensor(state["reward"]["returns"]).double().cpu().numpy()
-        if returns.shape == self.returns.shape:  # another number of environments starts them anew
-            self.returns = returns.copy()
-        self._refresh_observations()
-        self._refresh_reward()
-
-
-def _array(values: Tensor) -> Any:
-    """As numpy; `force` costs as much again where it is not needed."""
-    return values.numpy() if values.is_cpu and not values.requires_grad else values.numpy(force=True)
-
-
-def _clipped(values: Any, bound: float) -> Any:
-    """float32, within +-bound; a new array."""
-    return np.asarray(np.minimum(np.maximum(values, -bound), bound), np.float32)
+        for i, scale in enumerate(self.scales.values()):
+            scale.moments.load_state_dict(stored[f"{i:03d}"])
+            scale.refresh()
+        self.rewards.load_state_dict(state["reward"])

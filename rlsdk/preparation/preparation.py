@@ -13,6 +13,7 @@ from rlsdk.preparation.frames import FrameStacker
 from rlsdk.preparation.normalizer import Normalizer
 from rlsdk.preparation.policy import PreparedPolicy
 from rlsdk.preparation.replay import NormalizedReplay
+from rlsdk.preparation.rewards import RewardedAlgorithm
 
 DEFAULT_GAMMA = 0.99
 
@@ -49,8 +50,11 @@ class Preparation:
                 raise SettingsError("sign_reward is not possible with population methods, which compare whole returns")
             return replace(parts, policy=policy, plan=replace(parts.plan, normalizer=self.normalizer))
         collector = parts.collector
-        if self.normalizer is None or not isinstance(parts.plan, OffPolicyPlan):
+        if self.normalizer is None:
             return replace(parts, policy=policy, behavior=collector)
+        if not isinstance(parts.plan, OffPolicyPlan):
+            rewarded = RewardedAlgorithm(parts.algorithm, self.normalizer.rewards)
+            return replace(parts, policy=policy, behavior=collector, algorithm=rewarded)
         assert parts.buffer is not None
         behavior = PreparedPolicy(collector, None, self.normalizer, self.facts.device)
         return replace(parts, policy=policy, behavior=behavior, buffer=NormalizedReplay(parts.buffer, self.normalizer))

@@ -19,7 +19,7 @@ class NormalizedReplay:
         self.inner, self.normalizer = inner, normalizer
 
     def extend(self, item: Any) -> None:
-        self.inner.extend(item)
+        self.inner.extend(self.normalizer.rewards.seen(item, normalize=False))
 
     def sample(self, size: int, generator: Generator) -> Transitions:
         batch = self.inner.sample(size, generator)
@@ -27,7 +27,7 @@ class NormalizedReplay:
             batch,
             observation=self._normalized(batch.observation),
             next_observation=self._normalized(batch.next_observation),
-            reward=self.normalizer.normalized_reward(batch.reward),
+            reward=self.normalizer.rewards.normalized(batch.reward),
         )
 
     def _normalized(self, observation: Observation) -> Observation:

@@ -1,0 +1,105 @@
+"""Rewards as they are learnt from. Nobody acts on them, so that a whole rollout's are prepared at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rlsdk.errors import SettingsError
+from rlsdk.interfaces import Algorithm
+from rlsdk.math.returns import discounted_sums
+from rlsdk.preparation.leaf_scale import as_array
+from rlsdk.preparation.moments import RunningMoments
+from rlsdk.records import Metrics, Rollout
+from rlsdk.settings.preparation import Normalization
+
+
+class RewardScale:
+    """Rewards are divided by the deviation of the discounted return, R <- gamma R + r, of each environment; they are not
+    shifted. `training = False` freezes the statistics.
+    """
+
+    def __init__(self, settings: Normalization, gamma: float, num_envs: int) -> None:
+        if settings.sign_reward and settings.norm_reward:
+            raise SettingsError("normalize: sign_reward and norm_reward exclude each other; set norm_reward = false")
+        self.settings, self.gamma, self.training = settings, gamma, True
+        self.returns, self.moments = np.zeros(num_envs), RunningMoments(())
+
+    def seen(self, rollout: Rollout[Any, Any], *, normalize: bool) -> Rollout[Any, Any]:
+        """A rollout whose rewards are taken into the statistics: signs where those are asked for, else normalised as they
+        were at each step, or left for `normalized` when they are learnt from."""
+        steps, settings = rollout.steps, self.settings
+        if settings.sign_reward:
+            return replace(rollout, steps=replace(steps, reward=steps.reward.sign()))
+        if not settings.norm_reward:
+            return rollout
+        deviation = self.observe(steps.reward, steps.terminated | steps.truncated)
+        return (
+            replace(rollout, steps=replace(steps, reward=self._scaled(steps.reward, deviation)))
+            if normalize
+            else rollout
+        )
+
+    def observe(self, reward: Tensor, ended: Tensor) -> Any:
+        """The deviation [T, 1] of returns after each of T steps that gave rewards [T, B]; the return starts again after a
+        step in which an episode `ended` [T, B]."""
+        if not self.training:
+            return self._deviation(self.moments.kept[1])[:, None]
+        earned, over = as_array(reward).astype(np.float64), as_array(ended)
+        earned[0] += self.gamma * self.returns
+        weight = np.full_like(earned, self.gamma)
+        weight[1:][over[:-1]] = 0.0
+        backwards = (torch.from_numpy(rows).flip(0) for rows in (earned, weight))
+        returns = discounted_sums(*backwards).flip(0).numpy()
+        self.returns = np.where(over[-1], 0.0, returns[-1])
+        return self._deviation(self.moments.update_each(returns))[:, None]
+
+    def _deviation(self, variance: Any) -> Any:
+        return np.sqrt(variance + self.settings.epsilon)
+
+    def _scaled(self, reward: Tensor, deviation: Any) -> Tensor:
+        scaled = reward.double() / torch.from_numpy(deviation).to(reward.device)
+        return scaled.clamp(-self.settings.clip_reward, self.settings.clip_reward).float()
+
+    def normalized(self, reward: Tensor) -> Tensor:
+        """Rewards [N] with the statistics of now."""
+        return self._scaled(reward, self._deviation(self.moments.kept[1])) if self.settings.norm_reward else reward
+
+    def restored(self, reward: Tensor) -> Tensor:
+        """Rewards that were normalised, as they were, up to clipping."""
+        return (reward * float(self._deviation(self.moments.variance))) if self.settings.norm_reward else reward
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {**self.moments.state_dict(), "returns": torch.tensor(self.returns)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Raises ValueError when the statistics are of another shape."""
+        self.moments.load_state_dict(state)
+        returns = torch.as_tensor(state["returns"]).double().cpu().numpy()
+        if returns.shape == self.returns.shape:  # another number of environments starts them anew
+            self.returns = returns.copy()
+
+
+class RewardedAlgorithm:
+    """An algorithm whose `update` is given rollouts with prepared rewards."""
+
+    def __init__(self, inner: Algorithm[Any], rewards: RewardScale) -> None:
+        self.inner, self.rewards = inner, rewards
+
+    def update(self, batch: Any, *, progress: float) -> Metrics:
+        return self.inner.update(self.rewards.seen(batch, normalize=True), progress=progress)
+
+    def __getattr__(self, name: str) -> Any:
+        """What else the algorithm can do."""
+        return getattr(self.inner, name)
+
+    def state_dict(self) -> Any:
+        return self.inner.state_dict()
+
+    def load_state_dict(self, state: Any) -> None:
+        self.inner.load_state_dict(state)
