@@ -57,21 +57,22 @@ def cartpole() -> Any:
     return Scaled(gymnasium.make("CartPole-v1"))
 
 
-def test_on_policy_training_sees_what_the_peers_wrapper_gives() -> None:
+@pytest.mark.parametrize("envs", [1, 3])
+def test_on_policy_training_sees_what_the_peers_wrapper_gives(envs: int) -> None:
     """The same actions in the same environments: our rollouts beside stable-baselines3's VecNormalize."""
     pytest.importorskip("stable_baselines3")
     from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
-    env = make_vec_env(cartpole, 3, vectorization="sync")
+    env = make_vec_env(cartpole, envs, vectorization="sync")
     agent = rlsdk.make("reinforce", env=env, normalize=True, n_steps=200, seed=1)
-    agent.learn(1200)
+    agent.learn(400 * envs)
     rollouts = agent.parts.algorithm.rollouts  # type: ignore[attr-defined]
-    theirs = VecNormalize(DummyVecEnv([cartpole] * 3), gamma=0.99)
+    theirs = VecNormalize(DummyVecEnv([cartpole] * envs), gamma=0.99)
     from rlsdk.environments.seeds import seed_of
     from rlsdk.seeding import derive
 
     base = derive(agent.seed, "environments", 0)
-    theirs.venv._seeds = [seed_of(base, i) for i in range(3)]  # type: ignore[attr-defined]
+    theirs.venv._seeds = [seed_of(base, i) for i in range(envs)]  # type: ignore[attr-defined]
     seen = theirs.reset()
     for rollout in rollouts:
         for t in range(200):

@@ -53,7 +53,12 @@ class PolicyBatch:
     weight: Tensor | None = None  # float [N], 0 for filler rows; None where there are none
 
     def __len__(self) -> int:
-        return len(self.advantage)
+        return len(self.target)
+
+    def of_values(self) -> PolicyBatch:
+        """The same rows without what only a policy learns from; they are quicker to shuffle."""
+        nothing: Any = ()
+        return replace(self, action=nothing, log_prob=nothing, value=nothing, advantage=nothing)
 
     def rows(self, index: Tensor) -> PolicyBatch:
         """The rows at int64 `index`; the first begins a new piece."""
@@ -117,7 +122,7 @@ def _next_values(rollout: Rollout[Any, Any], extras: Estimator, network: ValueFu
 
 def shuffled(batch: PolicyBatch, size: int, generator: Generator) -> Iterator[PolicyBatch]:
     """Every row that counts once, in random order, `size` at a time; the last one may be smaller."""
-    device = batch.advantage.device
+    device = batch.target.device
     index = torch.randperm(len(batch), generator=generator, device=device)
     if batch.weight is not None:
         index = index[batch.weight[index] > 0.0]
@@ -132,7 +137,7 @@ def in_order(batch: PolicyBatch, size: int, generator: Generator, burn_in: int =
     With `burn_in` the first so many rows of a piece that goes on with a stored memory only bring that memory up to date:
     their weight is 0. Source: Kapturowski et al. 2019 (R2D2), section 3. Batches in which nothing else is left are skipped.
     """
-    count, device = len(batch), batch.advantage.device
+    count, device = len(batch), batch.target.device
     place = int(torch.randint(count, (), generator=generator, device=device))
     index = torch.arange(count, device=device).roll(-place)
     for chosen in torch.split(index, size):
@@ -147,5 +152,5 @@ def _without_first(rows: PolicyBatch, count: int) -> Tensor:
     """The weights of rows, 0 for the first `count` of each piece but for those that begin an episode."""
     first_rows, piece, place = pieces_of(rows.starts)
     goes_on = ~rows.observation.is_first[first_rows]
-    weight = torch.ones_like(rows.advantage) if rows.weight is None else rows.weight
+    weight = torch.ones_like(rows.target) if rows.weight is None else rows.weight
     return weight.masked_fill(goes_on[piece] & (place < count), 0.0)

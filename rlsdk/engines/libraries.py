@@ -50,6 +50,15 @@ def _numpy_affine(x: Array, matrix: Array, bias: Array) -> Array:
     return result
 
 
+def _tanh(z: Tensor) -> Tensor:
+    """numpy's takes a tenth of the time of torch's on processors, and errs by as little (6e-8)."""
+    if not z.is_cpu or z.dtype is not torch.float32:
+        return z.tanh_()
+    array = z.numpy()
+    np.tanh(array, out=array)
+    return z
+
+
 def _same(values: Array) -> Array:
     return values
 
@@ -79,7 +88,7 @@ TORCH = Library(
     activations={
         nn.Identity: Activation(_same, lambda slope, _: slope),
         nn.ReLU: Activation(torch.relu_, lambda slope, y: torch.ops.aten.threshold_backward(slope, y, 0)),
-        nn.Tanh: Activation(torch.tanh_, torch.ops.aten.tanh_backward),
+        nn.Tanh: Activation(_tanh, torch.ops.aten.tanh_backward),
     },
 )
 LIBRARIES = {library.name: library for library in (NUMPY, TORCH)}

@@ -26,8 +26,9 @@ class ActionDecoder:
         self.shape = shape_of(space)
         self.dtype = np.dtype(space.dtype if isinstance(space, Box) else dtype_of(space))
         self.clips = isinstance(space, Box) and self.dtype.kind == "f"
-        self.low: Any = space.low if isinstance(space, Box) else None
-        self.high: Any = space.high if isinstance(space, Box) else None
+        # with an axis for the rows: one action then meets bounds of its own shape, and no broadcasting is needed
+        self.low: Any = space.low[None] if isinstance(space, Box) else None
+        self.high: Any = space.high[None] if isinstance(space, Box) else None
 
     def __call__(self, action: Any) -> Sequence[Any]:
         """One action per environment: an array with a leading axis [B], or for nested spaces a list of B values.
@@ -52,5 +53,5 @@ class ActionDecoder:
                 raise DivergenceError(
                     f"the policy chose an action that is not finite: {array}; its weights have diverged"
                 )
-            return array.clip(self.low, self.high).astype(self.dtype, copy=False)
+            return np.minimum(np.maximum(array, self.low), self.high).astype(self.dtype, copy=False)
         return array.astype(self.dtype, copy=True)  # a copy: an environment may write into its action

@@ -119,18 +119,19 @@ class TrustRegionPolicy:
     def _fit_values(self, rows: PolicyBatch, rate: float) -> Tensor:
         """Regress the value function on the returns; the policy's parameters are not touched. Returns the mean loss."""
         split = in_order if self.network.recurrent else shuffled
-        total, count = rows.value.new_zeros(()), 0
+        rows, total, count = rows.of_values(), rows.value.new_zeros(()), 0
         for _ in range(self.config.n_critic_updates):
             for piece in split(rows, self.config.batch_size, self.generator):
                 value, pull = self.estimate.values(piece, self.critic)
                 error = value - piece.target
                 share = 1.0 / len(piece) if piece.weight is None else piece.weight / piece.weight.sum()
+                slope = error * (2.0 * share)
                 self.optimizer.zero_grad()
-                pull(error * (2.0 * share))
+                pull(slope)
                 self.optimizer.step(rate)
-                total += mean_of(error.square(), piece.weight)
+                total += error.dot(slope)  # twice the mean of its squares
                 count += 1
-        return total / max(1, count)
+        return 0.5 * total / max(1, count)
 
     def state_dict(self) -> Mapping[str, Any]:
         """The optimiser of the value function and the count; the weights are the policy's."""
