@@ -39,11 +39,9 @@ class RewardScale:
         if not settings.norm_reward:
             return rollout
         deviation = self.observe(steps.reward, steps.terminated | steps.truncated)
-        return (
-            replace(rollout, steps=replace(steps, reward=self._scaled(steps.reward, deviation)))
-            if normalize
-            else rollout
-        )
+        if not normalize:
+            return rollout
+        return replace(rollout, steps=replace(steps, reward=self._scaled(steps.reward, deviation)))
 
     def observe(self, reward: Tensor, ended: Tensor) -> Any:
         """The deviation [T, 1] of returns after each of T steps that gave rewards [T, B]; the return starts again after a
