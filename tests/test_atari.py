@@ -20,7 +20,6 @@ from rlsdk.environments.atari import PressToStart
 from rlsdk.environments.toy import ChainEnv
 from rlsdk.errors import EnvironmentFault, SettingsError
 from rlsdk.runner import RunRequest, run
-from rlsdk.testing.rollouts import rollout_of
 
 SIGNS = {"norm_obs": False, "norm_reward": False, "sign_reward": True}
 
@@ -74,11 +73,15 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         make_vec_env("rlsdk/AtariPong-v4")
 
 
-def test_signs_are_learnt_from_and_true_returns_are_reported() -> None:
+def test_signs_are_learnt_from_and_true_returns_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     env = make_vec_env(lambda: ChainEnv(5, terminate_every=0, action_space=spaces.Discrete(2)), 1)
-    rollout = rollout_of(rlsdk.make("trpo", env=env, seed=0, normalize=SIGNS, n_steps=64), 10)
-    assert rollout.steps.reward[:, 0].tolist() == [0.0, 1.0, 1.0, 1.0, 1.0] * 2
-    assert [episode.episode_return for episode in rollout.episodes] == [10.0, 10.0]
+    agent = rlsdk.make("trpo", env=env, seed=0, normalize=SIGNS, n_steps=10)
+    algorithm: Any = agent.parts.algorithm
+    given: list[Any] = []
+    monkeypatch.setattr(algorithm.inner, "update", lambda rollout, progress: given.append(rollout) or {})
+    agent.learn(10)
+    assert given[0].steps.reward[:, 0].tolist() == [0.0, 1.0, 1.0, 1.0, 1.0] * 2
+    assert [episode.episode_return for episode in given[0].episodes] == [10.0, 10.0]
 
 
 def test_steps_ahead_add_up_signs_not_rewards() -> None:
