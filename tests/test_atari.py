@@ -77,8 +77,13 @@ def test_signs_are_learnt_from_and_true_returns_are_reported(monkeypatch: pytest
     env = make_vec_env(lambda: ChainEnv(5, terminate_every=0, action_space=spaces.Discrete(2)), 1)
     agent = rlsdk.make("trpo", env=env, seed=0, normalize=SIGNS, n_steps=10)
     algorithm: Any = agent.parts.algorithm
-    given: list[Any] = []
-    monkeypatch.setattr(algorithm.inner, "update", lambda rollout, progress: given.append(rollout) or {})
+    given, update = list[Any](), algorithm.inner.update
+
+    def noted(rollout: Any, *, progress: float) -> Any:
+        given.append(rollout)
+        return update(rollout, progress=progress)
+
+    monkeypatch.setattr(algorithm.inner, "update", noted)
     agent.learn(10)
     assert given[0].steps.reward[:, 0].tolist() == [0.0, 1.0, 1.0, 1.0, 1.0] * 2
     assert [episode.episode_return for episode in given[0].episodes] == [10.0, 10.0]
