@@ -86,6 +86,7 @@ def test_frozen_statistics_stay_and_still_scale() -> None:
     rewards.training = False
     found = rewards.seen(rollout(reward, ended), normalize=True).steps.reward
     assert torch.allclose(found, rewards.normalized(reward))
+    assert rewards.normalized(reward[0, 0]).shape == rewards.restored(reward[0, 0]).shape == ()
     assert torch.allclose(rewards.restored(found), reward, rtol=1e-5)
     assert all(torch.equal(value, before[name]) for name, value in rewards.state_dict().items())
 

@@ -35,9 +35,7 @@ class GaussianDraw:
         """A view, looked at again where the parameter was given other memory since."""
         place, (before, view) = self.log_std.data_ptr(), self._known
         if place != before:
-            view = self.log_std.detach().numpy()[
-                None
-            ]  # shaped as the noise of one row, which needs no broadcasting then
+            view = self.log_std.detach().numpy()[None]  # as the noise of one row: no broadcasting
             self._known = place, view  # at once: agents predict from several threads
         return view
 

@@ -61,12 +61,12 @@ class RewardScale:
         return np.sqrt(variance + self.settings.epsilon)
 
     def _scaled(self, reward: Tensor, deviation: Any) -> Tensor:
-        scaled = reward.double() / torch.from_numpy(deviation).to(reward.device)
+        scaled = reward.double() / torch.as_tensor(deviation, device=reward.device)
         return scaled.clamp(-self.settings.clip_reward, self.settings.clip_reward).float()
 
     def normalized(self, reward: Tensor) -> Tensor:
-        """Rewards [N] with the statistics of now."""
-        return self._scaled(reward, self._deviation(self.moments.kept[1])) if self.settings.norm_reward else reward
+        """Rewards of any shape with the statistics of now."""
+        return self._scaled(reward, self._deviation(self.moments.variance)) if self.settings.norm_reward else reward
 
     def restored(self, reward: Tensor) -> Tensor:
         """Rewards that were normalised, as they were, up to clipping."""
