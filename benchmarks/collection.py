@@ -1,6 +1,7 @@
-"""What collecting costs over bare stepping: our loop and the peer's, side by side, with policies that cost nothing.
+"""What collecting costs: our loop and the peer's, side by side, with policies that cost nothing beside bare stepping, or with
+TRPO's own (two layers of 64), values and log-probabilities included.
 
-python -m benchmarks.collection [--rounds N]
+python -m benchmarks.collection [--rounds N] [--acting]
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import gymnasium
 import numpy as np
 import torch
 
+import rlsdk
 from rlsdk.collect import collect
 from rlsdk.environments import make_vec_env
 from rlsdk.records import Act, Observation
@@ -22,6 +24,8 @@ CASES = [("CartPole-v1", 12_000), ("HalfCheetah-v5", 3_000)]
 COUNTS = (1, 8, 64)
 LENGTH = 32
 """Vector steps per rollout."""
+ACTING_LENGTH = 256
+"""The same with networks."""
 
 
 class Fixed:
@@ -95,6 +99,36 @@ def theirs(name: str, count: int) -> Callable[[], None]:
     return run
 
 
+def ours_acting(name: str, count: int) -> Callable[[], None]:
+    """Our collecting function with the networks of an agent; values and log-probabilities are found as its update does."""
+    env, generator = make_vec_env(name, count, vectorization="sync"), torch.Generator()
+    network: Any = rlsdk.make("trpo", env=env, seed=0, device="cpu").parts.policy
+    observation, carry = env.reset(0), network.initial_carry(count)
+
+    def run() -> None:
+        nonlocal observation, carry
+        rollout = collect(env, network, observation, carry, ACTING_LENGTH, generator=generator)
+        network.estimates(rollout.steps)
+        observation, carry = rollout.last_observation, rollout.last_carry
+
+    return run
+
+
+def theirs_acting(name: str, count: int) -> Callable[[], None]:
+    """`collect_rollouts` of sb3-contrib's TRPO."""
+    from sb3_contrib import TRPO
+    from stable_baselines3.common.callbacks import CallbackList
+    from stable_baselines3.common.env_util import make_vec_env as make_theirs
+
+    model: Any = TRPO("MlpPolicy", make_theirs(name, count, seed=0), n_steps=ACTING_LENGTH, device="cpu", seed=0)
+    _, callback = model._setup_learn(10**9, CallbackList([]))
+
+    def run() -> None:
+        model.collect_rollouts(model.env, callback, model.rollout_buffer, n_rollout_steps=ACTING_LENGTH)
+
+    return run
+
+
 def seconds(run: Callable[[], None], times: int) -> float:
     """Processor time of `times` calls."""
     began = time.process_time()
@@ -103,13 +137,13 @@ def seconds(run: Callable[[], None], times: int) -> float:
     return time.process_time() - began
 
 
-def per_step_of(kinds: list[Callable[[], None]], budget: int, count: int, rounds: int) -> Any:
+def per_step_of(kinds: list[Callable[[], None]], budget: int, count: int, rounds: int, length: int = LENGTH) -> Any:
     """Microseconds per environment step [rounds, kinds], warmed up; the kinds take turns. `budget`: steps per timing."""
-    times = max(2, budget // (LENGTH * count))
+    times = max(2, budget // (length * count))
     for run in kinds:
         seconds(run, max(1, times // 4))
     table = np.array([[seconds(run, times) for run in kinds] for _ in range(rounds)])
-    return table / (times * LENGTH * count) * 1e6
+    return table / (times * length * count) * 1e6
 
 
 def measure(name: str, budget: int, count: int, rounds: int) -> str:
@@ -120,16 +154,30 @@ def measure(name: str, budget: int, count: int, rounds: int) -> str:
     return f"| {name} | {count} | {per_step[0]:.1f} | {ours_} | {theirs_} |"
 
 
+def measure_acting(name: str, budget: int, count: int, rounds: int) -> str:
+    """A row of the table with networks."""
+    kinds = [ours_acting(name, count), theirs_acting(name, count)]
+    table = per_step_of(kinds, budget, count, rounds, ACTING_LENGTH)
+    (mine, other), ratio = np.median(table, axis=0), table[:, 1] / table[:, 0]
+    spread = f"**{np.median(ratio):.1f}x** [{ratio.min():.1f} .. {ratio.max():.1f}]"
+    return f"| {name} | {count} | {mine:.1f} | {other:.1f} | {spread} |"
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=7)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--acting", action="store_true")
+    given = parser.parse_args()
     torch.set_num_threads(1)
-    print("| environment | copies | bare, us per step | rlsdk | stable-baselines3 |\n|---|---|---|---|---|")
+    kinds = (
+        "us per step, rlsdk | sb3-contrib | ratio" if given.acting else "bare, us per step | rlsdk | stable-baselines3"
+    )
+    print(f"| environment | copies | {kinds} |\n|---|---|---|---|---|")
+    row = measure_acting if given.acting else measure
     for name, budget in CASES:
         for count in COUNTS:
-            print(measure(name, budget, count, rounds), flush=True)
+            print(row(name, budget, count, given.rounds), flush=True)
 
 
 if __name__ == "__main__":

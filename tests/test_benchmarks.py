@@ -84,3 +84,13 @@ def test_a_trainer_in_a_process_of_its_own() -> None:
     assert timing.cpu > 0.0
     assert timing.update is None
     assert not side.process.is_alive()
+
+
+def test_collecting_is_measured_with_networks_and_without() -> None:
+    pytest.importorskip("sb3_contrib")
+    from benchmarks.collection import measure, measure_acting
+
+    for row in (measure("CartPole-v1", 1, 2, 1), measure_acting("CartPole-v1", 1, 2, 1)):
+        name, count, *figures = (cell.strip() for cell in row.strip("|").split("|"))
+        assert (name, count, len(figures)) == ("CartPole-v1", "2", 3)
+        assert all(float(figure.strip("*").split()[0].rstrip("x*")) > 0.0 for figure in figures)
