@@ -69,62 +69,40 @@ def bare(name: str, count: int) -> Callable[[], None]:
     return run
 
 
-def ours(name: str, count: int) -> Callable[[], None]:
-    """Our collecting function."""
+def ours(name: str, count: int, *, acting: bool = False) -> Callable[[], None]:
+    """Our collecting function; with the networks of an agent, values and log-probabilities are found as its update does."""
     env, generator = make_vec_env(name, count, vectorization="sync"), torch.Generator()
-    policy, observation = Fixed(torch.from_numpy(actions_for(name, count))), env.reset(0)
-
-    def run() -> None:
-        nonlocal observation
-        observation = collect(env, policy, observation, (), LENGTH, generator=generator).last_observation
-
-    return run
-
-
-def theirs(name: str, count: int) -> Callable[[], None]:
-    """stable-baselines3's `collect_rollouts`, its policy replaced by a constant."""
-    from stable_baselines3 import PPO
-    from stable_baselines3.common.callbacks import CallbackList
-    from stable_baselines3.common.env_util import make_vec_env as make_theirs
-
-    model: Any = PPO("MlpPolicy", make_theirs(name, count), n_steps=LENGTH, device="cpu", batch_size=LENGTH * count)
-    action, zeros = torch.from_numpy(actions_for(name, count)), torch.zeros(count)
-    model.policy.forward = lambda observation: (action, zeros, zeros)
-    model.policy.predict_values = lambda observation: zeros
-    _, callback = model._setup_learn(10**9, CallbackList([]))
-
-    def run() -> None:
-        model.collect_rollouts(model.env, callback, model.rollout_buffer, n_rollout_steps=LENGTH)
-
-    return run
-
-
-def ours_acting(name: str, count: int) -> Callable[[], None]:
-    """Our collecting function with the networks of an agent; values and log-probabilities are found as its update does."""
-    env, generator = make_vec_env(name, count, vectorization="sync"), torch.Generator()
-    network: Any = rlsdk.make("trpo", env=env, seed=0, device="cpu").parts.policy
-    observation, carry = env.reset(0), network.initial_carry(count)
+    policy: Any = Fixed(torch.from_numpy(actions_for(name, count)))
+    if acting:
+        policy = rlsdk.make("trpo", env=env, seed=0, device="cpu").parts.policy
+    observation, carry = env.reset(0), policy.initial_carry(count)
 
     def run() -> None:
         nonlocal observation, carry
-        rollout = collect(env, network, observation, carry, ACTING_LENGTH, generator=generator)
-        network.estimates(rollout.steps)
+        rollout = collect(env, policy, observation, carry, ACTING_LENGTH if acting else LENGTH, generator=generator)
+        if acting:
+            policy.estimates(rollout.steps)
         observation, carry = rollout.last_observation, rollout.last_carry
 
     return run
 
 
-def theirs_acting(name: str, count: int) -> Callable[[], None]:
-    """`collect_rollouts` of sb3-contrib's TRPO."""
+def theirs(name: str, count: int, *, acting: bool = False) -> Callable[[], None]:
+    """stable-baselines3's `collect_rollouts`, as sb3-contrib's TRPO has it; its policy replaced by a constant, or not."""
     from sb3_contrib import TRPO
     from stable_baselines3.common.callbacks import CallbackList
     from stable_baselines3.common.env_util import make_vec_env as make_theirs
 
-    model: Any = TRPO("MlpPolicy", make_theirs(name, count, seed=0), n_steps=ACTING_LENGTH, device="cpu", seed=0)
+    length = ACTING_LENGTH if acting else LENGTH
+    model: Any = TRPO("MlpPolicy", make_theirs(name, count, seed=0), n_steps=length, device="cpu", seed=0)
+    if not acting:
+        action, zeros = torch.from_numpy(actions_for(name, count)), torch.zeros(count)
+        model.policy.forward = lambda observation: (action, zeros, zeros)
+        model.policy.predict_values = lambda observation: zeros
     _, callback = model._setup_learn(10**9, CallbackList([]))
 
     def run() -> None:
-        model.collect_rollouts(model.env, callback, model.rollout_buffer, n_rollout_steps=ACTING_LENGTH)
+        model.collect_rollouts(model.env, callback, model.rollout_buffer, n_rollout_steps=length)
 
     return run
 
@@ -156,7 +134,7 @@ def measure(name: str, budget: int, count: int, rounds: int) -> str:
 
 def measure_acting(name: str, budget: int, count: int, rounds: int) -> str:
     """A row of the table with networks."""
-    kinds = [ours_acting(name, count), theirs_acting(name, count)]
+    kinds = [ours(name, count, acting=True), theirs(name, count, acting=True)]
     table = per_step_of(kinds, budget, count, rounds, ACTING_LENGTH)
     (mine, other), ratio = np.median(table, axis=0), table[:, 1] / table[:, 0]
     spread = f"**{np.median(ratio):.1f}x** [{ratio.min():.1f} .. {ratio.max():.1f}]"

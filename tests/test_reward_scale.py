@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -140,6 +141,12 @@ def test_training_on_prepared_rewards_leaves_the_algorithm_itself() -> None:
     algorithm: Any = model.parts.algorithm
     assert algorithm.updates == model.cursor.updates == 2  # type: ignore[union-attr]
     assert algorithm.inner.network is algorithm.network
+    assert copy.deepcopy(algorithm).updates == 2
+
+
+def test_a_normalising_memory_can_be_copied() -> None:
+    model = rlsdk.make("tqc", env=make_vec_env("Pendulum-v1", 1), normalize=True, buffer_size=50, seed=0).learn(10)
+    assert len(copy.deepcopy(model.parts.buffer)) == 10  # type: ignore[arg-type]
 
 
 def test_returns_begin_anew_where_environments_do() -> None:

@@ -27,28 +27,47 @@ class LeafScale:
     def refresh(self) -> None:
         """Look at the moments again."""
         mean, variance = self.moments.kept
-        self._known = mean, np.sqrt(variance + self.epsilon)
+        self.known = mean, np.sqrt(variance + self.epsilon)
+        """Mean and deviation, float64 [1, *shape]."""
 
-    def observe(self, values: Any) -> None:
-        """Take values into the moments; numpy."""
-        self.moments.update(values)
-        self.refresh()
+    def observe(self, values: Tensor) -> None:
+        """Take values into the moments."""
+        self._observe(as_array(values))
 
-    def of_array(self, values: Any) -> Tensor:
-        """numpy values, normalised: for acting its calls cost less."""
-        mean, deviation = self._known
-        scaled = ((values - mean) / deviation).astype(np.float32)
-        return torch.from_numpy(np.minimum(np.maximum(scaled, self._low), self._high))
+    def seen(self, values: Tensor) -> Tensor:
+        """`observe` and `normalized` at once."""
+        array = as_array(values)
+        self._observe(array)
+        return self._of_array(array) if values.is_cpu else self._of_tensor(values)
 
-    def of_tensor(self, values: Tensor) -> Tensor:
-        """Values on any device, normalised."""
-        mean, deviation = (torch.from_numpy(known).to(values.device) for known in self._known)
-        return ((values - mean) / deviation).clamp(-self.bound, self.bound).float()
+    def normalized(self, values: Tensor) -> Tensor:
+        """Values as networks see them."""
+        if values.is_cpu and not torch.compiler.is_exporting():
+            return self._of_array(values.numpy())
+        return self._of_tensor(values)
 
     def restored(self, values: Tensor) -> Tensor:
         """Values that were normalised, as they were, up to clipping."""
-        mean, deviation = (torch.from_numpy(known).to(values.device) for known in self._known)
+        mean, deviation = self._known_on(values.device)
         return (values * deviation + mean).float()
+
+    def _observe(self, array: Any) -> None:
+        self.moments.update(array)
+        self.refresh()
+
+    def _of_array(self, array: Any) -> Tensor:
+        """In numpy: for acting its calls cost less."""
+        mean, deviation = self.known
+        scaled = ((array - mean) / deviation).astype(np.float32)
+        return torch.from_numpy(np.minimum(np.maximum(scaled, self._low), self._high))
+
+    def _of_tensor(self, values: Tensor) -> Tensor:
+        mean, deviation = self._known_on(values.device)
+        return ((values - mean) / deviation).clamp(-self.bound, self.bound).float()
+
+    def _known_on(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        mean, deviation = self.known
+        return torch.from_numpy(mean).to(device), torch.from_numpy(deviation).to(device)
 
 
 def as_array(values: Tensor) -> Any:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rlsdk.environments.trials import Moments, float_entries
 from rlsdk.errors import SettingsError
-from rlsdk.preparation.leaf_scale import LeafScale, as_array
+from rlsdk.preparation.leaf_scale import LeafScale
 from rlsdk.preparation.moments import RunningMoments
 from rlsdk.preparation.rewards import RewardScale
 from rlsdk.settings.preparation import Normalization
@@ -37,7 +37,6 @@ class Normalizer:
                 f"normalize: the observation {space} has no float part to normalise; set norm_obs = false"
             )
         self.rewards = RewardScale(settings, gamma if settings.gamma is None else settings.gamma, num_envs)
-        self.training = True
 
     @property
     def moments(self) -> dict[str, RunningMoments]:
@@ -47,11 +46,11 @@ class Normalizer:
     @property
     def training(self) -> bool:
         """Whether what is seen goes into the statistics."""
-        return self._training
+        return self.rewards.training
 
     @training.setter
     def training(self, value: bool) -> None:
-        self._training = self.rewards.training = value
+        self.rewards.training = value
 
     def _chosen(self, path: str) -> bool:
         keys = self.settings.norm_obs_keys
@@ -64,33 +63,29 @@ class Normalizer:
 
     def observe(self, features: Any) -> None:
         """Take observations [B, ..] into the statistics."""
-        if self._training and self.scales:
+        if self.rewards.training and self.scales:
             map_leaves(self.space, self._observe_leaf, features)
 
     def _observe_leaf(self, path: str, leaf: Space, values: Tensor) -> None:
         if path in self.scales:
-            self.scales[path].observe(as_array(values))
+            self.scales[path].observe(values)
 
     def seen(self, features: Any) -> Any:
         """`observe` and `normalized` at once."""
+        if not self.rewards.training:
+            return self.normalized(features)
         return map_leaves(self.space, self._seen_leaf, features) if self.scales else features
 
     def _seen_leaf(self, path: str, leaf: Space, values: Tensor) -> Tensor:
-        if path not in self.scales:
-            return values
-        scale, array = self.scales[path], as_array(values)
-        if self._training:
-            scale.observe(array)
-        return scale.of_array(array) if values.is_cpu else scale.of_tensor(values)
+        return self.scales[path].seen(values) if path in self.scales else values
 
     def flat(self) -> tuple[Any, Any, float]:
         """(mean, factor, bound) for observations as one vector [F]; entries that are not normalised have 0 and 1."""
         entries = float_entries(self.space)
         mean, factor = np.zeros(len(entries)), np.ones(len(entries))
-        if self.moments:
-            mean[entries] = np.concatenate([np.ravel(moments.mean) for moments in self.moments.values()])
-            spread = np.concatenate([np.ravel(moments.variance) for moments in self.moments.values()])
-            factor[entries] = 1.0 / np.sqrt(spread + self.settings.epsilon)
+        if self.scales:
+            means, deviations = zip(*(scale.known for scale in self.scales.values()), strict=True)
+            mean[entries], factor[entries] = np.concatenate(means, None), 1.0 / np.concatenate(deviations, None)
         return mean, factor, self.settings.clip_obs
 
     def merge(self, seen: Moments | None) -> None:
@@ -112,11 +107,7 @@ class Normalizer:
         return map_leaves(self.space, self._normalize_leaf, features) if self.scales else features
 
     def _normalize_leaf(self, path: str, leaf: Space, values: Tensor) -> Tensor:
-        if path not in self.scales:
-            return values
-        if values.is_cpu and not torch.compiler.is_exporting():
-            return self.scales[path].of_array(values.numpy())
-        return self.scales[path].of_tensor(values)
+        return self.scales[path].normalized(values) if path in self.scales else values
 
     # --- for users: numpy in, numpy out ----------------------------------------------------------------------------
 

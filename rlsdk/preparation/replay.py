@@ -8,15 +8,17 @@ from typing import Any
 from torch import Generator
 
 from rlsdk.interfaces import Buffer
+from rlsdk.preparation.around import Around
 from rlsdk.preparation.normalizer import Normalizer
 from rlsdk.records import Observation, Transitions
 
 
-class NormalizedReplay:
+class NormalizedReplay(Around[Buffer[Any, Transitions]]):
     """Wraps the memory of an off-policy algorithm."""
 
     def __init__(self, inner: Buffer[Any, Transitions], normalizer: Normalizer) -> None:
-        self.inner, self.normalizer = inner, normalizer
+        super().__init__(inner)
+        self.normalizer = normalizer
 
     def extend(self, item: Any) -> None:
         self.inner.extend(self.normalizer.rewards.seen(item, normalize=False))
@@ -33,18 +35,8 @@ class NormalizedReplay:
     def _normalized(self, observation: Observation) -> Observation:
         return replace(observation, features=self.normalizer.normalized(observation.features))
 
-    def __getattr__(self, name: str) -> Any:
-        """What else the memory can do."""
-        return getattr(self.inner, name)
-
     def __len__(self) -> int:
         return len(self.inner)
 
     def bytes_required(self) -> int:
         return self.inner.bytes_required()
-
-    def state_dict(self) -> Any:
-        return self.inner.state_dict()
-
-    def load_state_dict(self, state: Any) -> None:
-        self.inner.load_state_dict(state)

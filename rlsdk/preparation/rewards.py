@@ -13,6 +13,7 @@ from torch import Tensor
 from rlsdk.errors import SettingsError
 from rlsdk.interfaces import Algorithm
 from rlsdk.math.returns import discounted_sums
+from rlsdk.preparation.around import Around
 from rlsdk.preparation.leaf_scale import as_array
 from rlsdk.preparation.moments import RunningMoments
 from rlsdk.records import Metrics, Rollout
@@ -83,21 +84,12 @@ class RewardScale:
             self.returns = returns.copy()
 
 
-class RewardedAlgorithm:
+class RewardedAlgorithm(Around[Algorithm[Any]]):
     """An algorithm whose `update` is given rollouts with prepared rewards."""
 
     def __init__(self, inner: Algorithm[Any], rewards: RewardScale) -> None:
-        self.inner, self.rewards = inner, rewards
+        super().__init__(inner)
+        self.rewards = rewards
 
     def update(self, batch: Any, *, progress: float) -> Metrics:
         return self.inner.update(self.rewards.seen(batch, normalize=True), progress=progress)
-
-    def __getattr__(self, name: str) -> Any:
-        """What else the algorithm can do."""
-        return getattr(self.inner, name)
-
-    def state_dict(self) -> Any:
-        return self.inner.state_dict()
-
-    def load_state_dict(self, state: Any) -> None:
-        self.inner.load_state_dict(state)
