@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
+from rlsdk.agent.resumption import leave_episodes
 from rlsdk.environments import connect
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk.records import Episode
-from rlsdk.resumption import leave_episodes
 from rlsdk.statistics import Statistics, summarise
 from rlsdk.threads import limited_threads
 

@@ -27,6 +27,7 @@ ROOT = Path(__file__).parents[1]
 SNAPSHOT, CHANGELOG = ROOT / "tests" / "public_api.json", ROOT / "CHANGELOG.md"
 PACKAGES = [
     "rlsdk",
+    "rlsdk.agent",
     "rlsdk.buffers",
     "rlsdk.callbacks",
     "rlsdk.distributions",
@@ -46,7 +47,6 @@ PACKAGES = [
 ]
 """Packages whose `__all__` is public."""
 MODULES = [
-    "rlsdk.agent",
     "rlsdk.constructor",
     "rlsdk.deprecation",
     "rlsdk.errors",
@@ -57,7 +57,6 @@ MODULES = [
     "rlsdk.lazy",
     "rlsdk.parts",
     "rlsdk.records",
-    "rlsdk.session",
     "rlsdk.spaces",
     "rlsdk.statistics",
     "rlsdk.tree",
@@ -126,7 +125,7 @@ def test_every_change_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(import_module("rlsdk.tree"), "leaves", lambda value, more: value)
     assert described() != stored
     monkeypatch.undo()
-    monkeypatch.delattr(import_module("rlsdk.session").Session, "ended")
+    monkeypatch.delattr(import_module("rlsdk.agent.session").Session, "ended")
     assert described() != stored
 
 

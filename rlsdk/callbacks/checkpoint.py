@@ -6,11 +6,11 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlsdk import persistence
+from rlsdk.agent import persistence
+from rlsdk.agent.resumption import restart_episodes
 from rlsdk.callbacks.callback import Callback, StepCounter
 from rlsdk.errors import ArtifactError
 from rlsdk.records import Report
-from rlsdk.resumption import restart_episodes
 from rlsdk.storage.agent_file import KIND
 from rlsdk.storage.choose import inspect
 from rlsdk.storage.journal import FOLDER, Journal

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from rlsdk import agent, persistence
+from rlsdk.agent import agent, persistence
+from rlsdk.agent.session import Session
 from rlsdk.preparation import Normalizer
-from rlsdk.session import Session
 from tests.mutants.catalogue import Patch, mutant
 
 

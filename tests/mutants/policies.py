@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from rlsdk import agent
+from rlsdk.agent import agent
 from rlsdk.distributions import Categorical, SquashedGaussian
 from rlsdk.environments.actions import ActionDecoder
 from rlsdk.networks import ActionScale, ActorCritic, SquashedActor

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from rlsdk import spaces
+from rlsdk.agent.resumption import StoredCursor, stored_cursor
 from rlsdk.errors import ArtifactError, PluginError, SettingsError, UsageError, fitting, suggest
 from rlsdk.registry import load as load_plugin
-from rlsdk.resumption import StoredCursor, stored_cursor
 from rlsdk.settings import structure
 from rlsdk.storage import agent_file, choose
 from rlsdk.storage.journal import FOLDER, Journal, joined

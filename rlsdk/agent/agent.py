@@ -10,7 +10,10 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 import torch
 
-from rlsdk import persistence
+from rlsdk.agent import persistence
+from rlsdk.agent.resumption import StoredCursor, begin, leave_episodes
+from rlsdk.agent.session import Session
+from rlsdk.agent.switch_environment import require_same_spaces, switch_environment
 from rlsdk.buffers.budget import require_memory
 from rlsdk.callbacks import Callback, ProgressBar, as_callbacks
 from rlsdk.compilation import compiling
@@ -30,13 +33,10 @@ from rlsdk.parts import Facts, OffPolicyPlan, Parts, require_parts
 from rlsdk.preparation import Normalizer, prepare
 from rlsdk.records import Observation
 from rlsdk.registry import load as load_plugin
-from rlsdk.resumption import StoredCursor, begin, leave_episodes
 from rlsdk.seeding import Streams, derive, fresh_seed, initialisation
-from rlsdk.session import Session
 from rlsdk.settings import docstring, evolve, flat_scalars, structure
 from rlsdk.sinks import ConsoleSink, MetricSink, TensorBoardSink, several, tell_hyperparameters
 from rlsdk.spaces import Dict, Tuple
-from rlsdk.switch_environment import require_same_spaces, switch_environment
 from rlsdk.threads import limited_threads
 from rlsdk.train import Run, train
 from rlsdk.tree import leaves, map_tensors

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from rlsdk.agent.resumption import leave_episodes
 from rlsdk.environments import connect
 from rlsdk.environments.requests import without_requests
 from rlsdk.errors import UnsupportedSpaceError, UsageError
-from rlsdk.resumption import leave_episodes
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent

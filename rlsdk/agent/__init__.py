@@ -1,0 +1,22 @@
+"""The user-facing class and what belongs to its life: sessions, files, resuming, changing the environment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rlsdk.lazy import attach
+
+if TYPE_CHECKING:
+    from rlsdk.agent.agent import Agent as Agent
+    from rlsdk.agent.agent import agent_class as agent_class
+    from rlsdk.agent.agent import load as load
+    from rlsdk.agent.agent import make as make
+    from rlsdk.agent.session import Session as Session
+
+__all__ = ["Agent", "Session", "agent_class", "load", "make"]
+
+HOMES = {
+    **dict.fromkeys(("Agent", "agent_class", "load", "make"), "rlsdk.agent.agent"),
+    "Session": "rlsdk.agent.session",
+}
+__getattr__, __dir__ = attach(__name__, HOMES)
