@@ -96,3 +96,11 @@ def suggest(name: str, candidates: Iterable[str]) -> str:
     if close:
         return f"did you mean {close[0]!r}?"
     return f"accepted: {', '.join(options)}" if options else "none exist"
+
+
+def message_of(error: BaseException) -> str:
+    """`str` of an exception, of one whose `__str__` raises too."""
+    try:
+        return str(error)
+    except Exception as another:
+        return f"(its message could not be made: {type(another).__name__})"

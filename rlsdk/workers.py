@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 
-from rlsdk.errors import RlsdkError
+from rlsdk.errors import RlsdkError, message_of
 
 OVERSLEPT = 1.0
 """Seconds."""
@@ -39,7 +39,7 @@ class Failure:
     def of(error: Exception) -> Failure:
         """What is told of an error."""
         kind = type(error) if isinstance(error, RlsdkError) else None
-        message = str(error) if kind else f"raised {type(error).__name__}: {error}"
+        message = str(error) if kind else f"raised {type(error).__name__}: {message_of(error)}"
         return Failure(kind, message, "".join(traceback.format_exception(error)).rstrip())
 
 

@@ -9,12 +9,14 @@ from rlsdk.lazy import attach
 if TYPE_CHECKING:
     from rlsdk.environments.check import check_env as check_env
     from rlsdk.environments.gymnasium_adapter import connect as connect
-    from rlsdk.environments.gymnasium_adapter import to_gymnasium as to_gymnasium
-    from rlsdk.environments.gymnasium_adapter import to_space as to_space
+    from rlsdk.environments.masks import get_action_masks as get_action_masks
+    from rlsdk.environments.masks import is_masking_supported as is_masking_supported
     from rlsdk.environments.recorded import RecordedOnly as RecordedOnly
     from rlsdk.environments.requests import FrameStack as FrameStack
     from rlsdk.environments.requests import NormalizeObservation as NormalizeObservation
     from rlsdk.environments.requests import NormalizeReward as NormalizeReward
+    from rlsdk.environments.space_conversion import to_gymnasium as to_gymnasium
+    from rlsdk.environments.space_conversion import to_space as to_space
     from rlsdk.environments.vectorize import make_vec_env as make_vec_env
     from rlsdk.environments.wrappers import ActionMasker as ActionMasker
     from rlsdk.environments.wrappers import CheckNan as CheckNan
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from rlsdk.environments.wrappers import TimeFeature as TimeFeature
     from rlsdk.environments.wrappers import load_results as load_results
 
-_ADAPTER = ("connect", "to_gymnasium", "to_space")
 _REQUESTS = ("FrameStack", "NormalizeObservation", "NormalizeReward")
 _WRAPPERS = ("ActionMasker", "CheckNan", "MaskVelocity", "Monitor", "TimeFeature", "load_results")
 
@@ -39,6 +40,8 @@ __all__ = [
     "TimeFeature",
     "check_env",
     "connect",
+    "get_action_masks",
+    "is_masking_supported",
     "load_results",
     "make_vec_env",
     "to_gymnasium",
@@ -51,7 +54,9 @@ __getattr__, __dir__ = attach(
         "check_env": "rlsdk.environments.check",
         "make_vec_env": "rlsdk.environments.vectorize",
         "RecordedOnly": "rlsdk.environments.recorded",
-        **dict.fromkeys(_ADAPTER, "rlsdk.environments.gymnasium_adapter"),
+        "connect": "rlsdk.environments.gymnasium_adapter",
+        **dict.fromkeys(("to_gymnasium", "to_space"), "rlsdk.environments.space_conversion"),
+        **dict.fromkeys(("get_action_masks", "is_masking_supported"), "rlsdk.environments.masks"),
         **dict.fromkeys(_REQUESTS, "rlsdk.environments.requests"),
         **dict.fromkeys(_WRAPPERS, "rlsdk.environments.wrappers"),
     },

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rlsdk.environments.step_checks import shown
 from rlsdk.errors import EnvironmentFault, SettingsError
 
 Indices = int | Sequence[int] | None
@@ -24,6 +25,16 @@ def chosen(indices: Indices, count: int) -> list[int]:
     return [index % count for index in wanted]
 
 
+def named(environment: Any) -> str:
+    """What to call an environment in a message: its id or class, and its wrappers; never its own `__str__`."""
+    layers, layer = [], environment
+    while hasattr(layer, "env") and layer is not layer.unwrapped:
+        layers.append(type(layer).__name__)
+        layer = layer.env
+    spec = getattr(layer, "spec", None)
+    return "<".join([*layers, type(layer).__name__ if spec is None else spec.id]) + ">" * len(layers)
+
+
 def read(environment: Any, name: str) -> Any:
     """The value of an attribute.
 
@@ -33,7 +44,7 @@ def read(environment: Any, name: str) -> Any:
     try:
         return environment.get_wrapper_attr(name)
     except AttributeError:
-        raise EnvironmentFault(f"environment {environment} has no attribute {name!r}") from None
+        raise EnvironmentFault(f"environment {named(environment)} has no attribute {name!r}") from None
 
 
 def write(environment: Any, name: str, value: Any) -> None:
@@ -52,5 +63,5 @@ def call_of(environment: Any, name: str, args: Sequence[Any], kwargs: Mapping[st
     """
     method = read(environment, name)
     if not callable(method):
-        raise EnvironmentFault(f"{name!r} of environment {environment} is no method but {method!r}")
+        raise EnvironmentFault(f"{name!r} of environment {named(environment)} is no method but {shown(method)}")
     return method(*args, **kwargs)

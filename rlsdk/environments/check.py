@@ -11,9 +11,10 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env as gymnasium_check
 
-from rlsdk.environments.gymnasium_adapter import to_space
 from rlsdk.environments.masks import MaskRule, mask_methods
 from rlsdk.environments.observations import stack
+from rlsdk.environments.space_conversion import to_space
+from rlsdk.environments.step_checks import shown
 from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, RlsdkError
 from rlsdk.spaces import Space
 
@@ -39,7 +40,7 @@ def check_env(env: Any, warn: bool = True, skip_render_check: bool = True, steps
         EnvironmentFault: names what is wrong.
     """
     if not isinstance(env, gymnasium.Env):
-        raise EnvironmentFault(f"{env!r} is no gymnasium.Env; derive its class from gymnasium.Env")
+        raise EnvironmentFault(f"{shown(env)} is no gymnasium.Env; derive its class from gymnasium.Env")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -6,7 +6,7 @@ The same code runs in this process (`in_process.py`) and in the processes of `pr
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import add
 from typing import Any, NoReturn
@@ -14,10 +14,12 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from rlsdk.environments.masks import INFO, MaskRule, mask_methods
+from rlsdk.environments.masks import INFO, METHOD, MaskRule, mask_methods
 from rlsdk.environments.observations import Allocate, Stacker
+from rlsdk.environments.space_conversion import spaces_of
 from rlsdk.environments.states import capture, restore
-from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, RlsdkError
+from rlsdk.environments.step_checks import FLAGS, NUMBERS, flag, number, require_info, shown, success
+from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, RlsdkError, message_of
 from rlsdk.spaces import Space
 
 FLOAT32_MAX = 3.4028234663852886e38
@@ -73,6 +75,8 @@ class Copies:
     ) -> None:
         """`numbers` of the copies are for messages; a single environment has none."""
         self.environments, self.name, self.arrays, self.numbers = list(environments), name, arrays, numbers
+        require_separate(self.environments, name)
+        require_alike(self.environments, (observation_space, action_space), name)
         self.stacker, self.rule = Stacker(observation_space), MaskRule(action_space)
         self._plain = self.stacker.plain
         self.methods = mask_methods(environments) if self.rule.size else None
@@ -106,15 +110,19 @@ class Copies:
         if self._flagged:
             self._flagged = arrays.terminated[:] = arrays.truncated[:] = False
         for i, step in enumerate(self._steps):
+            result = None
             try:
-                result = step(actions[i])
+                result = observation, reward, terminated, truncated, info = step(actions[i])
             except Exception as error:
-                self._blame(i, f"raised {type(error).__name__} in step({actions[i]}): {error}", error)
-            try:
-                observation, reward, terminated, truncated, info = result
-                rewards.append(float(reward))
-            except (TypeError, ValueError):
-                self._explain(i, result, actions[i])
+                self._explain(i, result, actions[i], error)
+            if (
+                type(terminated) not in FLAGS
+                or type(truncated) not in FLAGS
+                or type(reward) not in NUMBERS
+                or type(info) is not dict
+            ):
+                reward, terminated, truncated = self._checked(i, result)
+            rewards.append(float(reward))
             if type(observation) is np.ndarray and observation.shape == shape and observation.dtype is dtype:
                 target[i] = observation  # `write` would do the same, for the price of a call per environment
             else:
@@ -164,7 +172,9 @@ class Copies:
         except RlsdkError:
             raise
         except Exception as error:
-            raise EnvironmentFault(f"environment {self.name!r} raised {type(error).__name__}: {error}") from error
+            raise EnvironmentFault(
+                f"environment {self.name!r} raised {type(error).__name__}: {message_of(error)}"
+            ) from error
 
     def _finish(self, endings: dict[int, tuple[Any, Any, Any]]) -> Ended:
         """Take the last observations aside and start the next episodes."""
@@ -178,10 +188,9 @@ class Copies:
         ended = Ended(rows, final, mask, [], [], [])
         for i, (terminated, truncated, info) in endings.items():
             arrays.terminated[i], arrays.truncated[i] = terminated, truncated
-            success = info.get("is_success") if isinstance(info, dict) else None
             ended.returns.append(self._returns[i])
             ended.lengths.append(self._clock - self._began[i])
-            ended.successes.append(None if success is None else bool(np.asarray(success)))
+            ended.successes.append(self._field(i, success, info, steps=0))
             self._reset(i, None)
         self._check("reset")
         return ended
@@ -191,11 +200,11 @@ class Copies:
         try:
             result = self.environments[i].reset(seed=seed)
         except Exception as error:
-            self._blame(i, f"raised {type(error).__name__} in reset: {error}", error)
-        if not isinstance(result, tuple) or len(result) != 2:
-            self._blame(i, "reset must return (observation, info)")
+            self._blame(i, f"raised {type(error).__name__} in reset: {message_of(error)}", error)
+        if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], Mapping):
+            self._blame(i, f"reset must return (observation, info), info a dict; it returned {shown(result)}")
         self._write(i, result[0], "reset")
-        if self.rule.size and self.methods is None and isinstance(result[1], dict) and INFO in result[1]:
+        if self.rule.size and self.methods is None and INFO in result[1]:
             self.has_masks = True
         if self.has_masks:
             self._read_mask(i, result[1])
@@ -207,10 +216,14 @@ class Copies:
             self._blame(i, f"{call}: {error}")
 
     def _read_mask(self, i: int, info: Any) -> None:
-        try:
-            self.arrays.mask[i] = self.rule.row(info[INFO] if self.methods is None else self.methods[i]())
-        except KeyError:
+        if self.methods is None and INFO not in info:
             self._blame(i, f"gave an {INFO!r} in its info before, but not now; give one at every reset and step")
+        try:
+            given = info[INFO] if self.methods is None else self.methods[i]()
+        except Exception as error:
+            self._blame(i, f"raised {type(error).__name__} in {METHOD}(): {message_of(error)}", error)
+        try:
+            self.arrays.mask[i] = self.rule.row(given)
         except MaskError as error:
             raise MaskError(f"{self._where(i)}: {error}") from None
 
@@ -235,16 +248,33 @@ class Copies:
                 stacklevel=2,
             )
 
-    def _explain(self, i: int, result: Any, action: Any) -> NoReturn:
-        if not isinstance(result, tuple) or len(result) != 5:
+    def _explain(self, i: int, result: Any, action: Any, error: Exception) -> NoReturn:
+        """`step` raised, or gave a `result` that is no tuple of five."""
+        if result is not None:
             self._blame(i, "step must return (observation, reward, terminated, truncated, info)")
-        self._blame(i, f"gave the reward {result[1]!r} for action {action}; it must be a finite float32")
+        self._blame(i, f"raised {type(error).__name__} in step({shown(action)}): {message_of(error)}", error)
+
+    def _checked(self, i: int, result: Any) -> tuple[float, bool, bool]:
+        """(reward, terminated, truncated) of a step that gave unusual types."""
+        _, reward, terminated, truncated, info = result
+        self._field(i, require_info, info)
+        found = self._field(i, number, reward)
+        return found, self._field(i, flag, terminated, "terminated"), self._field(i, flag, truncated, "truncated")
+
+    def _field(self, i: int, check: Callable[..., Any], *arguments: Any, steps: int = 1) -> Any:
+        """`check(*arguments)`; its errors name the environment and the step: `steps` after the clock's."""
+        try:
+            return check(*arguments)
+        except EnvironmentFault as error:
+            self._blame(i, f"{error} (step {self._clock - self._began[i] + steps} of its episode)")
 
     def _explain_rewards(self, rewards: Sequence[float], actions: Sequence[Any]) -> None:
         """The sum of a step's rewards is large or not finite: blame the first that float32 cannot hold."""
         for i, reward in enumerate(rewards):
             if not abs(reward) <= FLOAT32_MAX:
-                self._blame(i, f"gave the reward {reward!r} for action {actions[i]}; it must be a finite float32")
+                self._blame(
+                    i, f"gave the reward {reward!r} for action {shown(actions[i])}; it must be a finite float32"
+                )
 
     def _where(self, i: int) -> str:
         number = f" (number {self.numbers[i]})" if self.numbers else ""
@@ -256,8 +286,40 @@ class Copies:
         raise EnvironmentFault(f"{self._where(i)} {what}") from cause
 
     def close(self) -> None:
+        """Close every environment, then raise EnvironmentFault if one of them could not be closed."""
+        failed: Exception | None = None
         for environment in self.environments:
-            environment.close()
+            try:
+                environment.close()
+            except Exception as error:
+                failed = failed or error
+        if failed is not None:
+            raise EnvironmentFault(
+                f"environment {self.name!r} raised {type(failed).__name__} in close(): {message_of(failed)}"
+            ) from failed
+
+
+def require_separate(environments: Sequence[Any], name: str) -> None:
+    """Raises EnvironmentFault when one environment stands twice among `environments`, inside wrappers too."""
+    inner = [id(environment.unwrapped) for environment in environments]
+    if len(set(inner)) < len(inner):
+        first = next(i for i, own in enumerate(inner) if own in inner[:i])
+        raise EnvironmentFault(
+            f"environment {name!r}: numbers {inner.index(inner[first])} and {first} are one and the same instance, so both"
+            " would step it; give a function that makes a new environment at each call, such as lambda: gymnasium.make(id)"
+        )
+
+
+def require_alike(environments: Sequence[Any], pair: tuple[Space, Space], name: str) -> None:
+    """Raises EnvironmentFault when an environment has other spaces than `pair`."""
+    for i, environment in enumerate(environments):
+        own = spaces_of(environment)
+        for kind, mine, theirs in zip(("observation", "action"), own, pair, strict=True):
+            if mine != theirs:
+                raise EnvironmentFault(
+                    f"environment {name!r}: number {i} has the {kind} space {mine}, number 0 has {theirs};"
+                    " environments that are stepped together must have the same spaces"
+                )
 
 
 def groups(items: Sequence[Any], size: int, workers: int = 1) -> list[list[Any]]:

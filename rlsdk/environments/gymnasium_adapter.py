@@ -1,4 +1,4 @@
-"""Where gymnasium ends: its spaces and environments become rlsdk's."""
+"""gymnasium's environments as rlsdk's vector environments."""
 
 from __future__ import annotations
 
@@ -6,64 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 import gymnasium
-import numpy as np
-from gymnasium import spaces as gym_spaces
 
-from rlsdk import spaces
 from rlsdk.environments.executor_envs import ExecutorEnvs
 from rlsdk.environments.in_process import InProcessEnvs
 from rlsdk.environments.native_vector import NativeVectorEnv
 from rlsdk.environments.processes import ProcessEnvs
 from rlsdk.environments.requests import without_requests
-from rlsdk.errors import EnvironmentFault, RlsdkError, UnsupportedSpaceError, suggest
+from rlsdk.environments.space_conversion import spaces_of, to_space
+from rlsdk.environments.step_checks import shown
+from rlsdk.errors import EnvironmentFault, RlsdkError, message_of, suggest
 from rlsdk.registry import extension, extensions
-from rlsdk.spaces import Space
 
 EnvSource = str | Callable[[], Any] | Any
 Envs = InProcessEnvs | ProcessEnvs | NativeVectorEnv | ExecutorEnvs
-
-
-def to_space(space: Any, path: str = "space") -> Space:
-    """rlsdk's description of a gymnasium space.
-
-    Raises:
-        UnsupportedSpaceError: a kind that is no Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple.
-    """
-    if isinstance(space, gym_spaces.Box):
-        return spaces.Box(space.low, space.high, tuple(space.shape), np.dtype(space.dtype).name)
-    if isinstance(space, gym_spaces.Discrete):
-        return spaces.Discrete(int(space.n), int(space.start))
-    if isinstance(space, gym_spaces.MultiDiscrete):
-        if space.nvec.ndim != 1:
-            raise UnsupportedSpaceError(
-                f"{path} is a MultiDiscrete of shape {space.nvec.shape}; flatten it to one dimension"
-            )
-        return spaces.MultiDiscrete(tuple(map(int, space.nvec)), tuple(map(int, space.start)))
-    if isinstance(space, gym_spaces.MultiBinary):
-        return spaces.MultiBinary(tuple(space.shape))
-    if isinstance(space, gym_spaces.Dict):
-        return spaces.Dict({key: to_space(child, f"{path}[{key!r}]") for key, child in space.spaces.items()})
-    if isinstance(space, gym_spaces.Tuple):
-        return spaces.Tuple(tuple(to_space(child, f"{path}[{i}]") for i, child in enumerate(space.spaces)))
-    raise UnsupportedSpaceError(
-        f"{path} is a {type(space).__name__}; rlsdk knows Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple"
-    )
-
-
-def to_gymnasium(space: Space) -> Any:
-    """The gymnasium space for one of rlsdk's."""
-    if isinstance(space, spaces.Box):
-        dtype: Any = np.dtype(space.dtype).type
-        return gym_spaces.Box(np.array(space.low), np.array(space.high), space.shape, dtype)
-    if isinstance(space, spaces.Discrete):
-        return gym_spaces.Discrete(space.n, start=space.start)
-    if isinstance(space, spaces.MultiDiscrete):
-        return gym_spaces.MultiDiscrete(np.array(space.nvec), start=np.array(space.start))
-    if isinstance(space, spaces.MultiBinary):
-        return gym_spaces.MultiBinary(list(space.shape) if len(space.shape) != 1 else space.shape[0])
-    if isinstance(space, spaces.Dict):
-        return gym_spaces.Dict({key: to_gymnasium(child) for key, child in space.spaces.items()})
-    return gym_spaces.Tuple([to_gymnasium(child) for child in space.spaces])
 
 
 def connect(env: EnvSource, copies: int = 1) -> Envs:
@@ -89,7 +44,7 @@ def connect(env: EnvSource, copies: int = 1) -> Envs:
         made.recipe = env if isinstance(env, str) else None
         return made
     raise EnvironmentFault(
-        f"{env!r} is no environment; accepted: a gymnasium id such as 'Pendulum-v1', a gymnasium.Env,"
+        f"{shown(env)} is no environment; accepted: a gymnasium id such as 'Pendulum-v1', a gymnasium.Env,"
         " a gymnasium.vector.VectorEnv, or what rlsdk.environments.make_vec_env returns"
     )
 
@@ -115,11 +70,6 @@ def name_of(env: Any) -> str:
     return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
 
 
-def spaces_of(env: Any) -> tuple[Space, Space]:
-    """(observation space, action space) of a gymnasium environment."""
-    return to_space(env.observation_space, "observation"), to_space(env.action_space, "action")
-
-
 def make_one(env: EnvSource, kwargs: dict[str, Any]) -> Any:
     """One gymnasium environment from an id or a function.
 
@@ -133,13 +83,17 @@ def make_one(env: EnvSource, kwargs: dict[str, Any]) -> Any:
         hint = hint if hint.startswith("did") else "gymnasium.pprint_registry() lists those installed"
         raise EnvironmentFault(f"there is no environment {env!r}: {error}; {hint}") from None
     except gymnasium.error.DependencyNotInstalled as error:
-        raise EnvironmentFault(f"environment {env!r} needs a package that is not installed: {error}") from None
+        raise EnvironmentFault(
+            f"environment {shown(env)} needs a package that is not installed: {message_of(error)}"
+        ) from None
     except RlsdkError:
         raise
     except Exception as error:
-        raise EnvironmentFault(f"environment {env!r} could not be made: {type(error).__name__}: {error}") from error
+        raise EnvironmentFault(
+            f"environment {shown(env)} could not be made: {type(error).__name__}: {message_of(error)}"
+        ) from error
     if not isinstance(instance, gymnasium.Env):
-        raise EnvironmentFault(f"{env!r} made a {type(instance).__name__}, not a gymnasium.Env")
+        raise EnvironmentFault(f"{shown(env)} made a {type(instance).__name__}, not a gymnasium.Env")
     return instance
 
 

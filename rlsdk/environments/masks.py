@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rlsdk.environments.step_checks import shown
 from rlsdk.errors import MaskError
 from rlsdk.interfaces import VectorEnv
 from rlsdk.registry import MaskUse
@@ -37,12 +38,16 @@ class MaskRule:
         Raises:
             MaskError: another length, or values that are neither true nor false.
         """
-        array = np.asarray(mask)
+        try:
+            array = np.asarray(mask)
+        except Exception:
+            raise MaskError(f"an action mask is {shown(mask)}; this action space needs bool ({self.size},)") from None
         if array.shape != (self.size,):
             raise MaskError(f"an action mask has shape {array.shape}; this action space needs ({self.size},)")
-        if array.dtype != np.bool_ and not np.isin(array, (0, 1)).all():
+        if array.dtype != np.bool_ and (array.dtype.kind not in "iuf" or not np.isin(array, (0, 1)).all()):
             raise MaskError(
-                f"an action mask holds {np.setdiff1d(array, (0, 1))[:3]}; accepted: true and false, or 1 and 0"
+                f"an action mask holds {shown([v for v in array.tolist() if v not in (0, 1)][:3])};"
+                " accepted: true and false, or 1 and 0"
             )
         return array.astype(np.bool_, copy=False)
 
@@ -70,6 +75,30 @@ def mask_methods(environments: Sequence[Any]) -> list[Callable[[], Any]] | None:
             return None
         found.append(method)
     return found if all(map(callable, found)) else None
+
+
+def is_masking_supported(env: Any) -> bool:
+    """Whether an environment has a method `action_masks`: a gymnasium environment (through its wrappers), a vector
+    environment (all of it), or what `model.get_env()` returns."""
+    if hasattr(env, "env_method") and hasattr(env, "num_envs"):
+        return bool(getattr(env, "has_masks", False)) or all(env.env_method("has_wrapper_attr", METHOD))
+    return mask_methods([env]) is not None
+
+
+def get_action_masks(env: Any) -> NDArray[np.bool_]:
+    """The action masks of now: bool [A] of a gymnasium environment, bool [B, A] of a vector environment.
+
+    Raises:
+        MaskError: the environment has no method `action_masks`.
+    """
+    if hasattr(env, "env_method") and hasattr(env, "num_envs"):
+        if not all(env.env_method("has_wrapper_attr", METHOD)):
+            raise MaskError(f"environments have no method {METHOD!r}; rlsdk.environments.ActionMasker adds one")
+        return np.stack([np.asarray(mask, dtype=bool) for mask in env.env_method(METHOD)])
+    methods = mask_methods([env])
+    if methods is None:
+        raise MaskError(f"{type(env).__name__} has no method {METHOD!r}; rlsdk.environments.ActionMasker adds one")
+    return np.asarray(methods[0](), dtype=bool)
 
 
 class MaskGate:

@@ -17,7 +17,8 @@ from rlsdk.environments.masks import INFO, MaskRule
 from rlsdk.environments.observations import Stacker, batch_of
 from rlsdk.environments.seeds import Seeds
 from rlsdk.environments.states import capture, restore
-from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, UsageError
+from rlsdk.environments.step_checks import shown, success
+from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, UsageError, message_of
 from rlsdk.records import EnvStep, Episode, Observation
 from rlsdk.spaces import Space
 
@@ -65,8 +66,7 @@ class NativeVectorEnv:
     def step(self, action: Tensor) -> EnvStep:
         actions = self._decode(action)
         values, rewards, terminations, truncations, infos = self._ask(lambda: self.env.step(actions))
-        if not np.isfinite(rewards).all():
-            raise EnvironmentFault(f"environment {self.name!r} gave the rewards {rewards}; they must be finite")
+        self._check(rewards, terminations, truncations, infos)
         filler = self._resetting.copy()
         reward = np.where(filler, 0.0, rewards)
         terminated, truncated = terminations & ~filler, truncations & ~filler
@@ -88,12 +88,29 @@ class NativeVectorEnv:
             self._finish(ended, infos),
         )
 
+    def _check(self, rewards: Any, terminations: Any, truncations: Any, infos: Any) -> None:
+        """Raises EnvironmentFault when a step did not give B finite rewards, B flags twice and an info."""
+        shape = (self.num_envs,)
+        if np.shape(rewards) != shape or np.asarray(rewards).dtype.kind not in "biuf" or not np.isfinite(rewards).all():
+            wrong = f"rewards {shown(rewards)}; they must be {self.num_envs} finite numbers"
+        elif np.shape(terminations) != shape or np.asarray(terminations).dtype != np.bool_:
+            wrong = f"terminations {shown(terminations)}; they must be bool [{self.num_envs}]"
+        elif np.shape(truncations) != shape or np.asarray(truncations).dtype != np.bool_:
+            wrong = f"truncations {shown(truncations)}; they must be bool [{self.num_envs}]"
+        elif not isinstance(infos, dict):
+            wrong = f"infos {shown(infos)}; they must be a dict"
+        else:
+            return
+        raise EnvironmentFault(f"environment {self.name!r}, step {int(self._lengths.max()) + 1}, gave the {wrong}")
+
     def _ask(self, call: Callable[[], Any]) -> Any:
         """The answer of the environment; whatever goes wrong on the way names the environment."""
         try:
             return call()
         except Exception as error:
-            raise EnvironmentFault(f"environment {self.name!r} raised {type(error).__name__}: {error}") from error
+            raise EnvironmentFault(
+                f"environment {self.name!r} raised {type(error).__name__}: {message_of(error)}"
+            ) from error
 
     def _mask(self, infos: dict[str, Any], unchecked: Any = None) -> Tensor | None:
         """The masks [B, A] in `infos`; rows marked in `unchecked` may allow nothing, their episode is over."""
@@ -133,13 +150,23 @@ class NativeVectorEnv:
 
     def _finish(self, ended: Any, infos: dict[str, Any]) -> tuple[Episode, ...]:
         source = infos.get("final_info", infos) if self.mode == AutoresetMode.SAME_STEP else infos
-        success = source.get("is_success")
+        values = source.get("is_success")
+        if values is not None and np.shape(values)[:1] != (self.num_envs,):
+            raise EnvironmentFault(
+                f"environment {self.name!r} gave info['is_success'] = {shown(values)}; give one of each"
+            )
         episodes = []
         for i in np.flatnonzero(ended):
-            value = None if success is None else bool(np.asarray(success)[i])
+            value = None if values is None else self._success(values[i])
             episodes.append(Episode(int(i), float(self._returns[i]), int(self._lengths[i]), value))
             self._returns[i], self._lengths[i] = 0.0, 0
         return tuple(episodes)
+
+    def _success(self, value: Any) -> bool | None:
+        try:
+            return success({"is_success": value})
+        except EnvironmentFault as error:
+            raise EnvironmentFault(f"environment {self.name!r} {error}") from None
 
     def _stack(self, values: Any) -> Any:
         try:
@@ -197,4 +224,4 @@ class NativeVectorEnv:
         )
 
     def close(self) -> None:
-        self.env.close()
+        self._ask(self.env.close)

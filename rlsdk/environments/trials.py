@@ -11,6 +11,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from rlsdk.environments.attributes import named
+from rlsdk.environments.step_checks import FLAGS, NUMBERS, flag, number, require_info, success
 from rlsdk.errors import EnvironmentFault
 from rlsdk.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple, dtype_of, shape_of
 
@@ -152,20 +154,39 @@ class _Seat:
         vector = self.encode(observation)
         if vector.shape != self.shape:
             raise EnvironmentFault(
-                f"environment {self.environment}: an observation has {vector.size} numbers, its space {self.shape[0]}"
+                f"environment {named(self.environment)}: an observation has {vector.size} numbers, its space {self.shape[0]}"
             )
         return vector
+
+    def checked(self, result: Any, step: int) -> tuple[float, bool, bool]:
+        """(reward, terminated, truncated) of a step that gave unusual types.
+
+        Raises:
+            EnvironmentFault: names the environment, the step and the field.
+        """
+        _, reward, terminated, truncated, info = result
+        try:
+            require_info(info)
+            return number(reward), flag(terminated, "terminated"), flag(truncated, "truncated")
+        except EnvironmentFault as error:
+            raise EnvironmentFault(
+                f"environment {named(self.environment)} {error} (step {step} of its episode)"
+            ) from None
 
     def end(self, total: float, length: int, info: Any) -> None:
         """An episode is over."""
         if not math.isfinite(total):
             raise EnvironmentFault(
-                f"environment {self.environment}: an episode has the return {total}; it must be finite"
+                f"environment {named(self.environment)}: an episode has the return {total}; it must be finite"
             )
-        success = info.get("is_success") if isinstance(info, dict) else None
+        try:
+            self.successes.append(success(info))
+        except EnvironmentFault as error:
+            raise EnvironmentFault(
+                f"environment {named(self.environment)} {error} (step {length} of its episode)"
+            ) from None
         self.returns.append(total)
         self.lengths.append(length)
-        self.successes.append(None if success is None else bool(success))
 
     @property
     def finished(self) -> bool:
@@ -193,7 +214,14 @@ def _play(act: Act, seats: Sequence[_Seat]) -> None:
         actions = act(inputs)
         clock += 1
         for k, step in enumerate(steps):
-            observation, reward, terminated, truncated, info = step(actions[k])
+            observation, reward, terminated, truncated, info = result = step(actions[k])
+            if (
+                type(terminated) not in FLAGS
+                or type(truncated) not in FLAGS
+                or type(reward) not in NUMBERS
+                or type(info) is not dict
+            ):
+                reward, terminated, truncated = seats[k].checked(result, clock - began[k])
             totals[k] += float(reward)
             if not (terminated or truncated):
                 # where an observation is its own encoding `read` would give the same, for the price of four calls

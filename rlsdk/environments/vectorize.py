@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,11 +13,14 @@ import gymnasium
 
 from rlsdk import executors
 from rlsdk.environments import envpool_vector
+from rlsdk.environments.copies import require_separate
 from rlsdk.environments.executor_envs import ExecutorEnvs
-from rlsdk.environments.gymnasium_adapter import Envs, EnvSource, connect, in_process, make_one, name_of, spaces_of
+from rlsdk.environments.gymnasium_adapter import Envs, EnvSource, connect, in_process, make_one, name_of
 from rlsdk.environments.native_vector import NativeVectorEnv
 from rlsdk.environments.processes import ProcessEnvs, ProcessOptions
 from rlsdk.environments.seeds import Seeds
+from rlsdk.environments.space_conversion import spaces_of
+from rlsdk.environments.step_checks import shown
 from rlsdk.environments.wrappers import Monitor
 from rlsdk.errors import EnvironmentFault, SettingsError, suggest
 
@@ -27,10 +31,10 @@ WORTH_PROCESSES = 700e-6
 
 
 def make_vec_env(  # noqa: PLR0913  # the documented signature
-    env: EnvSource,
-    n_envs: int = 1,
-    *,
+    env: EnvSource | Sequence[Callable[[], Any]] | None = None,
+    n_envs: int | None = None,
     seed: int | None = None,
+    *,
     vectorization: str = "auto",
     env_kwargs: Mapping[str, Any] | None = None,
     wrappers: Sequence[str | Callable[[Any], Any]] = (),
@@ -39,12 +43,13 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
     timeout: float = 60.0,
     restart: bool = False,
     start_method: str | None = None,
+    **documented: Any,
 ) -> Envs:
     """`n_envs` copies of an environment behind one interface, seeded alike however they run.
 
     Args:
-        env: gymnasium id, or a function that makes one environment.
-        n_envs: how many copies.
+        env: gymnasium id, a function that makes one environment, or a list of such functions, one for each copy.
+        n_envs: how many copies; None: one, or as many as the list has functions.
         seed: of the first reset that is given none, such as the first of an agent made without a seed.
         vectorization: `sync` steps them one after another in this process; `async` in processes; `native` uses the
             environment's own vector version, or envpool's where that package is installed; the name of an executor (of a
@@ -60,37 +65,101 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
         timeout: seconds after which a process that does not answer counts as hung.
         restart: replace a process that dies or hangs instead of raising; the metric `rollout/worker_restarts` counts.
         start_method: of the processes (`fork`, `forkserver`, `spawn`); the platform's own by default.
+        documented: arguments of the documented library that have another name here; the error says which.
 
     Raises:
         SettingsError: an argument makes no sense.
         EnvironmentFault: the environment cannot be made; the message carries the cause and the fix.
     """
-    if not isinstance(n_envs, int) or isinstance(n_envs, bool) or n_envs < 1:
-        raise SettingsError(f"n_envs = {n_envs!r} must be a positive whole number")
+    _refuse(env, documented)
+    sources = _sources(env, n_envs)
     if vectorization not in (*KINDS, *executors.names()):
         known = (*KINDS, *executors.names())
         raise SettingsError(f"vectorization {vectorization!r} is unknown; {suggest(vectorization, known)}")
+    arguments = dict(env_kwargs or {})
     if vectorization == "native":
-        native = _native(env, n_envs, dict(env_kwargs or {}), bool(wrappers or monitor_dir))
+        native = _native(env, len(sources), arguments, bool(wrappers or monitor_dir))
         native.seeds, native.recipe = Seeds(seed), env if isinstance(env, str) and not env_kwargs else None
         return native
     folder = None if monitor_dir is None else Path(monitor_dir)
     layers = tuple(map(_wrapper, wrappers))
-    makers = [_Maker(env, dict(env_kwargs or {}), layers, folder, i) for i in range(n_envs)]
-    first = makers[0].bare()  # what cannot be made fails here, with a clear message
-    if vectorization in executors.names():
-        places = workers or os.cpu_count() or 1
-        elsewhere = executors.make_executor(vectorization, places)
-        made: Envs = ExecutorEnvs(makers[0], in_process([makers[0].watched(first)], seed), elsewhere, n_envs, places)
-    elif vectorization == "async" or (vectorization == "auto" and _processes_pay(first, n_envs)):
-        pair, name = spaces_of(first), name_of(first)
-        first.close()
-        options = ProcessOptions(workers or os.cpu_count() or 1, timeout, restart, start_method)
-        made = ProcessEnvs(makers, *pair, options, name=name, seed=seed)
-    else:
-        made = in_process([makers[0].watched(first), *(maker() for maker in makers[1:])], seed)
+    makers = [_Maker(source, arguments, layers, folder, i) for i, source in enumerate(sources)]
+    options = ProcessOptions(workers or os.cpu_count() or 1, timeout, restart, start_method)
+    made = _made(makers, vectorization, options, seed)
     made.recipe = env if isinstance(env, str) and not (env_kwargs or wrappers) else None
     return made
+
+
+def _made(makers: Sequence[_Maker], vectorization: str, options: ProcessOptions, seed: int | None) -> Envs:
+    """The copies, stepped where `vectorization` says."""
+    first, count = makers[0].bare(), len(makers)  # what cannot be made fails here, with a clear message
+    if vectorization in executors.names():
+        if any(maker.env is not makers[0].env for maker in makers):
+            raise SettingsError(f"vectorization={vectorization!r} plays copies of one environment; give one function")
+        _require_new(makers, first)
+        elsewhere = executors.make_executor(vectorization, options.workers)
+        here = in_process([makers[0].watched(first)], seed)
+        return ExecutorEnvs(makers[0], here, elsewhere, count, options.workers)
+    if vectorization == "async" or (vectorization == "auto" and _processes_pay(first, count)):
+        pair, name = spaces_of(first), name_of(first)
+        _require_new(makers, first)
+        first.close()
+        return ProcessEnvs(makers, *pair, options, name=name, seed=seed)
+    return in_process([makers[0].watched(first), *(maker() for maker in makers[1:])], seed)
+
+
+RENAMED = {
+    "env_id": "env, the first argument",
+    "wrapper_class": "wrappers=[...], functions or names, innermost first",
+    "wrapper_kwargs": "wrappers=[functools.partial(Wrapper, ...)]",
+    "monitor_kwargs": "monitor_dir, or wrappers=[functools.partial(Monitor, ...)]",
+    "vec_env_cls": "vectorization='sync' for DummyVecEnv, 'async' for SubprocVecEnv",
+    "vec_env_kwargs": "workers, timeout, restart and start_method",
+    "start_index": "seed: each copy has a stream of its own",
+}
+"""Arguments of the documented `make_vec_env`, and what is used here."""
+
+
+def _refuse(env: Any, documented: Mapping[str, Any]) -> None:
+    """Raises SettingsError when an argument has another name here, or there is no environment."""
+    for name in documented:
+        hint = f"use {RENAMED[name]}" if name in RENAMED else suggest(name, _ARGUMENTS)
+        raise SettingsError(f"make_vec_env takes no {name!r}; {hint}")
+    if env is None:
+        raise SettingsError("make_vec_env needs an environment: a gymnasium id, a function, or a list of functions")
+
+
+def _sources(env: Any, n_envs: Any) -> list[Any]:
+    """What makes each copy.
+
+    Raises:
+        SettingsError: a count that is not positive, or another one than the list has functions.
+    """
+    if not isinstance(env, list | tuple):
+        count = 1 if n_envs is None else n_envs
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise SettingsError(f"n_envs = {n_envs!r} must be a positive whole number")
+        return [env] * count
+    for source in env:
+        if not callable(source) and not isinstance(source, str):
+            raise SettingsError(
+                f"a list of environments must hold functions that each make one, or ids; got {shown(source)};"
+                " write [lambda: make_it(), ...]"
+            )
+    if not env or n_envs not in (None, len(env)):
+        raise SettingsError(f"n_envs = {n_envs!r}, but the list has {len(env)} functions; leave n_envs out")
+    return list(env)
+
+
+_ARGUMENTS = tuple(inspect.signature(make_vec_env).parameters)[:-1]
+
+
+def _require_new(makers: Sequence[_Maker], first: Any) -> None:
+    """Raises EnvironmentFault when a function gives `first` again instead of a new environment."""
+    if len(makers) > 1 and not isinstance(makers[1].env, str):
+        second = makers[1].bare()
+        require_separate([first, second], name_of(first))
+        second.close()
 
 
 def _wrapper(choice: str | Callable[[Any], Any]) -> Callable[[Any], Any]:

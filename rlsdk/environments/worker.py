@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
@@ -12,6 +13,7 @@ from rlsdk.environments.attributes import call_of, read, write
 from rlsdk.environments.copies import Copies, StepArrays
 from rlsdk.environments.shared_arrays import arrays_in
 from rlsdk.environments.states import OpaqueValue
+from rlsdk.errors import EnvironmentFault
 from rlsdk.spaces import Space
 from rlsdk.workers import Failure
 
@@ -68,7 +70,10 @@ def serve(pipe: Connection, assignment: Assignment) -> None:
             break
         pipe.send(answer)
     if copies is not None:
-        copies.close()
+        try:
+            copies.close()
+        except EnvironmentFault as fault:  # the other side does not listen any more
+            warnings.warn(str(fault), RuntimeWarning, stacklevel=2)
 
 
 def _made(assignment: Assignment) -> Copies:

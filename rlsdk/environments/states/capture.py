@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rlsdk.environments.attributes import named
 from rlsdk.environments.states.values import MISSING, Reader, Writer
 from rlsdk.errors import ArtifactError, fitting
 
@@ -38,13 +39,14 @@ def restore(environment: Any, state: Any) -> None:
     Raises:
         ArtifactError: the state is damaged, or of another kind of environment.
     """
-    with fitting(f"the state of {environment} in the file cannot be used"):
+    with fitting(f"the state of {named(environment)} in the file cannot be used"):
         arrays: dict[str, Tensor] = state.get("arrays", {})
         reader = Reader([arrays[name].numpy().reshape(-1) for name in sorted(arrays, key=int)])
         stored, layers = json.loads(state["layout"]), list(_layers(environment))
         if [entry["class"] for entry in stored] != [_name(layer) for layer in layers]:
             raise ArtifactError(
-                f"the file holds the state of {stored[0]['class']}, wrapped otherwise than {environment} or of another kind"
+                f"the file holds the state of {stored[0]['class']}, wrapped otherwise than {named(environment)}"
+                " or of another kind"
             )
         for entry, layer in zip(stored, layers, strict=True):
             _put(layer, entry, reader)

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from rlsdk.environments.gymnasium_adapter import to_space
+from rlsdk.environments.space_conversion import to_space
 from rlsdk.spaces import choices_of
 
 

@@ -10,6 +10,9 @@ import numpy as np
 from gymnasium.utils import RecordConstructorArgs
 from numpy.typing import NDArray
 
+from rlsdk.environments.attributes import named
+from rlsdk.errors import SettingsError
+
 
 class ActionMasker(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     """`action_masks()` answers what `mask_fn` says: a function of the environment, or the name of one of its methods."""
@@ -20,8 +23,8 @@ class ActionMasker(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs)
         if isinstance(mask_fn, str):
             method = getattr(env.unwrapped, mask_fn, None)
             if not callable(method):
-                raise ValueError(
-                    f"{env} has no method {mask_fn!r}; give the name of one, or a function of the environment"
+                raise SettingsError(
+                    f"{named(env)} has no method {mask_fn!r}; give the name of one, or a function of the environment"
                 )
             self._mask: Callable[[], Any] = method
         else:

@@ -9,6 +9,9 @@ import gymnasium
 import numpy as np
 from gymnasium.utils import RecordConstructorArgs
 
+from rlsdk.environments.attributes import named
+from rlsdk.errors import SettingsError
+
 VELOCITIES = {
     "CartPole-v1": (1, 3),
     "MountainCar-v0": (1,),
@@ -28,10 +31,10 @@ class MaskVelocity(gymnasium.ObservationWrapper[Any, Any, Any], RecordConstructo
         gymnasium.ObservationWrapper.__init__(self, env)
         name = env.spec.id if env.spec is not None else ""
         if indices is None and name not in VELOCITIES:
-            raise ValueError(f"where {name or env} keeps its velocities is not known; give indices=[...]")
+            raise SettingsError(f"where {name or named(env)} keeps its velocities is not known; give indices=[...]")
         space = env.observation_space
         if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
-            raise ValueError(f"MaskVelocity needs a vector observation, got {space}")
+            raise SettingsError(f"MaskVelocity needs a vector observation, got {space}")
         self._keep = np.ones(space.shape, space.dtype)
         self._keep[list(VELOCITIES[name] if indices is None else indices)] = 0
 

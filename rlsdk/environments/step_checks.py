@@ -1,0 +1,82 @@
+"""What the values of a step may be; the checks of the usual types cost no call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rlsdk.errors import EnvironmentFault
+
+NUMBERS = frozenset((float, int, np.float64, np.float32, np.float16, np.int64, np.int32))
+"""Types of rewards that `float` converts as meant."""
+FLAGS = frozenset((bool, np.bool_))
+"""Types of `terminated` and `truncated` that need no look."""
+SHOWN = 200
+"""Characters of a value in a message."""
+
+
+def shown(value: Any) -> str:
+    """`repr` for messages: short, on one line, and of objects whose `repr` raises too."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception as error:
+        text = f"a {type(value).__name__} whose repr raises {type(error).__name__}"
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+
+
+def number(value: Any) -> float:
+    """A reward as a float: a number, or an array or tensor of one.
+
+    Raises:
+        EnvironmentFault: anything else; text that reads like a number too.
+    """
+    array = _one(value)
+    if array is None or array.dtype.kind not in "biuf":
+        raise EnvironmentFault(f"gave the reward {shown(value)} ({type(value).__name__}); it must be a finite float32")
+    return float(array.item())
+
+
+def flag(value: Any, name: str) -> bool:
+    """`terminated` or `truncated`: a bool, 0 or 1, or an array or tensor of one of them.
+
+    Raises:
+        EnvironmentFault: anything else, such as "False" or None, which Python would take for true or false.
+    """
+    array = _one(value)
+    if array is None or array.dtype.kind not in "biu" or array.item() not in (0, 1):
+        raise EnvironmentFault(f"gave {name} = {shown(value)} ({type(value).__name__}); it must be True or False")
+    return bool(array.item())
+
+
+def success(info: Mapping[str, Any]) -> bool | None:
+    """`is_success` of an info; None where there is none.
+
+    Raises:
+        EnvironmentFault: it is not one truth value.
+    """
+    value = info.get("is_success")
+    if value is None or type(value) is bool:
+        return value
+    array = _one(value)
+    if array is None or array.dtype.kind not in "biuf":
+        raise EnvironmentFault(
+            f"gave info['is_success'] = {shown(value)} ({type(value).__name__}); it must be True or False"
+        )
+    return bool(array.item())
+
+
+def require_info(info: Any) -> None:
+    """Raises EnvironmentFault when `info` is no mapping."""
+    if not isinstance(info, Mapping):
+        raise EnvironmentFault(f"gave info = {shown(info)} ({type(info).__name__}); it must be a dict")
+
+
+def _one(value: Any) -> Any:
+    """An array of exactly one entry, or None."""
+    try:
+        array = np.asarray(value)
+    except Exception:
+        return None
+    return array if array.size == 1 and array.dtype != object else None

@@ -1,0 +1,300 @@
+"""What an environment does wrong is an error that names the environment, the step and the field, however it is stepped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+import rlsdk
+from rlsdk.environments import ActionMasker, MaskVelocity, connect, make_vec_env, to_space
+from rlsdk.environments.toy import ChainEnv, IdentityEnv
+from rlsdk.errors import EnvironmentFault, MaskError, RlsdkError, SettingsError, UnsupportedSpaceError
+
+FIELDS = ("observation", "reward", "terminated", "truncated", "info")
+
+
+class Scripted(ChainEnv):
+    """Gives `value` for `field` in its second step; without a usable `str`, which nothing may need."""
+
+    def __init__(self, field: str, value: Any) -> None:
+        super().__init__(4)
+        self.field, self.value = field, value
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+    def step(self, action: Any) -> Any:
+        given = dict(zip(FIELDS, super().step(action), strict=True))
+        if self.position == 2:
+            given[self.field] = self.value
+            if self.field == "info":
+                given["terminated"] = True
+        return tuple(given.values())
+
+
+WRONG = [
+    ("reward", "1.5", r"gave the reward '1\.5' \(str\); it must be a finite float32 \(step 2 "),
+    ("reward", None, r"gave the reward None \(NoneType\)"),
+    ("reward", np.array([1.0, 2.0]), r"gave the reward array\(\[1\., 2\.\]\)"),
+    ("terminated", "False", r"gave terminated = 'False' \(str\); it must be True or False \(step 2 "),
+    ("terminated", None, "gave terminated = None"),
+    ("terminated", np.array([False, True]), "gave terminated = array"),
+    ("truncated", 0.5, r"gave truncated = 0\.5 \(float\)"),
+    ("truncated", 2, "gave truncated = 2"),
+    ("info", None, r"gave info = None \(NoneType\); it must be a dict \(step 2 "),
+    ("info", {"is_success": np.array([True, False])}, r"gave info\['is_success'\] = array.*\(step 2 "),
+    ("info", {"is_success": "False"}, r"gave info\['is_success'\] = 'False'"),
+]
+
+
+@contextmanager
+def closing(env: Any) -> Iterator[Any]:
+    try:
+        yield env
+    finally:
+        env.close()
+
+
+@pytest.mark.parametrize(("field", "value", "words"), WRONG)
+def test_a_wrong_field_is_named_in_this_process(field: str, value: Any, words: str) -> None:
+    with closing(make_vec_env(lambda: Scripted(field, value), 2, vectorization="sync")) as env:
+        env.reset(0)
+        env.step(torch.zeros(2, 1))
+        with pytest.raises(EnvironmentFault, match=rf"environment 'Scripted' \(number 0\) {words}"):
+            env.step(torch.zeros(2, 1))
+
+
+def test_a_wrong_field_is_named_in_processes() -> None:
+    for field, value, words in (WRONG[0], WRONG[3], WRONG[8], WRONG[9]):
+        with closing(make_vec_env(lambda f=field, v=value: Scripted(f, v), 2, vectorization="async")) as env:
+            env.reset(0)
+            env.step(torch.zeros(2, 1))
+            with pytest.raises(EnvironmentFault, match=rf"environment 'Scripted' \(number 0\) {words}"):
+                env.step(torch.zeros(2, 1))
+
+
+@pytest.mark.parametrize(("field", "value", "words"), WRONG)
+def test_a_wrong_field_is_named_where_whole_episodes_are_played(field: str, value: Any, words: str) -> None:
+    model = rlsdk.make("ars", env=lambda: Scripted(field, value), policy="LinearPolicy", n_delta=1)
+    with pytest.raises(EnvironmentFault, match=f"environment Scripted {words}"):
+        model.learn(20)
+
+
+class Vectors(gymnasium.vector.VectorEnv[Any, Any, Any]):
+    """Two environments that step by themselves, with one wrong field."""
+
+    def __init__(self, **wrong: Any) -> None:
+        self.num_envs, self.wrong, self.metadata = (
+            2,
+            wrong,
+            {"autoreset_mode": gymnasium.vector.AutoresetMode.NEXT_STEP},
+        )
+        self.single_observation_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+        self.single_action_space = spaces.Discrete(2)
+
+    def reset(self, **_: Any) -> Any:
+        return np.zeros((2, 1), np.float32), {}
+
+    def step(self, actions: Any) -> Any:
+        no = np.zeros(2, bool)
+        usual = dict(zip(FIELDS, (np.zeros((2, 1), np.float32), np.zeros(2), no, no, {}), strict=True))
+        return tuple({**usual, **self.wrong}.values())
+
+    def close(self, **_: Any) -> None:
+        raise OSError("still busy")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"reward": np.array(["1.5", "2"])}, "gave the rewards array"),
+        ({"reward": np.zeros(3)}, "gave the rewards array"),
+        ({"terminated": np.array(["False", "False"])}, "gave the terminations"),
+        ({"truncated": None}, "gave the truncations None"),
+        ({"info": None}, "gave the infos None"),
+        ({"terminated": np.ones(2, bool), "info": {"is_success": "True"}}, r"gave info\['is_success'\] = 'True'"),
+        ({"terminated": np.ones(2, bool), "info": {"is_success": ["no", "no"]}}, r"gave info\['is_success'\] = 'no'"),
+    ],
+)
+def test_a_wrong_field_of_a_vector_environment_is_named(wrong: dict[str, Any], words: str) -> None:
+    env = connect(Vectors(**wrong))
+    env.reset(0)
+    with pytest.raises(EnvironmentFault, match=f"environment 'Vectors'.*{words}"):
+        env.step(torch.zeros(2, dtype=torch.int64))
+    with pytest.raises(EnvironmentFault, match="environment 'Vectors' raised OSError: still busy"):
+        env.close()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("reward", np.float16(1)),
+        ("reward", True),
+        ("reward", np.array([1.0])),
+        ("reward", torch.tensor(1.0)),
+        ("terminated", np.bool_(True)),
+        ("truncated", 1),
+        ("truncated", np.array(True)),
+        ("info", {"is_success": np.float32(1.0)}),
+    ],
+)
+def test_what_can_only_mean_one_thing_is_accepted(field: str, value: Any) -> None:
+    env = make_vec_env(lambda: Scripted(field, value), vectorization="sync")
+    env.reset(0)
+    env.step(torch.zeros(1, 1))
+    step = env.step(torch.zeros(1, 1))
+    assert float(step.reward) == 1.0
+    assert bool(step.terminated | step.truncated) == (field != "reward")
+    assert step.terminated.dtype == torch.bool
+    if field == "info":
+        assert step.episodes[0].success is True
+
+
+def test_action_masks_that_raise_or_are_no_masks() -> None:
+    def broken(_: Any) -> Any:
+        raise KeyError("legal moves")
+
+    with pytest.raises(EnvironmentFault, match=r"'IdentityEnv' raised KeyError in action_masks\(\): 'legal moves'"):
+        connect(ActionMasker(IdentityEnv(2), broken)).reset(0)
+
+    class Odd(IdentityEnv):
+        given: Any = None
+
+        def action_masks(self) -> Any:
+            return self.given
+
+    for given in ([[True], [True, False]], "yes", ["a", "b"], None, [None, True]):
+        env = Odd(2)
+        env.given = given
+        with pytest.raises(MaskError, match="environment 'Odd': an action mask"):
+            connect(env).reset(0)
+
+
+class Unhelpful(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_errors_without_text_are_named(kind: str) -> None:
+    class Raising(ChainEnv):
+        def step(self, action: Any) -> Any:
+            raise Unhelpful
+
+    with closing(make_vec_env(lambda: Raising(3), 2, vectorization=kind)) as env:
+        env.reset(0)
+        with pytest.raises(EnvironmentFault, match=r"raised Unhelpful in step.*could not be made"):
+            env.step(torch.zeros(2, 1))
+
+
+def test_environments_without_text_are_named() -> None:
+    env = Scripted("reward", "1.5")
+    for call, words in (
+        (lambda: connect(env).get_attr("lenght"), "environment Scripted has no attribute 'lenght'"),
+        (lambda: connect(env).env_method("length"), "'length' of environment Scripted is no method"),
+        (lambda: MaskVelocity(env), "where Scripted keeps its velocities"),
+        (lambda: ActionMasker(env, "legal"), "Scripted has no method 'legal'"),
+        (lambda: make_vec_env(lambda: Scripted), "no type, not a|made a type"),
+        (lambda: connect([env]), "no environment"),
+    ):
+        with pytest.raises(RlsdkError, match=words):
+            call()
+
+
+def test_every_environment_is_closed_and_the_first_failure_told() -> None:
+    closed = []
+
+    class Stuck(ChainEnv):
+        def close(self) -> None:
+            closed.append(self)
+            raise OSError("still busy")
+
+    env = make_vec_env(lambda: Stuck(3), 3, vectorization="sync")
+    with pytest.raises(EnvironmentFault, match=r"'Stuck' raised OSError in close\(\): still busy"):
+        env.close()
+    assert len(closed) == 3
+    processes: Any = make_vec_env(lambda: ChainEnv(3), 2, vectorization="async", workers=1)
+    processes.set_attr("close", None)  # cannot be called: the process ends all the same
+    processes.close()
+    assert not any(process.is_alive() for process in processes.processes)
+
+
+def test_a_reset_without_an_info() -> None:
+    class Bare(ChainEnv):
+        given: Any = None
+
+        def reset(self, **kwargs: Any) -> Any:
+            return super().reset(**kwargs)[0], self.given
+
+    for given in (None, [], "x"):
+        env = Bare(3)
+        env.given = given
+        with pytest.raises(EnvironmentFault, match=r"'Bare' reset must return \(observation, info\), info a dict"):
+            connect(env).reset(0)
+
+
+@pytest.mark.parametrize(
+    ("space", "words"),
+    [
+        (spaces.Box(-1, 1, (0,), np.float32), r"space is a Box of shape \(0,\), which holds no number"),
+        (spaces.Dict({"a": spaces.Box(-1, 1, (2, 0), np.float32)}), r"space\['a'\] is a Box of shape \(2, 0\)"),
+        (spaces.Dict({}), "space is a Dict without parts"),
+        (spaces.Discrete(10**9), "space has 1000000000 discrete values.*use a Box"),
+        (spaces.MultiDiscrete([10, 2**40]), "space has 1099511627786 discrete values"),
+    ],
+)
+def test_spaces_nothing_can_be_learnt_in(space: Any, words: str) -> None:
+    with pytest.raises(UnsupportedSpaceError, match=words):
+        to_space(space)
+
+
+# --- one instance, several environments ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["sync", "async", "auto", "processes", "in-process"])
+def test_one_instance_is_not_two_environments(kind: str) -> None:
+    one = gymnasium.make("CartPole-v1")
+    for make in (lambda: one, lambda: gymnasium.wrappers.TimeLimit(one.unwrapped, 9)):
+        with pytest.raises(EnvironmentFault, match="numbers 0 and 1 are one and the same instance"):
+            make_vec_env(make, 2, vectorization=kind)
+    make_vec_env(lambda: one, 1, vectorization="sync").reset(0)  # one is one
+
+
+def test_a_list_of_functions_makes_an_environment_each() -> None:
+    lengths = [3, 4, 5]
+    for kind in ("sync", "async"):
+        with closing(make_vec_env([lambda n=n: ChainEnv(n) for n in lengths], vectorization=kind)) as env:
+            assert env.get_attr("length") == lengths
+            env.reset(0)
+    with pytest.raises(SettingsError, match="the list has 3 functions; leave n_envs out"):
+        make_vec_env([ChainEnv] * 3, 2)
+    with pytest.raises(SettingsError, match="must hold functions that each make one"):
+        make_vec_env([ChainEnv()])
+    with pytest.raises(EnvironmentFault, match="one and the same instance"):
+        make_vec_env([lambda env=env: env for env in [ChainEnv()] * 2], vectorization="sync")
+    with pytest.raises(EnvironmentFault, match=r"number 1 has the action space Discrete.*number 0 has Box"):
+        make_vec_env([ChainEnv, lambda: ChainEnv(action_space=spaces.Discrete(2))], vectorization="sync")
+    with pytest.raises(SettingsError, match="plays copies of one environment"):
+        make_vec_env([ChainEnv, lambda: ChainEnv(4)], vectorization="in-process")
+
+
+def test_arguments_of_the_documented_function_are_explained() -> None:
+    for arguments, words in (
+        ({"env_id": "CartPole-v1"}, "takes no 'env_id'; use env, the first argument"),
+        ({"vec_env_cls": object}, "vectorization='sync' for DummyVecEnv"),
+        ({"wrapper_class": object}, r"use wrappers=\[\.\.\.\]"),
+        ({"n_env": 2}, "did you mean 'n_envs'"),
+        ({}, "needs an environment"),
+    ):
+        with pytest.raises(SettingsError, match=words):
+            make_vec_env(**arguments)  # type: ignore[arg-type]
+    assert make_vec_env("CartPole-v1", 2, 7).num_envs == 2
