@@ -7,7 +7,7 @@ attrs classes cannot be built inside a `torch.compile(fullgraph=True)` region.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -18,6 +18,9 @@ ExtrasT = TypeVar("ExtrasT")
 
 Features = Any
 """A tensor, or a nested dict/tuple of tensors, as the observation space is nested. dtypes are the space's own."""
+
+Infos = Sequence[Mapping[str, Any]]
+"""One `info` per environment, as gymnasium gave it; in the row of an episode that ended, that of its last step."""
 
 Metrics = Mapping[str, Tensor]
 """Name -> 0-d float tensor, on the device; the driver moves them to the host once per update."""
@@ -58,6 +61,12 @@ class EnvStep:
     valid: Tensor  # bool [B]; False for the filler rows of next-step autoreset environments
     final_observation: Observation | None = None  # [number of rows that ended]
     episodes: tuple[Episode, ...] = ()
+    infos: Infos | None = None
+    """What each environment said in its `info`, B mappings; None unless a callback asked for it."""
+    action: Any = None
+    """The actions that led here, [B] or [B, A], nested as the action space; set for callbacks."""
+    stops: bool = False
+    """Whether a callback ended the training with this step."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,6 +110,8 @@ class Rollout(Generic[CarryT, ExtrasT]):
     last_carry: CarryT
     final_observations: FinalObservations | None = None
     episodes: tuple[Episode, ...] = ()
+    stopped: bool = False
+    """Whether a callback ended the training with the last of these steps; there may be fewer than were asked for."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

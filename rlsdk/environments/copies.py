@@ -86,6 +86,8 @@ class Copies:
         self._returns = [0.0] * len(self.environments)
         self._clock, self._began = 0, [0] * len(self.environments)
         self._flagged = False  # whether an episode ended in the last step
+        self.infos: list[dict[str, Any]] = []
+        """After `keep_infos(True)`: what each environment said in the last step."""
 
     def __len__(self) -> int:
         return len(self.environments)
@@ -140,6 +142,26 @@ class Copies:
             return self._finish(infos)
         self._check("step")
         return None
+
+    @property
+    def keeps_infos(self) -> bool:
+        """Whether `infos` are noted at every step."""
+        return bool(self.infos)
+
+    def keep_infos(self, keep: bool) -> None:
+        """Note `infos` at every step from now on, or no longer; what is not noted costs nothing."""
+        self.infos = [{} for _ in self.environments] if keep else []
+        steps = [environment.step for environment in self.environments]
+        self._steps = [self._noting(i, step) for i, step in enumerate(steps)] if keep else steps
+
+    def _noting(self, i: int, step: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def noting(action: Any) -> Any:
+            result = step(action)
+            info = result[-1] if isinstance(result, tuple) and result else None
+            self.infos[i] = dict(info) if isinstance(info, Mapping) else {}
+            return result
+
+        return noting
 
     def get_state(self) -> list[dict[str, Any]]:
         """Where every environment stands.

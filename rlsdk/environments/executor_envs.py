@@ -76,6 +76,9 @@ class ExecutorEnvs:
             " as ARS; other algorithms step their environments: use vectorization='sync' or 'async'"
         )
 
+    def keep_infos(self, keep: bool) -> None:
+        """Nothing to do: it has no steps."""
+
     def get_attr(self, name: str, indices: Any = None) -> list[Any]:
         """The attribute of the copy in this process."""
         return self.here.get_attr(name, indices)

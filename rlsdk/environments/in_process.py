@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,12 @@ class InProcessEnvs:
 
     def step(self, action: Tensor) -> EnvStep:
         ended = self.copies.step(self._decode(action))
-        return self._records.step(ended, self.copies.has_masks)
+        step = self._records.step(ended, self.copies.has_masks)
+        return replace(step, infos=list(self.copies.infos)) if self.copies.infos else step
+
+    def keep_infos(self, keep: bool) -> None:
+        """Whether steps carry `infos` from now on."""
+        self.copies.keep_infos(keep)
 
     def get_state(self) -> dict[str, Any]:
         """Where the environments stand, as tensors and JSON scalars; raises as `Copies.get_state`."""

@@ -18,6 +18,7 @@ from rlsdk.environments.observations import Stacker, batch_of
 from rlsdk.environments.seeds import Seeds
 from rlsdk.environments.states import capture, restore
 from rlsdk.environments.step_checks import shown, success
+from rlsdk.environments.vector_infos import infos_of
 from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, UsageError, message_of
 from rlsdk.records import EnvStep, Episode, Observation
 from rlsdk.spaces import Space
@@ -39,7 +40,7 @@ class NativeVectorEnv:
             raise EnvironmentFault(f"{self.name!r} has autoreset mode {self.mode}; rlsdk needs NEXT_STEP or SAME_STEP")
         self._decode, self._stack_rows = ActionDecoder(action_space), Stacker(observation_space)
         self.seeds, self._rule = Seeds(), MaskRule(action_space)
-        self.has_masks = False
+        self.has_masks = self._keep_infos = False
         self.recipe: str | None = None
         self._start()
 
@@ -86,6 +87,7 @@ class NativeVectorEnv:
             torch.from_numpy(~filler),
             final,
             self._finish(ended, infos),
+            infos_of(infos, self.num_envs, ended if same_step else None) if self._keep_infos else None,
         )
 
     def _check(self, rewards: Any, terminations: Any, truncations: Any, infos: Any) -> None:
@@ -102,6 +104,10 @@ class NativeVectorEnv:
         else:
             return
         raise EnvironmentFault(f"environment {self.name!r}, step {int(self._lengths.max()) + 1}, gave the {wrong}")
+
+    def keep_infos(self, keep: bool) -> None:
+        """Whether steps carry `infos` from now on."""
+        self._keep_infos = keep
 
     def _ask(self, call: Callable[[], Any]) -> Any:
         """The answer of the environment; whatever goes wrong on the way names the environment."""

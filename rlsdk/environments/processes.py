@@ -8,6 +8,7 @@ from __future__ import annotations
 import multiprocessing
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any, NoReturn
 
@@ -24,7 +25,7 @@ from rlsdk.environments.seeds import Seeds, seed_of
 from rlsdk.environments.shared_arrays import arrays_in, bytes_for
 from rlsdk.environments.states import OpaqueValue, state_of, states_in
 from rlsdk.environments.step_records import StepRecords
-from rlsdk.environments.worker import Assignment, serve
+from rlsdk.environments.worker import Assignment, WithInfos, serve
 from rlsdk.errors import EnvironmentFault
 from rlsdk.parcels import Outbox
 from rlsdk.records import EnvStep, Observation
@@ -74,6 +75,8 @@ class ProcessEnvs:
             StepRecords(observation_space, arrays_in(block, *pair, count)),
         )
         self._outbox = Outbox()
+        self._extra: tuple[bool, ...] = ()
+        """What a request to step says besides the actions."""
         self._workers = []
         for part in np.array_split(np.arange(self.num_envs), min(options.workers, self.num_envs)):
             rows = range(int(part[0]), int(part[-1]) + 1)
@@ -97,14 +100,22 @@ class ProcessEnvs:
     def step(self, action: Tensor) -> EnvStep:
         actions = self._decode(action)
         before = self.restarts
-        answers = self._ask("step", [(actions[w.argument.part],) for w in self._workers])
+        answers = self._ask("step", [(actions[w.argument.part], *self._extra) for w in self._workers])
         valid = None
         if self.restarts > before:
             valid = torch.ones(self.num_envs, dtype=torch.bool)
             for worker, answer in zip(self._workers, answers, strict=True):
                 if answer is _RESTARTED:
                     valid[worker.argument.part] = False
-        return self._records.step(_joined(self._workers, answers), self.has_masks, valid)
+        if not self._extra:
+            return self._records.step(_joined(self._workers, answers), self.has_masks, valid)
+        ends = [answer.ended if isinstance(answer, WithInfos) else None for answer in answers]
+        step = self._records.step(_joined(self._workers, ends), self.has_masks, valid)
+        return replace(step, infos=_infos(self._workers, answers))
+
+    def keep_infos(self, keep: bool) -> None:
+        """Whether steps carry `infos` from now on; they are sent from process to process."""
+        self._extra = (True,) if keep else ()
 
     def _ask(self, request: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """One answer from every process."""
@@ -128,7 +139,8 @@ class ProcessEnvs:
             text = f"{answer.message}\n--- in its process ---\n{answer.trace}"
             named = text if self.name in answer.message else f"environment {self.name!r} {text}"
             self._fail(answer.kind or EnvironmentFault, named)
-        worker.failures = 0 if isinstance(answer, Ended) else worker.failures
+        ended = answer.ended if isinstance(answer, WithInfos) else answer
+        worker.failures = 0 if isinstance(ended, Ended) else worker.failures
         return answer
 
     def _replace(self, worker: Worker, request: str) -> Any:
@@ -230,6 +242,13 @@ class ProcessEnvs:
 
 _RESTARTED = object()
 """The answer of a process that was replaced during a step."""
+
+
+def _infos(workers: Sequence[Worker], answers: Sequence[Any]) -> list[dict[str, Any]]:
+    """The infos of all processes; environments of one that was replaced have none."""
+    empty: list[list[dict[str, Any]]] = [[{} for _ in worker.argument.rows] for worker in workers]
+    rows = [a.infos if isinstance(a, WithInfos) else none for a, none in zip(answers, empty, strict=True)]
+    return list(chain.from_iterable(rows))
 
 
 def _joined(workers: Sequence[Worker], answers: Sequence[Any]) -> Ended | None:

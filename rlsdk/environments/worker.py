@@ -5,17 +5,26 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import attrs
 
 from rlsdk.environments.attributes import call_of, read, write
-from rlsdk.environments.copies import Copies, StepArrays
+from rlsdk.environments.copies import Copies, Ended, StepArrays
 from rlsdk.environments.shared_arrays import arrays_in
 from rlsdk.environments.states import OpaqueValue
 from rlsdk.errors import EnvironmentFault
 from rlsdk.spaces import Space
 from rlsdk.workers import Failure
+
+
+@attrs.frozen
+class WithInfos:
+    """What a step gave, and the `info` of each environment, which a callback asked for."""
+
+    ended: Ended | None
+    infos: list[dict[str, Any]]
 
 
 @attrs.frozen
@@ -93,8 +102,36 @@ def _reset(copies: Copies, seeds: Sequence[int | None]) -> Any:
     return copies.has_masks
 
 
-def _step(copies: Copies, actions: Sequence[Any]) -> Any:
-    return copies.step(actions)
+def _step(copies: Copies, actions: Sequence[Any], keep_infos: bool = False) -> Any:
+    if keep_infos != copies.keeps_infos:
+        copies.keep_infos(keep_infos)
+    ended = copies.step(actions)
+    return WithInfos(ended, [_sendable(copies.name, info) for info in copies.infos]) if keep_infos else ended
+
+
+def _sendable(name: str, info: dict[str, Any]) -> dict[str, Any]:
+    """An `info`, if it can be sent to another process.
+
+    Raises:
+        EnvironmentFault: an entry cannot.
+    """
+    try:
+        ForkingPickler.dumps(info)
+    except Exception:
+        bad = next((key for key, value in info.items() if not _can_be_sent(value)), "?")
+        raise EnvironmentFault(
+            f"environment {name!r}: info[{bad!r}], a {type(info.get(bad)).__name__}, cannot be sent from its process"
+            " to a callback that asks for infos; use vectorization='sync', or leave it out of info"
+        ) from None
+    return info
+
+
+def _can_be_sent(value: Any) -> bool:
+    try:
+        ForkingPickler.dumps(value)
+    except Exception:  # whatever a value raises when it is to be sent
+        return False
+    return True
 
 
 def _read(copies: Copies, name: str, rows: Sequence[int]) -> Any:

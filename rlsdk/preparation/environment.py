@@ -53,7 +53,9 @@ class PreparedEnv:
         if final is not None:
             final = self._final(final, step.terminated | step.truncated)
         observation = self._seen(step.observation)
-        return EnvStep(observation, step.reward, step.terminated, step.truncated, step.valid, final, step.episodes)
+        return EnvStep(
+            observation, step.reward, step.terminated, step.truncated, step.valid, final, step.episodes, step.infos
+        )
 
     def _seen(self, observation: Observation) -> Observation:
         features = observation.features

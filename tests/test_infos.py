@@ -1,0 +1,108 @@
+"""What environments say in `info` reaches whoever asks, in every vectorisation, and costs nothing otherwise."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from rlsdk.environments import connect, make_vec_env
+from rlsdk.environments.toy import ChainEnv
+from rlsdk.errors import EnvironmentFault
+
+
+class Talking(ChainEnv):
+    """A chain of three steps that says how far it is, and at the end that it is over; its info is one and the same dict."""
+
+    def __init__(self) -> None:
+        super().__init__(3)
+        self.said: dict[str, Any] = {}
+
+    def reset(self, **options: Any) -> Any:
+        observation, _ = super().reset(**options)
+        self.at = 0
+        self.said.clear()
+        return observation, self.said
+
+    def step(self, action: Any) -> Any:
+        observation, reward, terminated, truncated, _ = super().step(action)
+        self.at += 1
+        self.said.update(at=self.at, speed=0.5 * self.at, deep={"at": self.at})
+        if terminated or truncated:
+            self.said["over"] = "yes"
+        return observation, reward, terminated, truncated, self.said
+
+
+def native(mode: AutoresetMode) -> Any:
+    return connect(SyncVectorEnv([Talking, Talking], autoreset_mode=mode))
+
+
+KINDS: dict[str, Callable[[], Any]] = {
+    "sync": lambda: make_vec_env(Talking, 2, vectorization="sync"),
+    "async": lambda: make_vec_env(Talking, 2, vectorization="async"),
+    "same-step vector": lambda: native(AutoresetMode.SAME_STEP),
+    "next-step vector": lambda: native(AutoresetMode.NEXT_STEP),
+}
+
+
+def play(env: Any, steps: int) -> list[Any]:
+    env.reset(0)
+    return [env.step(torch.zeros(2, *torch.as_tensor(env.action_space.low).shape)) for _ in range(steps)]
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_infos_come_per_environment_as_they_were_given(kind: str) -> None:
+    env = KINDS[kind]()
+    try:
+        assert all(step.infos is None for step in play(env, 3))
+        env.keep_infos(True)
+        steps = play(env, 3)
+        for at, step in enumerate(steps, 1):
+            for info in step.infos:
+                assert (info["at"], info["speed"], info["deep"]["at"]) == (at, 0.5 * at, at)
+                assert ("over" in info) == (at == 3)
+        assert bool(steps[-1].terminated.all() or steps[-1].truncated.all())
+        assert steps[-1].infos[1]["over"] == "yes"
+        env.keep_infos(False)
+        assert env.step(torch.zeros(2, 1)).infos is None
+    finally:
+        env.close()
+
+
+def test_an_info_that_cannot_be_sent_is_named() -> None:
+    def locked() -> gymnasium.Env[Any, Any]:
+        env = Talking()
+        env.said = {}
+        step = env.step
+
+        def with_lock(action: Any) -> Any:
+            *rest, info = step(action)
+            return *rest, {**info, "lock": threading.Lock()}
+
+        env.step = with_lock  # type: ignore[method-assign]
+        return env
+
+    env = make_vec_env(locked, 2, vectorization="async")
+    try:
+        play(env, 2)  # without a callback that asks nothing is sent
+        env.keep_infos(True)
+        with pytest.raises(EnvironmentFault, match=r"info\['lock'\].*cannot be sent from its process"):
+            play(env, 1)
+    finally:
+        env.close()
+
+
+def test_infos_of_vectors_without_presence_masks() -> None:
+    from rlsdk.environments.vector_infos import infos_of
+
+    rows = infos_of({"lives": np.array([3, 2]), "version": "1.0", "players": {"id": np.array([7, 8])}}, 2)
+    assert rows == [
+        {"lives": 3, "version": "1.0", "players": {"id": 7}},
+        {"lives": 2, "version": "1.0", "players": {"id": 8}},
+    ]
