@@ -55,6 +55,8 @@ class Facts:
     """Tells what reaching a goal is worth, for memories that change goals afterwards."""
     frames: Frames | None = None
     """Where observations are stacked frames: how, for memories that keep each frame once."""
+    to_gymnasium: Callable[[Space], Any] | None = None
+    """Makes the gymnasium space of one of ours, for users' features extractors."""
 
 
 class OffPolicySettings(Protocol):

@@ -80,7 +80,9 @@ class Agent:
         masks = use != "ignored" and getattr(env, "has_masks", False)
         pair = observation_space, action_space
         goals = GoalRules(lambda: self.env)
-        self.facts = Facts(*pair, num_envs, self.device, self.streams, masks, use == "ignored", goals)
+        self.facts = Facts(
+            *pair, num_envs, self.device, self.streams, masks, use == "ignored", goals, to_gymnasium=to_gymnasium
+        )
         self._build()
         self.cursor: Cursor | None = None
         self._stored_cursor: StoredCursor | None = None

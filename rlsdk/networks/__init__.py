@@ -4,8 +4,10 @@ from rlsdk.networks.action_heads import build_action_head
 from rlsdk.networks.action_scale import ActionScale
 from rlsdk.networks.actor_critic import ActorCritic, Estimates
 from rlsdk.networks.build_actor_critic import build_actor_critic
+from rlsdk.networks.build_encoder import build_encoder, uses_nature_cnn
 from rlsdk.networks.critics import ContinuousCritics, EnsembleMLP
-from rlsdk.networks.encoders import CombinedEncoder, FlattenEncoder, NatureCNN, build_encoder, features_dim
+from rlsdk.networks.encoders import CombinedEncoder, FlattenEncoder, NatureEncoder, features_dim
+from rlsdk.networks.features_extractors import BaseFeaturesExtractor, CombinedExtractor, FlattenExtractor, NatureCNN
 from rlsdk.networks.flat import flatten_parameters
 from rlsdk.networks.mlp import activation, mlp
 from rlsdk.networks.modes import mode_matters
@@ -15,12 +17,16 @@ from rlsdk.networks.squashed_actor import SquashedActor, build_squashed_actor
 __all__ = [
     "ActionScale",
     "ActorCritic",
+    "BaseFeaturesExtractor",
     "CombinedEncoder",
+    "CombinedExtractor",
     "ContinuousCritics",
     "EnsembleMLP",
     "Estimates",
     "FlattenEncoder",
+    "FlattenExtractor",
     "NatureCNN",
+    "NatureEncoder",
     "NumpyPolicy",
     "SearchPolicy",
     "SquashedActor",
@@ -34,4 +40,5 @@ __all__ = [
     "flatten_parameters",
     "mlp",
     "mode_matters",
+    "uses_nature_cnn",
 ]

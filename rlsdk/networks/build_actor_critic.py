@@ -13,7 +13,8 @@ from rlsdk.memories import LinearMemory, NoMemory, build_memory
 from rlsdk.networks.action_heads import GaussianHead, build_action_head, require_box
 from rlsdk.networks.action_scale import ActionScale
 from rlsdk.networks.actor_critic import ActorCritic, SdeHead, Torso
-from rlsdk.networks.encoders import NatureCNN, build_encoder, features_dim
+from rlsdk.networks.build_encoder import build_encoder, uses_nature_cnn
+from rlsdk.networks.encoders import features_dim
 from rlsdk.networks.mlp import mlp
 from rlsdk.parts import Facts
 from rlsdk.settings.actor_critic import ActorCriticConfig, RecurrentConfig
@@ -52,10 +53,10 @@ def build_actor_critic(
         UnsupportedSpaceError, SettingsError: the policy or the settings do not fit the spaces.
     """
     networks = config.policy_kwargs
-    encoder = build_encoder(facts.observation_space, config.policy, networks)
+    encoder = build_encoder(facts, config.policy, networks)
     shared = networks.share_features_extractor
-    other = encoder if shared else build_encoder(facts.observation_space, config.policy, networks)
-    default: tuple[int, ...] = () if isinstance(encoder, NatureCNN) else HIDDEN
+    other = encoder if shared else build_encoder(facts, config.policy, networks)
+    default: tuple[int, ...] = () if uses_nature_cnn(encoder) else HIDDEN
     actor_memory, critic_memory, width = _memories(networks, memory, features_dim(encoder))
     torsos, outputs = [], []
     for name, part, own in (("pi", encoder, actor_memory), ("vf", other, critic_memory)):

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import conv2d, one_hot
 
 from rlsdk.engines import dense
-from rlsdk.errors import SettingsError, UnsupportedSpaceError
-from rlsdk.settings.networks import NetworkConfig
+from rlsdk.errors import UnsupportedSpaceError
 from rlsdk.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple, shape_of
 
 
@@ -66,12 +65,16 @@ class FlattenEncoder(nn.Module):
         return flat if self.divisor is None else flat / self.divisor
 
 
-class NatureCNN(nn.Module):
+class NatureEncoder(nn.Module):
     """Three convolutions and a linear layer. Source: Mnih et al. 2015, doi:10.1038/nature14236, extended data table 1."""
 
-    def __init__(self, space: Space, features_dim: int = 512, normalize_images: bool = True) -> None:
+    def __init__(
+        self, space: Space, features_dim: int = 512, normalized_image: bool = False, *, normalize_images: bool = True
+    ) -> None:
+        """`normalized_image`: images may be floats, which are scaled already. Raises UnsupportedSpaceError: no images."""
         super().__init__()
-        if not isinstance(space, Box) or len(space.shape) != 3 or (normalize_images and not space.is_image):
+        checked = normalize_images and not normalized_image
+        if not isinstance(space, Box) or len(space.shape) != 3 or (checked and not space.is_image):
             raise UnsupportedSpaceError(
                 f"CnnPolicy needs uint8 images with three dimensions and values 0 ... 255, got {space};"
                 " use MlpPolicy for vectors, or normalize_images=False for images that are scaled already"
@@ -80,7 +83,7 @@ class NatureCNN(nn.Module):
         height, width, channels = space.shape if self.channels_last else (*space.shape[1:], space.shape[0])
         if min(height, width) < 36:
             raise UnsupportedSpaceError(f"NatureCNN needs images of at least 36 x 36 pixels, got {height} x {width}")
-        self.scale = 1.0 / 255.0 if normalize_images else 1.0
+        self.scale = 1.0 / 255.0 if normalize_images and space.is_image else 1.0
         self.convolutions = nn.Sequential(
             nn.Conv2d(channels, 32, kernel_size=8, stride=4),
             nn.ReLU(),
@@ -114,9 +117,17 @@ class NatureCNN(nn.Module):
 
 
 class CombinedEncoder(nn.Module):
-    """One encoder per entry of a Dict or Tuple: NatureCNN for images, flat for the rest; their features side by side."""
+    """One encoder per entry of a Dict or Tuple: NatureEncoder for images, flat for the rest; their features side by side."""
 
-    def __init__(self, space: Space, cnn_output_dim: int = 256, normalize_images: bool = True) -> None:
+    def __init__(
+        self,
+        space: Space,
+        cnn_output_dim: int = 256,
+        normalized_image: bool = False,
+        *,
+        normalize_images: bool = True,
+    ) -> None:
+        """`normalized_image`: float arrays of three dimensions are images too. Raises UnsupportedSpaceError: not nested."""
         super().__init__()
         if not isinstance(space, Dict | Tuple):
             raise UnsupportedSpaceError(
@@ -124,10 +135,14 @@ class CombinedEncoder(nn.Module):
             )
         encoders: dict[Any, nn.Module] = {}
         for key, child in space.spaces.items() if isinstance(space, Dict) else enumerate(space.spaces):
-            if isinstance(child, Box) and child.is_image:
-                encoders[key] = NatureCNN(child, cnn_output_dim, normalize_images)
+            if isinstance(child, Box) and (child.is_image or (normalized_image and len(child.shape) == 3)):
+                encoders[key] = NatureEncoder(
+                    child, cnn_output_dim, normalized_image, normalize_images=normalize_images
+                )
             elif isinstance(child, Dict | Tuple):
-                encoders[key] = CombinedEncoder(child, cnn_output_dim, normalize_images)
+                encoders[key] = CombinedEncoder(
+                    child, cnn_output_dim, normalized_image, normalize_images=normalize_images
+                )
             else:
                 encoders[key] = FlattenEncoder(child, normalize_images)
         self.keys = tuple(encoders)
@@ -138,27 +153,3 @@ class CombinedEncoder(nn.Module):
         return torch.cat(
             [encoder(features[key]) for key, encoder in zip(self.keys, self.encoders, strict=True)], dim=-1
         )
-
-
-DEFAULTS: dict[str, type[nn.Module]] = {"Mlp": FlattenEncoder, "Cnn": NatureCNN, "MultiInput": CombinedEncoder}
-
-
-def build_encoder(space: Space, policy: str, config: NetworkConfig) -> nn.Module:
-    """The encoder of a policy called Mlp..., Cnn... or MultiInput..., or the caller's own class.
-
-    Raises:
-        UnsupportedSpaceError: the policy does not fit the space; the message names the one that does.
-        SettingsError: the caller's class has no `features_dim`.
-    """
-    kind = next((prefix for prefix in DEFAULTS if policy.startswith(prefix)), None)
-    if kind != "MultiInput" and isinstance(space, Dict | Tuple) and config.features_extractor_class is None:
-        wanted = policy.replace(kind or "", "MultiInput", 1)
-        raise UnsupportedSpaceError(f"a {type(space).__name__} observation needs {wanted}, not {policy}")
-    custom = config.features_extractor_class
-    if custom is None:
-        default = DEFAULTS[kind or "Mlp"]
-        return default(space, normalize_images=config.normalize_images, **config.features_extractor_kwargs)
-    encoder = custom(space, **config.features_extractor_kwargs)
-    if not isinstance(encoder, nn.Module) or not isinstance(getattr(encoder, "features_dim", None), int):
-        raise SettingsError(f"features_extractor_class {custom!r} must give a torch module with an int `features_dim`")
-    return encoder

@@ -14,7 +14,8 @@ from torch import Generator, Tensor, nn
 
 from rlsdk.errors import SettingsError, suggest
 from rlsdk.networks.action_scale import ActionScale
-from rlsdk.networks.encoders import build_encoder, features_dim
+from rlsdk.networks.build_encoder import build_encoder
+from rlsdk.networks.encoders import features_dim
 from rlsdk.networks.mlp import mlp
 from rlsdk.parts import Facts
 from rlsdk.records import Act, Observation
@@ -145,10 +146,14 @@ def build_search_policy(
             f"candidates are played in numpy: activation_fn {activation!r}; {suggest(str(activation), ACTIVATIONS)}"
         )
     kind = "MultiInputPolicy" if isinstance(facts.observation_space, Dict | Tuple) else "MlpPolicy"
-    encoder = build_encoder(facts.observation_space, kind, networks)
+    if networks.features_extractor_class is not None:
+        raise SettingsError(
+            "features_extractor_class is not possible here: candidates are played in numpy; encode in an environment wrapper"
+        )
+    encoder = build_encoder(facts, kind, networks)
     if any(True for _ in encoder.parameters()):
         raise SettingsError(
-            "the parameters of the policy alone are searched; images and custom extractors are not possible"
+            "the parameters of the policy alone are searched; images are not possible; encode them in an environment wrapper"
         )
     choices = isinstance(space, Discrete | MultiDiscrete)
     outputs = sum(choices_of(space)) if choices else prod(shape_of(space))

@@ -11,6 +11,7 @@ from rlsdk.errors import SettingsError, suggest
 from rlsdk.settings.described import described
 
 ACTIVATIONS = ("elu", "gelu", "identity", "leaky_relu", "relu", "selu", "silu", "tanh")
+EXTRACTORS = ("CombinedExtractor", "FlattenExtractor", "NatureCNN")
 ENGINES = ("auto", "autograd", "numpy", "torch")
 OPTIMIZERS = ("adadelta", "adagrad", "adam", "adamax", "adamw", "nadam", "radam", "rmsprop", "sgd")
 """Element-wise optimisers: they may see all parameters as one flat vector."""
@@ -42,6 +43,18 @@ def as_optimizer(value: str | Callable[..., Any]) -> str | Callable[..., Any]:
     """`torch.optim.Adam` or `"adam"` -> `"adam"`; other callables stay (they are not stored in files)."""
     result: str | Callable[..., Any] = _named(value, OPTIMIZERS, "optimizer")
     return result
+
+
+def as_features_extractor(value: Any) -> Any:
+    """rlsdk's own extractors by name; other classes and functions stay (they are not stored in files)."""
+    name = value if isinstance(value, str) else getattr(value, "__name__", "")
+    if name in EXTRACTORS and (isinstance(value, str) or getattr(value, "__module__", "").startswith("rlsdk.networks")):
+        return name
+    if value is None or callable(value) or isinstance(value, Mapping):
+        return value
+    raise SettingsError(
+        f"features_extractor_class {value!r} is neither a class nor a known name; {suggest(str(value), EXTRACTORS)}"
+    )
 
 
 def as_engine(value: Any) -> str:
@@ -91,8 +104,9 @@ class NetworkConfig:
     )
     features_extractor_class: Any = attrs.field(
         default=None,
+        converter=as_features_extractor,
         metadata=described(
-            "module class called with (observation_space, **kwargs) that has `features_dim`; none = by policy"
+            "module class called with (gymnasium space, **kwargs) that has `features_dim`; none = by policy"
         ),
     )
     features_extractor_kwargs: dict[str, Any] = attrs.field(

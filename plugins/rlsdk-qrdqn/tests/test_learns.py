@@ -17,7 +17,7 @@ from rlsdk.environments.toy import (
     InvalidActionEnvMultiDiscrete,
 )
 from rlsdk.evaluate import run_episodes
-from rlsdk.networks import NatureCNN
+from rlsdk.networks import NatureEncoder
 from rlsdk.registry import preset
 from rlsdk_qrdqn import QRDQN
 
@@ -93,7 +93,7 @@ def test_predict_explores_only_when_asked() -> None:
     explored = {int(model.predict(seen)[0]) for _ in range(80)}
     assert len(greedy) == 1
     assert explored == set(range(5))
-    assert isinstance(model.policy.encoder, NatureCNN)
+    assert isinstance(model.policy.encoder, NatureEncoder)
 
 
 @pytest.mark.slow

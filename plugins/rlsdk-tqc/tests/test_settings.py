@@ -261,11 +261,13 @@ def test_custom_features_extractor_batch_norm_statistics_reach_the_target() -> N
     kwargs = {"features_extractor_class": Normed, "features_extractor_kwargs": {"width": 6}}
     model = small(policy_kwargs=kwargs).learn(30)
     online, target = model.parts.algorithm.critics, model.parts.algorithm.target.network
-    assert torch.equal(online.encoder.net[1].running_mean, target.encoder.net[1].running_mean)
-    assert online.encoder.net[1].num_batches_tracked > 0
-    counted = int(model.policy.encoder.net[1].num_batches_tracked)
+    assert torch.equal(online.encoder.extractor.net[1].running_mean, target.encoder.extractor.net[1].running_mean)
+    assert online.encoder.extractor.net[1].num_batches_tracked > 0
+    counted = int(model.policy.encoder.extractor.net[1].num_batches_tracked)
     model.predict(np.zeros((3, 1), np.float32), deterministic=True)
-    assert int(model.policy.encoder.net[1].num_batches_tracked) == counted, "predict must not train the statistics"
+    assert int(model.policy.encoder.extractor.net[1].num_batches_tracked) == counted, (
+        "predict must not train the statistics"
+    )
 
 
 def test_a_memory_of_ones_own() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rlsdk.buffers import build_replay
 from rlsdk.engines import choose
 from rlsdk.exploration import UniformWarmUp
-from rlsdk.networks import NatureCNN, build_encoder
+from rlsdk.networks import build_encoder, uses_nature_cnn
 from rlsdk.parts import Facts, OffPolicyPlan, Parts, require_spaces
 from rlsdk.settings.networks import widths
 from rlsdk.spaces import Discrete, MultiDiscrete
@@ -26,8 +26,8 @@ def build(facts: Facts, config: QRDQNConfig) -> Parts:
     require_spaces(facts, "QRDQN", actions=("Discrete", "MultiDiscrete"), observations=OBSERVATIONS)
     assert isinstance(facts.action_space, Discrete | MultiDiscrete)
     networks = config.policy_kwargs
-    encoder = build_encoder(facts.observation_space, config.policy, networks)
-    hidden = widths(networks.net_arch, "qf", () if isinstance(encoder, NatureCNN) else HIDDEN)
+    encoder = build_encoder(facts, config.policy, networks)
+    hidden = widths(networks.net_arch, "qf", () if uses_nature_cnn(encoder) else HIDDEN)
     width, count = max(hidden, default=1), networks.n_quantiles
     library = choose(networks.engine, width=width, rows=config.batch_size, device=facts.device)
     policy = QuantilePolicy(encoder, hidden, networks.activation_fn, facts.action_space, count, library=library)

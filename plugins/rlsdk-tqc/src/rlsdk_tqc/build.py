@@ -54,7 +54,7 @@ def build(facts: Facts, config: TQCConfig) -> Parts:
 
 def _actor(facts: Facts, config: TQCConfig, scale: ActionScale, plan: OffPolicyPlan) -> SquashedActor:
     networks = config.policy_kwargs
-    encoder = build_encoder(facts.observation_space, config.policy, networks)
+    encoder = build_encoder(facts, config.policy, networks)
     hidden = widths(networks.net_arch, "pi", HIDDEN)
     if not config.use_sde:
         actor = build_squashed_actor(encoder, hidden, networks.activation_fn, scale)
@@ -66,7 +66,7 @@ def _actor(facts: Facts, config: TQCConfig, scale: ActionScale, plan: OffPolicyP
 def _critics(facts: Facts, config: TQCConfig, actor: SquashedActor) -> ContinuousCritics:
     networks = config.policy_kwargs
     shared = networks.share_features_extractor
-    encoder = actor.encoder if shared else build_encoder(facts.observation_space, config.policy, networks)
+    encoder = actor.encoder if shared else build_encoder(facts, config.policy, networks)
     inputs = features_dim(encoder) + actor.scale.size
     hidden = widths(networks.net_arch, "qf", HIDDEN)
     ensemble = EnsembleMLP(networks.n_critics, inputs, hidden, networks.n_quantiles, networks.activation_fn)

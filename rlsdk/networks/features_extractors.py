@@ -1,0 +1,125 @@
+"""Features extractors as the documented library has them: made of a gymnasium space, called with preprocessed observations.
+
+Preprocessed: images float32 with channels first, divided by 255 unless `normalize_images` is off; Discrete and MultiDiscrete
+values one-hot; other numbers float32; a dict of such for Dict spaces.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rlsdk.errors import SettingsError, UnsupportedSpaceError
+
+
+class BaseFeaturesExtractor(nn.Module):
+    """What your own extractor derives from: `forward(observations)` gives float32 [N, features_dim].
+
+    A constructor that learns the width while it builds its layers sets `self._features_dim` at its end.
+    """
+
+    def __init__(self, observation_space: Any, features_dim: int = 0) -> None:
+        """Raises SettingsError: `features_dim` is not positive."""
+        super().__init__()
+        if not isinstance(features_dim, int | np.integer) or features_dim < 1:
+            raise SettingsError(f"features_dim = {features_dim!r} must be a positive whole number")
+        self._observation_space, self._features_dim = observation_space, int(features_dim)
+
+    @property
+    def features_dim(self) -> int:
+        """How many features come out."""
+        return self._features_dim
+
+
+class FlattenExtractor(BaseFeaturesExtractor):
+    """Everything in one row."""
+
+    def __init__(self, observation_space: Any) -> None:
+        """Raises UnsupportedSpaceError: a nested space."""
+        super().__init__(observation_space, flattened_dim(observation_space))
+        self.flatten = nn.Flatten()
+
+    def forward(self, observations: Tensor) -> Tensor:
+        """float32 [N, ...] -> [N, features_dim]."""
+        return self.flatten(observations)  # type: ignore[no-any-return]
+
+
+class NatureCNN(BaseFeaturesExtractor):
+    """Three convolutions and a linear layer. Source: Mnih et al. 2015, doi:10.1038/nature14236, extended data table 1."""
+
+    def __init__(self, observation_space: Any, features_dim: int = 512, normalized_image: bool = False) -> None:
+        """`normalized_image`: any array of three dimensions will do. Raises UnsupportedSpaceError: no images."""
+        super().__init__(observation_space, features_dim)
+        if not is_image_space(observation_space, normalized_image):
+            raise UnsupportedSpaceError(
+                f"NatureCNN needs uint8 images with channels first and values 0 ... 255, got {observation_space};"
+                " pass normalized_image=True for images that are scaled already"
+            )
+        self.cnn = nn.Sequential(
+            nn.Conv2d(observation_space.shape[0], 32, kernel_size=8, stride=4),
+            nn.ReLU(),
+            nn.Conv2d(32, 64, kernel_size=4, stride=2),
+            nn.ReLU(),
+            nn.Conv2d(64, 64, kernel_size=3, stride=1),
+            nn.ReLU(),
+            nn.Flatten(),
+        )
+        if min(observation_space.shape[1:]) < 36:
+            raise UnsupportedSpaceError(
+                f"NatureCNN needs images of at least 36 x 36 pixels, got {observation_space.shape}"
+            )
+        with torch.no_grad():
+            flat = self.cnn(torch.zeros(1, *observation_space.shape)).shape[1]
+        self.linear = nn.Sequential(nn.Linear(flat, features_dim), nn.ReLU())
+
+    def forward(self, observations: Tensor) -> Tensor:
+        """float32 [N, C, H, W] -> [N, features_dim]."""
+        return self.linear(self.cnn(observations))  # type: ignore[no-any-return]
+
+
+class CombinedExtractor(BaseFeaturesExtractor):
+    """An extractor per entry of a Dict: NatureCNN for images, flat for the rest; their features side by side."""
+
+    def __init__(self, observation_space: Any, cnn_output_dim: int = 256, normalized_image: bool = False) -> None:
+        """Raises UnsupportedSpaceError: the space is no Dict."""
+        if type(observation_space).__name__ != "Dict":
+            raise UnsupportedSpaceError(f"CombinedExtractor needs a Dict observation, got {observation_space}")
+        super().__init__(observation_space, features_dim=1)
+        extractors: dict[str, nn.Module] = {}
+        total = 0
+        for key, space in observation_space.spaces.items():
+            is_image = is_image_space(space, normalized_image)
+            extractors[key] = NatureCNN(space, cnn_output_dim, normalized_image) if is_image else nn.Flatten()
+            total += cnn_output_dim if is_image else flattened_dim(space)
+        self.extractors, self._features_dim = nn.ModuleDict(extractors), total
+
+    def forward(self, observations: dict[str, Tensor]) -> Tensor:
+        """float32 tensors [N, ...] by entry -> [N, features_dim]."""
+        return torch.cat([extractor(observations[key]) for key, extractor in self.extractors.items()], dim=1)
+
+
+def flattened_dim(space: Any) -> int:
+    """Numbers in one preprocessed observation of a gymnasium space.
+
+    Raises:
+        UnsupportedSpaceError: a nested space.
+    """
+    kind = type(space).__name__
+    if kind == "Discrete":
+        return int(space.n)
+    if kind == "MultiDiscrete":
+        return int(np.sum(space.nvec))
+    if kind in ("Box", "MultiBinary"):
+        return math.prod(space.shape)
+    raise UnsupportedSpaceError(f"a {kind} observation has no flat form; use CombinedExtractor, or one of your own")
+
+
+def is_image_space(space: Any, normalized_image: bool = False) -> bool:
+    """Whether a gymnasium space has three dimensions and, unless `normalized_image`, uint8 values 0 ... 255."""
+    if type(space).__name__ != "Box" or len(space.shape) != 3:
+        return False
+    return normalized_image or (space.dtype == np.uint8 and space.low.min() == 0 and space.high.max() == 255)
