@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import torch
 
+from tests import training_trace
+
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted([*(ROOT / "rlsdk").rglob("*.py"), *(ROOT / "plugins").glob("*/src/**/*.py")])
 NAMELESS = {"utils.py", "util.py", "common.py", "misc.py", "helpers.py", "helper.py", "base.py"}
@@ -25,18 +27,6 @@ DOCUMENTED_SIGNATURES = {
     "run_bench",
     "tune_algorithm",
 }
-
-TRAINING_STEP = [
-    "rlsdk/train.py",
-    "rlsdk/loops/off_policy.py",
-    "rlsdk/collect.py",
-    "rlsdk/buffers/replay.py",
-    "plugins/rlsdk-tqc/src/rlsdk_tqc/algorithm.py",
-    "plugins/rlsdk-tqc/src/rlsdk_tqc/loss.py",
-    "rlsdk/math/quantiles.py",
-    "rlsdk/networks/critics.py",
-]
-"""What one reads to follow a training step of TQC (docs/training-step.md walks through it)."""
 
 
 def code_lines(node: ast.AST, source: str) -> int:
@@ -88,12 +78,20 @@ def test_files_and_functions_stay_short(path: Path) -> None:
             assert count <= 6 or names & DOCUMENTED_SIGNATURES, f"{node.name} has {count} parameters"
 
 
-def test_a_training_step_is_read_in_eight_files_and_700_lines() -> None:
-    total = sum(code_lines(ast.parse((ROOT / name).read_text()), (ROOT / name).read_text()) for name in TRAINING_STEP)
-    assert len(TRAINING_STEP) <= 8
-    assert total <= 700
-    text = (ROOT / "docs" / "training-step.md").read_text()
-    assert all(name in text for name in TRAINING_STEP)
+@pytest.mark.parametrize(
+    ("settings", "files", "lines", "functions"), [({}, 35, 2750, 770), ({"normalize": True}, 45, 3350, 930)], ids=str
+)
+def test_a_training_step_grows_no_further(settings: dict[str, Any], files: int, lines: int, functions: int) -> None:
+    """What a reader of one step has to follow, traced. The bounds only go down."""
+    trace = training_trace.trace_tqc(**settings)
+    assert len(trace.files) <= files
+    assert trace.lines_of_files <= lines
+    assert trace.lines_of_functions <= functions
+
+
+def test_the_page_lists_what_a_training_step_runs() -> None:
+    listed = training_trace.listed_files(training_trace.PAGE.read_text())
+    assert listed == training_trace.trace_tqc().files, "write the page again: python -m tests.training_trace"
 
 
 def test_classes_are_not_deep() -> None:

@@ -1,0 +1,58 @@
+"""The examples of the documented library's manuals run with their imports changed and nothing else."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = sorted(
+    path for path in (Path(__file__).parent / "documented_scripts").glob("*.py") if path.stem != "__init__"
+)
+FEW = {"ars": 400, "trpo": 2048}
+"""Steps of training in the fast test, by the first word of the file's name; 300 elsewhere."""
+
+
+def cut_short(source: str, steps: int) -> str:
+    """The script with at most `steps` steps of training, 20 evaluation episodes as 2, and `while True` for 60 rounds."""
+    budget = re.compile(r"(\.learn\((?:total_timesteps=)?)([\d_]+)")
+    source = budget.sub(lambda found: found[1] + str(min(int(found[2]), steps)), source)
+    source = source.replace("n_eval_episodes=20", "n_eval_episodes=2").replace(
+        'render_mode="human"', 'render_mode="rgb_array"'
+    )
+    return endless_loop_ends(source, 60)
+
+
+def endless_loop_ends(source: str, rounds: int) -> str:
+    return source.replace("while True:", f"for _ in range({rounds}):")
+
+
+def run(source: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    script = folder / "script.py"
+    script.write_text(source)
+    return runpy.run_path(str(script), run_name="__main__")
+
+
+def test_there_are_sixteen() -> None:
+    assert len(SCRIPTS) == 16
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_documented_script_runs(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = script.read_text()
+    short = cut_short(source, FEW.get(script.stem.split("_")[0], 300))
+    names = run(short, tmp_path, monkeypatch)
+    assert names["model"].num_timesteps > 0  # type: ignore[attr-defined]
+    saved = re.findall(r'\.save\("(\w+)"\)', source)
+    assert [path.stem for path in tmp_path.glob("*.rlsdk")] == saved
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_a_documented_script_runs_at_full_length(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(endless_loop_ends(script.read_text(), 500), tmp_path, monkeypatch)
