@@ -111,7 +111,7 @@ def page_section() -> str:
 
 def listed_files(page: str) -> list[str]:
     """The files in the generated part of the page."""
-    section = page.split(BEGIN)[1].split(END)[0]
+    section = page.split(BEGIN)[1].split(END, maxsplit=1)[0]
     return [line.split("`")[1] for line in section.splitlines() if line.startswith("| `")]
 
 
