@@ -3,6 +3,7 @@
 from rlsdk.settings.described import choice, described, finite_schedule, in_range
 from rlsdk.settings.fields import AgentConfig
 from rlsdk.settings.load import load_settings, merge, parse_assignments
+from rlsdk.settings.policy_names import PolicyName
 from rlsdk.settings.preparation import Normalization
 from rlsdk.settings.render import FieldDoc, commented_toml, describe, docstring
 from rlsdk.settings.strict import evolve, flat_scalars, structure, unstructure
@@ -11,6 +12,7 @@ __all__ = [
     "AgentConfig",
     "FieldDoc",
     "Normalization",
+    "PolicyName",
     "choice",
     "commented_toml",
     "describe",

@@ -8,9 +8,10 @@ from rlsdk.lazy import attach
 
 if TYPE_CHECKING:
     from rlsdk_qrdqn.agent import QRDQN as QRDQN
+    from rlsdk_qrdqn.policies import QRDQNPolicy as QRDQNPolicy
 
 __version__ = "0.1.0"
 
-__all__ = ["QRDQN", "__version__"]
+__all__ = ["QRDQN", "QRDQNPolicy", "__version__"]
 
-__getattr__, __dir__ = attach(__name__, {"QRDQN": "rlsdk_qrdqn.agent"})
+__getattr__, __dir__ = attach(__name__, {"QRDQN": "rlsdk_qrdqn.agent", "QRDQNPolicy": "rlsdk_qrdqn.policies"})

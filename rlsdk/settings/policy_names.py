@@ -1,0 +1,26 @@
+"""The documented classes of policies, as names for the parameter `policy`."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from rlsdk.errors import UsageError
+
+
+class PolicyName(str):
+    """A policy's name that can be imported: `PolicyName("MlpPolicy")` is given wherever "MlpPolicy" is.
+
+    Raises:
+        UsageError: a class statement names it as its base.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, name: str, *class_statement: Any) -> Self:
+        if class_statement:  # Python calls type(base)(name, bases, namespace)
+            base = str.__str__(class_statement[0][0])
+            raise UsageError(
+                f"class {name}: {base!r} names a policy and cannot be a base class; change networks with policy_kwargs"
+                " (net_arch, activation_fn, features_extractor_class), or write a plugin (rlsdk new)"
+            )
+        return super().__new__(cls, name)

@@ -1,0 +1,49 @@
+"""The documented policy classes are importable names for `policy`."""
+
+from __future__ import annotations
+
+import types
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import rlsdk
+from rlsdk.environments.toy import IdentityEnv
+from rlsdk.errors import UsageError
+from rlsdk.registry import load
+from rlsdk.settings import PolicyName
+
+DOCUMENTED = {
+    "ars": {"ARSPolicy": "MlpPolicy", "ARSLinearPolicy": "LinearPolicy"},
+    "maskable-ppo": {"MaskableActorCriticPolicy": "MlpPolicy", "MaskableActorCriticCnnPolicy": "CnnPolicy"},
+    "qrdqn": {"QRDQNPolicy": "MlpPolicy"},
+    "recurrent-ppo": {"RecurrentActorCriticPolicy": "MlpLstmPolicy"},
+    "tqc": {"TQCPolicy": "MlpPolicy"},
+    "trpo": {},
+}
+
+
+@pytest.mark.parametrize("algorithm", DOCUMENTED)
+def test_every_name_is_one_of_the_algorithms_policies(algorithm: str) -> None:
+    package, spec = import_module(f"rlsdk_{algorithm.replace('-', '_')}"), load(algorithm)
+    module = import_module(f"{package.__name__}.policies")
+    names = {name: value for name, value in vars(module).items() if isinstance(value, PolicyName)}
+    assert set(names.values()) <= set(spec.policies)
+    assert names.items() >= DOCUMENTED[algorithm].items()
+    assert all(getattr(package, name) == value for name, value in DOCUMENTED[algorithm].items())
+
+
+def test_a_name_is_stored_as_text(tmp_path: Path) -> None:
+    from rlsdk_qrdqn import QRDQN, QRDQNPolicy
+
+    model = QRDQN(QRDQNPolicy, IdentityEnv(3), buffer_size=10)
+    model.save(tmp_path / "q")
+    assert rlsdk.load(tmp_path / "q").config.policy == "MlpPolicy"
+
+
+def test_a_subclass_is_refused_with_what_to_use_instead() -> None:
+    with pytest.raises(UsageError, match=r"class Mine: 'MlpPolicy' names a policy .* policy_kwargs"):
+        types.new_class("Mine", (PolicyName("MlpPolicy"),))  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="cannot be a base class"):
+        exec("class Mine(base): pass", {"base": PolicyName("MlpPolicy")})
