@@ -59,19 +59,6 @@ class ContractViolation(RlsdkError, AssertionError):  # noqa: N818  # says what 
     """A plugin broke a clause of an interface contract (raised by `rlsdk.testing`)."""
 
 
-UNFIT = (
-    RuntimeError,
-    KeyError,
-    IndexError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    OverflowError,
-    AssertionError,
-    MemoryError,
-)
-
-
 @contextmanager
 def fitting(what: str) -> Iterator[None]:
     """State of a file is put back inside; whatever goes wrong becomes an `ArtifactError` that begins with `what`."""
@@ -79,7 +66,7 @@ def fitting(what: str) -> Iterator[None]:
         yield
     except RlsdkError:
         raise
-    except UNFIT as error:
+    except Exception as error:
         raise ArtifactError(f"{what}: {type(error).__name__}: {error}") from None
 
 

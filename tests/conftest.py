@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 from rlsdk.cli.main import main
+from tests.plugin_site import Site, installed
 
 settings.register_profile("suite", deadline=None, derandomize=True, database=None, max_examples=60)
 settings.load_profile("suite")
@@ -32,3 +34,10 @@ def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
         return code, out.out, out.err
 
     return run
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    """A folder for distributions of plugins, one of which is good."""
+    with installed(tmp_path) as found:
+        yield found

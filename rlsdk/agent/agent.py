@@ -32,6 +32,7 @@ from rlsdk.loops import Cursor, learn_offline
 from rlsdk.parts import Facts, OffPolicyPlan, Parts, require_parts
 from rlsdk.preparation import Normalizer, prepare
 from rlsdk.records import Observation
+from rlsdk.registry import agent_type, require_usable
 from rlsdk.registry import load as load_plugin
 from rlsdk.seeding import Streams, derive, fresh_seed, initialisation
 from rlsdk.settings import docstring, evolve, flat_scalars, structure
@@ -66,6 +67,7 @@ class Agent:
         self._check_memory()
 
     def _assemble(self, config: Any, observation_space: Any, action_space: Any, num_envs: int, env: Any | None) -> None:
+        require_usable(self.spec)
         if config.policy not in self.spec.policies:
             raise SettingsError(f"unknown policy {config.policy!r}; {self.spec.id} has {', '.join(self.spec.policies)}")
         self.env: Any = env
@@ -415,8 +417,8 @@ def _positive(value: Any, name: str) -> int:
 
 def agent_class(spec: AlgorithmSpec) -> type[Agent]:
     """The plugin's own class, or one made for a spec that names none."""
-    if spec.agent is not None:
-        return spec.agent()
+    if (own := agent_type(spec)) is not None:
+        return own
     return type(spec.id.replace("-", "_").upper(), (Agent,), {"spec": spec, "__doc__": docstring(spec.config_type)})
 
 

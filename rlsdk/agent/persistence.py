@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from rlsdk import spaces
+from rlsdk.agent.made_by import class_for, naming, upgraded
 from rlsdk.agent.resumption import StoredCursor, stored_cursor
-from rlsdk.errors import ArtifactError, PluginError, SettingsError, UsageError, fitting, suggest
-from rlsdk.registry import load as load_plugin
+from rlsdk.errors import ArtifactError, SettingsError, UsageError, fitting, suggest
 from rlsdk.settings import structure
 from rlsdk.storage import agent_file, choose
 from rlsdk.storage.journal import FOLDER, Journal, joined
@@ -57,7 +57,7 @@ def save(
     parts: list[str] = []
     if journal is not None and "replay" in sections:
         sections["replay"], parts = journal.write(sections["replay"])
-    document = agent_file.describe_agent(agent.spec.id, agent.config, agent.facts, agent.env_name)
+    document = agent_file.describe_agent(agent.spec, agent.config, agent.facts, agent.env_name)
     document |= {"seed": agent.seed, "num_timesteps": agent.num_timesteps, **({"replay_parts": parts} if parts else {})}
     choose.write(agent_file.with_suffix(path), document, sections)
     return "episodes" in sections.get("training", {})
@@ -81,16 +81,11 @@ def load(path: Target, cls: type[Agent], env: Any, changes: Mapping[str, Any], *
     source = _existing(path)
     wanted = SECTIONS if env is not None else ("policy", "training")
     document, sections = choose.read(source, wanted, kind=agent_file.KIND)
-    kind = _class_for(document, cls)
-    config = structure(agent_file.restored_config(document, changes), kind.spec.config_type)
-    agent = kind.__new__(kind)
-    observation, action = (spaces.from_json(document.get(name)) for name in ("observation_space", "action_space"))
-    with fitting("the file's settings and spaces make no agent"):
-        agent._assemble(config, observation, action, _count(document, "num_envs", 1, MAX_ENVS), None)
-    agent.seed = _count(document, "seed")
-    agent.streams.reseed(agent.seed)
-    agent.env_name = document.get("environment")
-    _restore(agent, sections)
+    kind = class_for(document, cls)
+    with naming(source, document, kind.spec):
+        document, sections = upgraded(document, sections, kind.spec)
+        agent = _assembled(kind, document, changes)
+        _restore(agent, sections)
     if force_reset and agent._stored_cursor is not None:
         agent._stored_cursor = replace(agent._stored_cursor, episodes=None)
     if env is not None:
@@ -99,6 +94,23 @@ def load(path: Target, cls: type[Agent], env: Any, changes: Mapping[str, Any], *
         if "replay" in sections and agent.parts.buffer is not None:
             with fitting("the replay memory in the file does not fit"):
                 agent.parts.buffer.load_state_dict(_replay(document, sections["replay"], source))
+    return agent
+
+
+def _assembled(kind: type[Agent], document: Mapping[str, Any], changes: Mapping[str, Any]) -> Agent:
+    """An agent with the settings and spaces of a file, and new parameters."""
+    config = structure(agent_file.restored_config(document, changes), kind.spec.config_type)
+    agent = kind.__new__(kind)
+    observation, action = (spaces.from_json(document.get(name)) for name in ("observation_space", "action_space"))
+    with fitting("the file's settings and spaces make no agent"):
+        try:
+            agent._assemble(config, observation, action, _count(document, "num_envs", 1, MAX_ENVS), None)
+        except OSError as error:  # its plugin opens a data set that is gone
+            fix = "give the setting that names it again: load(..., custom_objects={'name': value})"
+            raise ArtifactError(f"the agent cannot be built: {error}; {fix}") from error
+    agent.seed = _count(document, "seed")
+    agent.streams.reseed(agent.seed)
+    agent.env_name = document.get("environment")
     return agent
 
 
@@ -117,23 +129,6 @@ def _count(document: Mapping[str, Any], name: str, least: int = 0, most: int = 2
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise ArtifactError(f"the file is damaged: its manifest says {name} = {value!r}")
     return value
-
-
-def _class_for(document: Mapping[str, Any], cls: type[Agent]) -> type[Agent]:
-    from rlsdk.agent import Agent, agent_class
-
-    name = document.get("algorithm")
-    if not isinstance(name, str):
-        raise ArtifactError("the file is damaged: its manifest names no algorithm")
-    try:
-        spec = load_plugin(name)
-    except PluginError as error:
-        made_by = document.get("plugin") or {}
-        needed = made_by.get("distribution") if isinstance(made_by, dict) else None
-        raise PluginError(f"the file holds a {name!r} agent made with {needed}: {error}") from error
-    if cls is not Agent and cls.spec.id != spec.id:
-        raise ArtifactError(f"the file holds a {name!r} agent, not a {cls.spec.id!r}; rlsdk.load(path) opens any")
-    return agent_class(spec) if cls is Agent else cls
 
 
 def _restore(agent: Agent, sections: Mapping[str, Any]) -> None:
@@ -171,7 +166,7 @@ def print_systems(path: Target) -> None:
 def set_parameters(agent: Agent, source: Target | Mapping[str, Any], *, exact_match: bool) -> None:
     """Replace parameters in place; see `Agent.set_parameters`."""
     current = agent.get_parameters()
-    given = source if isinstance(source, Mapping) else _parameters_in(source)
+    given = source if isinstance(source, Mapping) else _parameters_in(source, agent)
     if unknown := sorted(set(given) - set(current)):
         raise ArtifactError(f"the agent has no {unknown}; it has {sorted(current)}")
     if exact_match and (missing := sorted(set(current) - set(given))):
@@ -208,8 +203,9 @@ def _apply(agent: Agent, parameters: Mapping[str, Any]) -> None:
         agent.parts.algorithm.load_state_dict({n: v for n, v in parameters.items() if n != "policy"})
 
 
-def _parameters_in(path: Target) -> dict[str, Any]:
-    _, sections = choose.read(_existing(path), ("policy", "training"), kind=agent_file.KIND)
+def _parameters_in(path: Target, agent: Agent) -> dict[str, Any]:
+    document, sections = choose.read(_existing(path), ("policy", "training"), kind=agent_file.KIND)
+    _, sections = upgraded(document, sections, agent.spec)
     return {"policy": sections["policy"], **sections.get("training", {}).get("algorithm", {})}
 
 

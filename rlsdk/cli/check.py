@@ -25,8 +25,11 @@ def check_plugin(
         from rlsdk.testing import run_checks
     except ImportError as error:
         raise SettingsError(f"the checks need more packages: pip install rlsdk[testing] ({error})") from None
+    from rlsdk.registry import find
+    from rlsdk.registry.trial import require_loads
+
+    require_loads(find(algorithm))
     if capabilities:
-        from rlsdk.registry import find
         from rlsdk.testing import capabilities as tried
 
         typer.echo(f"{tried.write(find(algorithm), tried.measure(algorithm))}")
@@ -39,7 +42,9 @@ def check_plugin(
             typer.echo(f"{outcome.status:<16}{outcome.id:<40}{outcome.statement}")
             if outcome.detail and outcome.status == "failed":
                 typer.echo("    " + outcome.detail.replace("\n", "\n    "))
-    failed = sum(outcome.status == "failed" for outcome in outcomes)
-    typer.echo(f"{len(outcomes) - failed} of {len(outcomes)} clauses hold", err=as_json)
+    failed, absent = (sum(outcome.status == name for outcome in outcomes) for name in ("failed", "not applicable"))
+    applied = len(outcomes) - absent
+    others = f"; {absent} of {len(outcomes)} do not apply" if absent else ""
+    typer.echo(f"{applied - failed} of {applied} clauses hold{others}", err=as_json)
     if failed:
         raise typer.Exit(1)

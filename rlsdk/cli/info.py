@@ -8,15 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from rlsdk.registry import capabilities, find, load, presets
-from rlsdk.settings import FieldDoc, describe
-from rlsdk.settings.render import toml_value
+from rlsdk.registry import capabilities, find, preset_names
+from rlsdk.registry.trial import require_loads
 
 
 def show_info(algorithm: Annotated[str, typer.Argument(help="Id of the algorithm, see `rlsdk list`.")]) -> None:
     """Show an algorithm: spaces, capabilities, paper, and every hyper-parameter with type, default and meaning."""
-    spec, plugin = load(algorithm), find(algorithm)
-    manifest = plugin.manifest
+    plugin = find(algorithm)
+    trial, manifest = require_loads(plugin), plugin.manifest
     if manifest is not None:
         typer.echo(f"{manifest.title} ({plugin.qualified_id} {plugin.version})\n{manifest.summary}\n")
         rows = {
@@ -26,14 +25,16 @@ def show_info(algorithm: Annotated[str, typer.Argument(help="Id of the algorithm
             "observations": ", ".join(manifest.observations),
             "policies": ", ".join(manifest.policies),
             "traits": ", ".join(manifest.traits),
-            "presets": ", ".join(known.env for known in presets(algorithm)),
+            "presets": ", ".join(preset_names(plugin.qualified_id)),
             "measured": _measured(capabilities(plugin)),
         }
         for name, value in rows.items():
             typer.echo(f"{name + ':':<14}{value}")
     typer.echo("\nhyper-parameters:")
-    for doc in describe(spec.config_type):
+    for doc in trial.settings:
         _show(doc, indent=2)
+    for effect in trial.effects:
+        typer.echo(f"warning: {effect}", err=True)
 
 
 def _measured(found: dict[str, Any] | None) -> str:
@@ -48,15 +49,12 @@ def _measured(found: dict[str, Any] | None) -> str:
     )
 
 
-def _show(doc: FieldDoc, indent: int) -> None:
+def _show(doc: dict[str, Any], indent: int) -> None:
     width = min(shutil.get_terminal_size().columns, 110)
-    default = "required" if doc.required else f"default {toml_value(doc.default)}"
     margin = " " * indent
-    if doc.children:
-        typer.echo(f"{margin}{doc.name}: a table")
-    else:
-        typer.echo(f"{margin}{doc.name}: {doc.type}, {default}")
-    text = doc.help + (f" [{doc.unit}]" if doc.unit else "") + (f" ({doc.source})" if doc.source else "")
+    typer.echo(f"{margin}{doc['name']}: " + ("a table" if doc["children"] else f"{doc['type']}, {doc['default']}"))
+    unit, source = (f" [{doc['unit']}]" if doc["unit"] else ""), (f" ({doc['source']})" if doc["source"] else "")
+    text = doc["help"] + unit + source
     typer.echo(fill(text, width, initial_indent=margin + "    ", subsequent_indent=margin + "    "))
-    for child in doc.children:
+    for child in doc["children"]:
         _show(child, indent + 4)

@@ -105,7 +105,7 @@ def _by_id(name: str, kwargs: dict[str, Any]) -> Any:
 
         toy.register()
         atari.register(name)
-    if "/" in name and namespace in extensions("environments"):
+    if "/" in name and name not in gymnasium.registry and namespace in extensions("environments"):
         return extension("environments", namespace)(name, **kwargs)
     # what gymnasium's checker warns of at the first step is checked here at every one, or by `check_env`
     return gymnasium.make(name, **{"disable_env_checker": True, **kwargs})

@@ -1,20 +1,11 @@
 """Finding plugins without running them, and loading one at a time. Imports no torch."""
 
 from rlsdk.registry.capability_files import capabilities
-from rlsdk.registry.discovery import (
-    Plugin,
-    algorithms,
-    extension,
-    extensions,
-    find,
-    load,
-    plugins,
-    register,
-    unregister,
-)
+from rlsdk.registry.discovery import Plugin, algorithms, find, plugins, register, unregister
 from rlsdk.registry.hooks import hookimpl, hookspec
+from rlsdk.registry.loading import agent_type, extension, extensions, load, plugin_of, require_usable
 from rlsdk.registry.manifest import Manifest
-from rlsdk.registry.preset_files import Preset, preset, presets
+from rlsdk.registry.preset_files import Preset, preset, preset_names, presets
 from rlsdk.registry.spec import AlgorithmSpec, MaskUse
 
 __all__ = [
@@ -23,6 +14,7 @@ __all__ = [
     "MaskUse",
     "Plugin",
     "Preset",
+    "agent_type",
     "algorithms",
     "capabilities",
     "extension",
@@ -31,9 +23,12 @@ __all__ = [
     "hookimpl",
     "hookspec",
     "load",
+    "plugin_of",
     "plugins",
     "preset",
+    "preset_names",
     "presets",
     "register",
+    "require_usable",
     "unregister",
 ]

@@ -7,14 +7,23 @@ from typing import Any
 
 from rlsdk.registry.discovery import Plugin
 from rlsdk.registry.manifest import ManifestError, package_folder
+from rlsdk.registry.plain_files import read_text
 
 NAME = "capabilities.json"
+LIMIT = 100
+"""Tables and lists in it."""
 
 
 def capabilities(plugin: Plugin) -> dict[str, Any] | None:
-    """The facts; None where none were measured."""
+    """The facts: switches, words and lists of words; None where none were measured, or the file is damaged."""
     try:
-        found = json.loads((package_folder(plugin.module) / NAME).read_text(encoding="utf-8"))
-    except (OSError, ValueError, ManifestError):
+        text = read_text(package_folder(plugin.module) / NAME) or ""
+        found = json.loads(text) if text.count("{") + text.count("[") < LIMIT else None
+    except (ValueError, ManifestError):
         return None
-    return found if isinstance(found, dict) else None
+    return found if isinstance(found, dict) and all(map(_is_fact, found.values())) else None
+
+
+def _is_fact(value: Any) -> bool:
+    words = value if isinstance(value, list) else [value]
+    return isinstance(value, bool) or all(isinstance(word, str) and word.isprintable() for word in words)

@@ -1,25 +1,29 @@
-"""Find plugins by entry point; load one only when it is asked for.
+"""Find plugins without running them.
 
 States: found -> valid (manifest and SDK range are good) -> loaded -> usable, or broken with a reason. A broken plugin is
-listed with its cause and harms nobody else; asking for it raises with that cause.
+listed with its cause and takes nothing from the others; asking for it raises with that cause.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import sys
 from collections.abc import Callable
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points, version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import attrs
 
 from rlsdk.errors import PluginError, suggest
-from rlsdk.registry.guard import protected
-from rlsdk.registry.manifest import Manifest, ManifestError, read_manifest
+from rlsdk.registry.installed import GROUP, Entry, scan
+from rlsdk.registry.manifest import Manifest, ManifestError, checked_manifest, read_manifest
+from rlsdk.registry.plain_files import shown
 from rlsdk.registry.spec import AlgorithmSpec
 
-GROUP = "rlsdk.plugins"
+__all__ = ["GROUP", "HOOKS", "SWITCH", "Plugin", "algorithms", "find", "plugins", "register", "unregister"]
+
 HOOKS = {
     "sinks": "metric_sinks",
     "environments": "environment_makers",
@@ -27,6 +31,9 @@ HOOKS = {
     "executors": "executors",
 }
 """Manifest field -> hook that gives what the field names."""
+
+OURS = ("ars", "maskable-ppo", "qrdqn", "recurrent-ppo", "tqc", "trpo")
+"""Algorithms of this project: their packages are called rlsdk-ID."""
 
 SWITCH = "RLSDK_PLUGINS"
 """Environment variable: unset = all, `off` = none, `name,...` = only these ids."""
@@ -53,35 +60,52 @@ class Plugin:
 _registered: dict[str, tuple[Plugin, AlgorithmSpec]] = {}
 
 
+FORGET: list[Callable[[], None]] = []
+"""What else forgets at `plugins(rescan=True)`: answers of hooks."""
+
+
 @cache
-def _scan() -> tuple[EntryPoint, ...]:
-    return tuple(sorted(entry_points(group=GROUP), key=lambda e: (e.name, e.dist.name if e.dist else "")))
+def entries() -> tuple[Entry, ...]:
+    """The entry points of the installed distributions, read once."""
+    return scan()
 
 
 def plugins(*, rescan: bool = False) -> tuple[Plugin, ...]:
     """Every installed or registered plugin, broken ones too, sorted by id. Imports neither torch nor plugin code."""
     if rescan:
-        _scan.cache_clear()
-        _look.cache_clear()
-        _call_installed.cache_clear()
+        entries.cache_clear()
+        look.cache_clear()
+        for forget in FORGET:
+            forget()
     registered = tuple(plugin for plugin, _ in _registered.values())
     switch = os.environ.get(SWITCH, "").strip()
     if switch == "off":
         return registered
     wanted = {name.strip() for name in switch.split(",") if name.strip()}
-    installed = [_look(e) for e in _scan() if not wanted or e.name in wanted]
+    installed = [look(e) for e in entries() if not wanted or e.name in wanted]
     return tuple(sorted((*installed, *registered), key=lambda p: p.qualified_id))
 
 
 @cache
-def _look(entry: EntryPoint) -> Plugin:
-    distribution, number = (entry.dist.name, entry.dist.version) if entry.dist else ("unknown", "unknown")
-    plugin = Plugin(id=entry.name, distribution=distribution, version=number, module=entry.module)
+def look(entry: Entry) -> Plugin:
+    """What an entry point names, as far as it can be known without importing it."""
+    plugin = Plugin(id=entry.name, distribution=entry.distribution, version=entry.version, module=entry.module)
+    if entry.problem is not None:
+        return attrs.evolve(plugin, problem=entry.problem)
     try:
         manifest = read_manifest(entry.module)
     except ManifestError as error:
         return attrs.evolve(plugin, problem=str(error))
     return attrs.evolve(plugin, manifest=manifest, problem=_mismatch(entry.name, manifest))
+
+
+def sdk_version() -> str:
+    """The version of rlsdk that runs."""
+    try:
+        return version("rlsdk")
+    except PackageNotFoundError:  # its sources, not installed
+        found: str = sys.modules["rlsdk"].__version__
+        return found
 
 
 def _mismatch(name: str, manifest: Manifest) -> str | None:
@@ -92,11 +116,10 @@ def _mismatch(name: str, manifest: Manifest) -> str | None:
     try:
         wanted = SpecifierSet(manifest.sdk)
     except InvalidSpecifier:
-        return f"its manifest's sdk = {manifest.sdk!r} is no version range; write for example '>=0.1,<0.2'"
-    if not wanted.contains(version("rlsdk"), prereleases=True):
-        return (
-            f"it needs rlsdk {manifest.sdk}, installed is {version('rlsdk')}; install a version of the plugin that fits"
-        )
+        return f"its manifest's sdk = {shown(manifest.sdk, 60)} is no version range; write for example '>=0.1,<0.2'"
+    here = sdk_version()
+    if not wanted.contains(here, prereleases=True):
+        return f"it needs rlsdk {manifest.sdk}, installed is {here}; install a version of the plugin that fits"
     return None
 
 
@@ -106,121 +129,74 @@ def algorithms() -> tuple[Plugin, ...]:
 
 
 def find(name: str) -> Plugin:
-    """The one algorithm called `name` (`id`, or `distribution/id`).
+    """The one algorithm called `name` (`id`, or `distribution/id`); of several, the one that is not broken.
 
     Raises:
-        PluginError: nothing has that name, or two distributions have it.
+        PluginError: no plugin has that name, or two distributions have it.
     """
     everything = algorithms()
     matches = [p for p in everything if name in (p.id, p.qualified_id)]
-    if len(matches) == 1:
-        return matches[0]
-    if matches:
-        names = " and ".join(p.qualified_id for p in matches)
+    usable = [p for p in matches if p.problem is None] or matches
+    if len(usable) == 1:
+        return usable[0]
+    if usable and all(p.problem for p in usable):
+        causes = "; ".join(f"{p.qualified_id}: {p.problem}" for p in usable)
+        raise PluginError(f"{name!r} is offered by broken plugins only: {causes}")
+    if usable:
+        names = " and ".join(p.qualified_id for p in usable)
         raise PluginError(f"{name!r} is offered by two installed distributions; say which you mean: {names}")
+    raise PluginError(f"no installed plugin offers {shown(name, 100)}{_where_from(name, everything)}")
+
+
+def _where_from(name: str, everything: tuple[Plugin, ...]) -> str:
+    """How to get an algorithm that is not there."""
     switch = os.environ.get(SWITCH)
     hint = f" ({SWITCH}={switch!r} hides installed plugins)" if switch else ""
+    if name in OURS:
+        return f"{hint}; install it: pip install rlsdk-{name}"
     if not everything:
-        raise PluginError(
-            f"no algorithm {name!r}: no plugin is installed{hint}; install one, e.g. pip install rlsdk-tqc"
-        )
-    raise PluginError(f"no installed plugin offers {name!r}{hint}; {suggest(name, [p.id for p in everything])}")
+        return f"{hint}: no plugin is installed; install one, e.g. pip install rlsdk-tqc"
+    package = f"; or install its package, usually rlsdk-{name}" if re.fullmatch(r"[a-z0-9-]{1,50}", name) else ""
+    return f"{hint}; {suggest(name, [p.id for p in everything])}{package}"
 
 
-def load(name: str) -> AlgorithmSpec:
-    """The spec of one algorithm. Only its plugin is imported; a failure names it and keeps the cause.
-
-    Raises:
-        PluginError: unknown, ambiguous, incompatible, no algorithm, or its code fails.
-    """
-    plugin = find(name)
-    if plugin.qualified_id in _registered:
-        return _registered[plugin.qualified_id][1]
-    spec: AlgorithmSpec = _call(plugin, "algorithm")
-    return spec
+def registered(plugin: Plugin) -> AlgorithmSpec | None:
+    """The spec of an algorithm that was registered in this process, None for an installed plugin."""
+    return _registered[plugin.qualified_id][1] if plugin.qualified_id in _registered else None
 
 
-def extension(kind: str, name: str) -> Callable[..., Any]:
-    """What the one plugin whose manifest lists `name` under `kind` gives for it.
-
-    `kind` is `sinks`, `environments`, `serializers` or `executors`.
-
-    Raises:
-        PluginError: nobody offers it, several do, or the plugin is broken.
-    """
-    offers = {p.qualified_id: p for p in plugins() if p.manifest and name in getattr(p.manifest, kind)}
-    if len(offers) > 1:
-        raise PluginError(
-            f"{name!r} ({kind}) is offered by several plugins: {', '.join(offers)}; uninstall all but one"
-        )
-    if not offers:
-        raise PluginError(f"no installed plugin offers {name!r} ({kind}); {suggest(name, extensions(kind))}")
-    (plugin,) = offers.values()
-    given = _call(plugin, HOOKS[kind]) or {}
-    if name not in given:
-        raise PluginError(
-            f"{plugin.qualified_id} is broken: its manifest lists {name!r}, its hook gives {sorted(given)}"
-        )
-    function: Callable[..., Any] = given[name]
-    return function
+def registrations() -> tuple[tuple[Plugin, AlgorithmSpec], ...]:
+    """Every algorithm that was registered in this process."""
+    return tuple(_registered.values())
 
 
-def extensions(kind: str) -> tuple[str, ...]:
-    """The names all manifests list under `kind`; no plugin is imported."""
-    return tuple(
-        sorted({name for p in plugins() if p.manifest and not p.problem for name in getattr(p.manifest, kind)})
-    )
-
-
-def _call(plugin: Plugin, hook: str) -> Any:
-    if plugin.problem:
-        raise PluginError(f"{plugin.qualified_id} {plugin.version} cannot be used: {plugin.problem}")
-    return _call_installed(plugin, hook)
-
-
-@cache
-def _call_installed(plugin: Plugin, hook: str) -> Any:
-    """The answer of one hook of one plugin, which is imported alone and under guard."""
-    import pluggy
-
-    from rlsdk.registry import hooks
-
-    manager = pluggy.PluginManager(hooks.PROJECT)
-    manager.add_hookspecs(hooks)
-    try:
-        with protected(plugin.qualified_id):
-            for entry in _scan():
-                if (entry.name, entry.module) == (plugin.id, plugin.module):
-                    manager.register(entry.load(), name=plugin.qualified_id)
-            manager.check_pending()
-            answer = getattr(manager.hook, hook)()
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # a plugin that calls sys.exit() must not end the host
-        cause = f"{type(error).__name__}: {error}"
-        raise PluginError(f"{plugin.qualified_id} {plugin.version} is broken: importing it raised {cause}") from error
-    if hook == "algorithm":
-        _check_spec(answer, plugin)
-    return answer
-
-
-def _check_spec(spec: Any, plugin: Plugin) -> None:
+def check_spec(spec: Any, plugin: Plugin) -> None:
+    """Raises PluginError unless `spec` is one, and says what the manifest says."""
     who = f"{plugin.qualified_id} {plugin.version} is broken"
     if not isinstance(spec, AlgorithmSpec):
-        raise PluginError(f"{who}: its hook `algorithm` returned {spec!r}, not an AlgorithmSpec")
-    manifest = plugin.manifest
-    if manifest and (spec.id, spec.family, spec.policies) != (manifest.id, manifest.family, manifest.policies):
-        raise PluginError(f"{who}: id, family and policies of its spec differ from those of its manifest")
+        raise PluginError(f"{who}: its hook `algorithm` returned {shown(spec)}, not an AlgorithmSpec")
+    names = ("id", "family", "policies") if plugin.manifest else ()
+    pairs = {name: (getattr(spec, name), getattr(plugin.manifest, name)) for name in names}
+    if wrong := [f"{n} = {shown(a)} in the spec, {shown(b)} in the manifest" for n, (a, b) in pairs.items() if a != b]:
+        raise PluginError(f"{who}: its spec and its manifest differ: {'; '.join(wrong)}; make them equal")
 
 
 def register(spec: AlgorithmSpec, manifest: Manifest) -> Plugin:
     """Make an algorithm that is not installed known to this process, e.g. from a notebook.
 
     Raises:
-        PluginError: the id is taken by another registration; `unregister` it first.
+        PluginError: the id is taken by another registration (`unregister` it first), the manifest breaks a rule or needs
+        another version of rlsdk, or spec and manifest differ.
     """
-    plugin = Plugin(id=spec.id, distribution="registered", version="0", module=spec.build.__module__, manifest=manifest)
-    _check_spec(spec, plugin)
+    module = getattr(spec.build, "__module__", None) or "__main__"
+    plugin = Plugin(id=spec.id, distribution="registered", version="0", module=module, manifest=manifest)
+    check_spec(spec, plugin)
+    try:
+        problem = _mismatch(spec.id, checked_manifest(manifest))
+    except ManifestError as error:
+        problem = str(error)
+    if problem is not None:
+        raise PluginError(f"{plugin.qualified_id} cannot be used: {problem}")
     if plugin.qualified_id in _registered:
         raise PluginError(f"{spec.id!r} is registered already; call rlsdk.registry.unregister({spec.id!r}) first")
     _registered[plugin.qualified_id] = (plugin, spec)

@@ -1,80 +1,144 @@
-"""Protects the host while a plugin is imported: output is captured, global random state and torch settings put back."""
+"""Protects the process while a plugin is imported: output is captured, and the state that is not the plugin's is put back."""
 
 from __future__ import annotations
 
 import contextlib
 import io
-import random
+import os
 import sys
-import warnings
+import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
-TORCH_DEFAULT_SEED = 67280421310721
+from rlsdk.registry.library_state import LIBRARIES, of_library, watched
+from rlsdk.registry.plain_files import one_line, shown
+from rlsdk.registry.process_state import State, of_process
 
 
 class PluginSideEffect(UserWarning):
-    """A plugin did something at import that it must not do; the host was protected."""
+    """A plugin did something at import that it must not do; the process was protected."""
 
 
-def _snapshot() -> dict[str, Any]:
-    """Global state a plugin could disturb, of the libraries that are loaded already."""
-    state: dict[str, Any] = {"Python's random state": random.getstate()}
-    if numpy := sys.modules.get("numpy"):
-        kind, keys, *rest = numpy.random.get_state()
-        state["numpy's random state"] = (kind, keys.tobytes(), *rest)
-    if torch := sys.modules.get("torch"):
-        state["torch's random state"] = torch.random.get_rng_state().numpy().tobytes()
-        state["torch's thread count"] = torch.get_num_threads()
-        state["torch's default dtype"] = torch.get_default_dtype()
-        state["torch's default device"] = str(torch.get_default_device())
-    return state
+class _Output(io.StringIO):
+    """What a plugin prints; it cannot be closed."""
 
+    def close(self) -> None: ...
 
-def _restore(before: dict[str, Any], name: str) -> None:
-    if name == "Python's random state":
-        random.setstate(before[name])
-    elif name == "numpy's random state":
-        numpy = sys.modules["numpy"]
-        kind, keys, *rest = before[name]
-        numpy.random.set_state((kind, numpy.frombuffer(keys, dtype=numpy.uint32), *rest))
-    else:
-        torch = sys.modules["torch"]
-        if name == "torch's random state":
-            torch.random.set_rng_state(torch.frombuffer(bytearray(before[name]), dtype=torch.uint8))
-        elif name == "torch's thread count":
-            torch.set_num_threads(before[name])
-        elif name == "torch's default dtype":
-            torch.set_default_dtype(before[name])
-        else:
-            torch.set_default_device(before[name])
-
-
-def _new_torch_was_seeded(before: dict[str, Any]) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and "torch's random state" not in before and torch.initial_seed() != TORCH_DEFAULT_SEED
+    @property
+    def text(self) -> str:
+        return self.getvalue().strip()
 
 
 @contextlib.contextmanager
 def protected(plugin: str) -> Iterator[list[str]]:
-    """Runs the body; yields the list of side effects, filled on exit, each also warned about as `PluginSideEffect`."""
-    before, output, effects = _snapshot(), io.StringIO(), list[str]()
-    torch_loaded = "torch" in sys.modules
+    """Runs the body; yields the list of side effects, which is filled on exit, and noted on an exception."""
+    before, output, effects = list[tuple[State, Any]](), _Output(), list[str]()
+    threads, torch_loaded = set(threading.enumerate()), "torch" in sys.modules
+    _remember(of_process(), before)
+    for name in LIBRARIES:
+        if name in sys.modules:
+            _remember(of_library(name), before)
     try:
-        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+        with (
+            _streams(effects),
+            _no_exit(),
+            contextlib.redirect_stdout(output),
+            contextlib.redirect_stderr(output),
+            watched(lambda name: _remember(of_library(name), before)),
+        ):
             yield effects
+    except BaseException as error:
+        _put_back(before, effects)
+        error.add_note("\n".join(f"plugin {plugin} {effect}" for effect in effects))
+        raise
+    else:
+        _put_back(before, effects)
     finally:
-        after = _snapshot()
-        for name in before:
-            if before[name] != after[name]:
-                _restore(before, name)
-                effects.append(f"changed {name} (put back)")
-        if _new_torch_was_seeded(before):
-            sys.modules["torch"].manual_seed(TORCH_DEFAULT_SEED)
-            effects.append("changed torch's random state (put back)")
         if not torch_loaded and "torch" in sys.modules:
             effects.append("imported torch, which makes every listing slow")
-        if text := output.getvalue().strip():
-            effects.append(f"printed {text[:80]!r}")
-        for effect in effects:
-            warnings.warn(f"plugin {plugin} {effect} while it was imported", PluginSideEffect, stacklevel=4)
+        if output.text:
+            effects.append(f"printed {shown(output.text, 80)}")
+        if started := [thread.name for thread in threading.enumerate() if thread not in threads]:
+            effects.append(f"started threads: {one_line(', '.join(started), 80)}")
+
+
+def _remember(states: list[State], before: list[tuple[State, Any]]) -> None:
+    """Add what the states are now; what cannot be read here is not guarded."""
+    for state in states:
+        with contextlib.suppress(Exception):
+            before.append((state, state.get()))
+
+
+def _put_back(before: list[tuple[State, Any]], effects: list[str]) -> None:
+    for state, old in before:
+        try:
+            now = state.get()
+            wanted = state.merged(old, now)
+            if wanted == now:
+                continue
+            state.put(wanted)
+            effects.append(f"changed {state.name}{_names(wanted, now)} (put back)")
+        except Exception as error:
+            effects.append(f"changed {state.name} (cannot be put back: {one_line(str(error), 80)})")
+
+
+def _names(wanted: Any, now: Any) -> str:
+    """Which entries of a table."""
+    if not isinstance(wanted, dict):
+        return ""
+    changed = [name for name in {**wanted, **now} if name not in now or wanted.get(name, now) != now[name]]
+    return f": {one_line(', '.join(sorted(map(str, changed))), 80)}" if changed else ""
+
+
+@contextlib.contextmanager
+def _streams(effects: list[str]) -> Iterator[None]:
+    """Standard input, output and error are open afterwards, and lead where they led."""
+    streams = {name: getattr(sys, name) for name in ("stdin", "stdout", "stderr")}
+    saved = {number: copy for number in (0, 1, 2) if (copy := _copied(number)) is not None}
+    try:
+        yield
+    finally:
+        for number, copy in saved.items():
+            if _place(number) != _place(copy):
+                os.dup2(copy, number)
+                effects.append(f"closed or redirected {list(streams)[number]} (put back)")
+            os.close(copy)
+        for number, (name, stream) in enumerate(streams.items()):
+            setattr(sys, name, stream)
+            if getattr(stream, "closed", False):
+                again = open(number, "r" if number == 0 else "w", closefd=False)  # noqa: SIM115  # it stays open
+                setattr(sys, name, again)
+                setattr(sys, f"__{name}__", again)
+                effects.append(f"closed sys.{name} (opened again)")
+
+
+def _copied(number: int) -> int | None:
+    try:
+        return os.dup(number)
+    except OSError:
+        return None
+
+
+def _place(number: int) -> tuple[int, int] | None:
+    try:
+        found = os.fstat(number)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+@contextlib.contextmanager
+def _no_exit() -> Iterator[None]:
+    """`os._exit` raises: a plugin must not end the process, least of all with the code of success."""
+    leave, host = os._exit, os.getpid()
+
+    def refuse(status: int) -> NoReturn:
+        if os.getpid() != host:  # a child the plugin started
+            leave(status)
+        raise SystemExit(f"os._exit({shown(status, 20)})")
+
+    os._exit = refuse
+    try:
+        yield
+    finally:
+        os._exit = leave

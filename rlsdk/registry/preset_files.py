@@ -11,6 +11,7 @@ learning_rate = 1e-3
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -18,7 +19,7 @@ import attrs
 from rlsdk.errors import SettingsError
 from rlsdk.registry.discovery import find
 from rlsdk.registry.manifest import ManifestError, package_folder
-from rlsdk.settings.load import load_settings
+from rlsdk.registry.plain_files import PlainFileError, one_line, read_toml, shown
 
 
 @attrs.frozen(kw_only=True)
@@ -33,38 +34,66 @@ class Preset:
     source: str = ""
 
 
+def preset_names(algorithm: str) -> tuple[str, ...]:
+    """The environment ids the plugin of `algorithm` ships presets for, sorted; no preset is read.
+
+    Raises:
+        PluginError: no plugin, or more than one, offers the algorithm.
+    """
+    return tuple(_files(algorithm))
+
+
 def presets(algorithm: str) -> tuple[Preset, ...]:
     """Every preset the plugin of `algorithm` ships, by environment id.
 
     Raises:
-        PluginError: nobody, or more than one plugin, offers the algorithm. SettingsError: a preset is damaged.
+        PluginError: no plugin, or more than one, offers the algorithm. SettingsError: a preset is damaged.
     """
-    try:
-        folder = package_folder(find(algorithm).module) / "presets"
-    except ManifestError:  # registered from a script or a notebook
-        return ()
-    names = sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.toml"))
-    return tuple(_read(load_settings(folder / f"{name}.toml"), name) for name in names)
+    return tuple(_read(path, name) for name, path in _files(algorithm).items())
 
 
 def preset(algorithm: str, env: str) -> Preset | None:
-    """The preset of `algorithm` for exactly this environment id, None where there is none.
+    """The preset of `algorithm` for exactly this environment id, None where there is none; the others are not read.
 
     Raises:
         PluginError, SettingsError: as `presets`.
     """
-    return next((known for known in presets(algorithm) if known.env == env), None)
+    path = _files(algorithm).get(env)
+    return None if path is None else _read(path, env)
 
 
-def _read(data: dict[str, Any], env: str) -> Preset:
+def _files(algorithm: str) -> dict[str, Path]:
+    """Environment id -> file."""
+    try:
+        folder = package_folder(find(algorithm).module) / "presets"
+        found = {path.relative_to(folder).with_suffix("").as_posix(): path for path in folder.rglob("*.toml")}
+    except (ManifestError, OSError):  # registered from a script or a notebook
+        return {}
+    return {name: found[name] for name in sorted(found) if name.isprintable()}
+
+
+def _read(path: Path, env: str) -> Preset:
+    try:
+        data = read_toml(path) or {}
+    except PlainFileError as error:
+        raise SettingsError(f"the preset for {env}, {one_line(path)}, {error}") from None
     run, settings = data.get("run", {}), data.get("settings", {})
     known = {field.name for field in attrs.fields(Preset)} - {"env", "settings"}
     if set(data) - {"run", "settings"} or not isinstance(run, dict) or not isinstance(settings, dict):
-        raise SettingsError(f"the preset for {env} must hold two tables, [run] and [settings], not {sorted(data)}")
+        raise SettingsError(
+            f"the preset for {env} must hold two tables, [run] and [settings], not {shown(sorted(data))}"
+        )
     if wrong := sorted(set(run) - known):
-        raise SettingsError(f"the preset for {env} has unknown entries {wrong} in [run]; accepted: {sorted(known)}")
+        raise SettingsError(
+            f"the preset for {env} has unknown entries {shown(wrong)} in [run]; accepted: {sorted(known)}"
+        )
     for name in ("steps", "n_envs"):
         value = run.get(name, 1 if name == "n_envs" else None)  # n_envs may be left out
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise SettingsError(f"the preset for {env} has {name} = {value!r} in [run]; give a positive whole number")
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**63:
+            raise SettingsError(
+                f"the preset for {env} has {name} = {shown(value)} in [run]; give a positive whole number"
+            )
+    source = run.get("source", "")
+    if not isinstance(source, str) or not source.isprintable():
+        raise SettingsError(f"the preset for {env} has source = {shown(source)} in [run]; give one line of text")
     return Preset(env=env, settings=settings, **run)

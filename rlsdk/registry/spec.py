@@ -41,6 +41,10 @@ class AlgorithmSpec:
     """Makes an `rlsdk.interchange.Translated` of the weights (name -> tensor) in a file of sb3-contrib and the action space;
     None where there is no counterpart."""
     action_masks: MaskUse = attrs.field(default="ignored", validator=attrs.validators.in_(get_args(MaskUse)))
+    upgrade: Callable[[dict[str, Any], dict[str, Any], str], tuple[dict[str, Any], dict[str, Any]]] | None = None
+    """`upgrade(settings, state, from_version)` of an agent file, before they are used: returns both as this version of the
+    plugin writes them. `settings` are plain data, `state` has the sections `policy`, `training` and `replay`, as far as they
+    are read, and `from_version` is the plugin's version that made the file, or `unknown`. None: nothing was ever renamed."""
 
     @property
     def default_envs(self) -> int:

@@ -23,7 +23,7 @@ def load_settings(path: Path) -> dict[str, Any]:
     if path.suffix == ".toml":
         try:
             return tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise SettingsError(f"settings file {path} is not valid TOML: {error}") from None
     if path.suffix in (".yaml", ".yml"):
         return _load_yaml(path, text)
@@ -36,7 +36,7 @@ def _load_yaml(path: Path, text: str) -> dict[str, Any]:
 
     try:
         data = YAML(typ="safe", pure=True).load(text)  # YAML 1.2: 1e-3 is a number, "on" is a text
-    except YAMLError as error:
+    except (YAMLError, ValueError, RecursionError) as error:
         raise SettingsError(f"settings file {path} is not valid YAML: {error}") from None
     if not isinstance(data, dict):
         raise SettingsError(f"settings file {path} must hold a table of names and values, not {type(data).__name__}")
@@ -76,7 +76,7 @@ def _value(text: str) -> Any:
         return text == "True"
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text
 
 

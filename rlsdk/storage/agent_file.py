@@ -11,7 +11,7 @@ from typing import IO, Any
 from rlsdk import spaces
 from rlsdk.errors import ArtifactError
 from rlsdk.parts import Facts
-from rlsdk.registry import extensions, find
+from rlsdk.registry import AlgorithmSpec, extensions, find, plugin_of
 from rlsdk.settings import merge, unstructure
 from rlsdk.settings.load import nested
 
@@ -42,13 +42,13 @@ def system_info() -> dict[str, str]:
     return found
 
 
-def describe_agent(algorithm: str, config: Any, facts: Facts, environment: str | None) -> dict[str, Any]:
+def describe_agent(spec: AlgorithmSpec, config: Any, facts: Facts, environment: str | None) -> dict[str, Any]:
     """The manifest's own part: which algorithm, which settings, which spaces, made with what."""
-    plugin = find(algorithm)
+    plugin = plugin_of(spec) or find(spec.id)
     settings = unstructure(config)
     return {
         "kind": KIND,
-        "algorithm": algorithm,
+        "algorithm": spec.id,
         "plugin": {"distribution": plugin.distribution, "version": plugin.version},
         "environment": environment,
         "num_envs": facts.num_envs,

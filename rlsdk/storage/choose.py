@@ -9,7 +9,7 @@ from typing import IO, Any
 from torch import Tensor
 
 from rlsdk import tree
-from rlsdk.errors import ArtifactError
+from rlsdk.errors import ArtifactError, fitting
 from rlsdk.interfaces import Serializer
 from rlsdk.registry import extension, extensions
 from rlsdk.storage.archive import Section, inspect_archive, read_archive, write_archive
@@ -33,7 +33,8 @@ def write(target: Path | IO[bytes], document: Mapping[str, Any], sections: Mappi
     flat = tree.flatten(sections)
     tensors = {name: value for name, value in flat.items() if isinstance(value, Tensor)}
     values = {name: value for name, value in flat.items() if not isinstance(value, Tensor)}
-    serializer.save(target, tensors, {"manifest": dict(document), "values": values})
+    with fitting(f"the plugin for {target.suffix} files cannot write {target}"):
+        serializer.save(target, tensors, {"manifest": dict(document), "values": values})
 
 
 def read(
@@ -48,8 +49,9 @@ def read(
     if serializer is None:
         return read_archive(source, wanted, kind=kind)
     assert isinstance(source, Path)
-    tensors, document = serializer.load(source)
-    manifest, values = document.get("manifest"), document.get("values")
+    with fitting(f"the plugin for {source.suffix} files cannot read {source}"):
+        tensors, document = serializer.load(source)
+        manifest, values = document.get("manifest"), document.get("values")
     if not isinstance(manifest, dict) or not isinstance(values, dict) or manifest.get("kind") != kind:
         raise ArtifactError(f"{source} is not a whole {kind} file")
     sections = tree.unflatten({**tensors, **values})
@@ -63,5 +65,6 @@ def inspect(source: Path | IO[bytes], *, kind: str) -> dict[str, Any]:
     if serializer is None:
         return inspect_archive(source, kind=kind)
     assert isinstance(source, Path)
-    facts = serializer.inspect(source)
-    return {**facts["document"]["manifest"], "members": {}, "tensors": {"all": facts["tensors"]}}
+    with fitting(f"the plugin for {source.suffix} files cannot read {source}"):
+        facts = serializer.inspect(source)
+        return {**facts["document"]["manifest"], "members": {}, "tensors": {"all": facts["tensors"]}}

@@ -116,8 +116,12 @@ def claims_backed(subject: Subject) -> None:
         "action_noise": "action_noise" in names,
         "action_mask": spec.action_masks == "optional",
         "requires_action_mask": spec.action_masks == "required",
+        "parallel": spec.family == "population",
     }
-    wrong = [trait for trait in subject.manifest.traits if not facts.get(trait, True)]  # those unknown here are free
+    own = [trait for trait in subject.manifest.traits if not trait.startswith("x-")]
+    unknown = [trait for trait in own if trait not in facts]
+    require(not unknown, f"unknown traits {unknown}; known are {sorted(facts)}, traits of your own begin with 'x-'")
+    wrong = [trait for trait in own if not facts[trait]]
     require(not wrong, f"traits of the manifest that are not so: {wrong}")
 
 

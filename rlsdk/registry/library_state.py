@@ -1,0 +1,136 @@
+"""The global state of numpy and torch: read when they are there, or as soon as a plugin has imported them."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+from rlsdk.registry.process_state import State
+
+LIBRARIES = ("numpy", "torch")
+
+
+def of_library(name: str) -> list[State]:
+    """The state of one that is loaded."""
+    return _of_numpy(sys.modules[name]) if name == "numpy" else _of_torch(sys.modules[name])
+
+
+def _of_numpy(numpy: Any) -> list[State]:
+    def random_state() -> Any:
+        kind, keys, *rest = numpy.random.get_state()
+        return kind, keys.tobytes(), *rest
+
+    def put_random_state(value: Any) -> None:
+        kind, keys, *rest = value
+        numpy.random.set_state((kind, numpy.frombuffer(keys, dtype=numpy.uint32), *rest))
+
+    return [
+        State("numpy's random state", random_state, put_random_state),
+        State("numpy's error handling", numpy.geterr, lambda value: numpy.seterr(**value)),
+        State("numpy's error callback", numpy.geterrcall, numpy.seterrcall),
+        State("numpy's print options", numpy.get_printoptions, lambda value: numpy.set_printoptions(**value)),
+    ]
+
+
+def _of_torch(torch: Any) -> list[State]:
+    def put_random_state(value: bytes) -> None:
+        torch.random.set_rng_state(torch.frombuffer(bytearray(value), dtype=torch.uint8))
+
+    def deterministic() -> tuple[bool, bool]:
+        return torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+
+    def put_deterministic(value: tuple[bool, bool]) -> None:
+        torch.use_deterministic_algorithms(value[0], warn_only=value[1])
+
+    def flush_denormal() -> bool:
+        return not bool((torch.tensor([1e-310], dtype=torch.float64, device="cpu") * 1).all())
+
+    switches = [(torch.backends.cudnn, name) for name in ("enabled", "benchmark", "deterministic")]
+    return [
+        State("torch's random state", lambda: torch.random.get_rng_state().numpy().tobytes(), put_random_state),
+        State("torch's random state on GPUs", lambda: _of_gpus(torch), lambda value: _put_gpus(torch, value)),
+        State("torch's thread count", torch.get_num_threads, torch.set_num_threads),
+        State("torch's default dtype", torch.get_default_dtype, torch.set_default_dtype),
+        State("torch's default device", lambda: str(torch.get_default_device()), torch.set_default_device),
+        State("torch's grad mode", torch.is_grad_enabled, torch.set_grad_enabled),
+        State("torch's deterministic mode", deterministic, put_deterministic),
+        State("torch's matmul precision", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+        State("torch's anomaly detection", torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
+        State(
+            "torch's autocast",
+            lambda: torch.is_autocast_enabled("cpu"),
+            lambda value: torch.set_autocast_enabled("cpu", value),
+        ),
+        State("torch's flushing of denormal numbers", flush_denormal, torch.set_flush_denormal),
+        State("cudnn's settings", lambda: _read(switches), lambda value: _write(switches, value)),
+    ]
+
+
+def _of_gpus(torch: Any) -> list[bytes]:
+    if not torch.cuda.is_initialized():
+        return []
+    return [state.numpy().tobytes() for state in torch.cuda.get_rng_state_all()]
+
+
+def _put_gpus(torch: Any, value: list[bytes]) -> None:
+    if not value:
+        raise RuntimeError("GPUs were not in use before")
+    torch.cuda.set_rng_state_all([torch.frombuffer(bytearray(state), dtype=torch.uint8) for state in value])
+
+
+def _read(places: Sequence[tuple[Any, str]]) -> list[Any]:
+    return [getattr(owner, name) for owner, name in places]
+
+
+def _write(places: Sequence[tuple[Any, str]], values: Sequence[Any]) -> None:
+    for (owner, name), value in zip(places, values, strict=True):
+        setattr(owner, name, value)
+
+
+class _Watch(MetaPathFinder):
+    """Calls `loaded` when a library has been imported, before the code that imports it goes on."""
+
+    def __init__(self, loaded: Callable[[str], None]) -> None:
+        self.loaded = loaded
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname not in LIBRARIES:
+            return None
+        for finder in list(sys.meta_path):
+            spec = finder.find_spec(fullname, path, target) if finder is not self else None
+            if spec is not None:
+                self._follow(spec)
+                return spec
+        return None
+
+    def _follow(self, spec: ModuleSpec) -> None:
+        loader: Any = spec.loader
+        execute = getattr(loader, "exec_module", None)
+        if execute is None:
+            return
+
+        def exec_module(module: ModuleType) -> None:
+            del loader.exec_module
+            execute(module)
+            self.loaded(spec.name)
+
+        loader.exec_module = exec_module
+
+
+@contextlib.contextmanager
+def watched(loaded: Callable[[str], None]) -> Iterator[None]:
+    """Inside, `loaded` is called with the name of each library as soon as it has been imported."""
+    watch = _Watch(loaded)
+    sys.meta_path.insert(0, watch)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):
+            sys.meta_path.remove(watch)

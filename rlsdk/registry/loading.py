@@ -1,0 +1,187 @@
+"""Import one plugin, alone and under guard, when something of it is asked for."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib.metadata import EntryPoint
+from typing import Any
+
+from rlsdk.errors import PluginError, RlsdkError, suggest
+from rlsdk.registry.discovery import (
+    FORGET,
+    GROUP,
+    HOOKS,
+    Plugin,
+    check_spec,
+    entries,
+    find,
+    look,
+    plugins,
+    registered,
+    registrations,
+)
+from rlsdk.registry.guard import PluginSideEffect, protected
+from rlsdk.registry.plain_files import one_line, shown
+from rlsdk.registry.spec import AlgorithmSpec
+
+
+def load(name: str) -> AlgorithmSpec:
+    """The spec of one algorithm. Only its plugin is imported; a failure names it and keeps the cause.
+
+    Raises:
+        PluginError: unknown, ambiguous, incompatible, no algorithm, or its code fails.
+    """
+    plugin = find(name)
+    spec = registered(plugin)
+    if spec is not None:
+        return spec
+    found: AlgorithmSpec = _call(plugin, "algorithm")
+    return found
+
+
+def extension(kind: str, name: str) -> Callable[..., Any]:
+    """What the one plugin whose manifest lists `name` under `kind` gives for it.
+
+    `kind` is `sinks`, `environments`, `serializers` or `executors`.
+
+    Raises:
+        PluginError: no plugin offers it, several do, or the plugin is broken.
+    """
+    offers = [p for p in plugins() if p.manifest and name in getattr(p.manifest, kind)]
+    usable = [p for p in offers if p.problem is None] or offers
+    if len(usable) > 1:
+        names = ", ".join(p.qualified_id for p in usable)
+        raise PluginError(f"{name!r} ({kind}) is offered by several plugins: {names}; uninstall all but one")
+    if not usable:
+        raise PluginError(f"no installed plugin offers {shown(name, 100)} ({kind}); {suggest(name, extensions(kind))}")
+    given = extensions_of(usable[0], kind)
+    if name not in given:
+        raise PluginError(
+            f"{usable[0].qualified_id} is broken: its manifest lists {name!r}, its hook gives {shown(sorted(given))}"
+        )
+    return given[name]
+
+
+def extensions_of(plugin: Plugin, kind: str) -> Mapping[str, Callable[..., Any]]:
+    """Everything of `kind` that one plugin gives.
+
+    Raises:
+        PluginError: the plugin is broken.
+    """
+    given = _call(plugin, HOOKS[kind]) or {}
+    if not isinstance(given, Mapping) or not all(isinstance(n, str) and callable(f) for n, f in given.items()):
+        raise PluginError(
+            f"{plugin.qualified_id} is broken: its hook `{HOOKS[kind]}` returned {shown(given)}; return a table of names"
+            " and functions"
+        )
+    return given
+
+
+def extensions(kind: str) -> tuple[str, ...]:
+    """The names all manifests list under `kind`; no plugin is imported."""
+    return tuple(
+        sorted({name for p in plugins() if p.manifest and not p.problem for name in getattr(p.manifest, kind)})
+    )
+
+
+def plugin_of(spec: AlgorithmSpec) -> Plugin | None:
+    """The plugin a spec came from: registered, or of the same package; None for a spec that no plugin gave."""
+    for plugin, known in registrations():
+        if known is spec:
+            return plugin
+    packages = {_package(each) for each in (spec.config_type, spec.build)}
+    own = [p for p in map(look, entries()) if p.id == spec.id and p.module.partition(".")[0] in packages]
+    return own[0] if own else None
+
+
+def require_usable(spec: AlgorithmSpec) -> None:
+    """Raises PluginError where the plugin of a spec does not work with this version of rlsdk, or is broken."""
+    plugin = plugin_of(spec)
+    if plugin is not None and plugin.problem is not None:
+        raise _unusable(plugin)
+
+
+def agent_type(spec: AlgorithmSpec) -> type[Any] | None:
+    """The plugin's own class, imported under guard; None for a spec that names none.
+
+    Raises:
+        PluginError: its code fails.
+    """
+    if spec.agent is None:
+        return None
+    plugin = plugin_of(spec)
+    who = spec.id if plugin is None else f"{plugin.qualified_id} {plugin.version}"
+    found: type[Any] = _guarded(who, spec.agent)
+    return found
+
+
+def _package(value: Any) -> str:
+    return str(getattr(value, "__module__", "")).partition(".")[0]
+
+
+def _unusable(plugin: Plugin) -> PluginError:
+    return PluginError(f"{plugin.qualified_id} {plugin.version} cannot be used: {plugin.problem}")
+
+
+def _call(plugin: Plugin, hook: str) -> Any:
+    if plugin.problem:
+        raise _unusable(plugin)
+    return _call_installed(plugin, hook)
+
+
+@cache
+def _call_installed(plugin: Plugin, hook: str) -> Any:
+    """The answer of one hook of one plugin."""
+    answer = _guarded(f"{plugin.qualified_id} {plugin.version}", lambda: _imported(plugin, hook))
+    if hook == "algorithm":
+        check_spec(answer, plugin)
+    return answer
+
+
+FORGET.append(_call_installed.cache_clear)
+
+
+def _imported(plugin: Plugin, hook: str) -> Any:
+    import pluggy
+
+    from rlsdk.registry import hooks
+
+    manager = pluggy.PluginManager(hooks.PROJECT)
+    manager.add_hookspecs(hooks)
+    entry = next(e for e in entries() if look(e) == plugin)
+    place = f"{entry.module}:{entry.attribute}" if entry.attribute else entry.module
+    manager.register(EntryPoint(entry.name, place, GROUP).load(), name=plugin.qualified_id)
+    manager.check_pending()
+    return getattr(manager.hook, hook)()
+
+
+def _guarded(who: str, work: Callable[[], Any]) -> Any:
+    """What `work` returns; its side effects are undone and warned of.
+
+    Raises:
+        PluginError: it raised, or had side effects where warnings are errors.
+    """
+    try:
+        with protected(who) as effects:
+            answer = work()
+    except (KeyboardInterrupt, RlsdkError):
+        raise
+    except BaseException as error:  # a plugin that calls sys.exit() must not end the process
+        raise PluginError(f"{who} is broken: importing it raised {_described(error)}") from error
+    try:
+        for effect in effects:
+            warnings.warn(f"plugin {who} {effect} while it was imported", PluginSideEffect, stacklevel=5)
+    except PluginSideEffect as effect:
+        raise PluginError(f"{effect}; warnings are errors in this process") from None
+    return answer
+
+
+def _described(error: BaseException) -> str:
+    """Class and message, on one line; a message that cannot be made is left out."""
+    try:
+        text = str(error)
+    except Exception:
+        text = "(its message cannot be shown)"
+    return one_line(f"{type(error).__name__}: {text}", 500)

@@ -1,0 +1,247 @@
+"""What belongs to the process and not to a plugin: the state that is read before a plugin is imported and put back after."""
+
+from __future__ import annotations
+
+import builtins
+import gc
+import logging
+import os
+import random
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+
+@attrs.frozen
+class State:
+    """One piece of state: how it is read, as a value that can be compared, and how it is put back."""
+
+    name: str
+    get: Callable[[], Any]
+    put: Callable[[Any], object]
+    merged: Callable[[Any, Any], Any] = lambda before, now: before
+    """(value before, value now) -> the value to have; what a library may add for itself stays."""
+
+
+def of_process() -> list[State]:
+    """The state of Python and of the operating system's process."""
+    return [
+        State("Python's random state", random.getstate, random.setstate),
+        State("environment variables", lambda: dict(os.environ), _put_environment),
+        State("sys.path", lambda: list(sys.path), lambda value: sys.path.__setitem__(slice(None), value)),
+        State("sys.argv", lambda: list(sys.argv), lambda value: sys.argv.__setitem__(slice(None), value)),
+        State("sys.meta_path", lambda: list(sys.meta_path), _put_meta_path, _with_additions),
+        State("loaded modules", lambda: dict(sys.modules), sys.modules.update, _same_keys),
+        State("builtins", lambda: dict(vars(builtins)), vars(builtins).update, _same_keys),
+        State("the working directory", _cwd, os.chdir),
+        State("the umask", _umask, os.umask),
+        State("signal handlers", _handlers, _put_handlers),
+        State("blocked signals", _blocked, _put_blocked),
+        State("the alarm", _alarm, _put_alarm),
+        State("the garbage collector", _collector, _put_collector),
+        State("interpreter settings", _interpreter, _put_interpreter),
+        State("exception hooks", lambda: _read(HOOKS), lambda value: _write(HOOKS, value)),
+        State("logging", _logging, _put_logging, _with_loggers),
+        State("warning filters", lambda: list(warnings.filters), _put_filters, _merged_filters),
+        State("warning functions", lambda: _read(WARNINGS), lambda value: _write(WARNINGS, value)),
+        State("the start method of processes", _start_method, _put_start_method),
+        State("the locale", _locale, _put_locale),
+        State("resource limits", _limits, _put_limits),
+        State("CPU affinity", _affinity, _put_affinity),
+    ]
+
+
+HOOKS = (
+    (sys, "excepthook"),
+    (sys, "displayhook"),
+    (sys, "unraisablehook"),
+    (sys, "breakpointhook"),
+    (threading, "excepthook"),
+)
+WARNINGS = ((warnings, "showwarning"), (warnings, "formatwarning"))
+
+
+def _read(places: tuple[tuple[Any, str], ...]) -> list[Any]:
+    return [getattr(owner, name) for owner, name in places]
+
+
+def _write(places: tuple[tuple[Any, str], ...], values: list[Any]) -> None:
+    for (owner, name), value in zip(places, values, strict=True):
+        setattr(owner, name, value)
+
+
+def _put_environment(value: Mapping[str, str]) -> None:
+    for name in set(os.environ) - set(value):
+        del os.environ[name]
+    os.environ.update({name: text for name, text in value.items() if os.environ.get(name) != text})
+
+
+def _put_meta_path(value: list[Any]) -> None:
+    sys.meta_path[:] = value
+
+
+def _with_additions(before: list[Any], now: list[Any]) -> list[Any]:
+    return now if all(finder in now for finder in before) else [*before, *(f for f in now if f not in before)]
+
+
+def _same_keys(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """What was there, and what came."""
+    changed = {name: value for name, value in before.items() if name not in now or now[name] is not value}
+    return {**now, **changed}
+
+
+def _cwd() -> str | None:
+    try:
+        return os.getcwd()
+    except OSError:  # it was removed
+        return None
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _handlers() -> dict[str, Any]:
+    valid = signal.valid_signals()
+    return {kind.name: signal.getsignal(kind) for kind in signal.Signals if kind in valid}
+
+
+def _put_handlers(value: Mapping[str, Any]) -> None:
+    for name, handler in value.items():
+        kind = signal.Signals[name]
+        if handler is not None and signal.getsignal(kind) is not handler:
+            signal.signal(kind, handler)
+
+
+def _blocked() -> set[Any]:
+    return set(signal.pthread_sigmask(signal.SIG_BLOCK, [])) if hasattr(signal, "pthread_sigmask") else set()
+
+
+def _put_blocked(value: set[Any]) -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, value)
+
+
+def _alarm() -> bool:
+    return hasattr(signal, "getitimer") and signal.getitimer(signal.ITIMER_REAL)[0] > 0.0
+
+
+def _put_alarm(was_set: bool) -> None:
+    if was_set:
+        raise RuntimeError("the time it had left is not known")
+    signal.setitimer(signal.ITIMER_REAL, 0.0)
+
+
+def _collector() -> tuple[Any, ...]:
+    return gc.isenabled(), gc.get_threshold(), gc.get_debug(), list(gc.callbacks)
+
+
+def _put_collector(value: tuple[Any, ...]) -> None:
+    enabled, threshold, debug, callbacks = value
+    (gc.enable if enabled else gc.disable)()
+    gc.set_threshold(*threshold)
+    gc.set_debug(debug)
+    gc.callbacks[:] = callbacks
+
+
+def _interpreter() -> tuple[Any, ...]:
+    switches = sys.dont_write_bytecode, getattr(sys, "tracebacklimit", None)
+    return sys.getrecursionlimit(), sys.getswitchinterval(), sys.get_int_max_str_digits(), sys.gettrace(), *switches
+
+
+def _put_interpreter(value: tuple[Any, ...]) -> None:
+    recursion, interval, digits, trace, sys.dont_write_bytecode, traceback = value
+    sys.setrecursionlimit(recursion)
+    sys.setswitchinterval(interval)
+    sys.set_int_max_str_digits(digits)
+    sys.settrace(trace)
+    if traceback is None:
+        vars(sys).pop("tracebacklimit", None)
+    else:
+        sys.tracebacklimit = traceback
+
+
+def _logging() -> dict[str, Any]:
+    loggers = {n: each for n, each in logging.root.manager.loggerDict.items() if isinstance(each, logging.Logger)}
+    states = {n: (each.level, each.propagate, each.disabled, list(each.handlers)) for n, each in loggers.items()}
+    root = logging.root.level, logging.root.disabled, list(logging.root.handlers)
+    return {"root": root, "disable": logging.root.manager.disable, "raise": logging.raiseExceptions, "loggers": states}
+
+
+def _with_loggers(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+    return {**before, "loggers": {**now["loggers"], **before["loggers"]}}
+
+
+def _put_logging(value: Mapping[str, Any]) -> None:
+    root = logging.root
+    root.level, root.disabled, root.handlers[:] = value["root"]
+    root.manager.disable, logging.raiseExceptions = value["disable"], value["raise"]
+    for name, (level, propagate, disabled, handlers) in value["loggers"].items():
+        logger = logging.getLogger(name)
+        logger.setLevel(level)
+        logger.propagate, logger.disabled, logger.handlers[:] = propagate, disabled, handlers
+
+
+def _merged_filters(before: list[Any], now: list[Any]) -> list[Any]:
+    """Filters for a message, a module or a library's own category may be added: numpy adds such when it is imported."""
+    added = [entry for entry in now if entry not in before]
+    own = [entry for entry in added if entry[1] or entry[3] or entry[2].__module__ != "builtins"]
+    return [*own, *before]
+
+
+def _put_filters(value: list[Any]) -> None:
+    warnings.simplefilter("default")  # so that Python forgets which warnings it has shown
+    filters: Any = warnings.filters
+    filters[:] = value
+
+
+def _start_method() -> str | None:
+    processes = sys.modules.get("multiprocessing")
+    return processes.get_start_method(allow_none=True) if processes else None
+
+
+def _put_start_method(value: str | None) -> None:
+    sys.modules["multiprocessing"].set_start_method(value, force=True)
+
+
+def _locale() -> str:
+    import locale
+
+    return locale.setlocale(locale.LC_ALL)
+
+
+def _put_locale(value: str) -> None:
+    import locale
+
+    locale.setlocale(locale.LC_ALL, value)
+
+
+def _limits() -> dict[int, tuple[int, int]]:
+    try:
+        import resource
+    except ImportError:
+        return {}
+    kinds = {getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")}
+    return {kind: resource.getrlimit(kind) for kind in kinds}
+
+
+def _put_limits(value: Mapping[int, tuple[int, int]]) -> None:
+    import resource
+
+    for kind, limit in value.items():
+        if resource.getrlimit(kind) != limit:
+            resource.setrlimit(kind, limit)
+
+
+def _affinity() -> set[int]:
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+
+
+def _put_affinity(value: set[int]) -> None:
+    os.sched_setaffinity(0, value)

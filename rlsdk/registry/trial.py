@@ -1,0 +1,175 @@
+"""Load a plugin in a process of its own, with a time limit, to see whether it works.
+
+What only looks at plugins does it here: code that ends the process, crashes it or never returns does so there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from rlsdk.errors import PluginError
+from rlsdk.registry.discovery import HOOKS, Plugin, plugins, registered
+from rlsdk.registry.guard import PluginSideEffect
+from rlsdk.registry.loading import extensions_of, load
+from rlsdk.registry.plain_files import one_line
+
+SECONDS = 20.0
+"""A plugin that imports no torch takes a tenth of a second."""
+_START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from rlsdk.registry.trial import child; child()"
+
+
+@attrs.frozen(kw_only=True)
+class Trial:
+    """What loading a plugin showed."""
+
+    problem: str | None = None
+    """Why it cannot be used; None where it loads."""
+    effects: tuple[str, ...] = ()
+    """What it did at import that a plugin must not do."""
+    settings: tuple[dict[str, Any], ...] = ()
+    """Its hyper-parameters: name, type, default as text, help, unit, source, children."""
+
+
+def tried(plugin: Plugin, seconds: float | None = None) -> Trial:
+    """The outcome of loading a plugin in a process of its own, which has `seconds` (default `SECONDS`)."""
+    if plugin.problem is not None:
+        return Trial(problem=f"{plugin.qualified_id} {plugin.version} cannot be used: {plugin.problem}")
+    if registered(plugin) is not None:  # it exists in this process only
+        return _load(plugin)
+    with tempfile.TemporaryDirectory(prefix="rlsdk-trial-") as folder:
+        out = Path(folder) / "answer.json"
+        ended = _run(plugin, out, SECONDS if seconds is None else seconds)
+        try:
+            facts = json.loads(out.read_text(encoding="utf-8"))
+            return Trial(problem=facts["problem"], effects=tuple(facts["effects"]), settings=tuple(facts["settings"]))
+        except (OSError, ValueError):
+            return Trial(problem=f"{plugin.qualified_id} {plugin.version} is broken: importing it {ended}")
+
+
+def all_tried(chosen: Iterable[Plugin]) -> list[Trial]:
+    """The outcomes for several plugins, side by side."""
+    with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
+        return list(pool.map(tried, chosen))
+
+
+def require_loads(plugin: Plugin) -> Trial:
+    """The outcome for a plugin that loads.
+
+    Raises:
+        PluginError: it does not.
+    """
+    trial = tried(plugin)
+    if trial.problem is not None:
+        raise PluginError(trial.problem)
+    return trial
+
+
+def _run(plugin: Plugin, out: Path, seconds: float) -> str:
+    """Run the child; returns how it ended."""
+    command = [sys.executable, "-c", _START, json.dumps(sys.path), plugin.qualified_id, str(out), str(seconds)]
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(  # noqa: S603
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
+        )
+        try:
+            code = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return f"did not end within {seconds:g} s"
+        finally:
+            _kill(process)
+        errors.seek(0)
+        said = errors.read(100_000).decode("utf-8", "replace").strip().splitlines()
+    last = f": {one_line(said[-1], 200)}" if said else ""
+    if code < 0:
+        name = signal.Signals(-code).name if -code in {int(kind) for kind in signal.Signals} else f"signal {-code}"
+        return f"ended the process by {name}{last}"
+    return f"ended the process with exit code {code}{last}"
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End the child and what it started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+    process.wait()
+
+
+def child() -> None:
+    """Body of the child process: load one plugin, write what came of it, and end at once."""
+    name, out, seconds = sys.argv[2], Path(sys.argv[3]), float(sys.argv[4])
+    leave = os._exit
+    threading.Thread(target=_end_with_parent, args=(os.getppid(), seconds, leave), daemon=True).start()
+    sys.argv[1:] = []
+    trial = _load(next(plugin for plugin in plugins() if plugin.qualified_id == name))
+    staged = out.with_suffix(".part")
+    staged.write_text(json.dumps(attrs.asdict(trial)), encoding="utf-8")
+    staged.replace(out)
+    leave(0)
+
+
+def _end_with_parent(parent: int, seconds: float, leave: Any) -> None:
+    """End with a parent that was killed, and at the time limit at the latest."""
+    end = time.monotonic() + seconds
+    while os.getppid() == parent and time.monotonic() < end + 1.0:
+        time.sleep(0.2)
+    leave(1)
+
+
+def _load(plugin: Plugin) -> Trial:
+    """Load a plugin in this process, with all it offers."""
+    docs: list[dict[str, Any]] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            if plugin.manifest is None or plugin.manifest.family is not None:
+                docs = _described(load(plugin.qualified_id).config_type)
+            for kind in HOOKS:
+                _check_offers(plugin, kind)
+        except PluginError as error:
+            return Trial(problem=str(error))
+        except Exception as error:
+            cause = one_line(f"{type(error).__name__}: {error}")
+            return Trial(
+                problem=f"{plugin.qualified_id} {plugin.version} is broken: its settings cannot be read: {cause}"
+            )
+    effects = dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, PluginSideEffect))
+    return Trial(effects=tuple(effects), settings=tuple(docs))
+
+
+def _check_offers(plugin: Plugin, kind: str) -> None:
+    listed = getattr(plugin.manifest, kind, ())
+    if missing := sorted(set(listed) - set(extensions_of(plugin, kind))) if listed else []:
+        raise PluginError(
+            f"{plugin.qualified_id} is broken: its manifest lists {kind} {missing}, its hook gives others"
+        )
+
+
+def _described(config_type: type[Any]) -> list[dict[str, Any]]:
+    from rlsdk.settings.render import describe
+
+    return [_facts(doc) for doc in describe(config_type)]
+
+
+def _facts(doc: Any) -> dict[str, Any]:
+    from rlsdk.settings.render import toml_value
+
+    facts = {name: str(getattr(doc, name)) for name in ("name", "type", "help", "unit", "source")}
+    default = "required" if doc.required else f"default {toml_value(doc.default)}"
+    return {**facts, "default": default, "children": [_facts(each) for each in doc.children]}

@@ -1,0 +1,85 @@
+"""Distributions of plugins written into a folder on sys.path: no wheel is built, so that many can be tried in one process."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlsdk.errors import PluginError
+from rlsdk.registry import algorithms, find, load
+from rlsdk.registry.discovery import Plugin, plugins
+from tests.throwaway import GOOD, MANIFEST
+
+ENTRY = "[rlsdk.plugins]\n{id} = acme_{id}.plugin\n"
+METADATA = "Metadata-Version: 2.1\nName: acme-{id}\nVersion: 1.2.3\n"
+
+
+class Site:
+    """A folder of distributions, first on sys.path."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.add("good")
+
+    def add(self, identity: str, *, manifest: str | bytes | None = None, code: str | None = None, **files: Any) -> Path:
+        """A distribution `acme-<identity>`, with other contents of entry_points.txt and METADATA where given."""
+        info, package = self.folder / f"acme_{identity}-1.2.3.dist-info", self.folder / f"acme_{identity}"
+        contents = {
+            info / "entry_points.txt": files.get("entry", ENTRY.format(id=identity)),
+            info / "METADATA": files.get("metadata", METADATA.format(id=identity)),
+            info / "RECORD": f"acme_{identity}/rlsdk.toml,,\n",
+            package / "__init__.py": "",
+            package / "rlsdk.toml": MANIFEST.format(id=identity, sdk=">=0.1") if manifest is None else manifest,
+            package / "plugin.py": code or GOOD.format(first="", id=identity),
+        }
+        for path, content in contents.items():
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return package
+
+    def listed(self) -> dict[str, Plugin]:
+        """Our distributions by name, read again."""
+        names = [p.name for p in self.folder.iterdir()]
+        return {
+            p.distribution: p
+            for p in plugins(rescan=True)
+            if p.distribution.replace("-", "_") + "-1.2.3.dist-info" in names
+        }
+
+    def check(self, *, fast: bool = True) -> Plugin | None:
+        """The entry of the distribution `bad`; whatever it holds, the good one is as it was."""
+        began = time.perf_counter()
+        found = self.listed()
+        assert not fast or time.perf_counter() - began < 1.0
+        assert found["acme-good"].problem is None
+        assert find("good").distribution == "acme-good"
+        assert "good" in [p.id for p in algorithms()]
+        bad = found.get("acme-bad")
+        if bad is not None and bad.problem is not None:
+            assert bad.problem.isprintable()
+            assert len(bad.problem) < 1500
+            with pytest.raises(PluginError) as caught:
+                load(bad.qualified_id)
+            assert len(str(caught.value).splitlines()) == 1
+        return bad
+
+
+@contextmanager
+def installed(folder: Path) -> Iterator[Site]:
+    """A site whose distributions this process sees until the end."""
+    before = set(sys.modules)
+    sys.path.insert(0, str(folder))
+    try:
+        yield Site(folder)
+    finally:
+        sys.path.remove(str(folder))
+        for name in set(sys.modules) - before:
+            if name.startswith("acme_"):
+                del sys.modules[name]
+        plugins(rescan=True)

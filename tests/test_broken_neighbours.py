@@ -1,0 +1,259 @@
+"""A damaged or hostile distribution is listed with a cause of one line, or works, within a second; others are not disturbed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import time
+from collections.abc import Callable
+
+import pytest
+
+from rlsdk.errors import PluginError, RlsdkError
+from rlsdk.registry import capabilities, extension, extensions, find, load, preset, preset_names, presets
+from rlsdk.registry.plain_files import PlainFileError, parse_toml
+from tests.plugin_site import ENTRY, METADATA, Site
+from tests.throwaway import GOOD, MANIFEST
+
+ESCAPE = "\x1b[2J"
+
+
+@pytest.mark.parametrize(
+    ("manifest", "words"),
+    [
+        ("a = " + "[" * 5000, "nested too deeply"),
+        (".".join("a" * 20_000) + " = 1", "nested too deeply"),
+        ("[" + ".".join("a" * 20_000) + "]", "nested too deeply"),
+        ('x = { a = """b"""", ' + ".".join("c" * 20_000) + " = 1 }", "nested too deeply"),
+        ('"\\' * 30_000, "not valid TOML"),
+        ("a = " + "1" * 5000, "not valid TOML"),
+        ("a = 0x" + "f" * 50_000, "unknown fields"),
+        (b"\xff\xfe id", "not UTF-8"),
+        ("#" * 100_000, "larger than"),
+        ("", "lacks"),
+        (MANIFEST.format(id="bad", sdk=">=0.1") + 'serializers = [".rlsdk"]', "the SDK's own"),
+        (MANIFEST.format(id="bad", sdk=">=0.1").replace("for tests", ESCAPE), "not valid TOML"),
+        (MANIFEST.format(id="bad", sdk=">=0.1").replace("for tests", "\\u001b[2J"), "control characters"),
+        (MANIFEST.format(id="bad", sdk=ESCAPE.replace("\x1b", "\\u001b")), "control characters"),
+        (MANIFEST.format(id="bad", sdk="latest"), "no version range"),
+        (MANIFEST.format(id="good", sdk=">=0.1"), "make them equal"),
+    ],
+)
+def test_manifests(site: Site, manifest: str | bytes, words: str) -> None:
+    site.add("bad", manifest=manifest)
+    bad = site.check()
+    assert bad is not None
+    assert words in (bad.problem or "")
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ("[rlsdk.plugins]\nbad = ???:\n", "names no module"),
+        ("[rlsdk.plugins]\nbad\n", "names no module"),
+        ("[rlsdk.plugins]\nbad =\n", "names no module"),
+        ("[rlsdk.plugins]\n= acme_bad.plugin\n", "entry point's name"),
+        (f"[rlsdk.plugins]\n{ESCAPE} = acme_bad.plugin\n", "entry point's name"),
+        ("[rlsdk.plugins]\nbad/../good = acme_bad.plugin\n", "entry point's name"),
+        (b"[rlsdk.plugins]\nbad = acme\xff.plugin\n", "not UTF-8"),
+        ("[rlsdk.plugins]\nbad = acme_bad.plugin\nbad = acme_good.plugin\n", "more than once"),
+        ("[rlsdk.plugins\nbad = x\n", "not there"),
+        ("bad = x\n[rlsdk.plugins]\nbad = nowhere.plugin\n", "cannot be found"),
+        ("[rlsdk.plugins]\nbad = json\n", "no manifest"),
+        ("[rlsdk.plugins]\r\n; a comment\r\nbad = acme_bad.plugin [extra]\r\n", None),
+    ],
+)
+def test_entry_points(site: Site, entry: str | bytes, words: str | None) -> None:
+    site.add("bad", entry=entry)
+    bad = site.check()
+    if words == "not there":
+        assert bad is None
+    else:
+        assert bad is not None
+        assert (words is None and find("bad").problem is None) or (words or "") in (bad.problem or "")
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    ["", "\n\n", "Name: \x1b[2J\nVersion: \x1b[2J\n", b"\xff\xff", "Name: acme-good\nVersion: 9\n", "x" * 2_000_000],
+)
+def test_metadata(site: Site, metadata: str | bytes) -> None:
+    site.add("bad", metadata=metadata)
+    bad = site.check()
+    assert bad is not None
+    assert (bad.distribution, bad.problem) == ("acme-bad", None)
+    assert bad.version in ("1.2.3", "9")
+    assert load("bad").id == "bad"
+
+
+@pytest.mark.parametrize(
+    "name", ["rlsdk.toml", "entry_points.txt", "METADATA", "capabilities.json", "presets/CartPole-v1.toml"]
+)
+@pytest.mark.parametrize("kind", ["pipe", "folder", "loop", "unreadable"])
+def test_files_that_are_none(site: Site, name: str, kind: str) -> None:
+    """A pipe would be waited for."""
+    package = site.add("bad")
+    info = package.with_name("acme_bad-1.2.3.dist-info")
+    path = info / name if name in ("entry_points.txt", "METADATA") else package / name
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "loop":
+        path.symlink_to(path)
+    else:
+        path.symlink_to("/proc/self/mem")
+    bad = site.check()
+    assert bad is not None
+    if bad.problem is None:
+        assert capabilities(bad) is None
+        assert load("bad").id == "bad"
+        if name.startswith("presets"):
+            assert preset("bad", "Pendulum-v1") is None
+            with pytest.raises(RlsdkError, match="the preset for CartPole-v1"):
+                preset("bad", "CartPole-v1")
+    else:
+        assert name in ("rlsdk.toml", "entry_points.txt")
+
+
+def test_a_broken_twin_takes_nothing(site: Site) -> None:
+    """A second distribution with the same id, or the same extensions, does not make them ambiguous while it is broken."""
+    twin = MANIFEST.format(id="good", sdk=">=99") + 'sinks = ["tally"]\nserializers = [".npz"]'
+    site.add("bad", manifest=twin, entry="[rlsdk.plugins]\ngood = acme_bad.plugin\n")
+    hook = "\n@hookimpl\ndef metric_sinks():\n    return {'tally': lambda folder: None}\n"
+    good = MANIFEST.format(id="good", sdk=">=0.1") + 'sinks = ["tally"]'
+    site.add("good", manifest=good, code=GOOD.format(first="", id="good") + hook)
+    site.check()
+    assert load("good").id == "good"
+    assert callable(extension("sinks", "tally"))
+    assert ".npz" not in extensions("serializers")
+    with pytest.raises(PluginError, match="needs rlsdk >=99"):
+        extension("serializers", ".npz")
+    with pytest.raises(PluginError, match="needs rlsdk >=99"):
+        load("acme-bad/good")
+
+
+@pytest.mark.parametrize(
+    ("preset_text", "words"),
+    [
+        ("[run]\nsteps = " + "1" * 5000, "not valid TOML"),
+        ("[run]\nsteps = 0x" + "f" * 20_000, "a very large number"),
+        ("[run]\nsteps = 3\nsource = 4", "one line of text"),
+        ("x = [" * 5000, "nested too deeply"),
+        ("[run]\nsteps = 3\nstep = 4", "unknown entries"),
+        ("[" + "x" * 40_000 + "]", "two tables"),
+    ],
+)
+def test_presets(site: Site, preset_text: str, words: str) -> None:
+    """A damaged preset disturbs neither the plugin nor its other presets."""
+    folder = site.add("bad") / "presets"
+    folder.mkdir()
+    (folder / "Bad-v0.toml").write_text(preset_text)
+    (folder / "Good-v0.toml").write_text("[run]\nsteps = 5\n")
+    assert site.check() is not None
+    assert preset_names("bad") == ("Bad-v0", "Good-v0")
+    known = preset("bad", "Good-v0")
+    assert known is not None
+    assert known.steps == 5
+    assert preset("bad", "../rlsdk") is None
+    for ask in (lambda: preset("bad", "Bad-v0"), lambda: presets("bad")):
+        with pytest.raises(RlsdkError) as caught:
+            ask()
+        assert words in str(caught.value)
+        assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize(
+    "hook", ["return 3", "return {1: 2}", "return {'tally': 5}", "return {}", "return {'other': print}", "1 / 0"]
+)
+@pytest.mark.parametrize(("kind", "function"), [("sinks", "metric_sinks"), ("executors", "executors")])
+def test_hooks_that_give_something_else(site: Site, hook: str, kind: str, function: str) -> None:
+    manifest = MANIFEST.format(id="bad", sdk=">=0.1") + f'{kind} = ["tally"]'
+    code = GOOD.format(first="", id="bad") + f"\n@hookimpl\ndef {function}():\n    {hook}\n"
+    site.add("bad", manifest=manifest, code=code)
+    site.check()
+    with pytest.raises(PluginError, match="acme-bad/bad"):
+        extension(kind, "tally")
+
+
+CHANGES: list[Callable[[random.Random, bytes], bytes]] = [
+    lambda rng, text: text[: rng.randrange(len(text) + 1)],
+    lambda rng, text: text[: (i := rng.randrange(len(text)))] + bytes([rng.randrange(256)]) + text[i + 1 :],
+    lambda rng, text: text[: (i := rng.randrange(len(text)))] + text[i + rng.randrange(20) :],
+    lambda rng, text: text[: (i := rng.randrange(len(text)))] + rng.choice(FRAGMENTS) + text[i:],
+    lambda rng, text: text[: (i := rng.randrange(len(text)))] + rng.choice(FRAGMENTS) * 3000 + text[i:],
+    lambda rng, text: text + text,
+    lambda rng, text: b"\n".join(rng.sample(lines := text.split(b"\n"), len(lines))),
+]
+FRAGMENTS = [
+    b"[",
+    b"]",
+    b"{",
+    b"a.",
+    b'"',
+    b"'''",
+    b'"""',
+    b"\\",
+    b"\n",
+    b"\r",
+    b"\0",
+    b"=",
+    b"#",
+    b"\xff",
+    b"\x1b[",
+    b"\xe2\x80\xae",
+    b"1",
+]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_any_alteration(site: Site, seed: int) -> None:
+    rng, began = random.Random(seed), time.perf_counter()
+    for _ in range(150):
+        files: dict[str, bytes] = {
+            "manifest": MANIFEST.format(id="bad", sdk=">=0.1").encode(),
+            "entry": ENTRY.format(id="bad").encode(),
+            "metadata": METADATA.format(id="bad").encode(),
+        }
+        name = rng.choice(list(files))
+        for _ in range(rng.randint(1, 3)):
+            files[name] = rng.choice(CHANGES)(rng, files[name] or b"x")
+        site.add("bad", **files)
+        bad = site.check()
+        if bad is not None and bad.problem is None:
+            assert find(bad.qualified_id) == bad
+    assert time.perf_counter() - began < 60.0
+
+
+def test_toml_is_read_in_linear_time() -> None:
+    """What two loops inside one another would take minutes for."""
+    rng, began = random.Random(3), time.perf_counter()
+    pieces = [
+        '"',
+        "'",
+        '"""',
+        "'''",
+        "\\",
+        "\n",
+        "#",
+        "[",
+        "]",
+        "{",
+        "}",
+        "a",
+        ".",
+        "=",
+        ",",
+        " ",
+        "a.b",
+        "[[",
+        "a=1\n",
+    ]
+    for _ in range(100):
+        chosen = "".join(rng.choice(pieces) for _ in range(rng.randint(1, 4)))
+        with contextlib.suppress(PlainFileError):
+            parse_toml(rng.choice(["", "a=", "a=[", "a={", 'a="']) + chosen * (30_000 // len(chosen)))
+    assert time.perf_counter() - began < 10.0

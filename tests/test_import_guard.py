@@ -1,0 +1,252 @@
+"""What belongs to the process survives the import of any plugin; looking at plugins runs their code elsewhere."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from rlsdk.errors import PluginError
+from rlsdk.registry import find, load, plugins, trial
+from rlsdk.registry.guard import PluginSideEffect, protected
+from rlsdk.registry.library_state import of_library
+from rlsdk.registry.process_state import of_process
+from tests.plugin_site import Site
+from tests.throwaway import GOOD
+
+ATTACKS = {
+    "signal handlers: SIGINT": "signal.signal(signal.SIGINT, signal.SIG_IGN)",
+    "blocked signals": "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])",
+    "the alarm": "signal.alarm(60)",
+    "environment variables: X": "os.environ['X'] = '1'",
+    "environment variables: PATH": "del os.environ['PATH']",
+    "sys.path": "sys.path.clear()",
+    "sys.argv": "sys.argv[:] = ['x']",
+    "sys.meta_path": "sys.meta_path.clear()",
+    "loaded modules: random": "sys.modules['random'] = None",
+    "loaded modules: json": "import json; del sys.modules['json']",
+    "builtins: open": "import builtins; builtins.open = None",
+    "the working directory": "os.chdir('/')",
+    "the umask": "os.umask(0)",
+    "the garbage collector": "import gc; gc.disable()",
+    "interpreter settings": "sys.setrecursionlimit(500)",
+    "exception hooks": "sys.excepthook = print",
+    "logging: disable": "import logging; logging.disable(50)",
+    "logging: root": "import logging; logging.basicConfig(level=10, force=True)",
+    "warning filters": "warnings.simplefilter('ignore')",
+    "warning functions": "warnings.showwarning = print",
+    "the start method of processes": "import multiprocessing as m; m.set_start_method('spawn', force=True)",
+    "the locale": "import locale as l; l.setlocale(l.LC_ALL, 'C' if l.setlocale(l.LC_ALL) != 'C' else 'C.UTF-8')",
+    "resource limits": "import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (99, r.getrlimit(r.RLIMIT_NOFILE)[1]))",
+    "Python's random state": "import random; random.seed(0)",
+    "numpy's random state": "numpy.random.seed(0)",
+    "numpy's error handling": "numpy.seterr(all='raise')",
+    "numpy's print options": "numpy.set_printoptions(precision=1)",
+    "torch's random state": "torch.manual_seed(3)",
+    "torch's thread count": "torch.set_num_threads(torch.get_num_threads() + 1)",
+    "torch's default dtype": "torch.set_default_dtype(torch.float64)",
+    "torch's default device": "torch.set_default_device('meta')",
+    "torch's grad mode": "torch.set_grad_enabled(False)",
+    "torch's deterministic mode": "torch.use_deterministic_algorithms(True)",
+    "torch's matmul precision": "torch.set_float32_matmul_precision('medium')",
+    "torch's anomaly detection": "torch.autograd.set_detect_anomaly(True)",
+    "torch's autocast": "torch.set_autocast_enabled('cpu', True)",
+    "torch's flushing of denormal numbers": "torch.set_flush_denormal(True)",
+    "cudnn's settings": "torch.backends.cudnn.deterministic = True",
+}
+NAMES: dict[str, Any] = {"signal": signal, "os": os, "sys": sys, "warnings": warnings, "torch": torch}
+
+
+def state() -> dict[str, Any]:
+    everything = {each.name: each.get() for each in [*of_process(), *of_library("numpy"), *of_library("torch")]}
+    return {name: value for name, value in everything.items() if name not in ("loaded modules", "logging")}
+
+
+@pytest.mark.parametrize(("what", "code"), ATTACKS.items(), ids=ATTACKS)
+@pytest.mark.parametrize("fails", [False, True])
+def test_state_is_put_back(what: str, code: str, fails: bool) -> None:
+    import numpy as np
+
+    exec("import gc, json, locale, logging, multiprocessing, random", {})  # what attacks use is loaded before
+    if what == "torch's deterministic mode":
+        torch.are_deterministic_algorithms_enabled()
+        code = f"import torch._inductor.config; {code}"
+    before, modules = state(), {name: sys.modules[name] for name in ("json", "random", "torch")}
+    failure: BaseException | None = None
+    effects: list[str] = []
+    try:
+        with protected("acme/bad") as effects:
+            exec(code, {**NAMES, "numpy": np})
+            if fails:
+                raise RuntimeError("no GPU found")
+    except RuntimeError as error:
+        failure = error
+    after = state()
+    changed = [name for name in before if before[name] != after[name] and name != "warning filters"]
+    assert not changed
+    assert all(sys.modules[name] is module for name, module in modules.items())
+    assert any(what in effect and "(put back)" in effect for effect in effects), effects
+    if fails:
+        assert any(what in note for note in getattr(failure, "__notes__", []))
+        assert str(failure) == "no GPU found"
+
+
+def test_nothing_is_said_of_a_plugin_that_changes_nothing() -> None:
+    for code in ("", "import numpy, torch", "warnings.filterwarnings('ignore', message='numpy.dtype size changed')"):
+        with protected("acme/good") as effects:
+            exec(code, dict(NAMES))
+        assert effects == []
+        warnings.filters[:] = [each for each in warnings.filters if "dtype size" not in str(each)]  # type: ignore[index]
+
+
+def test_it_costs_milliseconds() -> None:
+    began = time.perf_counter()
+    for _ in range(20):
+        with protected("acme/good"):
+            pass
+    assert time.perf_counter() - began < 2.0
+
+
+def bad(site: Site, first: str, identity: str = "bad") -> None:
+    site.add(identity, code=GOOD.format(first=first, id=identity))
+    plugins(rescan=True)
+
+
+CHILD = """
+import os, sys, warnings
+sys.path.insert(0, sys.argv[1])
+from rlsdk.errors import PluginError
+from rlsdk.registry import load
+try:
+    load("bad")
+except PluginError as error:
+    print("error:", error)
+else:
+    print("fine")
+print("error output works", file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "flags", "words"),
+    [
+        ("import os; os._exit(0)", [], "is broken: importing it raised SystemExit: os._exit(0)"),
+        ("import sys; sys.exit(0)", [], "is broken: importing it raised SystemExit: 0"),
+        ("import sys; sys.stdout.close(); sys.__stdout__.close(); 1 / 0", [], "division by zero"),
+        ("import os; os.close(1); os.close(2); raise OSError('no GPU found')", [], "no GPU found"),
+        ("import sys; sys.stdout = sys.stderr = None; 1 / 0", [], "division by zero"),
+        ("import random; random.seed(1); raise OSError('no GPU found')", ["-W", "error"], "no GPU found"),
+        ("import random; random.seed(1)", ["-W", "error"], "(put back) while it was imported; warnings are errors"),
+        ("raise OSError('two\\\\nlines \\\\x1b[2J')", [], "OSError: two\\nlines \\x1b[2J"),
+        ("class E(Exception):\\n    def __str__(self): 1 / 0\\nraise E", [], "E: (its message cannot be shown)"),
+    ],
+)  # fmt: skip
+def test_the_cause_is_seen(site: Site, first: str, flags: list[str], words: str) -> None:
+    """However a plugin ends, the process goes on and says why."""
+    bad(site, first.replace("\\n", "\n").replace("\\\n", "\\n").replace("\\\\x", "\\x"))
+    done = subprocess.run(
+        [sys.executable, *flags, "-c", CHILD, str(site.folder)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert words in done.stdout
+    assert len(done.stdout.splitlines()) == 1
+    assert "error output works" in done.stderr
+
+
+LIBRARY = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import warnings
+warnings.simplefilter("ignore")
+from rlsdk.registry import load
+assert "torch" not in sys.modules and "numpy" not in sys.modules
+load("bad")
+import numpy, torch
+print(torch.get_default_dtype(), torch.is_grad_enabled(), torch.initial_seed() == 7, numpy.geterr()["over"],
+      numpy.random.get_state()[1][0] == numpy.random.RandomState(7).get_state()[1][0])
+"""
+
+
+def test_a_library_that_the_plugin_imports_first_is_as_it_was_made(site: Site) -> None:
+    first = (
+        "import numpy, torch; numpy.random.seed(7); numpy.seterr(over='raise'); torch.manual_seed(7);"
+        " torch.set_default_dtype(torch.float64); torch.set_grad_enabled(False)"
+    )
+    bad(site, first)
+    command = [sys.executable, "-c", LIBRARY, str(site.folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.split() == ["torch.float32", "True", "False", "warn", "False"], done.stderr
+
+
+ENDS = {
+    "os._exit(0)": ("import os; os._exit(0)", "SystemExit: os._exit(0)"),
+    "a hard exit": ("import ctypes; ctypes.CDLL(None)._exit(0)", "ended the process with exit code 0"),
+    "a crash": ("import ctypes; ctypes.string_at(0)", "ended the process by SIGSEGV"),
+    "a loop": ("while True: pass", "did not end within 1 s"),
+    "sleep": ("import time; time.sleep(600)", "did not end within 1 s"),
+    "another program": ("import os; os.execv('/bin/false', ['false'])", "ended the process with exit code 1"),
+    "an exit at the end": ("import atexit, os; atexit.register(os._exit, 3)", None),
+    "a thread": ("import threading, time; threading.Thread(target=time.sleep, args=(600,)).start()", "started threads"),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_looking_survives(site: Site, cli: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """`info`, `check` and `doctor` run no code of a plugin in their own process, and wait for none without end."""
+    first, words = ENDS[name]
+    monkeypatch.setattr(trial, "SECONDS", 1.0 if "did not" in (words or "") else 20.0)
+    bad(site, first)
+    code, out, err = cli("info", "bad")
+    assert code == (0 if words in (None, "started threads") else 1)
+    assert (words or "hyper-parameters:") in out + err
+    assert not any(name.startswith("acme_") for name in sys.modules)
+    if code:
+        assert len(err.splitlines()) == 1
+        assert cli("check", "bad")[0] == 1
+    assert not [line for line in _children() if "rlsdk.registry.trial" in line]
+
+
+def _children() -> list[str]:
+    lines = []
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            lines.append(place.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        except OSError:
+            continue
+    return [line for line in lines if str(os.getpid()) in line]
+
+
+def test_doctor_goes_on(site: Site, cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "SECONDS", 10.0)
+    monkeypatch.setenv("RLSDK_PLUGINS", "good,bad,worse,loud")
+    for identity, first in (
+        ("bad", ENDS["os._exit(0)"][0]),
+        ("worse", ENDS["a crash"][0]),
+        ("loud", "import os; os.chdir('/')"),
+    ):
+        bad(site, first, identity)
+    code, out, _ = cli("doctor")
+    assert code == 1
+    assert "plugin acme-good/good 1.2.3: usable\n" in out
+    assert "plugin acme-bad/bad 1.2.3: BROKEN: " in out
+    assert "plugin acme-worse/worse 1.2.3: BROKEN: " in out
+    assert "WARNING: plugin acme-loud/loud 1.2.3 changed the working directory (put back)" in out
+
+
+def test_loading_warns(site: Site) -> None:
+    bad(site, "import random; random.seed(1)")
+    with pytest.warns(PluginSideEffect, match="Python's random state"):
+        assert load("bad").id == "bad"
+    assert find("bad").problem is None
+    bad(site, "raise RuntimeError('x' * 100_000)", "long")
+    with pytest.raises(PluginError) as caught:
+        load("long")
+    assert len(str(caught.value)) < 1000
