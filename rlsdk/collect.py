@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Generator
 
 from rlsdk import tree
-from rlsdk.interfaces import Policy, VectorEnv
+from rlsdk.interfaces import FillsExtras, Policy, VectorEnv
 from rlsdk.records import Episode, FinalObservations, Observation, Rollout, StepData
 
 CarryT = TypeVar("CarryT")
@@ -28,7 +29,7 @@ def collect(
     generator: Generator,
 ) -> Rollout[CarryT, ExtrasT]:
     """`length` steps of every environment: act, step, keep the row. Gradients are off, random numbers are
-    drawn from `generator` only."""
+    drawn from `generator` only. What a rollout contains does not depend on how the policy is computed."""
     initial_carry, rows = carry, _Rows[ExtrasT](length)
     finals, episodes = list[tuple[int, Any]](), list[Episode]()
     for t in range(length):
@@ -42,7 +43,10 @@ def collect(
         if step.episodes:
             episodes += step.episodes
         observation, carry = step.observation, act.carry
-    return Rollout(rows.joined(), initial_carry, observation, carry, _join(finals), tuple(episodes))
+    steps = rows.joined()
+    if isinstance(policy, FillsExtras):
+        steps = replace(steps, extras=policy.estimates(steps))
+    return Rollout(steps, initial_carry, observation, carry, _join(finals), tuple(episodes))
 
 
 class _Rows(Generic[ExtrasT]):

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from torch import Generator, Tensor
 
-from rlsdk.records import Act, EnvStep, Metrics, Observation
+from rlsdk.records import Act, EnvStep, Metrics, Observation, StepData
 
 CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
@@ -52,6 +52,15 @@ class Policy(Stateful, Protocol[CarryT, ExtrasT]):
         Rows are independent: acting on one row or on many gives the same deterministic action. Random numbers come
         from `generator` only. Where `observation.is_first`, what the carry remembers of that row is ignored.
         """
+        ...
+
+
+@runtime_checkable
+class FillsExtras(Protocol):
+    """A policy that may leave extras of single steps out, as finding those of a whole rollout at once is faster."""
+
+    def estimates(self, steps: StepData[Any]) -> Any:
+        """The extras of steps [T, B], whole; with the weights the steps were acted with."""
         ...
 
 

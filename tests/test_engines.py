@@ -6,7 +6,6 @@ import copy
 import itertools
 import math
 import pickle
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from hypothesis import strategies as st
 from torch import Generator, Tensor, nn
 
 import rlsdk
+from rlsdk.collect import collect
 from rlsdk.distributions import Bernoulli, Categorical, Gaussian, MultiCategorical, SquashedGaussian
 from rlsdk.engines import NUMPY, TORCH, Library, Stack, choose, fits
 from rlsdk.environments import make_vec_env
@@ -282,8 +282,7 @@ def test_what_acting_leaves_out_is_found_for_the_whole_rollout(env: str) -> None
     agent = rlsdk.make(algorithm, env=make_vec_env(env, 3), seed=0, n_steps=8, normalize=normalize)
     network = agent.parts.algorithm.network
     rollout = rollout_of(agent, 20)
-    assert rollout.steps.extras.value is None, "acting by hand finds actions alone"
-    found = network.estimates(rollout.steps)
+    found = rollout.steps.extras
     carry, first = network.initial_carry(3), torch.ones(3, dtype=torch.bool)
     for t in range(20):
         seen = map_tensors(lambda leaf, t=t: leaf[t], rollout.steps.observation)
@@ -291,7 +290,24 @@ def test_what_acting_leaves_out_is_found_for_the_whole_rollout(env: str) -> None
         taken = network.internal(map_tensors(lambda leaf, t=t: leaf[t], rollout.steps.action))
         torch.testing.assert_close(found.log_prob[t], distribution.log_prob(taken), atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(found.value[t], value, atol=1e-5, rtol=1e-5)
-    assert network.estimates(replace(rollout.steps, extras=found)) is found, "what is there is not found again"
+    assert network.estimates(rollout.steps) is found, "what is there is not found again"
+
+
+@pytest.mark.parametrize("normalize", [None, True])
+def test_a_rollout_contains_the_same_with_every_engine(normalize: bool | None) -> None:
+    found = {}
+    for engine in ("auto", "autograd"):
+        kwargs = {"engine": engine}
+        agent = rlsdk.make(
+            "trpo", env=make_vec_env("Pendulum-v1", 2), seed=0, normalize=normalize, policy_kwargs=kwargs
+        )
+        first, generator = agent.env.reset(0), torch.Generator().manual_seed(0)
+        start = agent.policy.initial_carry(2)
+        steps = collect(agent.env, agent.policy, first, start, 6, generator=generator).steps
+        found[engine] = steps.extras
+    torch.testing.assert_close(found["auto"].value, found["autograd"].value, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(found["auto"].log_prob, found["autograd"].log_prob, atol=1e-5, rtol=1e-5)
+    assert found["auto"].memory == found["autograd"].memory
 
 
 ACTIONS = {

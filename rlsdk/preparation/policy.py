@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import Generator
 
-from rlsdk.interfaces import Policy
+from rlsdk.interfaces import FillsExtras, Policy
 from rlsdk.preparation.frames import FrameStacker
 from rlsdk.preparation.normalizer import Normalizer
-from rlsdk.records import Act, Observation
+from rlsdk.records import Act, Observation, StepData
+from rlsdk.tree import map_tensors
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,6 +46,18 @@ class PreparedPolicy:
         seen = replace(observation, features=features)
         act = self.inner.act(seen, inner, deterministic=deterministic, generator=generator)
         return act if self.frames is None else replace(act, carry=FramesCarry(memory, act.carry))
+
+    def estimates(self, steps: StepData[Any]) -> Any:
+        """As `FillsExtras`; with stacked frames extras stay as they are: steps hold single frames."""
+        if self.frames is not None or not isinstance(self.inner, FillsExtras):
+            return steps.extras
+        seen = steps.observation
+        if self.normalizer is not None:
+            lead = seen.is_first.shape
+            flat = map_tensors(lambda leaf: leaf.flatten(0, 1), seen.features)
+            normal = map_tensors(lambda leaf: leaf.unflatten(0, lead), self.normalizer.normalized(flat))
+            seen = replace(seen, features=normal)
+        return self.inner.estimates(replace(steps, observation=seen))
 
     def state_dict(self) -> dict[str, Any]:
         state = dict(self.inner.state_dict())
