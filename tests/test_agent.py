@@ -128,7 +128,7 @@ def test_set_env_keeps_learning_elsewhere() -> None:
     model = small().learn(20)
     other = IdentityEnvBox(episode_length=7)
     model.set_env(other)
-    assert model.get_env().environments == [other]
+    assert model.get_env().envs == [other]
     lengths: list[int] = []
     model.learn(14, callback=lambda scope, _: lengths.extend(e.length for e in scope["report"].episodes))
     assert lengths == [7, 7]

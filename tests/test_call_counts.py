@@ -106,7 +106,7 @@ UPDATING = {
     "qrdqn": (440, 34),
     "recurrent-ppo": (12600, 2690),
     "tqc": (820, 105),
-    "trpo": (10800, 400),
+    "trpo": (11_100, 400),
 }
 """Per update: of a batch off-policy, of a rollout of 64 steps on-policy."""
 

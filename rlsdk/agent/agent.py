@@ -11,15 +11,15 @@ import numpy as np
 import torch
 
 from rlsdk.agent import persistence
-from rlsdk.agent.resumption import StoredCursor, begin, leave_episodes
+from rlsdk.agent.resumption import StoredCursor, begin, leave_episodes, leave_moved_episodes
 from rlsdk.agent.session import Session
-from rlsdk.agent.switch_environment import require_same_spaces, switch_environment
+from rlsdk.agent.switch_environment import numpy_environment, require_same_spaces, switch_environment
 from rlsdk.buffers.budget import require_memory
 from rlsdk.callbacks import Callback, ProgressBar, as_callbacks
 from rlsdk.compilation import compiling
 from rlsdk.constructor import bind, class_only
 from rlsdk.device import choose_device
-from rlsdk.environments import connect, to_gymnasium
+from rlsdk.environments import NumpyVectorEnv, connect, to_gymnasium
 from rlsdk.environments.actions import ActionDecoder
 from rlsdk.environments.executor_envs import ExecutorEnvs
 from rlsdk.environments.goals import GoalRules
@@ -27,6 +27,7 @@ from rlsdk.environments.masks import MaskGate
 from rlsdk.environments.observations import Stacker, batch_of
 from rlsdk.environments.on_device import OnDevice
 from rlsdk.environments.requests import without_requests
+from rlsdk.environments.standing import standing_of
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk.loops import Cursor, learn_offline
 from rlsdk.parts import Facts, OffPolicyPlan, Parts, require_parts
@@ -90,6 +91,8 @@ class Agent:
         self._stored_cursor: StoredCursor | None = None
         self.run: Run | None = None  # the training that is going on
         self.in_round = False  # whether environments are further than the cursor says
+        self.standing: Any = None  # of the environments when the last training ended
+        self.numpy_env: NumpyVectorEnv | None = None
         self._stored_log: Mapping[str, Any] | None = None
         self._step_offset = 0
         self._decode, self._stack = ActionDecoder(action_space), Stacker(observation_space)
@@ -183,6 +186,7 @@ class Agent:
         total = _positive(total_timesteps, "total_timesteps")
         if reset_num_timesteps:
             self._step_offset = self._total_steps
+        leave_moved_episodes(self)
         if self.cursor is None:
             self._check_memory()
             self.cursor = begin(self, env)
@@ -199,6 +203,7 @@ class Agent:
                 train(run, env, self.parts, log_every=interval, threads=threads)
         finally:
             self.run, self._stored_log = None, run.tally.state_dict()
+            self.standing = standing_of(self.env)
             if self._sink is None:
                 sink.close()
         return self
@@ -281,9 +286,12 @@ class Agent:
 
     # --- environment ---------------------------------------------------------------------------------------------
 
-    def get_env(self) -> Any:
-        """The training environment, None if there is none."""
-        return self.env
+    def get_env(self) -> NumpyVectorEnv | None:
+        """The training environment, stepped with numpy arrays; None if there is none. `agent.env` is what algorithms step.
+
+        Stepping or resetting it ends the episodes training was in the middle of: the next `learn` begins new ones.
+        """
+        return numpy_environment(self)
 
     def set_env(self, env: Any, force_reset: bool = True) -> None:
         """Train on another environment from now on, with the same spaces.

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from rlsdk import tree
+from rlsdk.environments.standing import standing_of
 from rlsdk.environments.states import OpaqueValue, state_told_by
 from rlsdk.errors import EnvironmentFault, fitting
 from rlsdk.loops import Cursor
@@ -110,6 +111,17 @@ def leave_episodes(agent: Agent) -> None:
         agent._stored_cursor, agent.cursor, agent.in_round = StoredCursor.of(agent.cursor), None, False
 
 
+def leave_moved_episodes(agent: Agent) -> None:
+    """Let training go on with new episodes where the environments were stepped or reset since it ended: by hand, by another
+    agent that shares them, or by a round that failed."""
+    if agent.cursor is not None and (agent.in_round or _moved(agent)):
+        leave_episodes(agent)
+
+
+def _moved(agent: Agent) -> bool:
+    return agent.run is None and agent.env is not None and agent.standing != standing_of(agent.env)
+
+
 def stored_cursor(agent: Agent) -> StoredCursor | None:
     """Where the training of an agent stands, with its episodes where their state can be told; None before it began."""
     if agent.cursor is None:
@@ -119,7 +131,7 @@ def stored_cursor(agent: Agent) -> StoredCursor | None:
 
 def episodes_of(agent: Agent) -> Any:
     """The state of the environments an agent trains in; None where it cannot be told, as in the middle of a round."""
-    if agent.env is None or agent.cursor is None or agent.in_round:
+    if agent.env is None or agent.cursor is None or agent.in_round or _moved(agent):
         return None
     try:
         return state_told_by(agent._training_env())

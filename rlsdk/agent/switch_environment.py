@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rlsdk.agent.resumption import leave_episodes
-from rlsdk.environments import connect
+from rlsdk.environments import NumpyVectorEnv, connect
 from rlsdk.environments.requests import without_requests
+from rlsdk.environments.standing import standing_of
 from rlsdk.errors import UnsupportedSpaceError, UsageError
 
 if TYPE_CHECKING:
@@ -28,8 +29,25 @@ def switch_environment(agent: Agent, env: Any, *, force_reset: bool) -> None:
     if envs.num_envs != agent.facts.num_envs:
         _resize(agent, envs.num_envs)
     agent.env, agent.env_name = envs, bare if isinstance(bare, str) else envs.recipe
+    agent.standing = standing_of(envs)
     if force_reset:
         leave_episodes(agent)
+
+
+def numpy_environment(agent: Agent) -> NumpyVectorEnv | None:
+    """The training environment, to be stepped with numpy arrays; the same object until it is replaced."""
+    if agent.env is None:
+        return None
+    known = agent.numpy_env
+    if known is None or known.env is not agent.env:
+        known = agent.numpy_env = NumpyVectorEnv(agent.env, lambda: _user_moves(agent))
+    return known
+
+
+def _user_moves(agent: Agent) -> None:
+    if agent.run is not None:
+        raise UsageError("a training is going on in this environment; give what steps during training one of its own")
+    leave_episodes(agent)
 
 
 def require_same_spaces(agent: Agent, envs: Any, what: str) -> None:

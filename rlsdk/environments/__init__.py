@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rlsdk.environments.gymnasium_adapter import connect as connect
     from rlsdk.environments.masks import get_action_masks as get_action_masks
     from rlsdk.environments.masks import is_masking_supported as is_masking_supported
+    from rlsdk.environments.numpy_vector import NumpyVectorEnv as NumpyVectorEnv
     from rlsdk.environments.recorded import RecordedOnly as RecordedOnly
     from rlsdk.environments.requests import FrameStack as FrameStack
     from rlsdk.environments.requests import NormalizeObservation as NormalizeObservation
@@ -36,6 +37,7 @@ __all__ = [
     "Monitor",
     "NormalizeObservation",
     "NormalizeReward",
+    "NumpyVectorEnv",
     "RecordedOnly",
     "TimeFeature",
     "check_env",
@@ -53,6 +55,7 @@ __getattr__, __dir__ = attach(
     {
         "check_env": "rlsdk.environments.check",
         "make_vec_env": "rlsdk.environments.vectorize",
+        "NumpyVectorEnv": "rlsdk.environments.numpy_vector",
         "RecordedOnly": "rlsdk.environments.recorded",
         "connect": "rlsdk.environments.gymnasium_adapter",
         **dict.fromkeys(("to_gymnasium", "to_space"), "rlsdk.environments.space_conversion"),

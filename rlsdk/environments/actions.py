@@ -43,6 +43,13 @@ class ActionDecoder:
         rows = [{key: values[i] for key, values in decoded.items()} for i in range(len(next(iter(decoded.values()))))]
         return rows if isinstance(self.space, Dict) else [tuple(row.values()) for row in rows]
 
+    def batched(self, action: Any) -> Any:
+        """As calling it, but nested as the space with arrays [B, ...], as gymnasium's vector environments take actions."""
+        if not self.parts:
+            return self._leaf(action)
+        parts = {key: part.batched(action[key]) for key, part in self.parts.items()}
+        return parts if isinstance(self.space, Dict) else tuple(parts.values())
+
     def _leaf(self, action: Tensor) -> Any:
         array = action.numpy(force=True) if action.requires_grad or not action.is_cpu else action.numpy()
         if array.shape[1:] != self.shape:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlsdk.environments.step_checks import shown
-from rlsdk.errors import EnvironmentFault, SettingsError
+from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, message_of
 
 Indices = int | Sequence[int] | None
 """Which environments: one, several, or all (None)."""
@@ -35,6 +35,20 @@ def named(environment: Any) -> str:
     return "<".join([*layers, type(layer).__name__ if spec is None else spec.id]) + ">" * len(layers)
 
 
+def name_of_class(kind: type[Any]) -> str:
+    """Where a class is defined, and what it is called there."""
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def wrappers_of(environment: Any) -> list[str]:
+    """The classes of the wrappers around an environment, outermost first, and the classes these are derived from."""
+    found, layer = [], environment
+    while layer is not layer.unwrapped:
+        found += [name_of_class(kind) for kind in type(layer).__mro__ if kind is not object]
+        layer = layer.env
+    return found
+
+
 def read(environment: Any, name: str) -> Any:
     """The value of an attribute.
 
@@ -59,9 +73,16 @@ def call_of(environment: Any, name: str, args: Sequence[Any], kwargs: Mapping[st
     """Call a method.
 
     Raises:
-        EnvironmentFault: it does not exist, or is none.
+        EnvironmentFault: it does not exist, is none, or raises.
     """
     method = read(environment, name)
     if not callable(method):
         raise EnvironmentFault(f"{name!r} of environment {named(environment)} is no method but {shown(method)}")
-    return method(*args, **kwargs)
+    try:
+        return method(*args, **kwargs)
+    except RlsdkError:
+        raise
+    except Exception as error:
+        raise EnvironmentFault(
+            f"environment {named(environment)} raised {type(error).__name__} in {name}: {message_of(error)}"
+        ) from error

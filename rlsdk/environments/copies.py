@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from rlsdk.environments.masks import INFO, METHOD, MaskRule, mask_methods
 from rlsdk.environments.observations import Allocate, Stacker
 from rlsdk.environments.space_conversion import spaces_of
+from rlsdk.environments.standing import count_reset, standing
 from rlsdk.environments.states import capture, restore
 from rlsdk.environments.step_checks import FLAGS, NUMBERS, flag, number, require_info, shown, success
 from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, RlsdkError, message_of
@@ -88,6 +89,8 @@ class Copies:
         self._flagged = False  # whether an episode ended in the last step
         self.infos: list[dict[str, Any]] = []
         """After `keep_infos(True)`: what each environment said in the last step."""
+        self.reset_infos: list[Any] = [{} for _ in self.environments]
+        """What each environment said in its last reset."""
 
     def __len__(self) -> int:
         return len(self.environments)
@@ -99,6 +102,7 @@ class Copies:
             EnvironmentFault: an environment raised, or broke its declaration. MaskError: a mask is wrong.
         """
         for i, seed in enumerate(seeds):
+            count_reset(self.environments[i])
             self._reset(i, seed)
         self._check("reset")
         if not self._bounds_checked:
@@ -163,6 +167,10 @@ class Copies:
 
         return noting
 
+    def standing(self) -> tuple[Any, ...]:
+        """What changes when the environments are moved, by this or by others; see `standing_of`."""
+        return self._clock, *map(standing, self.environments)
+
     def get_state(self) -> list[dict[str, Any]]:
         """Where every environment stands.
 
@@ -225,6 +233,7 @@ class Copies:
             self._blame(i, f"raised {type(error).__name__} in reset: {message_of(error)}", error)
         if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], Mapping):
             self._blame(i, f"reset must return (observation, info), info a dict; it returned {shown(result)}")
+        self.reset_infos[i] = result[1]
         self._write(i, result[0], "reset")
         if self.rule.size and self.methods is None and INFO in result[1]:
             self.has_masks = True

@@ -10,6 +10,7 @@ import gymnasium
 from rlsdk.environments.executor_envs import ExecutorEnvs
 from rlsdk.environments.in_process import InProcessEnvs
 from rlsdk.environments.native_vector import NativeVectorEnv
+from rlsdk.environments.numpy_vector import NumpyVectorEnv
 from rlsdk.environments.processes import ProcessEnvs
 from rlsdk.environments.requests import without_requests
 from rlsdk.environments.space_conversion import spaces_of, to_space
@@ -30,6 +31,8 @@ def connect(env: EnvSource, copies: int = 1) -> Envs:
         EnvironmentFault: none of these, or it cannot be made.
     """
     env, _ = without_requests(env)
+    if isinstance(env, NumpyVectorEnv):
+        return connect(env.env)
     if isinstance(env, InProcessEnvs | ProcessEnvs | NativeVectorEnv | ExecutorEnvs):
         return env
     if isinstance(env, gymnasium.vector.VectorEnv):

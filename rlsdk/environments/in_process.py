@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from rlsdk.environments.actions import ActionDecoder
-from rlsdk.environments.attributes import Indices, call_of, chosen, read, write
+from rlsdk.environments.attributes import Indices, call_of, chosen, read, wrappers_of, write
 from rlsdk.environments.copies import Copies, StepArrays, Work
 from rlsdk.environments.seeds import Seeds
 from rlsdk.environments.states import state_of, states_in
@@ -63,6 +63,18 @@ class InProcessEnvs:
     def keep_infos(self, keep: bool) -> None:
         """Whether steps carry `infos` from now on."""
         self.copies.keep_infos(keep)
+
+    def reset_infos(self) -> list[dict[str, Any]]:
+        """What each environment said in its last reset."""
+        return [dict(info) for info in self.copies.reset_infos]
+
+    def wrappers(self, indices: Indices = None) -> list[list[str]]:
+        """The classes of the wrappers of each environment; see `wrappers_of`."""
+        return [wrappers_of(self.environments[i]) for i in chosen(indices, self.num_envs)]
+
+    def standing(self) -> Any:
+        """What changes when the environments are moved; see `standing_of`."""
+        return self.copies.standing()
 
     def get_state(self) -> dict[str, Any]:
         """Where the environments stand, as tensors and JSON scalars; raises as `Copies.get_state`."""

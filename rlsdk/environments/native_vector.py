@@ -12,10 +12,11 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from torch import Tensor
 
 from rlsdk.environments.actions import ActionDecoder
-from rlsdk.environments.attributes import Indices, chosen
+from rlsdk.environments.attributes import Indices, chosen, wrappers_of
 from rlsdk.environments.masks import INFO, MaskRule
 from rlsdk.environments.observations import Stacker, batch_of
 from rlsdk.environments.seeds import Seeds
+from rlsdk.environments.standing import standing
 from rlsdk.environments.states import capture, restore
 from rlsdk.environments.step_checks import shown, success
 from rlsdk.environments.vector_infos import infos_of
@@ -42,6 +43,8 @@ class NativeVectorEnv:
         self.seeds, self._rule = Seeds(), MaskRule(action_space)
         self.has_masks = self._keep_infos = False
         self.recipe: str | None = None
+        self._reset_infos: dict[str, Any] = {}
+        self._moves = 0
         self._start()
 
     def _start(self) -> None:
@@ -60,14 +63,16 @@ class NativeVectorEnv:
         elif not isinstance(self.env.unwrapped, SyncVectorEnv | AsyncVectorEnv):
             seeds = seeds[0]  # environments that are vectors by themselves take one seed
         values, infos = self._ask(lambda: self.env.reset(seed=seeds))
+        self._reset_infos, self._moves = infos, self._moves + 1
         self._start()
         self.has_masks = bool(self._rule.size) and INFO in infos
         return Observation(self._stack(values), torch.ones(self.num_envs, dtype=torch.bool), self._mask(infos))
 
     def step(self, action: Tensor) -> EnvStep:
-        actions = self._decode(action)
+        actions = self._decode.batched(action)
         values, rewards, terminations, truncations, infos = self._ask(lambda: self.env.step(actions))
         self._check(rewards, terminations, truncations, infos)
+        self._moves += 1
         filler = self._resetting.copy()
         reward = np.where(filler, 0.0, rewards)
         terminated, truncated = terminations & ~filler, truncations & ~filler
@@ -108,6 +113,15 @@ class NativeVectorEnv:
     def keep_infos(self, keep: bool) -> None:
         """Whether steps carry `infos` from now on."""
         self._keep_infos = keep
+
+    def reset_infos(self) -> list[dict[str, Any]]:
+        """What each environment said in its last reset."""
+        return infos_of(self._reset_infos, self.num_envs)
+
+    def wrappers(self, indices: Indices = None) -> list[list[str]]:
+        """The classes of the wrappers of each environment; none where the vector environment gives no access to them."""
+        inside = getattr(self.env.unwrapped, "envs", None)
+        return [[] if inside is None else wrappers_of(inside[i]) for i in chosen(indices, self.num_envs)]
 
     def _ask(self, call: Callable[[], Any]) -> Any:
         """The answer of the environment; whatever goes wrong on the way names the environment."""
@@ -180,6 +194,10 @@ class NativeVectorEnv:
             return self._stack_rows(rows)
         except ObservationError as error:
             raise EnvironmentFault(f"environment {self.name!r}: {error}") from None
+
+    def standing(self) -> Any:
+        """What changes when the environments are moved; see `standing_of`."""
+        return self._moves, *map(standing, getattr(self.env.unwrapped, "envs", ()))
 
     def get_state(self) -> dict[str, Any]:
         """Where the environments stand, as tensors and JSON scalars.

@@ -164,6 +164,10 @@ class ProcessEnvs:
         self._end()
         raise kind(message)
 
+    def standing(self) -> Any:
+        """What changes when the environments are moved; see `standing_of`."""
+        return None if self._closed else self._ask("standing", [()] * len(self._workers))
+
     def get_state(self) -> dict[str, Any]:
         """Where the environments stand, as tensors and JSON scalars; raises as `Copies.get_state`."""
         answers = self._ask("get_state", [()] * len(self._workers))
@@ -176,6 +180,14 @@ class ProcessEnvs:
         """Put back what `get_state` told; raises as `Copies.set_state`."""
         states, self.has_masks = states_in(state, self.num_envs), bool(state["has_masks"])
         self._ask("set_state", [(states[worker.argument.part], self.has_masks) for worker in self._workers])
+
+    def reset_infos(self) -> list[dict[str, Any]]:
+        """What each environment said in its last reset."""
+        return list(chain.from_iterable(self._ask("reset_infos", [()] * len(self._workers))))
+
+    def wrappers(self, indices: Indices = None) -> list[list[str]]:
+        """The classes of the wrappers of each environment; see `wrappers_of`."""
+        return self._of("wrappers", (), indices)
 
     def get_attr(self, name: str, indices: Indices = None) -> list[Any]:
         """The attribute `name` of the environments, looked up through their wrappers."""

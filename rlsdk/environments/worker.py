@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from rlsdk.environments.attributes import call_of, read, write
+from rlsdk.environments.attributes import call_of, read, wrappers_of, write
 from rlsdk.environments.copies import Copies, Ended, StepArrays
 from rlsdk.environments.shared_arrays import arrays_in
 from rlsdk.environments.states import OpaqueValue
@@ -147,6 +147,14 @@ def _call(copies: Copies, name: str, args: Sequence[Any], kwargs: Any, rows: Seq
     return [call_of(copies.environments[i], name, args, kwargs) for i in rows]
 
 
+def _wrappers(copies: Copies, rows: Sequence[int]) -> Any:
+    return [wrappers_of(copies.environments[i]) for i in rows]
+
+
+def _reset_infos(copies: Copies) -> Any:
+    return [_sendable(copies.name, dict(info)) for info in copies.reset_infos]
+
+
 def _apply(copies: Copies, work: Any, items: Sequence[Any]) -> Any:
     return copies.apply(work(), items)
 
@@ -162,6 +170,10 @@ def _set_state(copies: Copies, states: Sequence[Any], has_masks: bool) -> None:
     copies.set_state(states, has_masks)
 
 
+def _standing(copies: Copies) -> Any:
+    return copies.standing()
+
+
 def _has_masks(copies: Copies) -> bool:
     return copies.has_masks
 
@@ -172,8 +184,11 @@ REQUESTS: dict[str, Callable[..., Any]] = {
     "get": _read,
     "set": _write,
     "call": _call,
+    "wrappers": _wrappers,
+    "reset_infos": _reset_infos,
     "apply": _apply,
     "has_masks": _has_masks,
+    "standing": _standing,
     "get_state": _get_state,
     "set_state": _set_state,
 }

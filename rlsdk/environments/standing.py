@@ -1,0 +1,41 @@
+"""Whether environments are still where a training left them: their users share them, and step them by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gymnasium.wrappers import TimeLimit
+
+_RESETS: dict[int, int] = {}
+"""How often the environment of this `id` was reset for a new use; an id that is used again goes on counting."""
+
+
+def count_reset(environment: Any) -> None:
+    """Note that a user of `environment` begins with it."""
+    inner = id(environment.unwrapped)
+    _RESETS[inner] = _RESETS.get(inner, 0) + 1
+
+
+def standing(environment: Any) -> tuple[Any, ...]:
+    """What changes when a gymnasium environment is stepped or reset: its users, its time limits, its random numbers."""
+    inner, layer = environment.unwrapped, environment
+    found: list[Any] = [_RESETS.get(id(inner), 0)]
+    while layer is not inner:
+        if isinstance(layer, TimeLimit):
+            found.append(layer._elapsed_steps)
+        layer = layer.env
+    generator = vars(inner).get("_np_random")
+    if generator is not None:
+        found.append(str(generator.bit_generator.state))
+    return tuple(found)
+
+
+def standing_of(env: Any) -> Any:
+    """Of a vector environment; None where it does not say, or is closed."""
+    ask = getattr(env, "standing", None)
+    if ask is None:
+        return None
+    try:
+        return ask()
+    except Exception:  # closed, or its process is gone
+        return None
