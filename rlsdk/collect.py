@@ -29,7 +29,8 @@ def collect(
     generator: Generator,
 ) -> Rollout[CarryT, ExtrasT]:
     """`length` steps of every environment: act, step, keep the row. Gradients are off, random numbers are
-    drawn from `generator` only. What a rollout contains does not depend on how the policy is computed."""
+    drawn from `generator` only. What a rollout contains does not depend on how the policy is computed. There are fewer
+    steps where a callback ends the training in between."""
     initial_carry, rows = carry, _Rows[ExtrasT](length)
     finals, episodes = list[tuple[int, Any]](), list[Episode]()
     for t in range(length):
@@ -43,10 +44,12 @@ def collect(
         if step.episodes:
             episodes += step.episodes
         observation, carry = step.observation, act.carry
+        if step.stops:
+            break
     steps = rows.joined()
     if isinstance(policy, FillsExtras):
         steps = replace(steps, extras=policy.estimates(steps))
-    return Rollout(steps, initial_carry, observation, carry, _join(finals), tuple(episodes))
+    return Rollout(steps, initial_carry, observation, carry, _join(finals), tuple(episodes), step.stops)
 
 
 class _Rows(Generic[ExtrasT]):
@@ -73,13 +76,15 @@ class _Rows(Generic[ExtrasT]):
         self.written, self.pending = end, []
 
     def joined(self) -> StepData[ExtrasT]:
-        """All rows, in order."""
+        """All rows there are, in order."""
         if self.length == 1:
             return tree.map_tensors(lambda leaf: leaf.unsqueeze(0), self.pending[0])
         if self.pending:
             self._flush()
         assert self.storage is not None
-        return self.storage
+        if self.written == self.length:
+            return self.storage
+        return tree.map_tensors(lambda leaf: leaf[: self.written], self.storage)
 
 
 def _join(finals: list[tuple[int, Any]]) -> FinalObservations | None:

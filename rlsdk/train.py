@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from rlsdk.callbacks.callback import Callback
+from rlsdk.callbacks.callback import Callback, says_stop
+from rlsdk.callbacks.step_values import step_values
+from rlsdk.callbacks.watched import Watched, gathered_infos
 from rlsdk.errors import DivergenceError, PluginError, SettingsError
 from rlsdk.interfaces import VectorEnv
 from rlsdk.loops import LOOPS, Cursor
 from rlsdk.parts import Parts
-from rlsdk.records import EnvStep, Metrics, Observation, Report
-from rlsdk.sinks import MetricSink, draw_histograms
+from rlsdk.records import EnvStep, Metrics, Report
+from rlsdk.sinks import Logger
 from rlsdk.tally import Tally
 from rlsdk.threads import affordable, limited_threads
 from rlsdk.tree import flatten
@@ -28,10 +30,8 @@ if TYPE_CHECKING:
 class Run:
     """One call of `learn`, as callbacks see it."""
 
-    def __init__(
-        self, agent: Agent, cursor: Cursor, total_timesteps: int, sink: MetricSink, callbacks: Sequence[Callback]
-    ) -> None:
-        self.agent, self.cursor, self.sink, self.callbacks = agent, cursor, sink, tuple(callbacks)
+    def __init__(self, agent: Agent, cursor: Cursor, total_timesteps: int, callbacks: Sequence[Callback]) -> None:
+        self.agent, self.cursor, self.callbacks = agent, cursor, tuple(callbacks)
         self.total_timesteps = total_timesteps
         self.start, self.end = cursor.env_steps, cursor.env_steps + total_timesteps
         self.origin = cursor.env_steps - agent.num_timesteps
@@ -39,12 +39,21 @@ class Run:
         self.tally = Tally(agent.config.stats_window_size, agent.device)
         self.steps_in_round = 0
         self.stopping = False
+        self.tb_log_name, self.log_interval = agent.spec.id.upper(), 1
+        self._values: tuple[EnvStep, dict[str, Any]] | None = None
+        self.report: Report | None = None
+        """Of the last round; None before the first has ended."""
         self.began = time.perf_counter()
 
     @property
     def num_timesteps(self) -> int:
         """Environment steps, as the agent counts them; inside a round too where some callback watches steps."""
-        return self.agent.num_timesteps + self.steps_in_round
+        return self.agent.num_timesteps
+
+    @property
+    def logger(self) -> Logger:
+        """The agent's logger."""
+        return self.agent.logger
 
     @property
     def steps_per_second(self) -> float:
@@ -57,6 +66,13 @@ class Run:
         """Mean return of the last episodes; None before the first has finished."""
         return self.tally.mean_return
 
+    def values_of(self, step: EnvStep) -> dict[str, Any]:
+        """What callbacks with the documented interface find in `locals` after this step; worked out once."""
+        if self._values is None or self._values[0] is not step:
+            done = self.steps_in_round // self.agent.facts.num_envs
+            self._values = step, {**step_values(step, self.agent), "n_steps": done}
+        return self._values[1]
+
     def advance(self, cursor: Cursor, report: Report) -> None:
         """Take over what a round of the loop reported.
 
@@ -64,7 +80,8 @@ class Run:
             DivergenceError: a metric is NaN or infinite.
             PluginError: the metrics are something else than 0-d tensors.
         """
-        self.cursor = self.agent.cursor = cursor
+        self.cursor, self.report = cursor, report
+        self.agent.cursor = cursor
         self.steps_in_round = 0
         if report.metrics is not None:
             _require_finite(report.metrics, report)
@@ -77,15 +94,16 @@ class Run:
 
     def log(self, extra: dict[str, float] | None = None) -> None:
         """Write what is known now to the sinks, under the names of docs/metrics.md."""
-        values = {**self._rollout(), **self._time(), **self._training(), **(extra or {})}
+        known = {**self._rollout(), **self._time(), **self._training(), **(extra or {})}
+        values = {**known, **self.logger.name_to_value}
         self.tell("on_log", values)
-        self.sink.write(self.num_timesteps, values)
+        self.logger.write(self.num_timesteps, values)
         self.tally.clear()
 
     def tell(self, event: str, *details: Any) -> None:
-        """Tell every callback; one that answers False stops the training after this round."""
+        """Tell every callback; one that answers False stops the training: at once after `on_step`, else after this round."""
         for callback in self.callbacks:
-            if getattr(callback, event)(self, *details) is False:
+            if says_stop(getattr(callback, event)(self, *details)):
                 self.stopping = True
 
     def write_histograms(self) -> None:
@@ -94,7 +112,7 @@ class Run:
         Raises:
             SettingsError: none does.
         """
-        if not draw_histograms(self.sink, self.num_timesteps, flatten(self.agent.parts.policy.state_dict())):
+        if not self.logger.histograms(self.num_timesteps, flatten(self.agent.parts.policy.state_dict())):
             raise SettingsError("no metric sink draws histograms; set tensorboard_log, which needs rlsdk[tensorboard]")
 
     def _rollout(self) -> dict[str, float]:
@@ -133,14 +151,24 @@ def train(run: Run, env: VectorEnv, parts: Parts, *, log_every: int, threads: in
         threads: threads of torch and numpy while training; None leaves their settings alone.
     """
     plan = LOOPS[type(parts.plan)]
-    watched = Watched(env, run) if any(callback.watches_steps for callback in run.callbacks) else env
-    with limited_threads(affordable(threads)), torch.inference_mode(False), torch.enable_grad():
+    run.log_interval = log_every
+    watching = [callback for callback in run.callbacks if callback.watches_steps or callback.watches_rollouts]
+    infos = any(callback.needs_infos for callback in watching)
+    watched = Watched(env, run, infos=infos) if watching else env
+    with (
+        gathered_infos(run.agent.env, infos),
+        limited_threads(affordable(threads)),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+    ):
         run.tell("on_training_start")
         try:
             cursor: Cursor | None = None
             loop: Iterator[tuple[Cursor, Report]] = iter(())
             while not run.stopping:
                 run.tell("on_rollout_start")
+                if run.stopping:
+                    break
                 if cursor is not run.cursor:  # at the start, and where episodes were begun anew
                     loop = plan(watched, parts, run.cursor, run.agent.streams, start=run.origin, end=run.end)
                 run.agent.in_round = (
@@ -166,29 +194,6 @@ def _tell_of_round(run: Run, report: Report) -> None:
     if report.metrics is not None:
         run.tell("on_update", report)
     run.tell("on_report", report)
-
-
-class Watched:
-    """The training environment, telling callbacks of every step."""
-
-    def __init__(self, env: VectorEnv, run: Run) -> None:
-        self.env, self.run = env, run
-
-    @property
-    def num_envs(self) -> int:
-        return self.env.num_envs
-
-    def reset(self, seed: int | None = None) -> Observation:
-        return self.env.reset(seed)
-
-    def step(self, action: Tensor) -> EnvStep:
-        step = self.env.step(action)
-        self.run.steps_in_round += self.env.num_envs
-        self.run.tell("on_step", step)
-        return step
-
-    def close(self) -> None:
-        self.env.close()
 
 
 def _require_finite(metrics: Metrics, report: Report) -> None:

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import rlsdk
-from rlsdk.callbacks import Callback, CheckpointCallback, EvalCallback, StepCounter, as_callbacks
+from rlsdk.callbacks import Callback, CheckpointCallback, EvalCallback, LambdaCallback, StepCounter, as_callbacks
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import ChainEnv, IdentityEnvBox, SimpleMultiObsEnv
 from rlsdk.errors import (
@@ -130,7 +130,9 @@ def test_set_env_keeps_learning_elsewhere() -> None:
     model.set_env(other)
     assert model.get_env().envs == [other]
     lengths: list[int] = []
-    model.learn(14, callback=lambda scope, _: lengths.extend(e.length for e in scope["report"].episodes))
+    model.learn(
+        14, callback=LambdaCallback(on_report=lambda run, report: lengths.extend(e.length for e in report.episodes))
+    )
     assert lengths == [7, 7]
     assert model.get_vec_normalize_env() is None
     with pytest.raises(UnsupportedSpaceError, match="observation_space"):
@@ -215,7 +217,7 @@ def test_callbacks_see_everything_and_can_stop(capsys: pytest.CaptureFixture[str
     recorder, calls = Recorder(), list[int]()
     small(train_freq=2).learn(20, callback=[recorder, lambda scope, _: calls.append(scope["self"].num_timesteps)])
     assert recorder.events == ["start", "2", "4", "6", "end"]
-    assert calls == [2, 4, 6]
+    assert calls == [1, 2, 3, 4, 5, 6]
     with pytest.raises(SettingsError, match="no callback"):
         as_callbacks(3)
     small(verbose=1).learn(20, callback=Recorder(), log_interval=1)

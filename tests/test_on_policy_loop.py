@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import rlsdk
+from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import IdentityEnv
 from rlsdk.evaluate import evaluate_policy
@@ -27,7 +28,7 @@ def test_it_learns_and_counts() -> None:
     env = make_vec_env(lambda: IdentityEnv(4, episode_length=20), 3)
     agent = rlsdk.make("reinforce", env=env, seed=0)
     reports: list[Any] = []
-    agent.learn(3000, callback=lambda scope, _: reports.append(scope["report"]))
+    agent.learn(3000, callback=LambdaCallback(on_report=lambda run, report: reports.append(report)))
     rollouts = agent.parts.algorithm.rollouts  # type: ignore[attr-defined]
     assert {tuple(rollout.steps.reward.shape) for rollout in rollouts} == {(32, 3)}
     assert [r.env_steps for r in reports[:3]] == [96, 192, 288]

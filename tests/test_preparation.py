@@ -14,6 +14,7 @@ from gymnasium import spaces
 from gymnasium.wrappers import FrameStackObservation
 
 import rlsdk
+from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import FrameStack, NormalizeObservation, NormalizeReward, make_vec_env, to_space
 from rlsdk.environments.toy import AnySpaceEnv, ChainEnv, IdentityEnv, SimpleMultiObsEnv
 from rlsdk.errors import ArtifactError, SettingsError, UsageError
@@ -100,7 +101,7 @@ def test_final_observations_are_normalised_but_not_counted() -> None:
 def test_returns_stay_true_in_logs_and_evaluation() -> None:
     agent = rlsdk.make("reinforce", env=make_vec_env(cartpole, 2), normalize=True, n_steps=100, seed=1)
     seen: list[float] = []
-    agent.learn(1000, callback=lambda scope, _: seen.extend(e.episode_return for e in scope["report"].episodes))
+    agent.learn(1000, callback=LambdaCallback(on_episode=lambda run, episode: seen.append(episode.episode_return)))
     assert all(value % 100 == 0 and value >= 800 for value in seen)
     assert all(value % 100 == 0 for value in run_episodes(agent, cartpole(), 3).returns)
 

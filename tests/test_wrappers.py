@@ -13,6 +13,7 @@ import pytest
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env as gymnasium_check
 
+from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import (
     ActionMasker,
     CheckNan,
@@ -157,7 +158,7 @@ def test_training_under_a_monitor_sees_the_same_returns(tmp_path: Path) -> None:
     env = make_vec_env(lambda: Monitor(IdentityEnvBox(episode_length=10), tmp_path / "m"))
     returns: list[float] = []
     model = TQC("MlpPolicy", env, buffer_size=100, learning_starts=5, batch_size=8, policy_kwargs={"net_arch": [4]})
-    model.learn(40, callback=lambda scope, _: returns.extend(e.episode_return for e in scope["report"].episodes))
+    model.learn(40, callback=LambdaCallback(on_episode=lambda run, episode: returns.append(episode.episode_return)))
     assert load_results(tmp_path)["r"] == pytest.approx(returns, abs=1e-5)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from rlsdk.agent import persistence
+from rlsdk.agent.loggers import as_logger, chosen_sinks, dump_logs
 from rlsdk.agent.resumption import StoredCursor, begin, leave_episodes, leave_moved_episodes
 from rlsdk.agent.session import Session
 from rlsdk.agent.switch_environment import numpy_environment, require_same_spaces, switch_environment
@@ -37,7 +38,7 @@ from rlsdk.registry import agent_type, require_usable
 from rlsdk.registry import load as load_plugin
 from rlsdk.seeding import Streams, derive, fresh_seed, initialisation
 from rlsdk.settings import docstring, evolve, flat_scalars, structure
-from rlsdk.sinks import ConsoleSink, MetricSink, TensorBoardSink, several, tell_hyperparameters
+from rlsdk.sinks import Logger, MetricSink
 from rlsdk.spaces import Dict, Tuple
 from rlsdk.threads import limited_threads
 from rlsdk.train import Run, train
@@ -96,7 +97,8 @@ class Agent:
         self._stored_log: Mapping[str, Any] | None = None
         self._step_offset = 0
         self._decode, self._stack = ActionDecoder(action_space), Stacker(observation_space)
-        self._sink: MetricSink | None = None
+        self._logger, self._logger_was_set = Logger(), False
+        self._logger.current_step = lambda: self.num_timesteps
 
     def _build(self) -> None:
         """Networks, memory and update for the facts and settings of now."""
@@ -136,7 +138,8 @@ class Agent:
     @property
     def num_timesteps(self) -> int:
         """Environment steps since training began, or since `learn(reset_num_timesteps=True)` was last called."""
-        return self._total_steps - self._step_offset
+        steps = self._total_steps - self._step_offset
+        return steps if self.run is None else steps + self.run.steps_in_round
 
     @property
     def _total_steps(self) -> int:
@@ -193,9 +196,12 @@ class Agent:
         callbacks = as_callbacks(callback)
         if progress_bar:
             callbacks = [*callbacks, ProgressBar()]
-        sink = self._make_sink(tb_log_name or self.spec.id.upper(), reset_num_timesteps)
-        tell_hyperparameters(sink, flat_scalars(self.config))
-        self.run = run = Run(self, self.cursor, total, sink, callbacks)
+        name = tb_log_name or self.spec.id.upper()
+        if not self._logger_was_set:
+            self._logger.use(chosen_sinks(self.config, name, fresh=reset_num_timesteps))
+        self._logger.hyperparameters(flat_scalars(self.config))
+        self.run = run = Run(self, self.cursor, total, callbacks)
+        run.tb_log_name = name
         if not reset_num_timesteps and self._stored_log is not None:
             run.tally.load_state_dict(self._stored_log)
         try:
@@ -204,8 +210,8 @@ class Agent:
         finally:
             self.run, self._stored_log = None, run.tally.state_dict()
             self.standing = standing_of(self.env)
-            if self._sink is None:
-                sink.close()
+            if not self._logger_was_set:
+                self._logger.close()
         return self
 
     def _training_env(self) -> Any:
@@ -215,14 +221,6 @@ class Agent:
             self.env.refuse_steps()
         env = self.env if self.device == "cpu" else OnDevice(self.env, self.device)
         return self.preparation.environment(env, self.parts)
-
-    def _make_sink(self, name: str, fresh: bool) -> MetricSink:
-        if self._sink is not None:
-            return self._sink
-        sinks: list[MetricSink] = [ConsoleSink()] if self.config.verbose else []
-        if self.config.tensorboard_log:
-            sinks.append(TensorBoardSink(Path(self.config.tensorboard_log), name, continue_last=not fresh))
-        return several(sinks)
 
     def train(self, gradient_steps: int, batch_size: int | None = None) -> Mapping[str, float]:
         """Update `gradient_steps` times from the replay buffer, without any environment; returns the mean metrics.
@@ -408,13 +406,18 @@ class Agent:
             leave_episodes(self)
 
     @property
-    def logger(self) -> MetricSink | None:
-        """The sink set by `set_logger`, None while `verbose` and `tensorboard_log` decide."""
-        return self._sink
+    def logger(self) -> Logger:
+        """Records values of the user's own beside the metrics: `logger.record("my/value", x)`."""
+        return self._logger
 
     def set_logger(self, logger: MetricSink) -> None:
-        """Send metrics to `logger` only, whatever `verbose` and `tensorboard_log` say."""
-        self._sink = logger
+        """Send metrics to `logger` only, a `Logger` or any sink, whatever `verbose` and `tensorboard_log` say."""
+        self._logger, self._logger_was_set = as_logger(logger), True
+        self._logger.current_step = lambda: self.num_timesteps
+
+    def dump_logs(self, iteration: int = 0) -> None:
+        """Write the metrics of the training that is going on, or what was recorded; a positive `iteration` is logged too."""
+        dump_logs(self, iteration)
 
 
 def _positive(value: Any, name: str) -> int:

@@ -58,7 +58,11 @@ def save(
     if journal is not None and "replay" in sections:
         sections["replay"], parts = journal.write(sections["replay"])
     document = agent_file.describe_agent(agent.spec, agent.config, agent.facts, agent.env_name)
-    document |= {"seed": agent.seed, "num_timesteps": agent.num_timesteps, **({"replay_parts": parts} if parts else {})}
+    document |= {
+        "seed": agent.seed,
+        "num_timesteps": agent._total_steps - agent._step_offset,
+        **({"replay_parts": parts} if parts else {}),
+    }
     choose.write(agent_file.with_suffix(path), document, sections)
     return "episodes" in sections.get("training", {})
 

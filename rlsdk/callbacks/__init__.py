@@ -1,25 +1,48 @@
 """Listeners on a training run, all counted in environment steps."""
 
-from rlsdk.callbacks.callback import Callback, FunctionCallback, LambdaCallback, StepCounter, as_callbacks
+from rlsdk.callbacks.accepted import CallbackList, as_callbacks
+from rlsdk.callbacks.callback import Callback, LambdaCallback, StepCounter
 from rlsdk.callbacks.checkpoint import CheckpointCallback
+from rlsdk.callbacks.documented import BaseCallback, EventCallback, FunctionCallback
+from rlsdk.callbacks.documented_names import (
+    EveryNTimesteps,
+    LogEveryNTimesteps,
+    MaskableEvalCallback,
+    ProgressBarCallback,
+    StopTrainingOnMaxEpisodes,
+    StopTrainingOnNoModelImprovement,
+    StopTrainingOnRewardThreshold,
+)
 from rlsdk.callbacks.evaluation import EvalCallback
 from rlsdk.callbacks.interrupt import StopOnInterrupt
-from rlsdk.callbacks.periodic import EveryNSteps, ParameterHistograms
+from rlsdk.callbacks.periodic import EveryNSteps, LogEveryNSteps, ParameterHistograms
 from rlsdk.callbacks.progress import ProgressBar
-from rlsdk.callbacks.stopping import StopOnNoImprovement, StopOnRewardThreshold
+from rlsdk.callbacks.stopping import StopOnMaxEpisodes, StopOnNoImprovement, StopOnRewardThreshold
 
 __all__ = [
+    "BaseCallback",
     "Callback",
+    "CallbackList",
     "CheckpointCallback",
     "EvalCallback",
+    "EventCallback",
     "EveryNSteps",
+    "EveryNTimesteps",
     "FunctionCallback",
     "LambdaCallback",
+    "LogEveryNSteps",
+    "LogEveryNTimesteps",
+    "MaskableEvalCallback",
     "ParameterHistograms",
     "ProgressBar",
+    "ProgressBarCallback",
     "StepCounter",
     "StopOnInterrupt",
+    "StopOnMaxEpisodes",
     "StopOnNoImprovement",
     "StopOnRewardThreshold",
+    "StopTrainingOnMaxEpisodes",
+    "StopTrainingOnNoModelImprovement",
+    "StopTrainingOnRewardThreshold",
     "as_callbacks",
 ]

@@ -15,10 +15,14 @@ if TYPE_CHECKING:
 
 
 class Callback:
-    """Override what you need; the methods here do nothing. One that returns False stops the training after the round.
+    """Override what you need; the methods here do nothing. One that returns False stops the training: `on_step` before the
+    next step, the others after the round.
 
     `run.num_timesteps` counts environment steps, the same for any number of environments.
     """
+
+    needs_infos = False
+    """Whether `on_step` wants `step.infos`: the environments gather them only then."""
 
     def on_training_start(self, run: Run) -> bool | None:
         """Before the first step."""
@@ -27,7 +31,14 @@ class Callback:
         """Before a round of collecting."""
 
     def on_step(self, run: Run, step: EnvStep) -> bool | None:
-        """After every vector step. Costs nothing unless some callback overrides it."""
+        """After every vector step; `step.action` has led to it. Costs nothing unless some callback overrides it.
+
+        A round that ends here before it is complete is counted (and remembered, off-policy), and not learnt from.
+        Population methods play whole episodes first: their steps come afterwards, one environment step [1] at a time.
+        """
+
+    def on_rollout_end(self, run: Run) -> bool | None:
+        """After a round of collecting, before the update that learns from it."""
 
     def on_episode(self, run: Run, episode: Episode) -> bool | None:
         """After a round, for every episode that ended in it."""
@@ -55,25 +66,21 @@ class Callback:
         """Whether `on_step` does anything."""
         return type(self).on_step is not Callback.on_step
 
+    @property
+    def watches_rollouts(self) -> bool:
+        """Whether `on_rollout_end` does anything."""
+        return type(self).on_rollout_end is not Callback.on_rollout_end
+
 
 EVENTS = tuple(name for name in vars(Callback) if name.startswith("on_"))
 
 
-class FunctionCallback(Callback):
-    """A plain function `f(locals, globals) -> bool`; `locals` holds `self` (the agent), `run` and `report`."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
-
-    def on_report(self, run: Run, report: Report) -> bool | None:
-        answer: bool | None = self.function({"self": run.agent, "run": run, "report": report}, {})
-        return answer
-
-
 class LambdaCallback(Callback):
-    """A callback from functions: `LambdaCallback(on_episode=lambda run, episode: print(episode.episode_return))`."""
+    """A callback from functions: `LambdaCallback(on_episode=lambda run, episode: print(episode.episode_return))`; with
+    `needs_infos` steps carry infos."""
 
-    def __init__(self, **functions: Callable[..., bool | None]) -> None:
+    def __init__(self, *, needs_infos: bool = False, **functions: Callable[..., bool | None]) -> None:
+        self.needs_infos = needs_infos
         for name, function in functions.items():
             if name not in EVENTS:
                 raise SettingsError(f"there is no event {name!r}; {suggest(name, EVENTS)}")
@@ -82,6 +89,15 @@ class LambdaCallback(Callback):
     @property
     def watches_steps(self) -> bool:
         return "on_step" in vars(self)
+
+    @property
+    def watches_rollouts(self) -> bool:
+        return "on_rollout_end" in vars(self)
+
+
+def says_stop(answer: Any) -> bool:
+    """Whether a callback answered False, of Python, numpy or torch; None and numbers go on."""
+    return answer is False or ("bool" in str(getattr(answer, "dtype", "")) and not answer)
 
 
 class StepCounter:
@@ -98,22 +114,3 @@ class StepCounter:
     def due(self, steps: int) -> bool:
         before, self.passed = self.passed, steps // self.every
         return self.passed > before
-
-
-def as_callbacks(value: Any) -> list[Callback]:
-    """None, a callback, a function, or a list of these, as a list of callbacks.
-
-    Raises:
-        SettingsError: something else.
-    """
-    if value is None:
-        return []
-    if isinstance(value, Callback):
-        return [value]
-    if isinstance(value, list | tuple):
-        return [callback for item in value for callback in as_callbacks(item)]
-    if callable(value):
-        return [FunctionCallback(value)]
-    raise SettingsError(
-        f"{value!r} is no callback; pass a Callback, a function f(locals, globals) -> bool, or a list of them"
-    )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlsdk.callbacks.callback import Callback, StepCounter, as_callbacks
+from rlsdk.callbacks.accepted import as_callbacks
+from rlsdk.callbacks.callback import Callback, StepCounter, says_stop
 from rlsdk.evaluate import Evaluation, run_episodes
 from rlsdk.records import Report
 
@@ -38,14 +39,15 @@ class EvalCallback(Callback):
         self.counter = StepCounter(eval_freq, "eval_freq")
         self.folder = None if best_model_save_path is None else Path(best_model_save_path)
         self.stop_at = stop_at
-        self.on_new_best, self.after = as_callbacks(callback_on_new_best), as_callbacks(callback_after_eval)
+        self.on_new_best = as_callbacks(callback_on_new_best, self)
+        self.after = as_callbacks(callback_after_eval, self)
         self.best = float("-inf")
         self.history: list[tuple[int, Evaluation]] = []
 
     def on_training_start(self, run: Run) -> bool | None:
         self.counter.start(run.num_timesteps)
         answers = [child.on_training_start(run) for child in (*self.on_new_best, *self.after)]
-        return False not in answers
+        return not any(map(says_stop, answers))
 
     def on_report(self, run: Run, report: Report) -> bool | None:
         if not self.counter.due(run.num_timesteps):
@@ -71,7 +73,7 @@ class EvalCallback(Callback):
                 run.agent.save(self.folder / "best.rlsdk")
         answers = [child.on_evaluation(run, result) for child in listeners]
         run.tell("on_evaluation", result)
-        return False not in answers and (self.stop_at is None or result.mean < self.stop_at)
+        return not any(map(says_stop, answers)) and (self.stop_at is None or result.mean < self.stop_at)
 
 
 def _metrics(result: Evaluation) -> dict[str, float]:

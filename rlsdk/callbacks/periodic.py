@@ -3,32 +3,75 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from rlsdk.callbacks.callback import Callback, StepCounter
-from rlsdk.records import Report
+from rlsdk.callbacks.accepted import as_callbacks
+from rlsdk.callbacks.callback import Callback, StepCounter, says_stop
+from rlsdk.callbacks.documented import DocumentedCallback, is_documented
+from rlsdk.records import EnvStep, Report
 
 if TYPE_CHECKING:
     from rlsdk.train import Run
 
 
 class EveryNSteps(Callback):
-    """Calls `action(run)`, or `action.on_report`, every `every` environment steps; False stops the training."""
+    """Calls a callback every `n_steps` environment steps; False stops the training.
 
-    def __init__(self, every: int, action: Callback | Callable[[Run], bool | None]) -> None:
-        self.counter, self.action = StepCounter(every, "EveryNSteps every"), action
+    A function of the run, or `on_report` of a `Callback`, is called at the end of the round in which the steps have passed;
+    a `BaseCallback` right after the step.
+    """
+
+    def __init__(self, n_steps: int, callback: Any) -> None:
+        self.rounds, self.steps = (StepCounter(n_steps, "EveryNSteps n_steps") for _ in range(2))
+        nested = isinstance(callback, Callback | list | tuple) or is_documented(callback)
+        self.function: Callable[[Run], bool | None] | None = None if nested else callback
+        self.children = as_callbacks(callback, self) if nested else []
+        self.at_steps = [child for child in self.children if isinstance(child, DocumentedCallback)]
+        self.at_rounds = [child for child in self.children if not isinstance(child, DocumentedCallback)]
+        self.needs_infos = bool(self.at_steps)
+
+    @property
+    def watches_steps(self) -> bool:
+        return bool(self.at_steps)
 
     def on_training_start(self, run: Run) -> bool | None:
-        self.counter.start(run.num_timesteps)
-        return self.action.on_training_start(run) if isinstance(self.action, Callback) else None
+        self.rounds.start(run.num_timesteps)
+        self.steps.start(run.num_timesteps)
+        answers = [child.on_training_start(run) for child in self.children]
+        return not any(map(says_stop, answers))
+
+    def on_step(self, run: Run, step: EnvStep) -> bool | None:
+        if not self.steps.due(run.num_timesteps):
+            return None
+        answers = [child.trigger(run, step) for child in self.at_steps]
+        return not any(map(says_stop, answers))
 
     def on_report(self, run: Run, report: Report) -> bool | None:
-        if not self.counter.due(run.num_timesteps):
+        if not self.rounds.due(run.num_timesteps):
             return None
-        return self.action.on_report(run, report) if isinstance(self.action, Callback) else self.action(run)
+        if self.function is not None:
+            return self.function(run)
+        answers = [child.on_report(run, report) for child in self.at_rounds]
+        return not any(map(says_stop, answers))
 
     def on_training_end(self, run: Run) -> bool | None:
-        return self.action.on_training_end(run) if isinstance(self.action, Callback) else None
+        for child in self.children:
+            child.on_training_end(run)
+        return None
+
+
+class LogEveryNSteps(Callback):
+    """Writes the metrics every `n_steps` environment steps, inside rounds too, besides what `log_interval` asks for."""
+
+    def __init__(self, n_steps: int) -> None:
+        self.counter = StepCounter(n_steps, "LogEveryNSteps n_steps")
+
+    def on_training_start(self, run: Run) -> None:
+        self.counter.start(run.num_timesteps)
+
+    def on_step(self, run: Run, step: EnvStep) -> None:
+        if self.counter.due(run.num_timesteps):
+            run.log()
 
 
 class ParameterHistograms(Callback):

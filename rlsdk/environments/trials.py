@@ -41,6 +41,23 @@ class Trial:
     mean: Vector | None = None
     factor: Vector | None = None
     clip: float = 10.0
+    steps: bool = False
+    """Whether its outcome holds every step, for callbacks."""
+    infos: bool = False
+    """Whether those hold the infos too."""
+
+
+@attrs.frozen(eq=False)
+class TrialStep:
+    """One step of a trial, as the environment gave it; `observation` is the one the step led to."""
+
+    action: Any
+    observation: Any
+    reward: Any
+    terminated: Any
+    truncated: Any
+    info: dict[str, Any] | None
+    """None unless asked for."""
 
 
 @attrs.frozen(eq=False)
@@ -51,6 +68,8 @@ class Outcome:
     lengths: tuple[int, ...]
     successes: tuple[bool | None, ...]
     moments: Moments | None
+    steps: tuple[TrialStep, ...] = ()
+    """In order, where the trial asks for them."""
 
 
 def encoded(space: Space, observation: Any) -> Vector:
@@ -140,6 +159,8 @@ class _Seat:
         self.number, self.trial = number, trial
         self.returns, self.lengths, self.successes = list[float](), list[int](), list[bool | None]()
         self.total, self.length = 0.0, 0
+        self.steps: list[TrialStep] = []
+        self.step = self.noting if trial.steps else environment.step
         self.seen: list[Vector] = []
         """Observations [T, F], stretch by stretch, where they are normalised."""
         self.vector = self.begin()
@@ -148,6 +169,13 @@ class _Seat:
         """The first observation of the next episode."""
         observation, _ = self.environment.reset(seed=self.trial.seeds[len(self.returns)])
         return self.read(observation)
+
+    def noting(self, action: Any) -> Any:
+        """Step the environment and note what it gave; copied, as environments may use their arrays again."""
+        result = observation, reward, terminated, truncated, info = self.environment.step(action)
+        said = copied(info) if self.trial.infos and isinstance(info, dict) else None
+        self.steps.append(TrialStep(copied(action), copied(observation), reward, terminated, truncated, said))
+        return result
 
     def read(self, observation: Any) -> Vector:
         """An observation as numbers."""
@@ -195,7 +223,8 @@ class _Seat:
 
     def outcome(self) -> Outcome:
         """What came of the trial."""
-        return Outcome(tuple(self.returns), tuple(self.lengths), tuple(self.successes), _moments(self.seen))
+        facts = tuple(self.returns), tuple(self.lengths), tuple(self.successes)
+        return Outcome(*facts, _moments(self.seen), tuple(self.steps))
 
 
 def _play(act: Act, seats: Sequence[_Seat]) -> None:
@@ -203,7 +232,7 @@ def _play(act: Act, seats: Sequence[_Seat]) -> None:
     mean, factor, clip = seats[0].trial.mean, seats[0].trial.factor, seats[0].trial.clip
     vectors, frames = np.stack([seat.vector for seat in seats]), list[Vector]()
     totals, began = [seat.total for seat in seats], [-seat.length for seat in seats]
-    steps, shape, as_it_is = [seat.environment.step for seat in seats], seats[0].shape, seats[0].encode is _flat
+    steps, shape, as_it_is = [seat.step for seat in seats], seats[0].shape, seats[0].encode is _flat
     inputs = vectors if mean is None else np.empty_like(vectors)
     clock, finished = 0, False
     while not finished:
@@ -238,6 +267,15 @@ def _play(act: Act, seats: Sequence[_Seat]) -> None:
         seat.vector, seat.total, seat.length = vectors[k], totals[k], clock - began[k]
         if history is not None:
             seat.seen.append(history[:, k])
+
+
+def copied(value: Any) -> Any:
+    """Arrays, mappings, lists and tuples of a value copied; anything else as it is."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if isinstance(value, dict):
+        return {key: copied(child) for key, child in value.items()}
+    return type(value)(map(copied, value)) if type(value) in (list, tuple) else value
 
 
 def _moments(seen: list[Vector]) -> Moments | None:

@@ -22,11 +22,13 @@ def off_policy(
 ) -> Iterator[tuple[Cursor, Report]]:
     """Train until `end` environment steps in total; `start` is where progress counts from (for schedules).
 
-    Yields after every round of `plan.train_every` steps or episodes and its updates. Algorithms with a method
+    Yields after every round of `plan.train_every` steps or episodes and its updates; a round that a callback cut short is
+    remembered, without updates. Algorithms with a method
     `collected(env_steps, progress)`, and memories with one, are told after each round of collecting, for what counts in
     environment steps.
     """
     plan, buffer, before = parts.plan, parts.buffer, cursor.env_steps
+    collected = getattr(env, "rollout_ended", None)
     assert isinstance(plan, OffPolicyPlan)
     assert buffer is not None
     listeners = [part.collected for part in (parts.algorithm, buffer) if hasattr(part, "collected")]
@@ -37,16 +39,20 @@ def off_policy(
         rollout = collect(env, parts.collector, cursor.observation, cursor.carry, length, generator=streams["action"])
         buffer.extend(rollout)
         episodes += rollout.episodes
-        steps = cursor.env_steps + length * env.num_envs
+        done = len(rollout.steps.reward)
+        steps = cursor.env_steps + done * env.num_envs
         cursor = replace(cursor, observation=rollout.last_observation, carry=rollout.last_carry, env_steps=steps)
         progress = min(1.0, (steps - start) / max(1, end - start))
         for tell in listeners:
             tell(steps, progress)
-        if plan.episodes and len(episodes) < plan.train_every and steps < end:
+        whole = done == length and (not plan.episodes or len(episodes) >= plan.train_every or steps >= end)
+        if not whole and not rollout.stopped:
             continue
+        if collected is not None:
+            collected()
         metrics = None
         count = steps - before if plan.gradient_steps < 0 else plan.gradient_steps
-        if steps > plan.learning_starts and count:
+        if whole and steps > plan.learning_starts and count:
             metrics = learn_from_buffer(parts, streams, count, progress)
             cursor = replace(cursor, updates=cursor.updates + count)
         yield cursor, Report(cursor.env_steps, cursor.updates, episodes, metrics)

@@ -18,22 +18,22 @@ def on_policy(
 ) -> Iterator[tuple[Cursor, Report]]:
     """Train until `end` environment steps in total; `start` is where progress counts from (for schedules).
 
-    Rollouts are always whole, so the last one may pass `end`. Yields after every update.
-    Algorithms that count their own updates (an attribute `updates`) are believed.
+    Rollouts are always whole, so the last one may pass `end`. Yields after every update; a rollout that a callback cut
+    short is counted and not learnt from. Algorithms that count their own updates (an attribute `updates`) are believed.
     """
-    plan = parts.plan
+    plan, collected = parts.plan, getattr(env, "rollout_ended", None)
     assert isinstance(plan, OnPolicyPlan)
     while cursor.env_steps < end:
         rollout = collect(
             env, parts.collector, cursor.observation, cursor.carry, plan.n_steps, generator=streams["action"]
         )
-        steps = cursor.env_steps + plan.n_steps * env.num_envs
-        metrics = parts.algorithm.update(rollout, progress=min(1.0, (steps - start) / max(1, end - start)))
-        cursor = replace(
-            cursor,
-            observation=rollout.last_observation,
-            carry=rollout.last_carry,
-            env_steps=steps,
-            updates=getattr(parts.algorithm, "updates", cursor.updates + 1),
-        )
+        length = len(rollout.steps.reward)
+        steps = cursor.env_steps + length * env.num_envs
+        cursor = replace(cursor, observation=rollout.last_observation, carry=rollout.last_carry, env_steps=steps)
+        if collected is not None:
+            collected()
+        metrics = None
+        if length == plan.n_steps:
+            metrics = parts.algorithm.update(rollout, progress=min(1.0, (steps - start) / max(1, end - start)))
+            cursor = replace(cursor, updates=getattr(parts.algorithm, "updates", cursor.updates + 1))
         yield cursor, Report(steps, cursor.updates, rollout.episodes, metrics)

@@ -23,8 +23,9 @@ def population(
     """Train until `end` environment steps in total; `start` is where progress counts from (for schedules).
 
     A candidate's episodes depend on its parameters, the round and its number only, so the result is the same to the bit
-    wherever it is played. Yields after every round.
+    wherever it is played. Yields after every round; one that a callback cut short is counted and not learnt from.
     """
+    collected = getattr(env, "rollout_ended", None)
     plan, algorithm = parts.plan, parts.algorithm
     assert isinstance(plan, PopulationPlan)
     player: Any = env
@@ -35,6 +36,12 @@ def population(
         trials = [_trial(plan, row, streams.seed, cursor.updates, i) for i, row in enumerate(candidates.cpu().numpy())]
         outcomes = player.map(partial(run_trials, plan.make_act, player.observation_space), trials)
         steps = sum(sum(outcome.lengths) for outcome in outcomes)
+        if collected is not None:
+            collected()
+        if len(outcomes) < len(trials):
+            cursor = replace(cursor, env_steps=cursor.env_steps + steps)
+            yield cursor, Report(cursor.env_steps, cursor.updates, _episodes(outcomes), None)
+            continue
         score = torch.tensor([_score(outcome, plan.alive_bonus_offset) for outcome in outcomes])
         metrics = algorithm.update(Scored(candidates, score.to(candidates.device), steps), progress=progress)
         if plan.normalizer is not None:

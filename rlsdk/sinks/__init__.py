@@ -1,17 +1,26 @@
 """Where metrics go. A sink is anything with `write(step, values)` and `close()`."""
 
+from rlsdk.sinks.configure import configure
 from rlsdk.sinks.console import ConsoleSink
 from rlsdk.sinks.csv_file import CsvSink
 from rlsdk.sinks.jsonl_file import JsonlSink
+from rlsdk.sinks.logger import Logger
+from rlsdk.sinks.media import Figure, HParam, Image, Video
 from rlsdk.sinks.sink import MetricSink, draw_histograms, several, tell_hyperparameters
 from rlsdk.sinks.tensorboard import TensorBoardSink
 
 __all__ = [
     "ConsoleSink",
     "CsvSink",
+    "Figure",
+    "HParam",
+    "Image",
     "JsonlSink",
+    "Logger",
     "MetricSink",
     "TensorBoardSink",
+    "Video",
+    "configure",
     "draw_histograms",
     "several",
     "tell_hyperparameters",

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import TextIO
+from typing import Any, TextIO
 
 
 class ConsoleSink:
     """Prints one small table per log, grouped by the part of the name before the slash."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self.stream = stream or sys.stdout
+    def __init__(self, stream: TextIO | None = None, *, format: str = "stdout") -> None:  # noqa: A002  # the documented word
+        self.stream, self.format = stream or sys.stdout, format
 
-    def write(self, step: int, values: Mapping[str, float]) -> None:
+    def write(self, step: int, values: Mapping[str, Any]) -> None:
         rows: list[tuple[str, str]] = []
         group = ""
         for name in sorted(values):
@@ -26,6 +26,13 @@ class ConsoleSink:
         line = "-" * (left + right + 7)
         body = "\n".join(f"| {name:<{left}} | {value:<{right}} |" for name, value in rows)
         print(f"{line}\n{body}\n{line}", file=self.stream, flush=True)
+
+    def media(self, step: int, values: Mapping[str, Any]) -> list[str]:
+        """Print texts; returns their names."""
+        texts = {name: value for name, value in values.items() if isinstance(value, str)}
+        if texts:
+            self.write(step, texts)
+        return list(texts)
 
     def close(self) -> None:
         """Nothing to close: the stream belongs to the caller."""

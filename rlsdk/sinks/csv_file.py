@@ -11,6 +11,8 @@ from pathlib import Path
 class CsvSink:
     """Appends rows to `path`; a metric that appears later gets a column of its own, empty in the rows before it."""
 
+    format = "csv"
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self.columns: list[str] = []

@@ -11,7 +11,9 @@ class MetricSink(Protocol):
     """Takes metrics as they are logged; steps rise, names are those of docs/metrics.md.
 
     A sink may also have `hyperparameters(values)`, told once when training starts (setting -> text, number or truth
-    value), and `histograms(step, tensors)`, told when a callback asks for them.
+    value), `histograms(step, tensors)`, told when a callback asks for them, `media(step, values)`, which takes texts,
+    histograms and the objects of `rlsdk.sinks.media` and returns the names of those it showed, and `format`, the name by
+    which `Logger.record(exclude=)` leaves it out.
     """
 
     def write(self, step: int, values: Mapping[str, float]) -> None: ...

@@ -13,6 +13,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import (
     AnySpaceEnv,
@@ -225,7 +226,7 @@ def test_the_offset_changes_scores_and_not_what_is_reported() -> None:
     def run(offset: float) -> tuple[list[float], torch.Tensor]:
         model = ARS("LinearPolicy", "CartPole-v1", seed=0, n_delta=2, alive_bonus_offset=offset)
         seen.clear()
-        model.learn(30, callback=lambda scope, _: seen.extend(scope["report"].episodes))
+        model.learn(30, callback=LambdaCallback(on_episode=lambda run, episode: seen.append(episode)))
         return [e.episode_return for e in seen], model.parts.algorithm.values.clone()  # type: ignore[attr-defined]
 
     plain, without = run(0.0)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import (
     FakeImageEnv,
@@ -76,11 +77,11 @@ def test_the_target_moves_and_exploration_falls_with_environment_steps(n_envs: i
     model = QRDQN("MlpPolicy", env, train_freq=4, **settings)
     seen: list[tuple[int, float, int]] = []
 
-    def note(scope: Any, _: Any) -> None:
-        algorithm = scope["self"].parts.algorithm
-        seen.append((scope["run"].num_timesteps, float(model.policy.epsilon), algorithm.target_updates))
+    def note(run: Any, report: Any) -> None:
+        algorithm = run.agent.parts.algorithm
+        seen.append((run.num_timesteps, float(model.policy.epsilon), algorithm.target_updates))
 
-    model.learn(800, callback=note)
+    model.learn(800, callback=LambdaCallback(on_report=note))
     for steps, epsilon, updates in seen:
         assert epsilon == pytest.approx(max(0.2, 1.0 - 0.8 * steps / 400), abs=1e-6)
         assert updates == steps // 100

@@ -11,6 +11,7 @@ import torch
 from gymnasium import spaces
 
 from rlsdk.buffers import ReplayBuffer
+from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import AnySpaceEnv, FakeImageEnv, IdentityEnvBox, SimpleMultiObsEnv
 from rlsdk.errors import SettingsError, UnsupportedSpaceError
@@ -59,6 +60,10 @@ POLICY_DEFAULTS = {
     "n_critics": 2,
     "share_features_extractor": False,
 }
+
+
+def every_round(function: Any) -> LambdaCallback:
+    return LambdaCallback(on_report=lambda run, report: function())
 
 
 def small(**settings: Any) -> TQC:
@@ -125,7 +130,7 @@ def test_updates_count_rounds_over_several_environments() -> None:
 def test_ent_coef(value: Any, start: float, learnt: bool) -> None:
     model = small(ent_coef=value, learning_rate=1e-2)
     seen: list[float] = []
-    model.learn(30, callback=lambda scope, _: seen.append(_ent_coef(scope["report"])))
+    model.learn(30, callback=LambdaCallback(on_report=lambda run, report: seen.append(_ent_coef(report))))
     values = [v for v in seen if v]
     assert values[0] == pytest.approx(start, rel=1e-6)
     assert (values[-1] != values[0]) == learnt
@@ -145,7 +150,7 @@ def test_target_update_interval_and_tau() -> None:
     model = small(target_update_interval=3, tau=1.0, learning_starts=0, gradient_steps=1)
     algorithm = model.parts.algorithm
     equal = []
-    model.learn(7, callback=lambda *_: equal.append(_same(algorithm.critics, algorithm.target.network)))
+    model.learn(7, callback=every_round(lambda: equal.append(_same(algorithm.critics, algorithm.target.network))))
     assert equal == [False, False, True, False, False, True, False]
 
 
@@ -157,7 +162,7 @@ def test_learning_rate_schedule_follows_progress() -> None:
     rates: list[float] = []
     model = small(learning_rate="lin_0.1", learning_starts=0)
     groups = model.parts.algorithm.actor_optimizer.optimizer.param_groups[0]
-    model.learn(10, callback=lambda *_: rates.append(groups["lr"]))
+    model.learn(10, callback=every_round(lambda: rates.append(groups["lr"])))
     assert rates == pytest.approx([0.1 * (1 - (i + 1) / 10) for i in range(10)])
 
 
@@ -166,7 +171,7 @@ def test_a_continued_training_goes_on_with_its_schedule() -> None:
     model = small(learning_rate="lin_0.1", learning_starts=0)
     groups = model.parts.algorithm.actor_optimizer.optimizer.param_groups[0]
     model.learn(10)
-    model.learn(10, reset_num_timesteps=False, callback=lambda *_: rates.append(groups["lr"]))
+    model.learn(10, reset_num_timesteps=False, callback=every_round(lambda: rates.append(groups["lr"])))
     assert rates == pytest.approx([0.1 * (1 - (i + 11) / 20) for i in range(10)])
 
 

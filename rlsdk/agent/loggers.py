@@ -1,0 +1,50 @@
+"""Where the metrics of an agent go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlsdk.errors import SettingsError
+from rlsdk.sinks import ConsoleSink, Logger, MetricSink, TensorBoardSink
+
+if TYPE_CHECKING:
+    from rlsdk.agent import Agent
+
+
+def chosen_sinks(config: Any, name: str, *, fresh: bool) -> list[MetricSink]:
+    """The sinks that `verbose` and `tensorboard_log` ask for; `name` is that of the run in TensorBoard.
+
+    Raises:
+        SettingsError: tensorboard is not installed.
+    """
+    sinks: list[MetricSink] = [ConsoleSink()] if config.verbose else []
+    if config.tensorboard_log:
+        sinks.append(TensorBoardSink(Path(config.tensorboard_log), name, continue_last=not fresh))
+    return sinks
+
+
+def as_logger(given: Any) -> Logger:
+    """A logger, or one that writes to a sink.
+
+    Raises:
+        SettingsError: neither.
+    """
+    if isinstance(given, Logger):
+        return given
+    if not callable(getattr(given, "write", None)) or not callable(getattr(given, "close", None)):
+        raise SettingsError(
+            f"{given!r} is no logger; pass what rlsdk.sinks.configure(folder, formats) returns, or an object with"
+            " write(step, values) and close()"
+        )
+    return Logger([given])
+
+
+def dump_logs(agent: Agent, iteration: int) -> None:
+    """Write the metrics of the training that is going on; outside of one, what was recorded."""
+    if iteration > 0:
+        agent.logger.record("time/iterations", iteration, exclude="tensorboard")
+    if agent.run is not None:
+        agent.run.log()
+    else:
+        agent.logger.dump()

@@ -1,0 +1,61 @@
+"""What `learn(callback=)` accepts, as a list of callbacks."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from rlsdk.callbacks.callback import Callback
+from rlsdk.callbacks.documented import DocumentedCallback, FunctionCallback, is_documented
+from rlsdk.errors import SettingsError
+
+
+class CallbackList(list[Any]):
+    """Several callbacks as one; a plain list does the same."""
+
+    @property
+    def callbacks(self) -> list[Any]:
+        """The callbacks."""
+        return list(self)
+
+
+def as_callbacks(value: Any, parent: Any = None) -> list[Callback]:
+    """None, a callback, a function `f(locals, globals) -> bool`, or a list of these, as a list of callbacks.
+
+    Args:
+        value: what a user gave.
+        parent: the callback whose event calls them; None for those of `learn` itself.
+
+    Raises:
+        SettingsError: something else.
+    """
+    if value is None:
+        return []
+    if isinstance(value, Callback):
+        return [value]
+    if isinstance(value, list | tuple):
+        return [callback for item in value for callback in as_callbacks(item, parent)]
+    if is_documented(value):
+        return [DocumentedCallback(value, parent)]
+    if isinstance(value, type):
+        raise SettingsError(f"callback {value.__name__} is a class; pass an instance: {value.__name__}(...)")
+    if callable(value):
+        _require_two_arguments(value)
+        return [DocumentedCallback(FunctionCallback(value), parent)]
+    raise SettingsError(
+        f"{value!r} is no callback; pass a Callback, a BaseCallback, a function f(locals, globals) -> bool, or a list of"
+        " them"
+    )
+
+
+def _require_two_arguments(function: Callable[..., Any]) -> None:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return  # written in C: its arguments are not known
+    try:
+        signature.bind({}, {})
+    except TypeError:
+        name = getattr(function, "__name__", repr(function))
+        raise SettingsError(f"callback {name}{signature} must take two arguments: f(locals, globals) -> bool") from None

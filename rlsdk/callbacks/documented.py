@@ -1,0 +1,200 @@
+"""Callbacks with the interface documented for stable-baselines3: only their import changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from rlsdk.callbacks.callback import Callback
+from rlsdk.callbacks.step_values import training_values
+from rlsdk.errors import SettingsError
+from rlsdk.records import EnvStep, Report
+from rlsdk.sinks import Logger
+
+if TYPE_CHECKING:
+    from rlsdk.agent import Agent
+    from rlsdk.evaluate import Evaluation
+    from rlsdk.train import Run
+
+
+class BaseCallback:
+    """Override `_on_step` and what else you need; `_on_step` returns False to end the training before the next step.
+
+    `self.locals` has `rewards`, `dones`, `infos`, `actions`, `clipped_actions`, `new_obs` of the last step (numpy, over the
+    environments), `self` (the agent), `env`, `run`, `report`, `writer`, `total_timesteps`, `tb_log_name`.
+    """
+
+    model: Agent
+
+    def __init__(self, verbose: int = 0) -> None:
+        self.verbose = verbose
+        self.n_calls = 0
+        """How often `on_step` was called."""
+        self.num_timesteps = 0
+        """Environment steps."""
+        self.locals: dict[str, Any] = {}
+        self.globals: dict[str, Any] = {}
+        self.parent: Any = None
+        """The callback that calls this one, such as an `EvalCallback`."""
+
+    @property
+    def training_env(self) -> Any:
+        """The environment of the agent."""
+        return self.model.get_env()
+
+    @property
+    def logger(self) -> Logger:
+        """The logger of the agent: `self.logger.record("my/value", x)`."""
+        return self.model.logger
+
+    def init_callback(self, model: Agent) -> None:
+        """Called when `learn` begins."""
+        self.model = model
+        self._init_callback()
+
+    def on_training_start(self, locals_: dict[str, Any], globals_: dict[str, Any]) -> None:
+        """Called before the first step."""
+        self.locals, self.globals = locals_, globals_
+        self.num_timesteps = self.model.num_timesteps
+        self._on_training_start()
+
+    def on_rollout_start(self) -> None:
+        """Called before collecting."""
+        self._on_rollout_start()
+
+    def on_step(self) -> bool:
+        """Called after every step, or by a parent when its event happens."""
+        self.n_calls += 1
+        self.num_timesteps = self.model.num_timesteps
+        return self._on_step()
+
+    def on_rollout_end(self) -> None:
+        """Called after collecting, before the update."""
+        self._on_rollout_end()
+
+    def on_training_end(self) -> None:
+        """Called after the last step."""
+        self._on_training_end()
+
+    def update_locals(self, locals_: dict[str, Any]) -> None:
+        """Take over the values of a step."""
+        self.locals.update(locals_)
+        self.update_child_locals(locals_)
+
+    def update_child_locals(self, locals_: dict[str, Any]) -> None:
+        """Pass the values of a step to callbacks this one calls."""
+
+    def _init_callback(self) -> None: ...
+
+    def _on_training_start(self) -> None: ...
+
+    def _on_rollout_start(self) -> None: ...
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_rollout_end(self) -> None: ...
+
+    def _on_training_end(self) -> None: ...
+
+
+class EventCallback(BaseCallback):
+    """Calls `callback.on_step()` whenever `_on_event` is called; override `_on_step`."""
+
+    def __init__(self, callback: Any = None, verbose: int = 0) -> None:
+        super().__init__(verbose)
+        if callback is not None and not is_documented(callback):
+            raise SettingsError(
+                f"EventCallback needs a BaseCallback to call, got {callback!r}; pass others to learn itself"
+            )
+        self.callback = callback
+        if callback is not None:
+            callback.parent = self
+
+    def init_callback(self, model: Agent) -> None:
+        super().init_callback(model)
+        if self.callback is not None:
+            self.callback.init_callback(model)
+
+    def _on_training_start(self) -> None:
+        if self.callback is not None:
+            self.callback.on_training_start(self.locals, self.globals)
+
+    def _on_event(self) -> bool:
+        return True if self.callback is None else self.callback.on_step()
+
+    def update_child_locals(self, locals_: dict[str, Any]) -> None:
+        if self.callback is not None:
+            self.callback.update_locals(locals_)
+
+
+class FunctionCallback(BaseCallback):
+    """A plain function `f(locals, globals) -> bool`, called after every step; see `BaseCallback` for `locals`."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def _on_step(self) -> bool:
+        answer: bool = self.function(self.locals, self.globals)
+        return answer
+
+
+class DocumentedCallback(Callback):
+    """Runs a `BaseCallback`, or anything with its methods; as a child it is called when the parent's event happens."""
+
+    needs_infos = True
+
+    def __init__(self, inner: Any, parent: Any = None) -> None:
+        self.inner, self.child = inner, parent is not None
+        if parent is not None:
+            inner.parent = parent
+
+    @property
+    def watches_steps(self) -> bool:
+        return not self.child
+
+    @property
+    def watches_rollouts(self) -> bool:
+        return not self.child
+
+    def on_training_start(self, run: Run) -> None:
+        self.inner.init_callback(run.agent)
+        self.inner.on_training_start({**training_values(run), "callback": self.inner}, {})
+
+    def on_rollout_start(self, run: Run) -> None:
+        if not self.child:
+            self.inner.on_rollout_start()
+
+    def on_step(self, run: Run, step: EnvStep) -> bool | None:
+        answer: bool | None = None
+        if not self.child:
+            self.inner.update_locals(run.values_of(step))
+            answer = self.inner.on_step()
+        return answer
+
+    def on_rollout_end(self, run: Run) -> None:
+        if not self.child:
+            self.inner.on_rollout_end()
+
+    def on_report(self, run: Run, report: Report) -> None:
+        self.inner.update_locals({"report": report})
+
+    def on_evaluation(self, run: Run, evaluation: Evaluation) -> bool | None:
+        return self.trigger(run) if self.child else None
+
+    def trigger(self, run: Run, step: EnvStep | None = None) -> bool | None:
+        """Call `on_step` for an event of the parent, with the values of `step` where there is one."""
+        if step is not None:
+            self.inner.update_locals(run.values_of(step))
+        answer: bool | None = self.inner.on_step()
+        return answer
+
+    def on_training_end(self, run: Run) -> None:
+        self.inner.on_training_end()
+
+
+def is_documented(value: Any) -> bool:
+    """Whether it has the methods of `BaseCallback`."""
+    names = ("init_callback", "on_training_start", "on_step", "update_locals")
+    return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in names)

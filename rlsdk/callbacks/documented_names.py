@@ -1,0 +1,22 @@
+"""The names under which stable-baselines3 documents these callbacks."""
+
+from __future__ import annotations
+
+from rlsdk.callbacks.evaluation import EvalCallback
+from rlsdk.callbacks.periodic import EveryNSteps, LogEveryNSteps
+from rlsdk.callbacks.progress import ProgressBar
+from rlsdk.callbacks.stopping import StopOnMaxEpisodes, StopOnNoImprovement, StopOnRewardThreshold
+
+EveryNTimesteps = EveryNSteps
+LogEveryNTimesteps = LogEveryNSteps
+MaskableEvalCallback = EvalCallback
+ProgressBarCallback = ProgressBar
+StopTrainingOnMaxEpisodes = StopOnMaxEpisodes
+StopTrainingOnRewardThreshold = StopOnRewardThreshold
+
+
+def StopTrainingOnNoModelImprovement(  # noqa: N802  # the documented name
+    max_no_improvement_evals: int, min_evals: int = 0, verbose: int = 0
+) -> StopOnNoImprovement:
+    """Stop when more than `max_no_improvement_evals` evaluations in a row were no better, after the first `min_evals`."""
+    return StopOnNoImprovement(max_no_improvement_evals + 1, start_after=min_evals, verbose=verbose)

@@ -1,0 +1,49 @@
+"""A logger by the names of its formats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rlsdk.errors import SettingsError, suggest
+from rlsdk.sinks.console import ConsoleSink
+from rlsdk.sinks.csv_file import CsvSink
+from rlsdk.sinks.jsonl_file import JsonlSink
+from rlsdk.sinks.logger import FORMATS, Logger
+from rlsdk.sinks.sink import MetricSink
+from rlsdk.sinks.tensorboard import TensorBoardSink
+
+
+def configure(folder: str | Path | None = None, format_strings: Sequence[str] | None = None) -> Logger:
+    """A logger for `model.set_logger`.
+
+    Args:
+        folder: where progress.csv, progress.json, log.txt and TensorBoard's events go; made if need be. Without one, only
+            "stdout" is possible.
+        format_strings: some of stdout, log, csv, json, tensorboard; by default stdout, and log and csv where there is a
+            folder.
+
+    Raises:
+        SettingsError: an unknown format, one that needs a folder without one, tensorboard is not installed.
+    """
+    default = ("stdout",) if folder is None else ("stdout", "log", "csv")
+    formats = default if format_strings is None else tuple(format_strings)
+    for name in formats:
+        if name not in FORMATS:
+            raise SettingsError(f"unknown log format {name!r}; {suggest(name, FORMATS)}")
+        if folder is None and name != "stdout":
+            raise SettingsError(f"the log format {name!r} writes files; say where: configure(folder, [{name!r}])")
+    place = None if folder is None else Path(folder)
+    if place is not None:
+        place.mkdir(parents=True, exist_ok=True)
+    return Logger([_sink(name, place) for name in formats], None if place is None else str(place))
+
+
+def _sink(name: str, folder: Path | None) -> MetricSink:
+    if folder is None or name == "stdout":
+        return ConsoleSink()
+    if name == "log":
+        return ConsoleSink((folder / "log.txt").open("a", encoding="utf-8"), format="log")
+    if name == "csv":
+        return CsvSink(folder / "progress.csv")
+    return JsonlSink(folder / "progress.json") if name == "json" else TensorBoardSink.in_folder(folder)

@@ -1,0 +1,194 @@
+"""The logger of an agent: values that users and callbacks record beside the metrics of the training."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from rlsdk.errors import SettingsError, suggest
+from rlsdk.sinks.sink import MetricSink, Several, draw_histograms, tell_hyperparameters
+
+DEBUG, INFO, WARN, ERROR, DISABLED = 10, 20, 30, 40, 50
+"""Levels of messages, as documented."""
+FORMATS = ("stdout", "log", "csv", "json", "tensorboard")
+
+
+class Logger:
+    """Collects values under names and writes them to every sink: at each log of a training, or when `dump` is called.
+
+    Numbers go to every sink. Texts, tensors with several entries (histograms) and the objects of `rlsdk.sinks.media` go to
+    sinks that can show them; a warning says once when no sink can. A logger is a sink itself.
+    """
+
+    def __init__(self, sinks: Iterable[MetricSink] = (), folder: str | None = None) -> None:
+        self.sinks: tuple[MetricSink, ...] = ()
+        self.use(sinks)
+        self.folder, self.level = folder, INFO
+        self.name_to_value: dict[str, Any] = {}
+        self.name_to_count: dict[str, int] = {}
+        self.name_to_excluded: dict[str, tuple[str, ...]] = {}
+        self.current_step: Callable[[], int] = lambda: 0
+        """Gives the number of environment steps, for a `dump` without a step."""
+        self._ignored: set[str] = set()
+
+    def use(self, sinks: Iterable[MetricSink]) -> None:
+        """Write to these sinks from now on; what was recorded before goes to them."""
+        self.sinks = tuple(
+            part for sink in sinks for part in (sink.sinks if isinstance(sink, Several | Logger) else (sink,))
+        )
+
+    # --- recording ---------------------------------------------------------------------------------------------------
+
+    def record(self, key: str, value: Any, exclude: str | tuple[str, ...] | None = None) -> None:
+        """Log `value` under `key` with the next log; a later value replaces it.
+
+        Args:
+            key: such as "my/value".
+            value: a number, an array or tensor of one; a text; a tensor or array with several entries (a histogram); an
+                `Image`, `Figure`, `Video` or `HParam`.
+            exclude: formats that do not get it: stdout, log, csv, json, tensorboard.
+
+        Raises:
+            SettingsError: an unknown format.
+        """
+        self.name_to_excluded[key] = _formats(exclude)
+        self.name_to_value[key] = value
+
+    def record_mean(self, key: str, value: float | None, exclude: str | tuple[str, ...] | None = None) -> None:
+        """Log the mean of all values given under `key` until the next log; None is left out."""
+        self.name_to_excluded[key] = _formats(exclude)
+        if value is None:
+            return
+        count = self.name_to_count.get(key, 0)
+        before = self.name_to_value.get(key, 0.0) if count else 0.0
+        self.name_to_value[key] = (before * count + value) / (count + 1)
+        self.name_to_count[key] = count + 1
+
+    def dump(self, step: int | None = None) -> None:
+        """Write what was recorded since the last log, at `step` (default: the environment steps of the training)."""
+        if self.name_to_value:
+            self.write(self.current_step() if step is None else step, {})
+            for sink in self.sinks:
+                if (flush := getattr(sink, "flush", None)) is not None:
+                    flush()
+
+    def write(self, step: int, values: Mapping[str, Any]) -> None:
+        """Write `values` and what was recorded, which wins where names are the same."""
+        merged = {**values, **self.name_to_value}
+        excluded = self.name_to_excluded
+        self.name_to_value, self.name_to_count, self.name_to_excluded = {}, {}, {}
+        numbers, others = dict[str, float](), dict[str, Any]()
+        for name, value in merged.items():
+            if (number := _number(value)) is None:
+                others[name] = value
+            else:
+                numbers[name] = number
+        for sink in self.sinks:
+            format_ = getattr(sink, "format", "")
+            if own := {n: v for n, v in numbers.items() if format_ not in excluded.get(n, ())}:
+                sink.write(step, own)
+        if others:
+            self._write_others(step, others, excluded)
+
+    def _write_others(self, step: int, values: Mapping[str, Any], excluded: Mapping[str, tuple[str, ...]]) -> None:
+        shown: set[str] = set()
+        for sink in self.sinks:
+            take, format_ = getattr(sink, "media", None), getattr(sink, "format", "")
+            own = {n: v for n, v in values.items() if format_ not in excluded.get(n, ())}
+            if take is not None and own:
+                shown |= set(take(step, own))
+        missed = {n for n in values if n not in shown and not excluded.get(n)} - self._ignored
+        if missed and self.sinks:
+            self._ignored |= missed
+            name = min(missed)
+            warnings.warn(
+                f"no metric sink shows {name!r}, a {type(values[name]).__name__}; set tensorboard_log, which needs"
+                " rlsdk[tensorboard]",
+                stacklevel=4,
+            )
+
+    # --- messages ----------------------------------------------------------------------------------------------------
+
+    def log(self, *args: Any, level: int = INFO) -> None:
+        """Print a message, unless `level` is below the logger's."""
+        if self.level <= level:
+            print(*args, file=sys.stdout, flush=True)
+
+    def debug(self, *args: Any) -> None:
+        """Print a message of level DEBUG."""
+        self.log(*args, level=DEBUG)
+
+    def info(self, *args: Any) -> None:
+        """Print a message of level INFO."""
+        self.log(*args, level=INFO)
+
+    def warn(self, *args: Any) -> None:
+        """Print a message of level WARN."""
+        self.log(*args, level=WARN)
+
+    def error(self, *args: Any) -> None:
+        """Print a message of level ERROR."""
+        self.log(*args, level=ERROR)
+
+    def set_level(self, level: int) -> None:
+        """Print messages from this level on: DEBUG 10, INFO 20, WARN 30, ERROR 40, DISABLED 50."""
+        self.level = level
+
+    # --- what it is --------------------------------------------------------------------------------------------------
+
+    @property
+    def dir(self) -> str | None:
+        """The folder of what is written: as given, or that of a TensorBoard sink; None without."""
+        if self.folder is not None:
+            return self.folder
+        return next((str(sink.path) for sink in self.sinks if getattr(sink, "format", "") == "tensorboard"), None)  # type: ignore[attr-defined]
+
+    def get_dir(self) -> str | None:
+        """`dir`."""
+        return self.dir
+
+    @property
+    def output_formats(self) -> list[MetricSink]:
+        """The sinks."""
+        return list(self.sinks)
+
+    @property
+    def writer(self) -> Any:
+        """The `SummaryWriter` of the TensorBoard sink, None without one."""
+        return next((sink.writer for sink in self.sinks if hasattr(sink, "writer")), None)
+
+    def hyperparameters(self, values: Mapping[str, Any]) -> None:
+        """Pass settings to sinks that take them."""
+        for sink in self.sinks:
+            tell_hyperparameters(sink, values)
+
+    def histograms(self, step: int, tensors: Mapping[str, Any]) -> bool:
+        """Pass tensors to sinks that draw histograms; whether any does."""
+        return True in [draw_histograms(sink, step, tensors) for sink in self.sinks]
+
+    def close(self) -> None:
+        """Close every sink."""
+        for sink in self.sinks:
+            sink.close()
+
+
+def _number(value: Any) -> float | None:
+    """A number, or an array or tensor of one, as Python's; None for anything else."""
+    if isinstance(value, int | float):
+        return value
+    if isinstance(value, str):
+        return None
+    size = getattr(value, "size", None)
+    count = size if isinstance(size, int) else value.numel() if hasattr(value, "numel") else None
+    found = value.item() if count == 1 and hasattr(value, "item") else None
+    return found if isinstance(found, int | float) else None
+
+
+def _formats(exclude: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    found = () if exclude is None else (exclude,) if isinstance(exclude, str) else tuple(exclude)
+    for name in found:
+        if name not in FORMATS:
+            raise SettingsError(f"exclude = {name!r} is no format; {suggest(name, FORMATS)}")
+    return found

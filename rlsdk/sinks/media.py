@@ -1,0 +1,45 @@
+"""What can be recorded besides numbers and texts; TensorBoard shows it, other sinks leave it out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+
+@attrs.frozen(eq=False)
+class Image:
+    """A picture.
+
+    Args:
+        image: array or tensor, float in [0, 1] or uint8.
+        dataformats: order of its axes, such as "HWC", "CHW", "HW".
+    """
+
+    image: Any
+    dataformats: str = "HWC"
+
+
+@attrs.frozen(eq=False)
+class Figure:
+    """A matplotlib figure, closed after it was logged unless `close` is False."""
+
+    figure: Any
+    close: bool = True
+
+
+@attrs.frozen(eq=False)
+class Video:
+    """Frames [N, T, C, H, W], uint8, shown at `fps` frames per second (needs the package moviepy)."""
+
+    frames: Any
+    fps: float = 30.0
+
+
+@attrs.frozen(eq=False)
+class HParam:
+    """Hyper-parameters, and the metrics by which they are compared: name -> first value."""
+
+    hparam_dict: Mapping[str, bool | str | float | None]
+    metric_dict: Mapping[str, float]
