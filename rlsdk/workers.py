@@ -7,6 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import math
+import multiprocessing
+import os
+import select
+import signal
+import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -19,6 +24,8 @@ from rlsdk.errors import RlsdkError, message_of
 
 OVERSLEPT = 1.0
 """Seconds."""
+GRACE = 5.0
+"""Seconds a process has to end by itself once its parent is gone."""
 Serve = Callable[[Connection, Any], None]
 """What runs in a process: answers (name, arguments) from the pipe until it closes."""
 
@@ -161,3 +168,70 @@ def _overslept(deadline: float) -> bool:
 def _left(deadline: float) -> float | None:
     """Seconds until then; None for never."""
     return None if deadline == math.inf else max(0.0, deadline - time.monotonic())
+
+
+def obey_parent_only() -> None:
+    """Called in a child process: the terminal's Ctrl-C and hang-up are for the parent, which ends this process by SIGTERM.
+
+    SIGTERM becomes KeyboardInterrupt, so that the child can clean up, for at most `GRACE` seconds.
+    """
+    for name in ("SIGINT", "SIGHUP"):
+        if (number := getattr(signal, name, None)) is not None:
+            signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _interrupted)
+
+
+def clean_up_undisturbed() -> None:
+    """Called in such a child before it cleans up: SIGTERM does not interrupt that, it only limits how long it takes."""
+    signal.signal(signal.SIGTERM, _limited)
+
+
+def _limited(number: int, frame: Any) -> None:
+    threading.Thread(target=_kill_late, daemon=True).start()
+
+
+def _interrupted(number: int, frame: Any) -> None:
+    clean_up_undisturbed()
+    _limited(number, frame)
+    raise KeyboardInterrupt
+
+
+def end_with_parent() -> None:
+    """Called in a child process: when its parent dies, it gets SIGTERM, and SIGKILL `GRACE` seconds later.
+
+    The pipe to the parent does not say that the parent died: processes forked later hold copies of its ends.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is not None and parent.pid is not None:
+        threading.Thread(target=_end_after, args=(parent,), daemon=True).start()
+
+
+def _end_after(parent: Any) -> None:
+    _wait_for_end(parent)
+    time.sleep(0.2)  # one that waits at its pipe may see the end there
+    os.kill(os.getpid(), signal.SIGTERM)
+    _kill_late()
+
+
+def _kill_late() -> None:
+    time.sleep(GRACE)
+    os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))
+
+
+def _wait_for_end(parent: Any) -> None:
+    """Return once the process has ended, reaped or not."""
+    try:
+        handle = os.pidfd_open(parent.pid)
+    except ProcessLookupError:
+        return
+    except (AttributeError, OSError):  # not Linux, an old kernel, or a sandbox
+        born_of = os.getppid()  # the parent, or the fork server, which ends with it
+        while not wait([parent.sentinel], 1.0) and os.getppid() == born_of:
+            pass
+        return
+    try:
+        poll = select.poll()
+        poll.register(handle, select.POLLIN)
+        poll.poll()
+    finally:
+        os.close(handle)

@@ -25,7 +25,7 @@ from rlsdk.environments.seeds import Seeds, seed_of
 from rlsdk.environments.shared_arrays import arrays_in, bytes_for
 from rlsdk.environments.states import OpaqueValue, state_of, states_in
 from rlsdk.environments.step_records import StepRecords
-from rlsdk.environments.worker import Assignment, WithInfos, serve
+from rlsdk.environments.worker import END, Assignment, WithInfos, serve
 from rlsdk.errors import EnvironmentFault
 from rlsdk.parcels import Outbox
 from rlsdk.records import EnvStep, Observation
@@ -240,7 +240,7 @@ class ProcessEnvs:
         """End the processes; they close their environments first."""
         if not self._closed:
             for worker in self._workers:
-                worker.pipe.close()
+                worker.send(END)
             for worker in self._workers:
                 worker.process.join(2.0)
             self._end()

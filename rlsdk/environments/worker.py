@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
@@ -16,7 +17,10 @@ from rlsdk.environments.shared_arrays import arrays_in
 from rlsdk.environments.states import OpaqueValue
 from rlsdk.errors import EnvironmentFault
 from rlsdk.spaces import Space
-from rlsdk.workers import Failure
+from rlsdk.workers import Failure, clean_up_undisturbed, end_with_parent, obey_parent_only
+
+END = "end"
+"""The request after the last. The pipe does not end when the parent closes it: processes forked later have copies of it."""
 
 
 @attrs.frozen
@@ -65,19 +69,20 @@ class Assignment:
 def serve(pipe: Connection, assignment: Assignment) -> None:
     """Answer requests (name, arguments) until the pipe closes."""
     copies: Copies | None = None
-    while True:
-        try:
+    obey_parent_only()
+    end_with_parent()
+    with contextlib.suppress(EOFError, OSError, KeyboardInterrupt):  # the parent is gone, or ends this process
+        while True:
             name, arguments = pipe.recv()
-        except (EOFError, OSError, KeyboardInterrupt):
-            break
-        try:
-            copies = copies or _made(assignment)
-            answer = REQUESTS[name](copies, *arguments)
-        except Exception as error:
-            answer = Failure.of(error)
-        except KeyboardInterrupt:
-            break
-        pipe.send(answer)
+            if name == END:
+                break
+            try:
+                copies = copies or _made(assignment)
+                answer = REQUESTS[name](copies, *arguments)
+            except Exception as error:
+                answer = Failure.of(error)
+            pipe.send(answer)
+    clean_up_undisturbed()
     if copies is not None:
         try:
             copies.close()

@@ -6,15 +6,13 @@ import contextlib
 import math
 import multiprocessing
 import os
-import signal
-import threading
 from collections.abc import Callable, Sequence
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
 from rlsdk.errors import WorkError
 from rlsdk.parcels import Outbox
-from rlsdk.workers import Dead, Failure, Twice, Worker, spread
+from rlsdk.workers import Dead, Failure, Twice, Worker, end_with_parent, spread
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
@@ -25,7 +23,7 @@ class Processes:
 
     A process that dies is replaced and its piece tried once more. On Ctrl-C the pieces in work are asked to stop (SIGTERM)
     and waited for, the others are not begun; a second Ctrl-C ends the processes at once. They do not see the terminal's
-    own Ctrl-C, and stop when this process is gone.
+    own Ctrl-C, and end a few seconds after this process.
     """
 
     def __init__(self, workers: int) -> None:
@@ -86,7 +84,7 @@ def _serve(pipe: Connection, _: None) -> None:
     """Answer ("call", (work, item)) until the pipe closes."""
     if hasattr(os, "setsid"):
         os.setsid()  # the terminal's Ctrl-C goes to the parent alone, which says what becomes of the work
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()  # a run in work saves first
     while True:
         try:
             _name, (work, item) = pipe.recv()
@@ -96,12 +94,7 @@ def _serve(pipe: Connection, _: None) -> None:
             answer = work(item)
         except Exception as error:
             answer = Failure.of(error)
-        pipe.send(answer)
-
-
-def _end_with_parent() -> None:
-    """Stop this process as SIGTERM does once its parent is gone."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os.kill(os.getpid(), signal.SIGTERM)
+        try:
+            pipe.send(answer)
+        except OSError:  # the parent is gone
+            break

@@ -1,0 +1,140 @@
+"""Processes end with their parent, and only when it says so."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+from tests.test_interrupted_runs import wait_for
+
+LINUX = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="processes are found through /proc")
+ENVIRONMENTS = """
+import os, sys, time
+from pathlib import Path
+import gymnasium
+from rlsdk.environments import make_vec_env
+
+class Closing(gymnasium.Wrapper):
+    def step(self, action):
+        if action == 1:
+            time.sleep(1000)
+        return super().step(action)
+    def close(self):
+        (Path(sys.argv[2]) / f"{os.getpid()}-{id(self)}.closed").touch()
+
+def one():
+    return Closing(gymnasium.make("CartPole-v1"))
+
+if __name__ == "__main__":
+    env = make_vec_env(one, 4, vectorization="async", workers=3, start_method=sys.argv[1])
+    env.reset(0)
+    print("ready", flush=True)
+    if sys.argv[3] == "stepping":
+        import torch
+        env.step(torch.ones(4, dtype=torch.int64))
+    time.sleep(1000)
+"""
+WORK = """
+import sys, time
+from rlsdk.executors import make_executor
+
+def work(item):
+    print("ready", flush=True)
+    if item:
+        time.sleep(1000)
+
+if __name__ == "__main__":
+    executor = make_executor("processes", 1)
+    executor.map(work, [sys.argv[3] == "stepping"])
+    time.sleep(1000)
+"""
+
+
+def alive(mark: str) -> list[int]:
+    """Processes that have `mark` in their environment variables: children have those of their parent."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and mark.encode() in (entry / "environ").read_bytes():
+                found += [int(entry.name)] * (") Z" not in (entry / "stat").read_text())
+        except OSError:
+            continue
+    return found
+
+
+@LINUX
+@pytest.mark.parametrize(
+    ("program", "method"),
+    [(ENVIRONMENTS, "fork"), (ENVIRONMENTS, "forkserver"), (ENVIRONMENTS, "spawn"), (WORK, "")],
+    ids=["fork", "forkserver", "spawn", "executor"],
+)
+@pytest.mark.parametrize("doing", ["waiting", "stepping"])
+def test_processes_end_with_a_killed_parent(tmp_path: Path, program: str, method: str, doing: str) -> None:
+    mark, script = uuid.uuid4().hex, tmp_path / "program.py"
+    script.write_text(program)
+    variables = {**os.environ, "RLSDK_TEST_MARK": mark, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    command = [sys.executable, str(script), method, str(tmp_path), doing]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(0.2)
+        assert len(alive(mark)) > 1
+        process.kill()
+        end = time.monotonic() + 8.0
+        while alive(mark) and time.monotonic() < end:
+            time.sleep(0.1)
+        left = alive(mark)
+        for number in left:
+            os.kill(number, signal.SIGKILL)
+        assert not left
+    if program is ENVIRONMENTS:
+        closed = [path for path in tmp_path.glob("*.closed") if not path.name.startswith(f"{process.pid}-")]
+        assert len(closed) == 4, "the environments were closed first"
+
+
+def test_ctrl_c_of_a_terminal_goes_to_the_parent_alone(tmp_path: Path) -> None:
+    """A terminal sends Ctrl-C to environment processes too; they still finish the round, and the file has the episodes."""
+    command = [
+        "run",
+        "trpo",
+        "--env",
+        "Pendulum-v1",
+        "--steps",
+        "1000000",
+        "--n-envs",
+        "2",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    more = [
+        "--vectorization",
+        "async",
+        "--eval-every",
+        "0",
+        "--eval-episodes",
+        "1",
+        "--no-preset",
+        "--set",
+        "n_steps=512",
+    ]
+    with subprocess.Popen(
+        [sys.executable, "-m", "rlsdk", *command, *more],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
+    ) as process:
+        wait_for(tmp_path / "run" / "run.json")
+        time.sleep(1.5)
+        os.killpg(process.pid, signal.SIGINT)
+        _, error = process.communicate(timeout=60)
+    assert process.returncode == 130, error
+    assert "died" not in error
