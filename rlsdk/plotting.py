@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlsdk.errors import SettingsError
+from rlsdk.experiments.run_record import RunRecord
+from rlsdk.experiments.stored_tables import read_text
 
 AXES = {
     "steps": ("step", 1.0, "environment steps"),
@@ -19,6 +21,8 @@ AXES = {
     "hours": ("time/time_elapsed", 1.0 / 3600.0, "hours of training"),
 }
 EVALUATION, TRAINING = "eval/mean_reward", "rollout/ep_rew_mean"
+MAX_METRICS = 1 << 32
+"""Bytes."""
 GRID = 200
 """Points at which curves of several seeds are compared."""
 
@@ -32,11 +36,15 @@ def read_metric(path: Path, name: str, x: str = "step") -> tuple[list[float], li
         SettingsError: the file cannot be read.
     """
     try:
-        with path.open(newline="", encoding="utf-8") as stream:
-            rows = [row for row in csv.DictReader(stream) if row.get(name) and row.get(x)]
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror}; give run directories that hold one") from None
-    return [float(row[x]) for row in rows], [float(row[name]) for row in rows]
+        rows = [
+            row for row in csv.DictReader(read_text(path, MAX_METRICS).splitlines()) if row.get(name) and row.get(x)
+        ]
+        places, values = [float(row[x]) for row in rows], [float(row[name]) for row in rows]
+    except (csv.Error, ValueError, TypeError) as error:
+        raise error if isinstance(error, SettingsError) else SettingsError(f"{path} is damaged: {error}") from None
+    if not all(map(math.isfinite, places)):
+        raise SettingsError(f"{path} is damaged: its column {x} holds a number that is not finite")
+    return places, values
 
 
 def plot_run(folder: Path, output: Path, title: str = "") -> bool:
@@ -128,11 +136,8 @@ def _caption(groups: dict[str, list[Curve]], smooth: int) -> str:
 
 
 def _label(folder: Path) -> str:
-    try:
-        record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-        return f"{record['algorithm']} on {record['env']}"
-    except (OSError, ValueError, KeyError, TypeError):
-        raise SettingsError(f"{folder} holds no run (run.json is missing or damaged)") from None
+    record = RunRecord.read(folder / "run.json")
+    return f"{record.algorithm} on {record.env}"
 
 
 def _common_metric(folders: Sequence[Path]) -> str:

@@ -14,13 +14,18 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from rlsdk.errors import ArtifactError, SettingsError
-from rlsdk.plotting import read_metric
+from rlsdk.experiments.lock import claimed
+from rlsdk.experiments.run_record import RunRecord
+from rlsdk.experiments.stored_tables import read_text
+from rlsdk.plotting import MAX_METRICS, read_metric
 from rlsdk.settings import commented_toml
+from rlsdk.storage.journal import FOLDER
 
 T = TypeVar("T")
 
@@ -49,16 +54,13 @@ class RunDirectory:
         stamp = time.strftime("%Y%m%d-%H%M%S")
         return RunDirectory(Path("runs") / algorithm / f"{folder_name(env)}-seed{seed}-{stamp}")
 
-    def create(self) -> None:
-        """Make the folder and try to write in it.
+    @contextmanager
+    def created(self) -> Iterator[None]:
+        """Make the folder and hold it inside the block. A run that ended before it left an agent gives way.
 
         Raises:
-            SettingsError: it cannot be written, or already holds a run.
+            SettingsError: it cannot be written, a run is going on in it, or it holds one.
         """
-        if self.record.exists():
-            raise SettingsError(
-                f"{self.path} already holds a run; add --resume to go on with it, or choose another --out"
-            )
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             probe = self.path / ".writable"
@@ -66,38 +68,57 @@ class RunDirectory:
             probe.unlink()
         except OSError as error:
             raise SettingsError(f"cannot write into {self.path}: {error.strerror}; choose another --out") from None
+        with claimed(self.path):
+            if self.record.exists():
+                if any(self.path.rglob("*.rlsdk")):
+                    raise SettingsError(
+                        f"{self.path} already holds a run; add --resume to go on with it, or choose another --out"
+                    )
+                print(f"{self.path} holds a run that left no agent; starting again")
+                self.start_over()
+            yield
+
+    @contextmanager
+    def taken_up(self) -> Iterator[None]:
+        """Hold the folder of a run inside the block.
+
+        Raises:
+            SettingsError: it holds no run, or a run is going on in it.
+        """
+        if not self.record.is_file():
+            raise SettingsError(f"{self.path} holds no run to resume ({self.record.name} is missing)")
+        with claimed(self.path):
+            yield
+
+    def written(self) -> list[Path]:
+        """The paths a run writes to, of those that exist."""
+        return [
+            path for folder in (self.path, self.checkpoints, self.checkpoints / FOLDER) for path in _entries(folder)
+        ]
 
     def write_config(self, kind: type[Any], values: dict[str, Any], header: str) -> None:
         """The settings as run, as a file that runs them again."""
         self.config.write_text(commented_toml(kind, values, header=header), encoding="utf-8")
 
-    def write_record(self, record: Mapping[str, Any]) -> None:
+    def write_record(self, record: RunRecord) -> None:
         """Replace run.json, whole or not at all."""
         temporary = self.record.with_suffix(".json.part")
-        temporary.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        temporary.write_text(json.dumps(record.as_table(), indent=1) + "\n", encoding="utf-8")
         os.replace(temporary, self.record)
 
-    def read_record(self) -> dict[str, Any]:
+    def read_record(self) -> RunRecord:
         """The content of run.json.
 
         Raises:
-            SettingsError: the folder holds no run.
+            SettingsError: it is missing or damaged.
         """
-        try:
-            record = json.loads(self.record.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            raise SettingsError(
-                f"{self.path} holds no run to resume ({self.record.name} is missing or damaged)"
-            ) from None
-        if not isinstance(record, dict):
-            raise SettingsError(f"{self.record} is damaged: it holds no table")
-        return record
+        return RunRecord.read(self.record)
 
     def forget_after(self, step: int) -> None:
         """Drop logged metrics beyond `step`: a run that was killed logs again what came after its last checkpoint."""
         for path in (self.csv, self.jsonl):
             if path.exists():
-                lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+                lines = read_text(path, MAX_METRICS).splitlines(keepends=True)
                 kept = [line for line in lines if (_step_of(line) or 0) <= step]
                 temporary = path.with_suffix(f"{path.suffix}.part")
                 temporary.write_text("".join(kept), encoding="utf-8")
@@ -116,7 +137,7 @@ class RunDirectory:
 
     def start_over(self) -> None:
         """Drop the traces of a run that left nothing to resume from."""
-        for path in (self.csv, self.jsonl, self.record):
+        for path in (self.csv, self.jsonl, self.record, self.best):
             path.unlink(missing_ok=True)
 
     def newest(self, load: Callable[[Path], T]) -> T:
@@ -130,10 +151,15 @@ class RunDirectory:
                 return load(path)
             except ArtifactError as error:
                 warnings.warn(f"this checkpoint is left out: {error}", stacklevel=2)
-        raise SettingsError(f"{self.path} has no whole checkpoint to resume from; start it again with another --out")
+        how = "with another --out" if any(self.path.rglob("*.rlsdk")) else "without --resume"
+        raise SettingsError(f"{self.path} has no whole checkpoint to resume from; start it again {how}")
 
 
 def _step_of(line: str) -> int | None:
     """The step a line of metrics begins with, None for a header."""
     text = line.partition(",")[0].removeprefix('{"step": ')
     return int(text) if text.isdigit() else None
+
+
+def _entries(folder: Path) -> list[Path]:
+    return [folder, *folder.iterdir()] if folder.is_dir() else []

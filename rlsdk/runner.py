@@ -2,69 +2,65 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
 from typing import Any
 
 import attrs
 
 from rlsdk.agent import Agent, agent_class
 from rlsdk.callbacks import Callback, CheckpointCallback, EvalCallback, ProgressBar, StopOnInterrupt
-from rlsdk.compilation import require_mode
 from rlsdk.constructor import bind
 from rlsdk.environments import make_vec_env
-from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError
+from rlsdk.errors import EnvironmentFault, SettingsError
 from rlsdk.evaluate import Evaluation, run_episodes
+from rlsdk.experiments.run_record import FinalEvaluation, RunRecord
+from rlsdk.experiments.run_request import RunRequest
+from rlsdk.experiments.run_sinks import Maker, configured_sinks, named_sinks
+from rlsdk.experiments.trust import (
+    places_in,
+    require_own_environment,
+    require_own_files,
+    require_own_places,
+    without_places,
+)
 from rlsdk.plotting import plot_run
 from rlsdk.profiling import profiled
-from rlsdk.registry import AlgorithmSpec, Preset, extension, load, preset
-from rlsdk.run_directory import RunDirectory
+from rlsdk.registry import AlgorithmSpec, Preset, load, preset
+from rlsdk.run_directory import RunDirectory, folder_name
 from rlsdk.seeding import fresh_seed
 from rlsdk.settings import flat_scalars, merge, unstructure
-from rlsdk.sinks import CsvSink, JsonlSink, several
+from rlsdk.sinks import CsvSink, JsonlSink, MetricSink, several
 from rlsdk.spaces import Box, leaf_spaces
 from rlsdk.storage.agent_file import system_info
 
-
-@attrs.frozen(kw_only=True)
-class RunRequest:
-    """What a user asked for on the command line; None means not said."""
-
-    algorithm: str
-    env: str | None = None
-    steps: int | None = None
-    settings: dict[str, Any] = attrs.field(factory=dict)
-    n_envs: int | None = None
-    out: Path | None = None
-    eval_every: int | None = None
-    eval_episodes: int = 10
-    checkpoint_every: int | None = None
-    stop_at: float | None = None
-    resume: bool = False
-    threads: int = 1
-    use_preset: bool = True
-    """Start from the plugin's tuned settings for the environment, where it ships some."""
-    vectorization: str = "auto"
-    """How the training environments are stepped; see `make_vec_env`."""
-    sinks: tuple[str, ...] = ()
-    """Names of further metric sinks, from plugins."""
-    profile: bool = False
-    """Say where the time went."""
-    compile: str = attrs.field(default="off", validator=lambda *given: require_mode(given[-1]))
-    """How hot functions are compiled; see `rlsdk.compilation`."""
+__all__ = ["RunRequest", "RunResult", "run", "starting_settings", "width"]
 
 
 @attrs.frozen
 class RunResult:
-    """What came of it."""
+    """What came of a run."""
 
     directory: RunDirectory
     evaluation: Evaluation
     env_steps: int
     seconds: float
     interrupted: bool
+    needs_trust: bool = False
+    """Whether the run can only be resumed with `--trust`."""
+
+
+@attrs.frozen(kw_only=True)
+class Prepared:
+    """A run that can begin."""
+
+    agent: Agent
+    directory: RunDirectory
+    record: RunRecord
+    sinks: list[Maker]
+    resumed: bool
 
 
 def run(request: RunRequest) -> RunResult:
@@ -73,42 +69,87 @@ def run(request: RunRequest) -> RunResult:
     Raises:
         RlsdkError: whatever is wrong with the request, the environment or the files; what was written stays.
     """
-    spec, extra = load(request.algorithm), [extension("sinks", name) for name in request.sinks]
-    agent, directory, record = _resume(request, spec) if request.resume else _start(request, spec)
-    interrupt, began = StopOnInterrupt(), time.perf_counter()
-    checkpoints = CheckpointCallback(record["checkpoint_every"], directory.checkpoints)
-    evaluator = _evaluator(record, directory, request.eval_episodes, request.stop_at)
-    watchers: list[Callback] = [ProgressBar(), interrupt, *evaluator, checkpoints]  # evaluated before a checkpoint
-    sinks = [CsvSink(directory.csv), JsonlSink(directory.jsonl), *(make(directory.path) for make in extra)]
-    agent.set_logger(several(sinks))
+    spec = load(request.algorithm)
+    prepare = _resumed if request.resume else _started
+    with prepare(request, spec) as prepared:
+        began, interrupt = time.perf_counter(), StopOnInterrupt()
+        _train(prepared, interrupt, profile=request.profile)
+        return _finish(prepared, time.perf_counter() - began, interrupted=interrupt.interrupted)
+
+
+def _train(prepared: Prepared, interrupt: StopOnInterrupt, *, profile: bool) -> None:
+    """Train to the end, write the last checkpoint and the final agent, close the environments."""
+    agent, directory, record = prepared.agent, prepared.directory, prepared.record
+    checkpoints = CheckpointCallback(record.checkpoint_every, directory.checkpoints)
+    sinks: list[MetricSink] = []
     try:
-        left = record["steps"] - agent.num_timesteps
-        if left > 0:
-            with _measured(agent, record["env"]) if request.profile else nullcontext():
-                how: dict[str, Any] = {"threads": request.threads, "compile": request.compile}
-                agent.learn(left, callback=watchers, reset_num_timesteps=False, **how)
-            checkpoints.save(agent)
-    except RlsdkError as error:
-        if isinstance(error, EnvironmentFault):  # the agent itself is sound: keep what it learnt
-            checkpoints.save(agent)
-        directory.write_record({**record, "status": "failed", "error": str(error), "env_steps": agent.num_timesteps})
+        with _evaluator(record, directory) as evaluator:
+            sinks += _sinks(prepared)
+            agent.set_logger(several(sinks))
+            # evaluations come before checkpoints
+            watchers: list[Callback] = [ProgressBar(), interrupt, *evaluator, checkpoints]
+            left = record.steps - agent.num_timesteps
+            if left > 0:
+                with _measured(agent, record.env) if profile else nullcontext():
+                    how: dict[str, Any] = {"threads": record.threads, "compile": record.compile}
+                    agent.learn(left, callback=watchers, reset_num_timesteps=False, **how)
+        checkpoints.save(agent)
+        agent.save(directory.final)  # while the environments are open: the file holds the running episodes
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            if isinstance(error, EnvironmentFault) and agent.num_timesteps:  # the agent itself is sound
+                checkpoints.save(agent)
+            status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+            directory.write_record(
+                attrs.evolve(record, status=status, error=str(error) or None, env_steps=agent.num_timesteps)
+            )
         raise
     finally:
-        several(sinks).close()
+        if sinks:
+            several(sinks).close()
         if agent.env is not None:
             agent.env.close()
-    agent.save(directory.final)
-    finished = not interrupt.interrupted
-    evaluation = run_episodes(
-        agent, make_vec_env(record["env"]), request.eval_episodes, seed=agent.derived_seed("final evaluation")
+
+
+def _sinks(prepared: Prepared) -> list[MetricSink]:
+    directory, agent = prepared.directory, prepared.agent
+    made: list[MetricSink] = [CsvSink(directory.csv), JsonlSink(directory.jsonl)]
+    name = f"{agent.spec.id.upper()}-{folder_name(directory.path.resolve().name)}"  # no other run continues it
+    made += configured_sinks(agent.config, name, resumed=prepared.resumed)
+    return made + [make(directory.path, prepared.resumed) for make in prepared.sinks]
+
+
+def _finish(prepared: Prepared, seconds: float, *, interrupted: bool) -> RunResult:
+    """Evaluate the final agent and write down what came of the run."""
+    agent, directory, record = prepared.agent, prepared.directory, prepared.record
+    began, env = time.perf_counter(), make_vec_env(record.env)
+    try:
+        evaluation = run_episodes(agent, env, record.eval_episodes, seed=agent.derived_seed("final evaluation"))
+    finally:
+        env.close()
+    seconds += time.perf_counter() - began
+    summary = FinalEvaluation(mean=evaluation.mean, std=evaluation.std, episodes=len(evaluation.returns))
+    done = attrs.evolve(
+        record,
+        status="interrupted" if interrupted else "finished",
+        error=None,
+        env_steps=agent.num_timesteps,
+        seconds=record.seconds + seconds,
+        final_evaluation=summary,
     )
-    summary = {"mean": evaluation.mean, "std": evaluation.std, "episodes": len(evaluation.returns)}
-    status = "finished" if finished else "interrupted"
-    seconds = time.perf_counter() - began
-    facts = {"status": status, "env_steps": agent.num_timesteps, "seconds": record.get("seconds", 0.0) + seconds}
-    directory.write_record({**record, **facts, "final_evaluation": summary})
-    plot_run(directory.path, directory.curve, f"{spec.id} on {record['env']}")
-    return RunResult(directory, evaluation, agent.num_timesteps, seconds, not finished)
+    directory.write_record(done)
+    plot_run(directory.path, directory.curve, f"{agent.spec.id} on {record.env}")
+    needs_trust = _asks_for_trust(done, directory)
+    return RunResult(directory, evaluation, agent.num_timesteps, seconds, interrupted, needs_trust)
+
+
+def _asks_for_trust(record: RunRecord, directory: RunDirectory) -> bool:
+    try:
+        require_own_environment(record.env, "", trust=False)
+        require_own_places(record.places, directory.path, "", trust=False)
+    except SettingsError:
+        return True
+    return False
 
 
 @contextmanager
@@ -121,61 +162,92 @@ def _measured(agent: Agent, env: str) -> Iterator[None]:
     print(f"advice: {profile.advice(agent.facts.num_envs, images=images, device=agent.device)}")
 
 
-def _evaluator(
-    record: dict[str, Any], directory: RunDirectory, episodes: int, stop_at: float | None
-) -> list[EvalCallback]:
-    if not record["eval_every"]:
-        return []
-    env = make_vec_env(record["env"])
-    callback = EvalCallback(
-        env,
-        n_eval_episodes=episodes,
-        eval_freq=record["eval_every"],
-        best_model_save_path=directory.path,
-        stop_at=stop_at,
-    )
-    callback.best = directory.best_evaluation()
-    return [callback]
+@contextmanager
+def _evaluator(record: RunRecord, directory: RunDirectory) -> Iterator[list[EvalCallback]]:
+    if not record.eval_every:
+        yield []
+        return
+    env = make_vec_env(record.env)
+    try:
+        callback = EvalCallback(
+            env,
+            n_eval_episodes=record.eval_episodes,
+            eval_freq=record.eval_every,
+            best_model_save_path=directory.path,
+            stop_at=record.stop_at,
+        )
+        callback.best = directory.best_evaluation()
+        yield [callback]
+    finally:
+        env.close()
 
 
-def _start(request: RunRequest, spec: AlgorithmSpec) -> tuple[Agent, RunDirectory, dict[str, Any]]:
+@contextmanager
+def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
+    """A new run in a folder of its own."""
     env = request.env or request.settings.get("env")
     if not isinstance(env, str):
         raise SettingsError("no environment: add --env ID, for example --env Pendulum-v1")
+    makers = named_sinks(request.sinks or ())
     known = preset(spec.id, env) if request.use_preset else None
+    options = _options(request, known)
     settings = starting_settings(spec, known, request.settings)
-    steps = _required_steps(known.steps if known and request.steps is None else request.steps)
     settings |= {"env": env, "seed": fresh_seed() if settings.get("seed") is None else settings["seed"]}
     config = bind(spec.config_type, (), settings)
     directory = RunDirectory.choose(request.out, spec.id, env, config.seed)
-    envs = make_vec_env(env, width(spec, known, request.n_envs), vectorization=request.vectorization)
-    agent = agent_class(spec)(**{**settings, "env": envs})
-    agent.env_name = env
-    record = {
-        "algorithm": spec.id,
-        "env": env,
-        "steps": steps,
-        "n_envs": envs.num_envs,
-        "vectorization": request.vectorization,
-        "preset": known is not None,
-        "seed": config.seed,
-        "device": agent.device,
-        "eval_every": max(1, steps // 10) if request.eval_every is None else request.eval_every,
-        "checkpoint_every": request.checkpoint_every or max(1, steps // 5),
-        "status": "running",
-        "system": system_info(),
-    }
-    directory.create()
-    repeat = f"rlsdk run {spec.id} --config {directory.config.name} --steps {steps} --n-envs {envs.num_envs}"
-    header = f"{spec.id} on {env}, {steps} steps\nrepeat: {repeat}"
-    directory.write_config(spec.config_type, unstructure(config), header)
+    with contextlib.ExitStack() as unused:
+        envs = make_vec_env(env, width(spec, known, request.n_envs), vectorization=request.vectorization or "auto")
+        unused.callback(envs.close)
+        agent = agent_class(spec)(**{**settings, "env": envs})
+        agent.env_name = env
+        record = RunRecord(
+            algorithm=spec.id,
+            env=env,
+            n_envs=envs.num_envs,
+            preset=known is not None,
+            seed=config.seed,
+            device=agent.device,
+            places=places_in(settings),
+            system=system_info(),
+            **options,
+        )
+        with directory.created():
+            _write_down(directory, record, config)
+            _announce(agent, record, known)
+            unused.pop_all()
+            yield Prepared(agent=agent, directory=directory, record=record, sinks=makers, resumed=False)
+
+
+def _options(request: RunRequest, known: Preset | None) -> dict[str, Any]:
+    """The options of a new run.
+
+    Raises:
+        SettingsError: one is out of range, or there is no number of steps.
+    """
+    said = request.said()
+    steps: int | None = said.get("steps") or (known.steps if known else None)
+    if steps is None:
+        raise SettingsError("no length: add --steps N, for example --steps 10_000")
+    rounds = {"eval_every": max(1, steps // 10), "checkpoint_every": max(1, steps // 5)}
+    return {**rounds, **said, "steps": steps}
+
+
+def _write_down(directory: RunDirectory, record: RunRecord, config: Any) -> None:
+    trust = " --trust" if ":" in record.env else ""
+    name, counts = directory.config.name, f"--steps {record.steps} --n-envs {record.n_envs}"
+    repeat = f"rlsdk run {record.algorithm} --config {name} {counts}{trust}"
+    header = f"{record.algorithm} on {record.env}, {record.steps} steps\nrepeat: {repeat}"
+    directory.write_config(type(config), unstructure(config), header)
     directory.write_record(record)
+
+
+def _announce(agent: Agent, record: RunRecord, known: Preset | None) -> None:
     print(
-        f"training {spec.id} on {env}: {steps:,} steps, seed {config.seed}, device {agent.device} ({agent.device_reason})"
+        f"training {record.algorithm} on {record.env}: {record.steps:,} steps, seed {record.seed}, device {agent.device}"
+        f" ({agent.device_reason})"
     )
     if known is not None:
-        print(f"preset for {env}: {_described(known)} (--no-preset for the defaults)")
-    return agent, directory, record
+        print(f"preset for {record.env}: {_described(known)} (--no-preset for the defaults)")
 
 
 def starting_settings(spec: AlgorithmSpec, known: Preset | None, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -195,30 +267,51 @@ def _described(known: Preset) -> str:
     return f"{values or 'the defaults'}; made for {known.steps:,} steps{width}"
 
 
-def _required_steps(steps: int | None) -> int:
-    if steps is None:
-        raise SettingsError("no length: add --steps N, for example --steps 10_000")
-    if steps < 1:
-        raise SettingsError(f"--steps {steps} must be a positive whole number")
-    return steps
-
-
-def _resume(request: RunRequest, spec: AlgorithmSpec) -> tuple[Agent, RunDirectory, dict[str, Any]]:
+@contextmanager
+def _resumed(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
+    """The run in a folder, as it stood at its newest whole checkpoint."""
     if request.out is None:
         raise SettingsError("--resume needs --out DIR, the directory of the run to go on with")
-    if request.settings or request.env or request.n_envs:
+    if without_places(request.settings) - {"device"} or request.n_envs:
         raise SettingsError(
-            "--resume goes on with the settings of the run; leave out --env, --n-envs, --set, --config and --seed"
+            "--resume goes on with the settings of the run; leave out --n-envs, --set, --config and --seed"
         )
     directory = RunDirectory(request.out)
-    record = directory.read_record()
-    if record.get("algorithm") != spec.id:
-        raise SettingsError(f"{directory.path} holds a run of {record.get('algorithm')!r}, not of {spec.id!r}")
-    if request.steps is not None:
-        record["steps"] = _required_steps(request.steps)
-    envs = make_vec_env(record["env"], record["n_envs"], vectorization=record.get("vectorization", "auto"))
-    agent = directory.newest(lambda path: agent_class(spec).load(path, env=envs, force_reset=False))
-    agent.env_name = record["env"]
-    directory.forget_after(agent.num_timesteps)
-    print(f"resuming {spec.id} on {record['env']} at step {agent.num_timesteps:,} of {record['steps']:,}")
-    return agent, directory, record
+    with directory.taken_up(), contextlib.ExitStack() as unused:
+        record = _checked(request, directory, spec)
+        makers = named_sinks(record.sinks)
+        envs = make_vec_env(record.env, record.n_envs, vectorization=record.vectorization)
+        unused.callback(envs.close)
+        changes: dict[str, Any] = {"device": record.device, "custom_objects": record.places}
+        agent = directory.newest(lambda path: agent_class(spec).load(path, env=envs, force_reset=False, **changes))
+        if record.steps < agent.num_timesteps:
+            raise SettingsError(
+                f"--steps {record.steps} is less than the {agent.num_timesteps} steps the run has been trained for"
+            )
+        agent.env_name = record.env
+        directory.forget_after(agent.num_timesteps)
+        directory.write_record(record)
+        print(f"resuming {spec.id} on {record.env} at step {agent.num_timesteps:,} of {record.steps:,}")
+        unused.pop_all()
+        yield Prepared(agent=agent, directory=directory, record=record, sinks=makers, resumed=True)
+
+
+def _checked(request: RunRequest, directory: RunDirectory, spec: AlgorithmSpec) -> RunRecord:
+    """The record of a run to go on with, with the options that were given laid over it.
+
+    Raises:
+        SettingsError: it is damaged, of another run, or asks for more than an untrusted file may.
+    """
+    stored, source, trust = directory.read_record(), str(directory.record), request.trust
+    if stored.algorithm != spec.id:
+        raise SettingsError(f"{directory.path} holds a run of {stored.algorithm!r}, not of {spec.id!r}")
+    if request.env not in (None, stored.env):
+        raise SettingsError(f"{directory.path} holds a run on {stored.env!r}; leave out --env {request.env}")
+    given = places_in(request.settings)
+    named = {name: place for name, place in stored.places.items() if name not in given}
+    require_own_environment(stored.env, source, trust=trust or request.env is not None)
+    require_own_places(named, directory.path, source, trust=trust)
+    require_own_files(directory.written(), trust=trust)
+    device = request.settings.get("device", stored.device)
+    fresh = {"places": {**stored.places, **given}, "device": device, "status": "running", "error": None}
+    return attrs.evolve(stored, **request.said(), **fresh)

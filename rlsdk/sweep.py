@@ -13,13 +13,26 @@ from typing import Any
 import attrs
 import numpy as np
 
+from rlsdk.constructor import bind
 from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.executors import make_executor
+from rlsdk.experiments.stored_tables import Entries, read_table
+from rlsdk.experiments.trust import (
+    places_in,
+    require_own_environment,
+    require_own_files,
+    require_own_places,
+    without_places,
+)
 from rlsdk.interfaces import Executor
 from rlsdk.plotting import plot_runs
+from rlsdk.registry import load, preset
 from rlsdk.run_directory import RunDirectory
-from rlsdk.runner import RunRequest, run
+from rlsdk.runner import RunRequest, run, starting_settings
+from rlsdk.settings import merge
+from rlsdk.settings.load import nested
 
+MAX_SEEDS = 10_000
 REQUEST, SUMMARY, CURVES = "sweep.json", "summary.json", "learning_curves.png"
 
 
@@ -56,7 +69,7 @@ def seeds_from(first: int | None, count: int) -> tuple[int, ...]:
     return tuple(range(start, start + count))
 
 
-def jobs_for(wanted: int | None, count: int, threads: int) -> int:
+def jobs_for(wanted: int | None, count: int, threads: int | None) -> int:
     """Processes at a time: as many as were asked for, but no more than there are seeds, or cores for their threads.
 
     Raises:
@@ -64,9 +77,9 @@ def jobs_for(wanted: int | None, count: int, threads: int) -> int:
     """
     if wanted is not None and wanted < 1:
         raise SettingsError(f"--jobs {wanted} must be a positive whole number")
-    room = max(1, (os.cpu_count() or 1) // threads)
+    room = max(1, (os.cpu_count() or 1) // (threads or 1))
     if wanted is not None and wanted > room:
-        print(f"--jobs {wanted} reduced to {room}: {os.cpu_count()} cores, {threads} torch thread(s) per run")
+        print(f"--jobs {wanted} reduced to {room}: {os.cpu_count()} cores, {threads or 1} torch thread(s) per run")
     return min(wanted or room, room, count)
 
 
@@ -74,44 +87,83 @@ def sweep(plan: Sweep) -> list[SeedResult]:
     """Run every seed that is not finished yet; a seed that fails does not stop the others.
 
     Raises:
-        SettingsError: no folder, or one that holds something else. KeyboardInterrupt: runs were stopped and saved.
+        PluginError: no such algorithm. SettingsError: wrong settings, no folder, or one that holds something else or is in
+        use. KeyboardInterrupt: runs were stopped and saved.
     """
-    with stoppable(plan.executor, plan.jobs) as executor:
-        folder = _folder(plan)
+    _require_possible(plan.request)
+    with stoppable(plan.executor, plan.jobs) as executor, _folder(plan) as folder:
         results = executor.map(run_seed, [_of_seed(plan, folder, seed) for seed in plan.seeds])
-    _summarise(folder, results)
+        _summarise(folder, results)
     return results
 
 
-def _folder(plan: Sweep) -> Path:
-    """The folder of the sweep, with what it runs written down."""
+def _require_possible(request: RunRequest) -> None:
+    """Raises what would be wrong with every seed."""
+    spec, env = load(request.algorithm), request.env or request.settings.get("env")
+    known = preset(spec.id, str(env)) if request.use_preset else None
+    bind(spec.config_type, (), {**starting_settings(spec, known, request.settings), "env": env, "seed": 0})
+
+
+@contextlib.contextmanager
+def _folder(plan: Sweep) -> Iterator[Path]:
+    """The folder of the sweep, held inside the block, with what it runs written down."""
     folder = plan.request.out
     if folder is None:
-        folder = RunDirectory.choose(None, plan.request.algorithm, str(plan.request.env), plan.seeds[0]).path
+        env = str(plan.request.env or plan.request.settings.get("env"))
+        folder = RunDirectory.choose(None, plan.request.algorithm, env, plan.seeds[0]).path
     written = folder / REQUEST
-    if written.exists() and not plan.request.resume:
+    if written.exists() and not plan.request.resume and any(folder.rglob("*.rlsdk")):
         raise SettingsError(f"{folder} already holds runs; add --resume to go on with them, or choose another --out")
-    if not written.exists():
-        RunDirectory(folder).create()
-        record = attrs.asdict(attrs.evolve(plan, request=attrs.evolve(plan.request, out=None)))
+    with RunDirectory(folder).created():
+        record = {"request": plan.request.as_table(), "seeds": plan.seeds, "jobs": plan.jobs, "executor": plan.executor}
         written.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    return folder
+        yield folder
 
 
-def stored(folder: Path) -> Sweep | None:
-    """The sweep a folder holds, to go on with; None where it holds none.
+def stored(asked: RunRequest, jobs: int | None = None) -> Sweep | None:
+    """The sweep in the folder `asked.out`, to go on with, with the options of `asked` laid over it; None where there is none.
 
     Raises:
-        SettingsError: its record is damaged.
+        SettingsError: its record is damaged, of another algorithm, or asks for more than an untrusted file may.
     """
-    if not (folder / REQUEST).exists():
+    folder = asked.out
+    if folder is None or not (folder / REQUEST).exists():
         return None
-    try:
-        record = json.loads((folder / REQUEST).read_text(encoding="utf-8"))
-        request = {**record["request"], "sinks": tuple(record["request"]["sinks"]), "out": folder, "resume": True}
-        return Sweep(**{**record, "seeds": tuple(record["seeds"]), "request": RunRequest(**request)})
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise SettingsError(f"{folder / REQUEST} is damaged: {error}") from None
+    source = folder / REQUEST
+    entries = Entries(read_table(source), str(source))
+    if "request" not in entries.table:
+        raise SettingsError(f"{source} is damaged: it has no request")
+    request = RunRequest.of(Entries(entries.table_of("request"), f"{source}, request"))
+    if request.algorithm != asked.algorithm:
+        raise SettingsError(f"{folder} holds runs of {request.algorithm!r}, not of {asked.algorithm!r}")
+    if asked.env not in (None, request.env):
+        raise SettingsError(f"{folder} holds runs on {request.env!r}; leave out --env {asked.env}")
+    if without_places(asked.settings):
+        raise SettingsError(
+            "--resume goes on with the settings of the runs; leave out --set, --config, --seed, --device"
+        )
+    given = places_in(asked.settings)
+    named = {name: place for name, place in places_in(request.settings).items() if name not in given}
+    env = request.env or str(request.settings.get("env"))
+    require_own_environment(env, str(source), trust=asked.trust or asked.env is not None)
+    require_own_places(named, folder, str(source), trust=asked.trust)
+    require_own_files([*folder.iterdir(), *folder.glob("seed-*/*")], trust=asked.trust)
+    settings = merge(request.settings, asked.settings)
+    laid_over = attrs.evolve(request, settings=settings, out=folder, resume=True, trust=asked.trust, **asked.said())
+    return Sweep(
+        request=laid_over,
+        seeds=_seeds(entries),
+        jobs=jobs_for(jobs or entries.count("jobs", 1), len(_seeds(entries)), asked.threads or request.threads),
+        executor=entries.text("executor", "processes"),
+    )
+
+
+def _seeds(entries: Entries) -> tuple[int, ...]:
+    seeds = entries.table.get("seeds")
+    if not isinstance(seeds, list) or not 0 < len(seeds) <= MAX_SEEDS:
+        raise SettingsError(f"{entries.source} is damaged: seeds is no list of 1 to {MAX_SEEDS} seeds")
+    numbered = Entries({f"seeds[{i}]": seed for i, seed in enumerate(seeds)}, entries.source)
+    return tuple(numbered.count(name, least=0) for name in numbered.table)
 
 
 def _of_seed(plan: Sweep, folder: Path, seed: int) -> RunRequest:
@@ -146,19 +198,24 @@ def finished(request: RunRequest) -> SeedResult:
     """
     assert request.out is not None
     directory = RunDirectory(request.out)
-    done = directory.read_record() if directory.record.exists() else {}
-    if done.get("status") != "finished":
-        if not directory.checkpointed:
-            directory.start_over()  # a run that was stopped before its first checkpoint
+    done = directory.read_record() if directory.record.exists() else None
+    if done is None or done.status != "finished" or done.steps < (request.steps or 0):
+        if done is not None and not directory.checkpointed:
+            with directory.taken_up():
+                directory.start_over()  # a run that was stopped before its first checkpoint
         run_quietly(_resumed(request) if directory.checkpointed else attrs.evolve(request, resume=False))
         done = directory.read_record()
-    score = done["final_evaluation"]
-    return SeedResult(seed=request.settings["seed"], folder=request.out, mean=score["mean"], std=score["std"])
+    if (score := done.final_evaluation) is None:
+        raise SettingsError(f"{directory.record} is damaged: it has no final_evaluation")
+    return SeedResult(seed=request.settings["seed"], folder=request.out, mean=score.mean, std=score.std)
 
 
 def _resumed(request: RunRequest) -> RunRequest:
-    """To go on with a run takes its settings from its folder."""
-    return attrs.evolve(request, resume=True, env=None, n_envs=None, settings={})
+    """To go on with a run takes its settings from its folder, but for the places and the environment named here."""
+    settings: dict[str, Any] = {}
+    for name, place in places_in(request.settings).items():
+        settings = merge(settings, nested(name.split("."), place))
+    return attrs.evolve(request, resume=True, n_envs=None, settings=settings)
 
 
 def run_quietly(request: RunRequest) -> None:
@@ -187,11 +244,18 @@ def _summarise(folder: Path, results: list[SeedResult]) -> None:
 
 @contextlib.contextmanager
 def stoppable(executor: str, jobs: int) -> Iterator[Executor]:
-    """The executor of that name, closed afterwards; SIGTERM stops its work as Ctrl-C does, instead of leaving it behind."""
+    """The executor of that name, closed afterwards; SIGTERM and SIGHUP stop its work as Ctrl-C does."""
     made = make_executor(executor, jobs)
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    before = {number: signal.signal(number, signal.default_int_handler) for number in _ending()}
     try:
         yield made
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         made.close()
+
+
+def _ending() -> list[signal.Signals]:
+    """The signals that stop work, as far as they are not ignored: `nohup` ignores the hang-up of a terminal."""
+    known = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    return [number for number in known if signal.getsignal(number) != signal.SIG_IGN]

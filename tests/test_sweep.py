@@ -151,7 +151,7 @@ def test_a_sweep_that_was_stopped_goes_on(tmp_path: Path) -> None:
         _, error = process.communicate(timeout=60)
         assert process.returncode == 130, error
         assert b"--resume" in error
-    known = stored(out)
+    known = stored(RunRequest(algorithm="ars", out=out, resume=True))
     assert known is not None
     results = sweep(known)
     assert all(result.error is None for result in results)
@@ -167,7 +167,7 @@ def test_a_seed_that_was_stopped_before_its_first_checkpoint_starts_again(tmp_pa
     (seed / "run.json").write_text(json.dumps({**record, "status": "running"}))
     for path in (seed / "checkpoints").iterdir():
         path.unlink()
-    known = stored(tmp_path / "runs")
+    known = stored(RunRequest(algorithm="ars", out=tmp_path / "runs", resume=True))
     assert known is not None
     again = sweep(known)
     assert [result.error for result in again] == [None, None]

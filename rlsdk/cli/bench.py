@@ -28,6 +28,9 @@ def run_bench(
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Folder of the runs (default: bench/SUITE); goes on there.")] = None,
     executor: Annotated[str, typer.Option(help="Where runs run: processes, in-process, or a plugin's.")] = "processes",
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Let the suite's file name modules to import and places to write.")
+    ] = False,
 ) -> None:
     """Run a suite of algorithms and environments with several seeds and report what came of it, with intervals.
 
@@ -52,6 +55,7 @@ def run_bench(
         budget=budget,
         everything=everything,
         executor=executor,
+        trust=trust,
     )
     if not plan.cells():
         raise SettingsError(f"every cell of {chosen.name} is too large for one machine; add --all, or a --budget")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -28,12 +27,12 @@ def export_policy(
 
 
 def results_of(file: Path) -> str | None:
-    """What the run directory around an agent file says of its last evaluation."""
+    """What the run directory around an agent file says of its last evaluation; raises SettingsError: it is damaged."""
+    from rlsdk.experiments.run_record import RunRecord
+
     record = file.parent / "run.json"
     if file.stem != "final" or not record.is_file():
         return None
-    final = json.loads(record.read_text(encoding="utf-8")).get("final_evaluation")
-    return (
-        final
-        and f"Mean return {final['mean']:.2f} +- {final['std']:.2f} over {final['episodes']} deterministic episodes."
-    )
+    if (final := RunRecord.read(record).final_evaluation) is None:
+        return None
+    return f"Mean return {final.mean:.2f} +- {final.std:.2f} over {final.episodes} deterministic episodes."

@@ -28,26 +28,35 @@ def run_training(
     eval_every: Annotated[
         int | None, typer.Option(help="Environment steps between evaluations; 0 = never.", min=0)
     ] = None,
-    eval_episodes: Annotated[int, typer.Option(help="Episodes per evaluation.", min=1)] = 10,
+    eval_episodes: Annotated[int | None, typer.Option(help="Episodes per evaluation (default: 10).", min=1)] = None,
     checkpoint_every: Annotated[int | None, typer.Option(help="Environment steps between checkpoints.", min=1)] = None,
     stop_at: Annotated[float | None, typer.Option(help="End once an evaluation reaches this mean return.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Let files of --out or --config name modules to import and places to write.")
+    ] = False,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, ...")] = None,
-    threads: Annotated[int, typer.Option(help="torch threads.", min=1)] = 1,
+    threads: Annotated[int | None, typer.Option(help="torch threads (default: 1).", min=1)] = None,
     no_preset: Annotated[bool, typer.Option("--no-preset", help="Leave out the plugin's tuned settings.")] = False,
     seeds: Annotated[
         int | None, typer.Option(help="Run this many seeds side by side, from --seed (0) upwards.")
     ] = None,
     jobs: Annotated[int | None, typer.Option(help="Seeds at a time (default: as many as cores).")] = None,
     executor: Annotated[str, typer.Option(help="Where seeds run: processes, in-process, or a plugin's.")] = "processes",
-    vectorization: Annotated[str, typer.Option(help="How environments are stepped: auto, sync, async, ...")] = "auto",
-    sink: Annotated[list[str] | None, typer.Option(help="Metric sink of a plugin, may be repeated.")] = None,
-    compile: Annotated[str, typer.Option(help="torch.compile for hot functions: off, default, max.")] = "off",  # noqa: A002
+    vectorization: Annotated[
+        str | None, typer.Option(help="How environments are stepped: auto (the default), sync, async, ...")
+    ] = None,
+    sink: Annotated[
+        list[str] | None,
+        typer.Option(help="Further metric sink: tensorboard, console, or a plugin's; may be repeated."),
+    ] = None,
+    compile: Annotated[  # noqa: A002
+        str | None, typer.Option(help="torch.compile for hot functions: off (the default), default, max.")
+    ] = None,
     profile: Annotated[bool, typer.Option("--profile", help="Say where the time went, and what would help.")] = False,
 ) -> None:
     """Train an agent and leave a run directory with settings, metrics, checkpoints, the best and the final agent."""
-    settings: dict[str, Any] = load_settings(config) if config else {}
-    settings = merge(settings, parse_assignments(assignments or []))
+    settings = _settings(config, assignments or [], env, trust=trust)
     for name, value in (("seed", seed), ("device", device)):
         if value is not None:
             settings[name] = value
@@ -66,10 +75,11 @@ def run_training(
         checkpoint_every=checkpoint_every,
         stop_at=stop_at,
         resume=resume,
+        trust=trust,
         threads=threads,
         use_preset=not no_preset and config is None,
         vectorization=vectorization,
-        sinks=tuple(sink or ()),
+        sinks=tuple(sink) if sink else None,
         profile=profile,
         compile=compile,
     )
@@ -79,11 +89,22 @@ def run_training(
         _report(run(request), algorithm)
 
 
+def _settings(config: Path | None, assignments: list[str], env: str | None, *, trust: bool) -> dict[str, Any]:
+    """The settings of a file, with those of the command line laid over them."""
+    from rlsdk.experiments.trust import require_own_environment
+
+    stored: dict[str, Any] = load_settings(config) if config else {}
+    given = parse_assignments(assignments)
+    if env is None and "env" not in given and isinstance(stored.get("env"), str):
+        require_own_environment(stored["env"], str(config), trust=trust)
+    return merge(stored, given)
+
+
 def _sweep(request: RunRequest, seeds: int | None, jobs: int | None, executor: str) -> Sweep | None:
     """The seeds to run side by side, None for a single run."""
     from rlsdk.sweep import Sweep, jobs_for, seeds_from, stored
 
-    if request.resume and request.out is not None and (known := stored(request.out)) is not None:
+    if request.resume and (known := stored(request, jobs)) is not None:
         return known
     if seeds is None:
         if jobs is not None:
@@ -116,7 +137,8 @@ def _report(result: RunResult, algorithm: str) -> None:
     folder, score = result.directory.path, result.evaluation
     if result.interrupted:
         typer.echo(
-            f"interrupted at step {result.env_steps:,}; go on with: rlsdk run {algorithm} --resume --out {folder}"
+            f"interrupted at step {result.env_steps:,};"
+            f" go on with: rlsdk run {algorithm} --resume --out {folder}{' --trust' if result.needs_trust else ''}"
         )
         raise typer.Exit(130)
     typer.echo(

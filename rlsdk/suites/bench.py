@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import attrs
 
 from rlsdk.errors import SettingsError
+from rlsdk.experiments.lock import claimed
+from rlsdk.experiments.stored_tables import Entries, read_table
+from rlsdk.experiments.trust import places_in, require_own_environment, require_own_files, require_own_places
 from rlsdk.registry import preset
 from rlsdk.run_directory import folder_name
 from rlsdk.runner import RunRequest
@@ -31,6 +37,8 @@ class Bench:
     everything: bool = False
     """Also the cells that are marked as too large for one machine; a budget runs them too."""
     executor: str = "processes"
+    trust: bool = False
+    """The suite may name modules to import, and places to write."""
 
     def cells(self) -> list[Cell]:
         """Those that are run."""
@@ -77,8 +85,8 @@ def bench(plan: Bench) -> Outcome:
         SettingsError: `out` holds something else. KeyboardInterrupt: runs were stopped and saved.
     """
     pairs = [(cell, seed) for seed in plan.seeds for cell in plan.cells()]
-    with stoppable(plan.executor, plan.jobs) as executor:
-        _claim(plan)
+    _require_own_environments(plan)
+    with stoppable(plan.executor, plan.jobs) as executor, _claim(plan):
         requests = [_request(plan, cell, seed) for cell, seed in pairs]
         results: list[SeedResult] = executor.map(partial(_run, len(requests)), list(enumerate(requests)))
     scores = (score_of(result.folder) for result in results if result.error is None)
@@ -90,31 +98,55 @@ def bench(plan: Bench) -> Outcome:
     return Outcome(plan=plan, scores=tuple(score for score in scores if score is not None), failures=failures)
 
 
-def _claim(plan: Bench) -> None:
-    """Write down what is run, so that other settings do not end up in the same folder.
+def _require_own_environments(plan: Bench) -> None:
+    """Raises SettingsError: the suite names an environment for which a module would be imported, and is not trusted."""
+    for cell in plan.cells():
+        require_own_environment(cell.env, f"suite {plan.suite.name}", trust=plan.trust)
+        places = places_in(cell.settings)
+        require_own_places(places, plan.out, f"suite {plan.suite.name}", trust=plan.trust)
+
+
+@contextlib.contextmanager
+def _claim(plan: Bench) -> Iterator[None]:
+    """Hold the folder inside the block, with what is run written down: other settings do not end up in the same folder.
 
     Seeds may be added to a folder, and algorithms; budgets and cells may not change.
     """
     cells = {cell.name: {**attrs.asdict(cell), "steps": plan.steps(cell)} for cell in plan.cells()}
     now = json.loads(json.dumps({"suite": plan.suite.name, "cells": cells}))
     path = plan.out / PLAN
-    if path.exists():
-        try:
-            before = json.loads(path.read_text(encoding="utf-8"))
-            changed = [
-                name for name in before["cells"] if name in cells and before["cells"][name] != now["cells"][name]
-            ]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise SettingsError(f"{path} is damaged ({error}); choose another --out") from None
-        if before["suite"] != plan.suite.name or changed:
-            what = f"another suite, {before['suite']!r}" if not changed else f"other settings of {', '.join(changed)}"
-            raise SettingsError(f"{plan.out} holds {what}; choose another --out, or remove it")
-        now["cells"] = {**before["cells"], **now["cells"]}
     try:
         plan.out.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(now, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
-        raise SettingsError(f"cannot write into {plan.out}: {error.strerror}; choose another --out") from None
+        raise _unwritable(plan.out, error) from None
+    require_own_files([*plan.out.iterdir(), *plan.out.glob("*/*/seed-*/*")], trust=plan.trust)
+    with claimed(plan.out):
+        if path.exists():
+            now["cells"] = {**_cells_before(path, plan, now["cells"]), **now["cells"]}
+        try:
+            path.write_text(json.dumps(now, indent=1) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise _unwritable(plan.out, error) from None
+        yield
+
+
+def _unwritable(folder: Path, error: OSError) -> SettingsError:
+    return SettingsError(f"cannot write into {folder}: {error.strerror}; choose another --out")
+
+
+def _cells_before(path: Path, plan: Bench, cells: dict[str, Any]) -> dict[str, Any]:
+    """The cells a folder holds.
+
+    Raises:
+        SettingsError: the record is damaged, or of another suite or other settings.
+    """
+    entries = Entries(read_table(path), str(path))
+    suite, before = entries.text("suite"), entries.table_of("cells")
+    changed = [name for name in before if name in cells and before[name] != cells[name]]
+    if suite != plan.suite.name or changed:
+        what = f"another suite, {suite!r}" if not changed else f"other settings of {', '.join(changed)}"
+        raise SettingsError(f"{plan.out} holds {what}; choose another --out, or remove it")
+    return before
 
 
 def _request(plan: Bench, cell: Cell, seed: int) -> RunRequest:
@@ -125,6 +157,7 @@ def _request(plan: Bench, cell: Cell, seed: int) -> RunRequest:
         settings={**cell.settings, "seed": seed},
         out=plan.out / cell.algorithm / folder_name(cell.env) / f"seed-{seed}",
         eval_episodes=plan.suite.episodes,
+        trust=plan.trust,
         vectorization="sync" if plan.jobs > 1 else "auto",  # the cores are taken by other runs
     )
 

@@ -39,24 +39,23 @@ def score_of(folder: Path) -> Score | None:
         SettingsError: its record is damaged.
     """
     record = RunDirectory(folder).read_record()
-    try:
-        if record.get("status") != "finished":
-            return None
-        final = record["final_evaluation"]
-        return Score(
-            algorithm=record["algorithm"],
-            env=record["env"],
-            seed=int(record["seed"]),
-            budget=int(record["steps"]),
-            steps=int(record["env_steps"]),
-            mean=float(final["mean"]),
-            std=float(final["std"]),
-            episodes=int(final["episodes"]),
-            seconds=float(record.get("seconds", 0.0)),
-            folder=folder,
-        )
-    except (ValueError, KeyError, TypeError) as error:
-        raise SettingsError(f"{folder / 'run.json'} is damaged ({error}); remove the folder and run it again") from None
+    if record.status != "finished":
+        return None
+    final = record.final_evaluation
+    if final is None or record.env_steps is None:
+        raise SettingsError(f"{folder / 'run.json'} is damaged: a finished run has env_steps and final_evaluation")
+    return Score(
+        algorithm=record.algorithm,
+        env=record.env,
+        seed=record.seed,
+        budget=record.steps,
+        steps=record.env_steps,
+        mean=final.mean,
+        std=final.std,
+        episodes=final.episodes,
+        seconds=record.seconds,
+        folder=folder,
+    )
 
 
 def scores_below(folder: Path) -> list[Score]:

@@ -1,0 +1,120 @@
+"""The record of a run, run.json: everything that shapes it, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from rlsdk.compilation import require_mode
+from rlsdk.errors import SettingsError
+from rlsdk.experiments.stored_tables import Entries, read_table
+from rlsdk.experiments.trust import PLACES
+
+MAX_ENVS, MAX_THREADS = 2**16, 2**12
+
+
+@attrs.frozen(kw_only=True)
+class FinalEvaluation:
+    """The evaluation at the end of a run."""
+
+    mean: float
+    std: float
+    episodes: int
+
+
+@attrs.frozen(kw_only=True)
+class RunRecord:
+    """What run.json holds. `--resume` takes everything from here that the command line leaves out."""
+
+    algorithm: str
+    env: str
+    steps: int
+    n_envs: int
+    eval_every: int
+    checkpoint_every: int
+    seed: int
+    device: str = "auto"
+    vectorization: str = "auto"
+    preset: bool = False
+    eval_episodes: int = 10
+    stop_at: float | None = None
+    threads: int = 1
+    compile: str = "off"
+    sinks: tuple[str, ...] = ()
+    places: dict[str, str] = attrs.field(factory=dict)
+    """Settings that name a place on disk, by dotted name."""
+    status: str = "running"
+    error: str | None = None
+    env_steps: int | None = None
+    seconds: float = 0.0
+    final_evaluation: FinalEvaluation | None = None
+    system: dict[str, Any] = attrs.field(factory=dict)
+
+    def as_table(self) -> dict[str, Any]:
+        """For JSON; what is not known is left out."""
+        return {name: value for name, value in attrs.asdict(self).items() if value is not None}
+
+    @staticmethod
+    def read(path: Path) -> RunRecord:
+        """The record in a file.
+
+        Raises:
+            SettingsError: it is missing or damaged; the message names the entry.
+        """
+        return RunRecord.of(read_table(path), str(path))
+
+    @staticmethod
+    def of(table: Mapping[str, Any], source: str) -> RunRecord:
+        """The record in a table; raises as `read`."""
+        entries = Entries(table, source)
+        steps = entries.count("steps")
+        return RunRecord(
+            algorithm=entries.text("algorithm"),
+            env=entries.text("env"),
+            steps=steps,
+            n_envs=entries.count("n_envs", most=MAX_ENVS),
+            eval_every=entries.count("eval_every", max(1, steps // 10), least=0),
+            checkpoint_every=entries.count("checkpoint_every", max(1, steps // 5)),
+            seed=entries.count("seed", least=0),
+            device=entries.text("device", "auto"),
+            vectorization=entries.text("vectorization", "auto"),
+            preset=entries.flag("preset", False),
+            eval_episodes=entries.count("eval_episodes", 10),
+            stop_at=entries.optional_number("stop_at"),
+            threads=entries.count("threads", 1, most=MAX_THREADS),
+            compile=_mode(entries),
+            sinks=entries.texts("sinks"),
+            places=_places(entries),
+            status=entries.text("status", "running"),
+            error=entries.optional_text("error"),
+            env_steps=entries.optional_count("env_steps"),
+            seconds=entries.number("seconds", 0.0),
+            final_evaluation=_final(entries),
+            system=entries.table_of("system"),
+        )
+
+
+def _mode(entries: Entries) -> str:
+    mode = entries.text("compile", "off")
+    try:
+        require_mode(mode)
+    except SettingsError as error:
+        raise SettingsError(f"{entries.source} is damaged: {error}") from None
+    return mode
+
+
+def _places(entries: Entries) -> dict[str, str]:
+    places = entries.table_of("places")
+    inner = Entries(places, f"{entries.source}, places")
+    return {name: inner.text(name) for name in PLACES if name in places}
+
+
+def _final(entries: Entries) -> FinalEvaluation | None:
+    table = entries.table_of("final_evaluation")
+    if not table:
+        return None
+    final = Entries(table, f"{entries.source}, final_evaluation")
+    return FinalEvaluation(mean=final.number("mean"), std=final.number("std"), episodes=final.count("episodes"))

@@ -1,0 +1,104 @@
+"""What a user asked for on the command line."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from rlsdk.compilation import require_mode
+from rlsdk.errors import SettingsError
+from rlsdk.experiments.run_record import MAX_ENVS, MAX_THREADS
+from rlsdk.experiments.stored_tables import Entries
+
+RESUMABLE = (
+    "steps",
+    "eval_every",
+    "eval_episodes",
+    "checkpoint_every",
+    "stop_at",
+    "threads",
+    "vectorization",
+    "sinks",
+    "compile",
+)
+"""Options a resumed run takes from its record, unless they are given again."""
+
+
+@attrs.frozen(kw_only=True)
+class RunRequest:
+    """A run; None means not said."""
+
+    algorithm: str
+    env: str | None = None
+    steps: int | None = None
+    settings: dict[str, Any] = attrs.field(factory=dict)
+    n_envs: int | None = None
+    out: Path | None = None
+    eval_every: int | None = None
+    eval_episodes: int | None = None
+    checkpoint_every: int | None = None
+    stop_at: float | None = None
+    resume: bool = False
+    trust: bool = False
+    """A resumed run may import the module, and write to the places, that its files name."""
+    threads: int | None = None
+    use_preset: bool = True
+    """Start from the plugin's tuned settings for the environment, where it ships some."""
+    vectorization: str | None = None
+    """How the training environments are stepped; see `make_vec_env`."""
+    sinks: tuple[str, ...] | None = None
+    """Names of further metric sinks: `console`, `tensorboard`, or a plugin's."""
+    profile: bool = False
+    """Say where the time went."""
+    compile: str | None = attrs.field(default=None, validator=lambda *given: require_mode(given[-1] or "off"))
+    """How hot functions are compiled; see `rlsdk.compilation`."""
+
+    def said(self) -> dict[str, Any]:
+        """The options that were given, of those that a resumed run may change.
+
+        Raises:
+            SettingsError: one is out of range.
+        """
+        given = {name: getattr(self, name) for name in RESUMABLE if getattr(self, name) is not None}
+        for name, value in given.items():
+            least = 0 if name == "eval_every" else 1
+            if isinstance(value, int) and not isinstance(value, bool) and value < least:
+                option = name.replace("_", "-")
+                wanted = "a positive whole number" if least else "a whole number, 0 or more"
+                raise SettingsError(f"--{option} {value} must be {wanted}")
+        if (goal := given.get("stop_at")) is not None and not math.isfinite(goal):
+            raise SettingsError(f"--stop-at {goal} must be a finite number")
+        return given
+
+    def as_table(self) -> dict[str, Any]:
+        """For JSON: what was asked for, without where and how it is resumed."""
+        table = attrs.asdict(self)
+        return {name: value for name, value in table.items() if name not in ("out", "resume", "trust")}
+
+    @staticmethod
+    def of(entries: Entries) -> RunRequest:
+        """The request in a table.
+
+        Raises:
+            SettingsError: an entry is wrong.
+        """
+        known: dict[str, Any] = {
+            "steps": entries.optional_count("steps", least=1),
+            "n_envs": entries.optional_count("n_envs", least=1, most=MAX_ENVS),
+            "eval_every": entries.optional_count("eval_every"),
+            "eval_episodes": entries.optional_count("eval_episodes", least=1),
+            "checkpoint_every": entries.optional_count("checkpoint_every", least=1),
+            "threads": entries.optional_count("threads", least=1, most=MAX_THREADS),
+            "stop_at": entries.optional_number("stop_at"),
+            "env": entries.optional_text("env"),
+            "vectorization": entries.optional_text("vectorization"),
+            "compile": entries.optional_text("compile"),
+            "sinks": entries.texts("sinks") or None,
+            "settings": entries.table_of("settings"),
+            "use_preset": entries.flag("use_preset", True),
+            "profile": entries.flag("profile", False),
+        }
+        return RunRequest(algorithm=entries.text("algorithm"), **known)

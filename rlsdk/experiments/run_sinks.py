@@ -1,0 +1,46 @@
+"""Where a command-line run writes its metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from rlsdk.errors import SettingsError, suggest
+from rlsdk.registry import extension, extensions
+from rlsdk.sinks import ConsoleSink, MetricSink, TensorBoardSink
+
+BUILT_IN = ("console", "tensorboard")
+Maker = Callable[[Path, bool], MetricSink]
+"""Makes a sink for a run directory; the flag says whether the run is resumed."""
+
+
+def named_sinks(names: Iterable[str]) -> list[Maker]:
+    """What makes the sinks of these names.
+
+    Raises:
+        SettingsError: there is none of a name. PluginError: the plugin that offers it is broken.
+    """
+    return [_named(name) for name in names]
+
+
+def _named(name: str) -> Maker:
+    if name == "console":
+        return lambda folder, resumed: ConsoleSink()
+    if name == "tensorboard":
+        return lambda folder, resumed: TensorBoardSink(folder, name, continue_last=resumed)
+    known = (*BUILT_IN, *extensions("sinks"))
+    if name not in known:
+        raise SettingsError(
+            f"unknown sink {name!r}; {suggest(name, known)}; metrics.csv and metrics.jsonl are always written"
+        )
+    make = extension("sinks", name)
+    return lambda folder, resumed: make(folder)
+
+
+def configured_sinks(config: Any, name: str, *, resumed: bool) -> list[MetricSink]:
+    """The sinks that the settings `verbose` and `tensorboard_log` ask for, as in `Agent.learn`."""
+    sinks: list[MetricSink] = [ConsoleSink()] if config.verbose else []
+    if config.tensorboard_log:
+        sinks.append(TensorBoardSink(Path(config.tensorboard_log), name, continue_last=resumed))
+    return sinks

@@ -1,0 +1,85 @@
+"""What a stored file may not decide: which module is imported, and where something is written or read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rlsdk.errors import SettingsError
+
+PLACES = ("tensorboard_log", "replay_buffer_kwargs.directory")
+"""Settings (dotted) that name a place on disk."""
+
+
+def require_own_environment(env: str, source: str, *, trust: bool) -> str:
+    """`env`, unless it is an id such as `package:Env-v0`, for which gymnasium imports the package.
+
+    Raises:
+        SettingsError: it is one, and `source` is not trusted.
+    """
+    if ":" in env and not trust:
+        raise SettingsError(
+            f"{source} names the environment {env!r}, for which a module would be imported; give it with --env, or add"
+            " --trust if you trust the file"
+        )
+    return env
+
+
+def places_in(settings: Mapping[str, Any]) -> dict[str, str]:
+    """The settings in a nested table that name a place on disk, by dotted name."""
+    found = {}
+    for name in PLACES:
+        value: Any = settings
+        for key in name.split("."):
+            value = value.get(key) if isinstance(value, Mapping) else None
+        if value is not None:
+            found[name] = str(value)
+    return found
+
+
+def without_places(settings: Mapping[str, Any]) -> set[str]:
+    """The dotted names of the other settings in a nested table."""
+    return set(_dotted(settings)) - set(PLACES)
+
+
+def _dotted(settings: Mapping[str, Any]) -> list[str]:
+    names = []
+    for name, value in settings.items():
+        names += [f"{name}.{inner}" for inner in _dotted(value)] if isinstance(value, Mapping) else [name]
+    return names
+
+
+def require_own_places(places: Mapping[str, Any], folder: Path, source: str, *, trust: bool) -> None:
+    """Check places that `source` names.
+
+    Raises:
+        SettingsError: one lies outside `folder`, and `source` is not trusted.
+    """
+    for name, place in places.items():
+        inside = isinstance(place, str) and "\0" not in place and _inside(Path(place), folder)
+        if not inside and not trust:
+            raise SettingsError(
+                f"{source} names a place to write, {name} = {str(place)[:200]!r}; give it again with --set {name}=..., or"
+                " add --trust if you trust the file"
+            )
+
+
+def require_own_files(paths: Iterable[Path], *, trust: bool) -> None:
+    """Check files that are about to be written.
+
+    Raises:
+        SettingsError: one is a symbolic link, which leads elsewhere, and its folder is not trusted.
+    """
+    for path in paths:
+        if path.is_symlink() and not trust:
+            raise SettingsError(
+                f"{path} is a link to another place, which would be written to; add --trust if you trust the folder"
+            )
+
+
+def _inside(place: Path, folder: Path) -> bool:
+    try:
+        return place.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError):  # a loop of links
+        return False
