@@ -6,9 +6,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 
+from rlsdk.runtime.output import printable
+
 
 class RlsdkError(Exception):
     """Root of the hierarchy: `except rlsdk.errors.RlsdkError` catches everything below and nothing else."""
+
+    def __str__(self) -> str:
+        return printable(super().__str__())  # messages quote files, manifests and environments
 
 
 class SettingsError(RlsdkError, ValueError):

@@ -6,7 +6,7 @@ import csv
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from rlsdk.errors import SettingsError
 from rlsdk.experiments.run_record import RunRecord
 from rlsdk.experiments.stored_tables import read_text
+from rlsdk.runtime.output import one_line
 
 AXES = {
     "steps": ("step", 1.0, "environment steps"),
@@ -57,14 +58,19 @@ def plot_run(folder: Path, output: Path, title: str = "") -> bool:
     if metrics.exists():
         axes.plot(*read_metric(metrics, TRAINING), label="training, mean of recent episodes")
         steps, means = read_metric(metrics, EVALUATION)
-        _, deviations = read_metric(metrics, "eval/std_reward")
+        deviations = dict(zip(*read_metric(metrics, "eval/std_reward"), strict=True))
         axes.errorbar(
-            steps, means, yerr=deviations, fmt="o-", capsize=3, label="evaluation, mean and deviation over episodes"
+            steps,
+            means,
+            yerr=[abs(deviations.get(step, 0.0)) for step in steps],
+            fmt="o-",
+            capsize=3,
+            label="evaluation, mean and deviation over episodes",
         )
-    axes.set(xlabel="environment steps", ylabel="episode return", title=title)
+    axes.set(xlabel="environment steps", ylabel="episode return", title=literal(title))
     if metrics.exists():
         axes.legend(loc="lower right")
-    figure.savefig(output, dpi=120)
+    save_figure(figure, output)
     return True
 
 
@@ -99,14 +105,14 @@ def plot_runs(
     for label, curves in groups.items():
         grid, mean, low, high = _band(curves)
         seeds = f"{label}, {len(curves)} seeds" if len(curves) > 1 else label
-        (line,) = axes.plot(grid, mean, label=seeds)
+        (line,) = axes.plot(grid, mean, label=literal(seeds))
         if len(curves) > 1:
             axes.fill_between(grid, low, high, alpha=0.2, color=line.get_color(), linewidth=0)
         texts.append(f"{seeds}: {name} ends at {mean[-1]:.2f}")
-    axes.set(xlabel=AXES[x][2], ylabel=name, title=_caption(groups, smooth))
+    axes.set(xlabel=AXES[x][2], ylabel=literal(name), title=_caption(groups, smooth))
     axes.legend(loc="best")
     output.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(output, dpi=120)
+    save_figure(figure, output)
     return texts
 
 
@@ -126,6 +132,23 @@ def new_figure() -> tuple[Any, Any]:
     axes = figure.subplots()
     axes.grid(alpha=0.3)
     return figure, axes
+
+
+def literal(text: str) -> str:
+    """`text` as a title or label shows it: without control characters, and with dollar signs that begin no formula."""
+    return one_line(text).replace("$", r"\$")
+
+
+def save_figure(figure: Any, output: Path | IO[bytes]) -> None:
+    """Write a picture in the format its suffix names; PNG for a stream.
+
+    Raises:
+        SettingsError: no such format, or the numbers cannot be drawn.
+    """
+    try:
+        figure.savefig(output, dpi=120, **({} if isinstance(output, Path) else {"format": "png"}))
+    except (ValueError, OverflowError, MemoryError) as error:
+        raise SettingsError(f"the picture {output} cannot be drawn: {error}") from None
 
 
 def _caption(groups: dict[str, list[Curve]], smooth: int) -> str:

@@ -24,6 +24,7 @@ from rlsdk.experiments.lock import claimed
 from rlsdk.experiments.run_record import RunRecord
 from rlsdk.experiments.stored_tables import read_text
 from rlsdk.plotting import MAX_METRICS, read_metric
+from rlsdk.runtime.output import tell
 from rlsdk.settings import commented_toml
 from rlsdk.storage.journal import FOLDER
 
@@ -74,7 +75,7 @@ class RunDirectory:
                     raise SettingsError(
                         f"{self.path} already holds a run; add --resume to go on with it, or choose another --out"
                     )
-                print(f"{self.path} holds a run that left no agent; starting again")
+                tell(f"{self.path} holds a run that left no agent; starting again")
                 self.start_over()
             yield
 

@@ -30,6 +30,7 @@ from rlsdk.plotting import plot_run
 from rlsdk.profiling import profiled
 from rlsdk.registry import AlgorithmSpec, Preset, load, preset
 from rlsdk.run_directory import RunDirectory, folder_name
+from rlsdk.runtime.output import tell
 from rlsdk.seeding import fresh_seed
 from rlsdk.settings import flat_scalars, merge, unstructure
 from rlsdk.sinks import CsvSink, JsonlSink, MetricSink, several
@@ -138,7 +139,10 @@ def _finish(prepared: Prepared, seconds: float, *, interrupted: bool) -> RunResu
         final_evaluation=summary,
     )
     directory.write_record(done)
-    plot_run(directory.path, directory.curve, f"{agent.spec.id} on {record.env}")
+    try:
+        plot_run(directory.path, directory.curve, f"{agent.spec.id} on {record.env}")
+    except SettingsError as error:
+        tell(f"no learning curve: {error}")
     needs_trust = _asks_for_trust(done, directory)
     return RunResult(directory, evaluation, agent.num_timesteps, seconds, interrupted, needs_trust)
 
@@ -158,8 +162,8 @@ def _measured(agent: Agent, env: str) -> Iterator[None]:
     with profiled(agent) as profile:
         yield
     images = any(isinstance(leaf, Box) and leaf.is_image for _, leaf in leaf_spaces(agent.facts.observation_space))
-    print(f"where the time went, {agent.spec.id} on {env}:\n{profile.table()}")
-    print(f"advice: {profile.advice(agent.facts.num_envs, images=images, device=agent.device)}")
+    tell(f"where the time went, {agent.spec.id} on {env}:\n{profile.table()}")
+    tell(f"advice: {profile.advice(agent.facts.num_envs, images=images, device=agent.device)}")
 
 
 @contextmanager
@@ -242,12 +246,12 @@ def _write_down(directory: RunDirectory, record: RunRecord, config: Any) -> None
 
 
 def _announce(agent: Agent, record: RunRecord, known: Preset | None) -> None:
-    print(
+    tell(
         f"training {record.algorithm} on {record.env}: {record.steps:,} steps, seed {record.seed}, device {agent.device}"
         f" ({agent.device_reason})"
     )
     if known is not None:
-        print(f"preset for {record.env}: {_described(known)} (--no-preset for the defaults)")
+        tell(f"preset for {record.env}: {_described(known)} (--no-preset for the defaults)")
 
 
 def starting_settings(spec: AlgorithmSpec, known: Preset | None, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -291,7 +295,7 @@ def _resumed(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
         agent.env_name = record.env
         directory.forget_after(agent.num_timesteps)
         directory.write_record(record)
-        print(f"resuming {spec.id} on {record.env} at step {agent.num_timesteps:,} of {record.steps:,}")
+        tell(f"resuming {spec.id} on {record.env} at step {agent.num_timesteps:,} of {record.steps:,}")
         unused.pop_all()
         yield Prepared(agent=agent, directory=directory, record=record, sinks=makers, resumed=True)
 

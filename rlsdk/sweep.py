@@ -29,6 +29,7 @@ from rlsdk.plotting import plot_runs
 from rlsdk.registry import load, preset
 from rlsdk.run_directory import RunDirectory
 from rlsdk.runner import RunRequest, run, starting_settings
+from rlsdk.runtime.output import tell
 from rlsdk.settings import merge
 from rlsdk.settings.load import nested
 
@@ -79,7 +80,7 @@ def jobs_for(wanted: int | None, count: int, threads: int | None) -> int:
         raise SettingsError(f"--jobs {wanted} must be a positive whole number")
     room = max(1, (os.cpu_count() or 1) // (threads or 1))
     if wanted is not None and wanted > room:
-        print(f"--jobs {wanted} reduced to {room}: {os.cpu_count()} cores, {threads or 1} torch thread(s) per run")
+        tell(f"--jobs {wanted} reduced to {room}: {os.cpu_count()} cores, {threads or 1} torch thread(s) per run")
     return min(wanted or room, room, count)
 
 
@@ -183,9 +184,9 @@ def reported(request: RunRequest, name: str) -> SeedResult:
     assert request.out is not None
     try:
         result = finished(request)
-        print(f"{name}: return {result.mean:.2f} +- {result.std:.2f}", flush=True)
+        tell(f"{name}: return {result.mean:.2f} +- {result.std:.2f}")
     except RlsdkError as error:
-        print(f"{name} failed: {error}", flush=True)
+        tell(f"{name} failed: {error}")
         return SeedResult(seed=request.settings["seed"], folder=request.out, error=str(error))
     return result
 

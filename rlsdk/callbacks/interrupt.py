@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from rlsdk.callbacks.callback import Callback
 from rlsdk.records import Report
+from rlsdk.runtime.output import tell
 
 if TYPE_CHECKING:
     from rlsdk.train import Run
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+HANG_UP = getattr(signal, "SIGHUP", None)
 
 
 class StopOnInterrupt(Callback):
-    """The first Ctrl-C (or SIGTERM) stops after the current round; the second one is not caught and stops at once."""
+    """The first Ctrl-C, SIGTERM or SIGHUP stops after the current round; the second one is not caught and stops at once."""
 
     def __init__(self) -> None:
         self.interrupted = False
@@ -27,12 +29,13 @@ class StopOnInterrupt(Callback):
     def on_training_start(self, run: Run) -> None:
         if threading.current_thread() is not threading.main_thread():
             return  # signals come to the main thread only, and whoever started this one decides what they mean
-        self._before = {number: signal.signal(number, self._catch) for number in SIGNALS}
+        heard = [n for n in SIGNALS if n != HANG_UP or signal.getsignal(n) != signal.SIG_IGN]  # nohup ignores it
+        self._before = {number: signal.signal(number, self._catch) for number in heard}
 
     def _catch(self, number: int, frame: FrameType | None) -> None:
         self.interrupted = True
         self._release()
-        print("\nstopping; saving first (press Ctrl-C again to stop at once)", file=sys.stderr, flush=True)
+        tell("\nstopping; saving first (press Ctrl-C again to stop at once)", sys.stderr)
 
     def _release(self) -> None:
         for number, handler in self._before.items():

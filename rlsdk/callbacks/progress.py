@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rlsdk.callbacks.callback import Callback
 from rlsdk.records import Report
+from rlsdk.runtime.output import Lasting, tell
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -22,7 +23,7 @@ class ProgressBar(Callback):
     """Shows steps, mean return, steps per second and the time left. Lines are written every `seconds` off a terminal."""
 
     def __init__(self, stream: TextIO | None = None, *, seconds: float = 10.0) -> None:
-        self.stream = stream or sys.stderr
+        self.stream: Any = Lasting(stream or sys.stderr)
         self.live = self.stream.isatty()
         self.seconds = REFRESH if self.live else seconds
         self._shown = 0.0
@@ -55,7 +56,7 @@ class ProgressBar(Callback):
             return
         left = _clock((run.total_timesteps - done) / rate) if rate else "?"
         line = f"{done:>10,}/{run.total_timesteps:,} steps  {text}  {rate:7,.0f} steps/s  {left} left"
-        print(line, file=self.stream, flush=True)
+        tell(line, self.stream)
 
 
 def _live_bar(total: int, stream: TextIO) -> tuple[Progress, TaskID]:

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from rlsdk.runtime.output import one_line
+
 
 def compare_runs(
     a: Annotated[Path, typer.Argument(help="Folder with finished runs.")],
@@ -22,14 +24,14 @@ def compare_runs(
         typer.echo(json.dumps(found.as_dict(), indent=1))
         return
     typer.echo(f"A = {a}\nB = {b}")
-    width = max(len(row.env) for row in found.rows) + 2
+    width = max(len(one_line(row.env)) for row in found.rows) + 2
     typer.echo(
         f"{'':<{width}}{'runs':>8}{'mean of A':>12}{'mean of B':>12}{'P(A > B)':>10}{'p':>8}  A - B [95 % interval]"
     )
     for row in found.rows:
         counts = f"{row.runs[0]}, {row.runs[1]}"
         typer.echo(
-            f"{row.env:<{width}}{counts:>8}{row.means[0]:>12.4g}{row.means[1]:>12.4g}{row.better:>10.2f}{row.p_value:>8.2g}"
+            f"{one_line(row.env):<{width}}{counts:>8}{row.means[0]:>12.4g}{row.means[1]:>12.4g}{row.better:>10.2f}{row.p_value:>8.2g}"
             f"  {row.difference}"
         )
     if found.left_out:

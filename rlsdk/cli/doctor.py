@@ -9,6 +9,7 @@ import typer
 from rlsdk.registry import Plugin, plugins
 from rlsdk.registry.discovery import SWITCH
 from rlsdk.registry.trial import Trial, all_tried
+from rlsdk.runtime.output import one_line
 
 
 def diagnose() -> None:
@@ -33,9 +34,9 @@ def diagnose() -> None:
 
 def _show(plugin: Plugin, trial: Trial) -> bool:
     """Say how loading one plugin went."""
-    label = f"plugin {plugin.qualified_id} {plugin.version}:"
+    label = one_line(f"plugin {plugin.qualified_id} {plugin.version}:")
     if trial.problem is not None:
-        typer.echo(f"{label} BROKEN: {trial.problem}")
+        typer.echo(f"{label} BROKEN: {one_line(trial.problem)}")
         return False
-    typer.echo(f"{label} usable" + "".join(f"\n    WARNING: {effect}" for effect in trial.effects))
+    typer.echo(f"{label} usable" + "".join(f"\n    WARNING: {one_line(effect)}" for effect in trial.effects))
     return not trial.effects

@@ -10,6 +10,7 @@ import typer
 
 from rlsdk.registry import capabilities, find, preset_names
 from rlsdk.registry.trial import require_loads
+from rlsdk.runtime.output import one_line
 
 
 def show_info(algorithm: Annotated[str, typer.Argument(help="Id of the algorithm, see `rlsdk list`.")]) -> None:
@@ -17,7 +18,8 @@ def show_info(algorithm: Annotated[str, typer.Argument(help="Id of the algorithm
     plugin = find(algorithm)
     trial, manifest = require_loads(plugin), plugin.manifest
     if manifest is not None:
-        typer.echo(f"{manifest.title} ({plugin.qualified_id} {plugin.version})\n{manifest.summary}\n")
+        typer.echo(one_line(f"{manifest.title} ({plugin.qualified_id} {plugin.version})"))
+        typer.echo(f"{one_line(manifest.summary)}\n")
         rows = {
             "paper": manifest.paper,
             "family": manifest.family,
@@ -29,12 +31,12 @@ def show_info(algorithm: Annotated[str, typer.Argument(help="Id of the algorithm
             "measured": _measured(capabilities(plugin)),
         }
         for name, value in rows.items():
-            typer.echo(f"{name + ':':<14}{value}")
+            typer.echo(f"{name + ':':<14}{one_line(value)}")
     typer.echo("\nhyper-parameters:")
     for doc in trial.settings:
         _show(doc, indent=2)
     for effect in trial.effects:
-        typer.echo(f"warning: {effect}", err=True)
+        typer.echo(f"warning: {one_line(effect)}", err=True)
 
 
 def _measured(found: dict[str, Any] | None) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from rlsdk.runtime.output import one_line
 
 
 def inspect_file(
@@ -22,20 +24,29 @@ def inspect_file(
     if as_json:
         typer.echo(json.dumps(document, indent=1))
         return
-    plugin, system = document.get("plugin", {}), document.get("system", {})
-    typer.echo(f"algorithm:    {document.get('algorithm')} ({plugin.get('distribution')} {plugin.get('version')})")
-    typer.echo(
-        f"environment:  {document.get('environment')}, {document.get('num_timesteps')} steps, seed {document.get('seed')}"
-    )
-    typer.echo(f"observation:  {_short(document.get('observation_space'))}")
-    typer.echo(f"action:       {_short(document.get('action_space'))}")
-    typer.echo("made with:    " + ", ".join(f"{name} {value}" for name, value in system.items()))
-    if document.get("not_stored"):
-        typer.echo(f"not stored:   {', '.join(document['not_stored'])} (give them to load through custom_objects)")
+    plugin, system = _table(document.get("plugin")), _table(document.get("system"))
+    not_stored = document.get("not_stored")
+    rows = {
+        "algorithm": f"{document.get('algorithm')} ({plugin.get('distribution')} {plugin.get('version')})",
+        "environment": f"{document.get('environment')}, {document.get('num_timesteps')} steps, seed {document.get('seed')}",
+        "observation": _short(document.get("observation_space")),
+        "action": _short(document.get("action_space")),
+        "made with": ", ".join(f"{name} {value}" for name, value in system.items()),
+    }
+    if not_stored and isinstance(not_stored, list):
+        names = ", ".join(map(str, not_stored))
+        rows["not stored"] = f"{names} (give them to load through custom_objects)"
+    for name, text in rows.items():
+        typer.echo(f"{name + ':':<14}{one_line(text)}")
     for section, tensors in document["tensors"].items():
         count = sum(math.prod(shape) for _, shape in tensors.values())
-        typer.echo(f"section:      {section}, {len(tensors)} tensors, {count:,} numbers")
+        typer.echo(f"section:      {one_line(section)}, {len(tensors)} tensors, {count:,} numbers")
     typer.echo("settings:     " + json.dumps(document.get("config")))
+
+
+def _table(value: object) -> dict[str, Any]:
+    """A table of the manifest; empty where something else stands in its place."""
+    return value if isinstance(value, dict) else {}
 
 
 def _short(space: object) -> str:

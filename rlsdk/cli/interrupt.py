@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import typer
+
+from rlsdk.runtime.output import tell
 
 
 @contextmanager
@@ -14,5 +17,5 @@ def interrupted(how_to_go_on: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        typer.echo(f"interrupted; {how_to_go_on}", err=True)
+        tell(f"interrupted; {how_to_go_on}", sys.stderr)
         raise typer.Exit(130) from None

@@ -9,6 +9,7 @@ import attrs
 import typer
 
 from rlsdk.registry import Plugin, algorithms
+from rlsdk.runtime.output import one_line
 
 
 def list_algorithms(
@@ -22,12 +23,12 @@ def list_algorithms(
     if not found:
         typer.echo("no algorithm is installed; try: pip install rlsdk-tqc")
         return
-    rows = [("id", "version", "family", "actions", "summary")]
+    rows: list[tuple[str, ...]] = [("id", "version", "family", "actions", "summary")]
     for plugin in found:
         manifest = plugin.manifest
         family, actions = (manifest.family or "", ", ".join(manifest.actions)) if manifest else ("?", "?")
         summary = f"CANNOT BE USED: {plugin.problem}" if plugin.problem else manifest.summary if manifest else ""
-        rows.append((plugin.id, plugin.version, family, actions, summary))
+        rows.append(tuple(map(one_line, (plugin.id, plugin.version, family, actions, summary))))
     widths = [max(len(row[i]) for row in rows) for i in range(4)]
     for row in rows:
         typer.echo("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)) + f"  {row[4]}")

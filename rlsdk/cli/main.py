@@ -26,6 +26,7 @@ from rlsdk.cli import (
     tune,
 )
 from rlsdk.errors import RlsdkError
+from rlsdk.runtime.output import plain_output, tell
 
 app = typer.Typer(
     name="rlsdk",
@@ -57,15 +58,18 @@ app.command("doctor")(doctor.diagnose)
 
 def main() -> None:
     """Run the command line; errors meant for users are one message and exit code 1."""
+    with plain_output():
+        _run()
+
+
+def _run() -> None:
     try:
         app()
     except RlsdkError as error:
-        print(f"error: {error}", file=sys.stderr)
+        tell(f"error: {error}", sys.stderr)
         sys.exit(1)
     except OSError as error:  # a full disk, a folder that vanished
-        print(
-            f"error: {error}; what was written before is kept, free some space or choose another place", file=sys.stderr
-        )
+        tell(f"error: {error}; what was written before is kept, free some space or choose another place", sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 from rlsdk.cli.interrupt import interrupted
 from rlsdk.errors import SettingsError
+from rlsdk.runtime.output import tell
 from rlsdk.settings import load_settings, merge, parse_assignments
 
 
@@ -118,17 +120,17 @@ def _run_seeds(plan: Sweep) -> None:
     from rlsdk.sweep import sweep
 
     name = f"{plan.request.algorithm} on {plan.request.env}"
-    typer.echo(f"{name}: seeds {', '.join(map(str, plan.seeds))}, {plan.jobs} at a time")
+    tell(f"{name}: seeds {', '.join(map(str, plan.seeds))}, {plan.jobs} at a time")
     with interrupted("what ran is saved, go on with: the same command and --resume --out its folder"):
         results = sweep(plan)
     means = [result.mean for result in results if result.mean is not None]
     failed = len(results) - len(means)
     if means:
         spread = f" (from {min(means):.2f} to {max(means):.2f})" if len(means) > 1 else ""
-        typer.echo(f"{len(means)} seeds: mean return {sum(means) / len(means):.2f}{spread}")
-    typer.echo(f"files: {results[0].folder.parent}/ (summary.json, learning_curves.png, seed-*/)")
+        tell(f"{len(means)} seeds: mean return {sum(means) / len(means):.2f}{spread}")
+    tell(f"files: {results[0].folder.parent}/ (summary.json, learning_curves.png, seed-*/)")
     if failed:
-        typer.echo(f"{failed} of {len(results)} seeds failed; summary.json says why", err=True)
+        tell(f"{failed} of {len(results)} seeds failed; summary.json says why", sys.stderr)
         raise typer.Exit(1)
 
 
@@ -136,13 +138,13 @@ def _report(result: RunResult, algorithm: str) -> None:
     """Say what came of the run, and how to go on if it was interrupted."""
     folder, score = result.directory.path, result.evaluation
     if result.interrupted:
-        typer.echo(
+        tell(
             f"interrupted at step {result.env_steps:,};"
             f" go on with: rlsdk run {algorithm} --resume --out {folder}{' --trust' if result.needs_trust else ''}"
         )
         raise typer.Exit(130)
-    typer.echo(
+    tell(
         f"{result.env_steps:,} steps in {result.seconds:.0f} s;"
         f" return {score.mean:.2f} +- {score.std:.2f} over {len(score.returns)} deterministic episodes"
     )
-    typer.echo(f"files: {folder}/ (final.rlsdk, metrics.csv, config.toml, ...)")
+    tell(f"files: {folder}/ (final.rlsdk, metrics.csv, config.toml, ...)")

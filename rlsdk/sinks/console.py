@@ -6,6 +6,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any, TextIO
 
+from rlsdk.runtime.output import tell
+
 
 class ConsoleSink:
     """Prints one small table per log, grouped by the part of the name before the slash."""
@@ -25,7 +27,7 @@ class ConsoleSink:
         left, right = max(len(r[0]) for r in rows), max(len(r[1]) for r in rows)
         line = "-" * (left + right + 7)
         body = "\n".join(f"| {name:<{left}} | {value:<{right}} |" for name, value in rows)
-        print(f"{line}\n{body}\n{line}", file=self.stream, flush=True)
+        tell(f"{line}\n{body}\n{line}", self.stream)
 
     def media(self, step: int, values: Mapping[str, Any]) -> list[str]:
         """Print texts; returns their names."""

@@ -7,6 +7,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from rlsdk.errors import SettingsError
+
 
 class CsvSink:
     """Appends rows to `path`; a metric that appears later gets a column of its own, empty in the rows before it."""
@@ -17,8 +19,7 @@ class CsvSink:
         self.path = path
         self.columns: list[str] = []
         if path.exists():
-            with path.open(newline="", encoding="utf-8") as stream:
-                self.columns = next(csv.reader(stream), [])
+            self.columns = _columns(path)
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         row = {"step": step, **values}
@@ -43,3 +44,22 @@ class CsvSink:
 
     def close(self) -> None:
         """Every row is on disk already."""
+
+
+def _columns(path: Path) -> list[str]:
+    """The names in the first line of a whole table.
+
+    Raises:
+        SettingsError: the file is no such table; rows are not appended to it.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as stream:
+            rows = list(csv.reader(stream))
+    except (OSError, ValueError, csv.Error) as error:
+        raise SettingsError(f"{path} is damaged: {error}; move it away to log into a new one") from None
+    columns = rows[0] if rows else []
+    if len(set(columns)) < len(columns) or any(len(row) > len(columns) for row in rows):
+        raise SettingsError(
+            f"{path} is damaged: its rows do not fit its first line; move it away to log into a new one"
+        )
+    return columns

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from rlsdk.plotting import new_figure, plot_runs
+from rlsdk.plotting import literal, new_figure, plot_runs, save_figure
 from rlsdk.suites.aggregate import Scores, profile
 
 PROFILE_POINTS = 101
@@ -30,10 +30,10 @@ def profiles(scores: Mapping[str, Scores]) -> bytes:
     figure, axes = new_figure()
     for name, tasks in scores.items():
         shares, low, high = profile(tasks, thresholds)
-        (line,) = axes.plot(thresholds, shares, label=f"{name}, {len(tasks)} environments")
+        (line,) = axes.plot(thresholds, shares, label=literal(f"{name}, {len(tasks)} environments"))
         axes.fill_between(thresholds, low, high, alpha=0.2, color=line.get_color(), linewidth=0)
     axes.set(xlabel="normalised return", ylabel="share of runs above it", ylim=(-0.02, 1.02))
     axes.legend(loc="best")
     stream = io.BytesIO()
-    figure.savefig(stream, dpi=120, format="png")
+    save_figure(figure, stream)
     return stream.getvalue()

@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from rlsdk.runtime.output import one_line
 from rlsdk.suites.aggregate import estimate, improvement, iqm, mean, median
 from rlsdk.suites.bench import Bench, Outcome
 from rlsdk.suites.results import means
@@ -26,7 +27,9 @@ class Table:
     def markdown(self) -> str:
         """As GitHub writes tables."""
         lines = [self.header, tuple("---" for _ in self.header), *self.rows]
-        return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+        return "\n".join(
+            "| " + " | ".join(one_line(cell).replace("|", "\\|") for cell in line) + " |" for line in lines
+        )
 
 
 def cells(outcome: Outcome) -> Table:

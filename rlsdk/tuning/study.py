@@ -18,6 +18,7 @@ from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.evaluate import Evaluation, run_episodes
 from rlsdk.registry import load, preset
 from rlsdk.runner import starting_settings, width
+from rlsdk.runtime.output import tell
 from rlsdk.seeding import derive
 from rlsdk.settings import commented_toml, flat_scalars, merge, unstructure
 from rlsdk.settings.load import nested
@@ -143,7 +144,7 @@ def _work(plan: Tuning, worker: int) -> None:
 def _say(study: Any, trial: Any) -> None:
     score = f"failed: {trial.user_attrs.get(REASON)}" if trial.value is None else f"{trial.value:.2f}"
     state = " (given up early)" if trial.state.name == "PRUNED" else ""
-    print(f"trial {trial.number}: {score}{state}", flush=True)
+    tell(f"trial {trial.number}: {score}{state}")
 
 
 def _trial(plan: Tuning, trial: Any) -> float:

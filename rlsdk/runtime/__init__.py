@@ -1,0 +1,1 @@
+"""What training needs from the process it runs in."""
