@@ -60,6 +60,10 @@ class UsageError(RlsdkError, RuntimeError):
     """A call came at the wrong moment, for example `learn` on an agent that has no environment."""
 
 
+class UnknownAttributeError(RlsdkError, AttributeError):
+    """An agent has no attribute or setting of that name; the message names the closest one, or what to use instead."""
+
+
 class ContractViolation(RlsdkError, AssertionError):  # noqa: N818  # says what happened
     """A plugin broke a clause of an interface contract (raised by `rlsdk.testing`)."""
 

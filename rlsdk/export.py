@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from rlsdk import tree
+from rlsdk.agent.creation import assemble
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk.records import Observation
 from rlsdk.spaces import Box, Dict, Space, Tuple, choices_of, dtype_of, map_leaves, shape_of
@@ -170,7 +171,7 @@ def _twin(agent: Agent) -> Agent:
     if hasattr(networks, "engine"):
         config = attrs.evolve(config, policy_kwargs=attrs.evolve(networks, engine="autograd"))
     twin: Agent = type(agent).__new__(type(agent))
-    twin._assemble(config, agent.facts.observation_space, agent.facts.action_space, agent.facts.num_envs, None)
+    assemble(twin, config, (agent.facts.observation_space, agent.facts.action_space), agent.facts.num_envs, None)
     twin.parts.policy.load_state_dict(agent.parts.policy.state_dict())
     return twin
 

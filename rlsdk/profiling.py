@@ -105,7 +105,7 @@ def profiled(agent: Agent) -> Iterator[Profile]:
         behavior=_Timed(parts.collector, {"act": "acting"}, profile),
         buffer=None if parts.buffer is None else _TimedMemory(parts.buffer, memory, profile),
     )
-    agent.env = _Timed(env, {"step": "environment", "map": "environment", "reset": "environment"}, profile)
+    agent._env = _Timed(env, {"step": "environment", "map": "environment", "reset": "environment"}, profile)
     before, began = agent.num_timesteps, time.perf_counter()
     try:
         yield profile
@@ -113,4 +113,5 @@ def profiled(agent: Agent) -> Iterator[Profile]:
         profile.total = time.perf_counter() - began
         profile.seconds["other"] = max(0.0, profile.total - sum(profile.seconds.values()))
         profile.env_steps = agent.num_timesteps - before
-        agent.parts, agent.env = parts, env
+        plan = agent.parts.plan
+        agent.parts, agent._env = parts if plan is parts.plan else replace(parts, plan=plan), env

@@ -37,6 +37,7 @@ class Run:
         self.origin = cursor.env_steps - agent.num_timesteps
         """Where schedules count progress from: a continued training goes on with them, it does not start them again."""
         self.tally = Tally(agent.config.stats_window_size, agent.device)
+        self.agent_state = vars(agent)  # written every round, past the checks of assignments to an agent
         self.steps_in_round = 0
         self.stopping = False
         self.tb_log_name, self.log_interval = agent.spec.id.upper(), 1
@@ -81,7 +82,7 @@ class Run:
             PluginError: the metrics are something else than 0-d tensors.
         """
         self.cursor, self.report = cursor, report
-        self.agent.cursor = cursor
+        self.agent_state["cursor"] = cursor
         self.steps_in_round = 0
         if report.metrics is not None:
             _require_finite(report.metrics, report)
@@ -169,13 +170,16 @@ def train(run: Run, env: VectorEnv, parts: Parts, *, log_every: int, threads: in
                 run.tell("on_rollout_start")
                 if run.stopping:
                     break
-                if cursor is not run.cursor:  # at the start, and where episodes were begun anew
+                if (
+                    cursor is not run.cursor or parts is not run.agent.parts
+                ):  # at the start, after a restart or new settings
+                    parts = run.agent.parts
                     loop = plan(watched, parts, run.cursor, run.agent.streams, start=run.origin, end=run.end)
-                run.agent.in_round = (
+                run.agent_state["in_round"] = (
                     True  # it stays so when the round fails: environments are further than the cursor then
                 )
                 round_ = next(loop, None)
-                run.agent.in_round = False
+                run.agent_state["in_round"] = False
                 if round_ is None:
                     break
                 cursor, report = round_

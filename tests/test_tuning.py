@@ -134,7 +134,7 @@ def test_bad_requests(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="cannot write"):
         tune(plan(tmp_path / "file"))
     with pytest.raises(SettingsError, match="n_top"):
-        tune(plan(tmp_path / "top", settings={"n_delta": 2, "n_top": 5}))
+        tune(plan(tmp_path / "top", settings={"n_delta": 2, "n_top": 0}))
     with pytest.raises(EnvironmentFault, match="NoSuch"):
         tune(plan(tmp_path / "env", env="NoSuch-v0"))
     assert not list((tmp_path / "env").glob("best*"))

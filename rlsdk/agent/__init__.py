@@ -8,15 +8,16 @@ from rlsdk.lazy import attach
 
 if TYPE_CHECKING:
     from rlsdk.agent.agent import Agent as Agent
-    from rlsdk.agent.agent import agent_class as agent_class
-    from rlsdk.agent.agent import load as load
-    from rlsdk.agent.agent import make as make
+    from rlsdk.agent.creation import agent_class as agent_class
+    from rlsdk.agent.creation import load as load
+    from rlsdk.agent.creation import make as make
     from rlsdk.agent.session import Session as Session
 
 __all__ = ["Agent", "Session", "agent_class", "load", "make"]
 
 HOMES = {
-    **dict.fromkeys(("Agent", "agent_class", "load", "make"), "rlsdk.agent.agent"),
+    **dict.fromkeys(("agent_class", "load", "make"), "rlsdk.agent.creation"),
+    "Agent": "rlsdk.agent.agent",
     "Session": "rlsdk.agent.session",
 }
 __getattr__, __dir__ = attach(__name__, HOMES)

@@ -3,59 +3,101 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
+from time import time_ns
 from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
 
-import numpy as np
 import torch
 
-from rlsdk.agent import persistence
+from rlsdk.agent import attributes, persistence
+from rlsdk.agent.arguments import check_learn_arguments, positive, without_effect
+from rlsdk.agent.attributes import DeviceName, setting_names
+from rlsdk.agent.creation import assemble, described
 from rlsdk.agent.loggers import as_logger, chosen_sinks, dump_logs
+from rlsdk.agent.offline_updates import update_from_memory
+from rlsdk.agent.prediction import predict
+from rlsdk.agent.reconfiguration import change_settings
 from rlsdk.agent.resumption import StoredCursor, begin, leave_episodes, leave_moved_episodes
 from rlsdk.agent.session import Session
+from rlsdk.agent.stored_replay import load_replay_buffer, restore_replay, save_replay_buffer
 from rlsdk.agent.switch_environment import numpy_environment, require_same_spaces, switch_environment
 from rlsdk.buffers.budget import require_memory
 from rlsdk.callbacks import Callback, ProgressBar, as_callbacks
 from rlsdk.compilation import compiling
 from rlsdk.constructor import bind, class_only
-from rlsdk.device import choose_device
 from rlsdk.environments import NumpyVectorEnv, connect, to_gymnasium
 from rlsdk.environments.actions import ActionDecoder
 from rlsdk.environments.executor_envs import ExecutorEnvs
-from rlsdk.environments.goals import GoalRules
 from rlsdk.environments.masks import MaskGate
-from rlsdk.environments.observations import Stacker, batch_of
+from rlsdk.environments.observations import Stacker
 from rlsdk.environments.on_device import OnDevice
 from rlsdk.environments.requests import without_requests
 from rlsdk.environments.standing import standing_of
-from rlsdk.errors import SettingsError, UsageError
-from rlsdk.loops import Cursor, learn_offline
-from rlsdk.parts import Facts, OffPolicyPlan, Parts, require_parts
-from rlsdk.preparation import Normalizer, prepare
-from rlsdk.records import Observation
-from rlsdk.registry import agent_type, require_usable
-from rlsdk.registry import load as load_plugin
-from rlsdk.seeding import Streams, derive, fresh_seed, initialisation
-from rlsdk.settings import docstring, evolve, flat_scalars, structure
+from rlsdk.errors import UsageError
+from rlsdk.loops import Cursor
+from rlsdk.parts import Facts, Parts
+from rlsdk.preparation import Normalizer, Preparation
+from rlsdk.seeding import Streams, derive
+from rlsdk.settings import flat_scalars, structure
 from rlsdk.sinks import Logger, MetricSink
-from rlsdk.spaces import Dict, Tuple
-from rlsdk.threads import limited_threads
 from rlsdk.train import Run, train
-from rlsdk.tree import leaves, map_tensors
 
 if TYPE_CHECKING:
     from rlsdk.registry import AlgorithmSpec
+
+
+LEARN_ARGUMENTS = (
+    *("total_timesteps", "callback", "log_interval", "tb_log_name", "reset_num_timesteps", "progress_bar", "threads"),
+    "compile",
+)
 
 
 class Agent:
     """An algorithm with its environment, networks and memory. Make one with a plugin's class or `rlsdk.make`."""
 
     spec: ClassVar[AlgorithmSpec]
+    policy_aliases: ClassVar[Mapping[str, str]] = {}
+    """The names that `policy` may have."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "spec" in vars(cls):
+            cls.policy_aliases = {name: name for name in cls.spec.policies}
+
+    env_name: str | None
+    """The id the environment was made from, None where it was no id."""
+    facts: Facts
+    parts: Parts
+    preparation: Preparation
+    masks: MaskGate
+    streams: Streams
+    device_reason: str
+    cursor: Cursor | None
+    run: Run | None
+    """The training that is going on."""
+    in_round: bool
+    """Whether environments are further than the cursor says."""
+    _config: Any
+    _env: Any
+    _seed: int
+    _built: Parts
+    """The parts as the plugin built them, without what prepares observations."""
+    _stored_cursor: StoredCursor | None
+    _stored_log: Mapping[str, Any] | None
+    _pending_replay: Callable[[], Mapping[str, Any] | None] | None
+    _logger: Logger
+    _logger_was_set: bool
+    _step_offset: int
+    _decode: ActionDecoder
+    _stack: Stacker
+    standing: Any
+    """Of the environments when the last training ended."""
+    numpy_env: NumpyVectorEnv | None
+    start_time: int
+    """When `learn` was last called, nanoseconds since 1970; 0 before."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        kwargs.pop("_init_setup_model", None)  # documented, without effect: networks are always built
-        config = bind(self.spec.config_type, args, kwargs)
+        config = bind(self.spec.config_type, args, without_effect(self.spec, kwargs))
         if config.env is None:
             raise UsageError(
                 "an agent needs an environment to learn in; env=None is for load(path), which knows the spaces"
@@ -64,48 +106,9 @@ class Agent:
         env = connect(bare, self.spec.default_envs)
         for request in requests:
             config = request.applied_to(config)
-        self._assemble(config, env.observation_space, env.action_space, env.num_envs, env)
+        assemble(self, config, (env.observation_space, env.action_space), env.num_envs, env)
         self.masks.check_environment(env)
         self._check_memory()
-
-    def _assemble(self, config: Any, observation_space: Any, action_space: Any, num_envs: int, env: Any | None) -> None:
-        require_usable(self.spec)
-        if config.policy not in self.spec.policies:
-            raise SettingsError(f"unknown policy {config.policy!r}; {self.spec.id} has {', '.join(self.spec.policies)}")
-        self.env: Any = env
-        bare, _ = without_requests(config.env)
-        self.env_name: str | None = bare if isinstance(bare, str) else getattr(env, "recipe", None)
-        self.config = evolve(config, {"env": None})
-        self.seed = fresh_seed() if config.seed is None else int(config.seed)
-        self.device, self.device_reason = choose_device(config.device, config.policy)
-        self.streams = Streams(self.seed, self.device)
-        use = self.spec.action_masks if getattr(config, "use_masking", True) else "ignored"
-        self.masks = MaskGate(action_space, use, self.spec.id)
-        masks = use != "ignored" and getattr(env, "has_masks", False)
-        pair = observation_space, action_space
-        goals = GoalRules(lambda: self.env)
-        self.facts = Facts(
-            *pair, num_envs, self.device, self.streams, masks, use == "ignored", goals, to_gymnasium=to_gymnasium
-        )
-        self._build()
-        self.cursor: Cursor | None = None
-        self._stored_cursor: StoredCursor | None = None
-        self.run: Run | None = None  # the training that is going on
-        self.in_round = False  # whether environments are further than the cursor says
-        self.standing: Any = None  # of the environments when the last training ended
-        self.numpy_env: NumpyVectorEnv | None = None
-        self._stored_log: Mapping[str, Any] | None = None
-        self._step_offset = 0
-        self._decode, self._stack = ActionDecoder(action_space), Stacker(observation_space)
-        self._logger, self._logger_was_set = Logger(), False
-        self._logger.current_step = lambda: self.num_timesteps
-
-    def _build(self) -> None:
-        """Networks, memory and update for the facts and settings of now."""
-        self.preparation = prepare(self.facts, self.config)
-        with initialisation(self.seed):
-            built = self.spec.build(self.preparation.inner_facts, self.config)
-        self.parts: Parts = self.preparation.applied_to(require_parts(built, self.spec.id))
 
     def _check_memory(self) -> None:
         """Refuse a replay buffer that cannot fit, as long as it is empty: a filled one holds its memory already."""
@@ -113,7 +116,47 @@ class Agent:
             advice = "lower buffer_size, or set optimize_memory_usage=True"
             require_memory(self.parts.buffer.bytes_required(), "the replay buffer", advice)
 
+    def __getattr__(self, name: str) -> Any:
+        return attributes.read(self, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        attributes.write(self, name, value)
+
+    def __dir__(self) -> list[str]:
+        return attributes.names(self)
+
+    def __repr__(self) -> str:
+        return described(self)
+
     # --- what the agent is ---------------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> Any:
+        """Every setting, as a record; assigning one changes the settings that differ."""
+        return self._config
+
+    @config.setter
+    def config(self, value: Any) -> None:
+        change_settings(self, {name: getattr(value, name) for name in setting_names(type(self.config))})
+
+    @property
+    def env(self) -> Any:
+        """The training environment, None if there is none; assigning one is `set_env(env)`."""
+        return self._env
+
+    @env.setter
+    def env(self, value: Any) -> None:
+        self.set_env(value)
+
+    @property
+    def seed(self) -> int:
+        """What the random streams started from."""
+        return self._seed
+
+    @property
+    def device(self) -> DeviceName:
+        """Where networks are; equal to a text such as "cpu" and to the `torch.device` of that name."""
+        return DeviceName(self.facts.device)
 
     @property
     def observation_space(self) -> Any:
@@ -133,6 +176,7 @@ class Agent:
     @property
     def replay_buffer(self) -> Any:
         """The replay memory, None for algorithms without one."""
+        restore_replay(self)
         return self.parts.buffer
 
     @property
@@ -140,6 +184,10 @@ class Agent:
         """Environment steps since training began, or since `learn(reset_num_timesteps=True)` was last called."""
         steps = self._total_steps - self._step_offset
         return steps if self.run is None else steps + self.run.steps_in_round
+
+    @num_timesteps.setter
+    def num_timesteps(self, value: int) -> None:
+        self._step_offset = self._total_steps - positive(value, "num_timesteps", least=0)
 
     @property
     def _total_steps(self) -> int:
@@ -155,7 +203,7 @@ class Agent:
 
     def learn(  # noqa: PLR0913  # the documented signature
         self,
-        total_timesteps: int,
+        total_timesteps: float,
         callback: Callback | Callable[..., Any] | list[Any] | None = None,
         log_interval: int | None = None,
         tb_log_name: str | None = None,
@@ -164,11 +212,12 @@ class Agent:
         *,
         threads: int | None = 1,
         compile: str = "off",  # noqa: A002  # torch's own word
+        **documented: Any,
     ) -> Self:
         """Train for `total_timesteps` more environment steps; returns the agent itself.
 
         Args:
-            total_timesteps: environment steps over all environments.
+            total_timesteps: environment steps over all environments; a whole number, 1e6 too.
             callback: a `Callback`, a function `f(locals, globals) -> bool`, or a list of these.
             log_interval: finished episodes between two logs (default 4); rounds for the other families (default 1).
             tb_log_name: name of the run under `tensorboard_log`.
@@ -177,16 +226,20 @@ class Agent:
             threads: torch threads while training; None leaves torch's setting alone.
             compile: "default" or "max" = hot functions go through torch.compile, which takes up to a minute before the
                 first update; "off" = nothing is compiled.
+            documented: `eval_env` and others of the documented library, where they ask for nothing (see compatibility).
 
         Raises:
-            UsageError: no environment. SettingsError: a count that is not positive, an unknown way to compile.
+            UsageError: no environment, or a documented argument without counterpart. SettingsError: a count that is not
+            positive, an unknown way to compile.
             EnvironmentFault: the environment misbehaved. DivergenceError: a loss became NaN. ResourceError: the replay
             buffer does not fit.
         """
+        check_learn_arguments(self.spec, documented, LEARN_ARGUMENTS)
         env = self._training_env()
+        self.start_time = time_ns()
         default = 4 if self.spec.family == "off-policy" else 1
-        interval = _positive(default if log_interval is None else log_interval, "log_interval")
-        total = _positive(total_timesteps, "total_timesteps")
+        interval = positive(default if log_interval is None else log_interval, "log_interval")
+        total = positive(total_timesteps, "total_timesteps")
         if reset_num_timesteps:
             self._step_offset = self._total_steps
         leave_moved_episodes(self)
@@ -219,24 +272,17 @@ class Agent:
             raise UsageError("the agent has no environment; call set_env(env), or load(path, env=env)")
         if self.spec.family != "population" and isinstance(self.env, ExecutorEnvs):
             self.env.refuse_steps()
-        env = self.env if self.device == "cpu" else OnDevice(self.env, self.device)
+        device = self.facts.device
+        env = self.env if device == "cpu" else OnDevice(self.env, device)
         return self.preparation.environment(env, self.parts)
 
-    def train(self, gradient_steps: int, batch_size: int | None = None) -> Mapping[str, float]:
+    def train(self, gradient_steps: int | None = None, batch_size: int | None = None) -> Mapping[str, float]:
         """Update `gradient_steps` times from the replay buffer, without any environment; returns the mean metrics.
 
         Raises:
-            UsageError: the algorithm has no replay buffer, or it is empty.
+            UsageError: the algorithm has no replay buffer, or it is empty. SettingsError: a count that is not positive.
         """
-        if self.parts.buffer is None or not len(self.parts.buffer):
-            raise UsageError("train needs a filled replay buffer; call learn, or load_replay_buffer, first")
-        assert isinstance(self.parts.plan, OffPolicyPlan)
-        plan = self.parts.plan if batch_size is None else replace(self.parts.plan, batch_size=batch_size)
-        parts = replace(self.parts, plan=plan)
-        count = _positive(gradient_steps, "gradient_steps")
-        with limited_threads(1), torch.inference_mode(False), torch.enable_grad():
-            metrics = learn_offline(parts, self.streams, count, self._total_steps)
-        return {name: float(value) for name, value in metrics.items()}
+        return update_from_memory(self, gradient_steps, batch_size)
 
     # --- acting --------------------------------------------------------------------------------------------------
 
@@ -262,17 +308,7 @@ class Agent:
         Raises:
             ObservationError: a shape, key or value outside the space. MaskError: a mask is missing or unusable.
         """
-        rows, single = batch_of(self.facts.observation_space, observation)
-        start = state is None if episode_start is None else np.asarray(episode_start, dtype=bool)
-        is_first = torch.as_tensor(np.broadcast_to(start, (len(rows),)).copy())
-        seen = Observation(self._stack(rows), is_first, self.masks.of(action_masks, len(rows)))
-        carry = self.parts.policy.initial_carry(len(rows)) if state is None else state
-        moved = map_tensors(lambda leaf: leaf.to(self.device), seen)
-        act = self.parts.policy.act(moved, carry, deterministic=deterministic, generator=self.streams["predict"])
-        actions = self._decode(act.action)
-        chosen = actions[0] if single else actions
-        nested = isinstance(self.facts.action_space, Dict | Tuple)
-        return chosen if nested else np.asarray(chosen), act.carry if leaves(act.carry) else None
+        return predict(self, observation, state, episode_start, deterministic, action_masks)
 
     def session(self, n: int = 1, *, deterministic: bool = True, seed: int | None = None) -> Session:
         """A session that acts for `n` environments and remembers for the caller what the policy needs remembered."""
@@ -302,6 +338,7 @@ class Agent:
             UnsupportedSpaceError: other spaces. UsageError: another number of environments with a filled buffer.
         """
         switch_environment(self, env, force_reset=force_reset)
+        restore_replay(self)
 
     def require_same_spaces(self, envs: Any, what: str) -> None:
         """Raises UnsupportedSpaceError when `envs` has other spaces than the agent."""
@@ -319,7 +356,7 @@ class Agent:
     def set_random_seed(self, seed: int | None = None) -> None:
         """Start every random stream of the agent, and its environments at their next reset, from `seed`; None: do nothing."""
         if seed is not None:
-            self.seed = structure({"policy": self.config.policy, "seed": seed}, type(self.config)).seed
+            self._seed = structure({"policy": self.config.policy, "seed": seed}, type(self.config)).seed
             self.streams.reseed(self.seed)
 
     # --- parameters and files --------------------------------------------------------------------------------------
@@ -348,15 +385,19 @@ class Agent:
 
     def save(
         self, path: str | Path | IO[bytes], exclude: Iterable[str] | None = None, include: Iterable[str] | None = None
-    ) -> None:
+    ) -> Path | None:
         """Write the agent to a file (`.rlsdk` is appended to names without it) or a binary file object.
 
-        Sections are `policy` (always), `training` (unless excluded) and `replay` (only if included).
+        Sections are `policy` (always), `training` (unless excluded) and `replay` (only if included). Names of attributes may be
+        excluded too: settings are stored all the same, for a file without them is no agent.
+
+        Returns:
+            Where the file is; None for a file object.
 
         Raises:
             ArtifactError: the place cannot be written; what was there is untouched.
         """
-        persistence.save(self, path, exclude=set(exclude or ()), include=set(include or ()))
+        return persistence.save_as_asked(self, path, exclude, include)
 
     @class_only
     def load(  # the documented signature
@@ -391,7 +432,7 @@ class Agent:
 
     def save_replay_buffer(self, path: str | Path | IO[bytes]) -> None:
         """Write the replay buffer to a file of its own."""
-        persistence.save_replay_buffer(self, path)
+        save_replay_buffer(self, path)
 
     def load_replay_buffer(self, path: str | Path | IO[bytes], truncate_last_traj: bool = True) -> None:
         """Read a replay buffer written by `save_replay_buffer`.
@@ -401,7 +442,7 @@ class Agent:
             truncate_last_traj: the environment is reset before training goes on, so the last trajectory is cut there;
                 False keeps the environment where it is.
         """
-        persistence.load_replay_buffer(self, path)
+        load_replay_buffer(self, path)
         if truncate_last_traj:
             leave_episodes(self)
 
@@ -418,31 +459,3 @@ class Agent:
     def dump_logs(self, iteration: int = 0) -> None:
         """Write the metrics of the training that is going on, or what was recorded; a positive `iteration` is logged too."""
         dump_logs(self, iteration)
-
-
-def _positive(value: Any, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise SettingsError(f"{name} = {value!r} must be a positive whole number")
-    return int(value)
-
-
-def agent_class(spec: AlgorithmSpec) -> type[Agent]:
-    """The plugin's own class, or one made for a spec that names none."""
-    if (own := agent_type(spec)) is not None:
-        return own
-    return type(spec.id.replace("-", "_").upper(), (Agent,), {"spec": spec, "__doc__": docstring(spec.config_type)})
-
-
-def make(algorithm: str, *, env: Any, policy: str | None = None, **settings: Any) -> Agent:
-    """An agent by the id of its algorithm: `rlsdk.make("tqc", env="Pendulum-v1", learning_rate=1e-3)`.
-
-    Raises:
-        PluginError: unknown or broken algorithm. SettingsError, EnvironmentFault: as the class itself.
-    """
-    spec = load_plugin(algorithm)
-    return agent_class(spec)(policy or spec.policies[0], env, **settings)
-
-
-def load(path: str | Path | IO[bytes], env: Any = None, device: str = "auto", **kwargs: Any) -> Agent:
-    """The agent in a file; the file knows its algorithm. Arguments as `Agent.load`."""
-    return Agent.load(path, env, device, **kwargs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -11,19 +11,21 @@ import torch
 from torch import Tensor
 
 from rlsdk import spaces
+from rlsdk.agent.attributes import setting_names
+from rlsdk.agent.creation import assemble
 from rlsdk.agent.made_by import class_for, naming, upgraded
 from rlsdk.agent.resumption import StoredCursor, stored_cursor
+from rlsdk.agent.stored_replay import pending_replay, restore_replay
 from rlsdk.errors import ArtifactError, SettingsError, UsageError, fitting, suggest
 from rlsdk.settings import structure
 from rlsdk.storage import agent_file, choose
-from rlsdk.storage.journal import FOLDER, Journal, joined
+from rlsdk.storage.journal import Journal
 from rlsdk.tally import Tally
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent
 
 SECTIONS = ("policy", "training", "replay")
-REPLAY_KIND = "rlsdk-replay"
 MAX_ENVS = 2**20
 NOTHING: frozenset[str] = frozenset()
 Target = str | Path | IO[bytes]
@@ -53,6 +55,7 @@ def save(
     if "replay" in include:
         if agent.parts.buffer is None:
             raise UsageError(f"{agent.spec.id} has no replay buffer to include")
+        restore_replay(agent)
         sections["replay"] = agent.parts.buffer.state_dict()
     parts: list[str] = []
     if journal is not None and "replay" in sections:
@@ -65,6 +68,32 @@ def save(
     }
     choose.write(agent_file.with_suffix(path), document, sections)
     return "episodes" in sections.get("training", {})
+
+
+def save_as_asked(
+    agent: Agent, path: Target, exclude: Iterable[str] | None, include: Iterable[str] | None
+) -> Path | None:
+    """`Agent.save`: besides sections, names of attributes may be given, as in the documented library.
+
+    Raises:
+        SettingsError: a name that is neither section nor attribute, or an attribute that files never hold is to be included.
+    """
+    excluded, included = (
+        {"replay" if n == "replay_buffer" else n for n in names or ()} for names in (exclude, include)
+    )
+    known = {*SECTIONS, *dir(agent)}
+    for name in sorted(excluded | included):
+        if name not in known:
+            raise SettingsError(
+                f"an agent file has no section {name!r} and the agent no such attribute; {suggest(name, known)}"
+            )
+    stored = {*setting_names(type(agent.config)), *SECTIONS} - {*agent_file.NOT_RESTORED}
+    if absent := sorted(included - stored):
+        raise SettingsError(f"files never hold {absent[0]!r}; give it again when loading, load(path, {absent[0]}=...)")
+    sections = set(SECTIONS)
+    save(agent, path, exclude=excluded & sections, include=included & sections)
+    written = agent_file.with_suffix(path)
+    return written if isinstance(written, Path) else None
 
 
 def _training_state(agent: Agent) -> dict[str, Any]:
@@ -82,22 +111,20 @@ def _training_state(agent: Agent) -> dict[str, Any]:
 
 def load(path: Target, cls: type[Agent], env: Any, changes: Mapping[str, Any], *, force_reset: bool) -> Agent:
     """A new agent from a file; see `Agent.load`."""
-    source = _existing(path)
-    wanted = SECTIONS if env is not None else ("policy", "training")
-    document, sections = choose.read(source, wanted, kind=agent_file.KIND)
-    kind = class_for(document, cls)
-    with naming(source, document, kind.spec):
-        document, sections = upgraded(document, sections, kind.spec)
+    source = agent_file.existing(path)
+    wanted = SECTIONS if env is not None or not isinstance(source, Path) else ("policy", "training")
+    written, sections = choose.read(source, wanted, kind=agent_file.KIND)
+    kind = class_for(written, cls)
+    with naming(source, written, kind.spec):
+        document, sections = upgraded(written, sections, kind.spec)
         agent = _assembled(kind, document, changes)
         _restore(agent, sections)
     if force_reset and agent._stored_cursor is not None:
         agent._stored_cursor = replace(agent._stored_cursor, episodes=None)
+    if agent.parts.buffer is not None:
+        agent._pending_replay = pending_replay(source, written, sections, kind.spec)
     if env is not None:
         agent.set_env(env)
-        agent._check_memory()
-        if "replay" in sections and agent.parts.buffer is not None:
-            with fitting("the replay memory in the file does not fit"):
-                agent.parts.buffer.load_state_dict(_replay(document, sections["replay"], source))
     return agent
 
 
@@ -108,24 +135,14 @@ def _assembled(kind: type[Agent], document: Mapping[str, Any], changes: Mapping[
     observation, action = (spaces.from_json(document.get(name)) for name in ("observation_space", "action_space"))
     with fitting("the file's settings and spaces make no agent"):
         try:
-            agent._assemble(config, observation, action, _count(document, "num_envs", 1, MAX_ENVS), None)
+            assemble(agent, config, (observation, action), _count(document, "num_envs", 1, MAX_ENVS), None)
         except OSError as error:  # its plugin opens a data set that is gone
             fix = "give the setting that names it again: load(..., custom_objects={'name': value})"
             raise ArtifactError(f"the agent cannot be built: {error}; {fix}") from error
-    agent.seed = _count(document, "seed")
+    agent._seed = _count(document, "seed")
     agent.streams.reseed(agent.seed)
     agent.env_name = document.get("environment")
     return agent
-
-
-def _replay(document: Mapping[str, Any], state: Mapping[str, Any], source: Path | IO[bytes]) -> Mapping[str, Any]:
-    """The state of the replay memory, its rows from the folder beside the file where they lie there."""
-    parts = document.get("replay_parts")
-    if parts is None:
-        return state
-    if not isinstance(source, Path) or not isinstance(parts, list) or not all(isinstance(name, str) for name in parts):
-        raise ArtifactError("the rows of the replay memory lie in a folder beside the file; load it by its path")
-    return joined(state, source.parent / FOLDER, parts)
 
 
 def _count(document: Mapping[str, Any], name: str, least: int = 0, most: int = 2**63 - 1) -> int:
@@ -150,17 +167,9 @@ def _restore(agent: Agent, sections: Mapping[str, Any]) -> None:
                 Tally(1, "cpu").load_state_dict(agent._stored_log)
 
 
-def _existing(path: Target) -> Path | IO[bytes]:
-    """The file as named, or with the suffix appended when only that exists."""
-    if not isinstance(path, str | Path):
-        return path
-    plain, suffixed = Path(path), agent_file.with_suffix(path)
-    return plain if plain.is_file() or not isinstance(suffixed, Path) else suffixed
-
-
 def print_systems(path: Target) -> None:
     """Print the versions a file was made with, and those here."""
-    document, here = choose.inspect(_existing(path), kind=agent_file.KIND), agent_file.system_info()
+    document, here = choose.inspect(agent_file.existing(path), kind=agent_file.KIND), agent_file.system_info()
     there = document.get("system")
     for name, value in here.items():
         was = there.get(name, "unknown") if isinstance(there, dict) else "unknown"
@@ -175,13 +184,31 @@ def set_parameters(agent: Agent, source: Target | Mapping[str, Any], *, exact_ma
         raise ArtifactError(f"the agent has no {unknown}; it has {sorted(current)}")
     if exact_match and (missing := sorted(set(current) - set(given))):
         raise ArtifactError(f"exact_match needs all of {sorted(current)}; missing: {missing}")
+    if exact_match:
+        _require_all(current, given, "")
     backup = _copied(current)
-    merged = {**backup, **{name: _merged(backup[name], value) for name, value in given.items()}}
     try:
+        merged = {**backup, **{name: _merged(backup[name], value, exact_match) for name, value in given.items()}}
         _apply(agent, merged)
     except (RuntimeError, KeyError, TypeError, ValueError) as error:
         _apply(agent, backup)
         raise ArtifactError(f"the parameters do not fit this agent: {error}") from None
+
+
+def _require_all(current: Any, given: Any, place: str) -> None:
+    """Raises ArtifactError when `given` lacks a tensor or value of `current`, or has one that is unknown."""
+    if not isinstance(current, Mapping) or not current:  # empty: an optimiser that has made no step
+        return
+    if "optim" in place and isinstance(given, Mapping) and not given:
+        return
+    known, found = set(current), set(given) if isinstance(given, Mapping) else set()
+    if missing := sorted(map(str, known - found)):
+        advice = "exact_match=False replaces what is given and leaves the rest"
+        raise ArtifactError(f"exact_match needs every parameter{place}; missing: {', '.join(missing[:5])}; {advice}")
+    if unknown := sorted(map(str, found - known)):
+        raise ArtifactError(f"the agent has no parameter {unknown[0]!r}{place}; {suggest(unknown[0], map(str, known))}")
+    for name, value in current.items():
+        _require_all(value, given[name], f" of {name!r}")
 
 
 def _copied(value: Any) -> Any:
@@ -190,10 +217,10 @@ def _copied(value: Any) -> Any:
     return value.clone() if isinstance(value, Tensor) else value
 
 
-def _merged(old: Any, new: Any) -> Any:
-    """`new` over `old`; shapes must agree wherever both have a tensor."""
+def _merged(old: Any, new: Any, exact: bool) -> Any:
+    """`new` over `old`, or `exact`ly `new`; shapes must agree wherever both have a tensor."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
-        return {**old, **{name: _merged(old.get(name), value) for name, value in new.items()}}
+        return {**({} if exact else old), **{name: _merged(old.get(name), value, exact) for name, value in new.items()}}
     if isinstance(old, Tensor) and torch.as_tensor(new).shape != old.shape:
         raise ArtifactError(
             f"a parameter has shape {tuple(torch.as_tensor(new).shape)}, the agent's has {tuple(old.shape)}"
@@ -208,22 +235,6 @@ def _apply(agent: Agent, parameters: Mapping[str, Any]) -> None:
 
 
 def _parameters_in(path: Target, agent: Agent) -> dict[str, Any]:
-    document, sections = choose.read(_existing(path), ("policy", "training"), kind=agent_file.KIND)
+    document, sections = choose.read(agent_file.existing(path), ("policy", "training"), kind=agent_file.KIND)
     _, sections = upgraded(document, sections, agent.spec)
     return {"policy": sections["policy"], **sections.get("training", {}).get("algorithm", {})}
-
-
-def save_replay_buffer(agent: Agent, path: Target) -> None:
-    """Write the replay buffer alone."""
-    if agent.parts.buffer is None:
-        raise UsageError(f"{agent.spec.id} has no replay buffer")
-    choose.write(agent_file.with_suffix(path), {"kind": REPLAY_KIND}, {"replay": agent.parts.buffer.state_dict()})
-
-
-def load_replay_buffer(agent: Agent, path: Target) -> None:
-    """Read a replay buffer into the agent's own."""
-    if agent.parts.buffer is None:
-        raise UsageError(f"{agent.spec.id} has no replay buffer")
-    _, sections = choose.read(_existing(path), kind=REPLAY_KIND)
-    with fitting("the file holds no replay buffer for this agent"):
-        agent.parts.buffer.load_state_dict(sections["replay"])

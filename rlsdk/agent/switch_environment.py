@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from rlsdk.agent.creation import build_parts
 from rlsdk.agent.resumption import leave_episodes
 from rlsdk.environments import NumpyVectorEnv, connect
 from rlsdk.environments.requests import without_requests
@@ -28,7 +29,7 @@ def switch_environment(agent: Agent, env: Any, *, force_reset: bool) -> None:
         )
     if envs.num_envs != agent.facts.num_envs:
         _resize(agent, envs.num_envs)
-    agent.env, agent.env_name = envs, bare if isinstance(bare, str) else envs.recipe
+    agent._env, agent.env_name = envs, bare if isinstance(bare, str) else envs.recipe
     agent.standing = standing_of(envs)
     if force_reset:
         leave_episodes(agent)
@@ -65,6 +66,6 @@ def _resize(agent: Agent, num_envs: int) -> None:
         )
     policy, algorithm = dict(agent.parts.policy.state_dict()), agent.parts.algorithm.state_dict()
     agent.facts = replace(agent.facts, num_envs=num_envs)
-    agent._build()
+    build_parts(agent)
     agent.parts.policy.load_state_dict(policy)
     agent.parts.algorithm.load_state_dict(algorithm)

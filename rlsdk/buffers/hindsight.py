@@ -71,6 +71,17 @@ class HindsightReplay:
         self._first_row, self._last_row = torch.zeros(shape, dtype=torch.int64), torch.full(shape, NO_ROW)
         self._begin, self._length = np.zeros(envs, np.int64), np.zeros(envs, np.int64)  # of the running episodes
 
+    def reconfigure(self, config: Any) -> None:
+        """As `ReplayBuffer.reconfigure`.
+
+        Raises:
+            SettingsError: several steps ahead.
+        """
+        if getattr(config, "n_steps", 1) > 1:
+            raise SettingsError("hindsight replay looks one step ahead: rewards on the way would need their own goals")
+        self.inner.reconfigure(config)
+        self.gamma = self.inner.gamma
+
     def __len__(self) -> int:
         return len(self.inner)
 

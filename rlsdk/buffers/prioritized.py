@@ -47,6 +47,10 @@ class PrioritizedReplay:
         self.tree = SumTree(self.inner.ring * facts.num_envs)
         self.largest = 1.0
 
+    def reconfigure(self, config: Any) -> None:
+        """As `ReplayBuffer.reconfigure`."""
+        self.inner.reconfigure(config)
+
     def __len__(self) -> int:
         return len(self.inner)
 

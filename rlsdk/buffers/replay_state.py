@@ -58,6 +58,9 @@ def put_back(buffer: ReplayBuffer, state: Mapping[str, Any]) -> None:
             f"the stored replay buffer stands at row {buffer.head} with {buffer.filled} of {used} rows filled"
         )
     _require_actions(buffer, used)
+    discount = buffer.storage["discount"][:used]
+    if bool(((discount != 0.0) & (discount != buffer.gamma)).any()):  # filled under another gamma
+        discount.copy_((discount > 0.0).to(discount.dtype) * buffer.gamma)
     if buffer.finals is not None:
         buffer.finals.leaves = [leaf.clone() for leaf in tree.numbered(state["finals"])]
         slots = set(buffer.storage["slot"][:used].flatten().tolist()) - {-1}
@@ -65,6 +68,22 @@ def put_back(buffer: ReplayBuffer, state: Mapping[str, Any]) -> None:
         if slots and not (min(slots) in pool and max(slots) in pool):
             raise UsageError(f"the stored replay buffer refers to observations it does not hold: {max(slots)}")
         buffer.finals.free = [slot for slot in pool if slot not in slots]
+
+
+def with_gamma(buffer: ReplayBuffer, gamma: float) -> None:
+    """Discount rewards by another `gamma`, those of stored rows too.
+
+    Raises:
+        UsageError: rows were stored with gamma = 0, which does not say which of them ended an episode.
+    """
+    if gamma != buffer.gamma and buffer.storage:
+        if buffer.gamma == 0.0 and buffer.filled:
+            raise UsageError(
+                "gamma cannot change from 0: the rows of the replay memory do not say which of them ended an episode"
+            )
+        discount = buffer.storage["discount"]
+        discount.copy_((discount > 0.0).to(discount.dtype) * gamma)
+    buffer.gamma = gamma
 
 
 def _require_actions(buffer: ReplayBuffer, used: int) -> None:

@@ -7,7 +7,7 @@ the observation, memories and noise matrices in the carry.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Generator, Tensor, nn
@@ -85,8 +85,19 @@ class SdeHead(nn.Module):
         return cast("Any", self.scale).to_unit(action)
 
 
+class InputReader(Protocol):
+    """Turns observations and actions as users have them into records and tensors; see `rlsdk.agent.prediction`."""
+
+    def observation(self, given: Any, action_masks: Any = None, episode_starts: Any = None) -> Observation: ...
+
+    def action(self, given: Any) -> Any: ...
+
+
 class ActorCritic(nn.Module):
     """A policy and its value function."""
+
+    reader: InputReader | None = None
+    """Given by the agent; without one the methods for users take records only."""
 
     def __init__(self, actor: Torso, critic: Torso, head: nn.Module, value: nn.Linear, *, engine: str = "auto") -> None:
         """`engine`: how it is run, see `rlsdk.engines`."""
@@ -113,6 +124,11 @@ class ActorCritic(nn.Module):
         """What the action distribution depends on."""
         parts = [self.encoder, self.memory, self.body, self.head]
         return [p for part in parts if part is not None for p in part.parameters()]
+
+    def reconfigure(self, config: Any) -> None:
+        """Take the period of noise matrices from new settings: `sde_sample_freq`, or a rollout of `n_steps`."""
+        every = getattr(config, "sde_sample_freq", -1)
+        self.resample_every = every if every > 0 else config.n_steps
 
     # --- acting ------------------------------------------------------------------------------------------------------
 
@@ -233,22 +249,49 @@ class ActorCritic(nn.Module):
 
     # --- for users -----------------------------------------------------------------------------------------------------
 
-    def distribution_of(self, observation: Observation, memory: tuple[States, States] | None = None) -> Distribution:
-        """The action distribution, over internal actions; without `memory` episodes are taken to start here."""
-        count = len(observation.is_first)
-        carry = self.initial_carry(count)
-        starts = torch.ones(count, dtype=torch.bool, device=observation.is_first.device)
-        return self.evaluate(observation, memory or (carry.actor, carry.critic), starts)[0]
+    def get_distribution(
+        self, observation: Any, memory: Any = None, *, action_masks: Any = None, episode_starts: Any = None
+    ) -> Distribution:
+        """The action distribution, over internal actions.
 
-    def predict_values(self, observation: Observation, memory: tuple[States, States] | None = None) -> Tensor:
-        """V [N]."""
-        carry = self.initial_carry(len(observation.is_first))
-        return self.values_after(observation, memory or (carry.actor, carry.critic))
+        Args:
+            observation: a record, or observations of the agent's space in numpy or torch, one or [N, ..].
+            memory: the carry that `predict` returned; None: episodes start here. Arrays are taken for `action_masks`.
+            action_masks: bool [A] or [N, A], True where allowed.
+            episode_starts: bool [N], True where an episode has just begun; None: everywhere.
+
+        Raises:
+            ObservationError: outside the space. MaskError: an unusable mask.
+        """
+        seen, states = self._asked(observation, memory, action_masks, episode_starts)
+        starts = torch.ones(len(seen.is_first), dtype=torch.bool, device=seen.is_first.device)
+        return self.evaluate(seen, states, starts)[0]
+
+    distribution_of = get_distribution
+
+    def predict_values(
+        self, observation: Any, memory: Any = None, *, action_masks: Any = None, episode_starts: Any = None
+    ) -> Tensor:
+        """V [N]; arguments and errors as `get_distribution`."""
+        return self.values_after(*self._asked(observation, memory, action_masks, episode_starts))
 
     def evaluate_actions(
-        self, observation: Observation, action: Any, memory: tuple[States, States] | None = None
+        self, observation: Any, action: Any, memory: Any = None, *, action_masks: Any = None, episode_starts: Any = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """(values, log-probabilities, entropies), each [N], of actions in environment units."""
-        distribution = self.distribution_of(observation, memory)
-        log_prob = distribution.log_prob(self.internal(action))
-        return self.predict_values(observation, memory), log_prob, distribution.entropy()
+        """(values, log-probabilities, entropies), each [N], of actions in environment units, numpy or torch; other arguments
+        and errors as `get_distribution`."""
+        seen, states = self._asked(observation, memory, action_masks, episode_starts)
+        distribution = self.get_distribution(seen, states)
+        taken = action if self.reader is None else self.reader.action(action)
+        return self.values_after(seen, states), distribution.log_prob(self.internal(taken)), distribution.entropy()
+
+    def _asked(
+        self, observation: Any, memory: Any, action_masks: Any, episode_starts: Any
+    ) -> tuple[Observation, tuple[States, States]]:
+        if memory is not None and not isinstance(memory, tuple | ActorCriticCarry):
+            memory, action_masks = None, memory
+        if self.reader is not None:
+            starts = episode_starts if memory is None or episode_starts is not None else False
+            observation = self.reader.observation(observation, action_masks, starts)
+        carry = self.initial_carry(len(observation.is_first)) if memory is None else memory
+        return observation, carry if isinstance(carry, tuple) else (carry.actor, carry.critic)

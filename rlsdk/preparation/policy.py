@@ -11,6 +11,7 @@ from torch import Generator
 from rlsdk.interfaces import FillsExtras, Policy
 from rlsdk.preparation.frames import FrameStacker
 from rlsdk.preparation.normalizer import Normalizer
+from rlsdk.preparation.user_questions import ask_inner
 from rlsdk.records import Act, Observation, StepData
 from rlsdk.tree import map_tensors
 
@@ -25,6 +26,9 @@ class FramesCarry:
 
 class PreparedPolicy:
     """Stacks frames and normalises, then asks `inner`. Acting changes no statistics."""
+
+    reader: Any = None
+    """Given by the agent, see `rlsdk.agent.prediction.InputReader`; without one the methods for users take records only."""
 
     def __init__(
         self, inner: Policy[Any, Any], frames: FrameStacker | None, normalizer: Normalizer | None, device: str
@@ -58,6 +62,19 @@ class PreparedPolicy:
             normal = map_tensors(lambda leaf: leaf.unflatten(0, lead), self.normalizer.normalized(flat))
             seen = replace(seen, features=normal)
         return self.inner.estimates(replace(steps, observation=seen))
+
+    def get_distribution(self, observation: Any, *memory: Any, **given: Any) -> Any:
+        """As the inner policy's, of observations as the environment gives them."""
+        return ask_inner(self, "get_distribution", observation, (), memory, given)
+
+    def predict_values(self, observation: Any, *memory: Any, **given: Any) -> Any:
+        """As the inner policy's, of observations as the environment gives them."""
+        return ask_inner(self, "predict_values", observation, (), memory, given)
+
+    def evaluate_actions(self, observation: Any, action: Any, *memory: Any, **given: Any) -> Any:
+        """As the inner policy's, of observations as the environment gives them."""
+        taken = action if self.reader is None else self.reader.action(action)
+        return ask_inner(self, "evaluate_actions", observation, (taken,), memory, given)
 
     def state_dict(self) -> dict[str, Any]:
         state = dict(self.inner.state_dict())

@@ -122,25 +122,39 @@ def structure(values: Mapping[str, Any], kind: type[ConfigT]) -> ConfigT:
     try:
         return _converter.structure(dict(values), kind)
     except ClassValidationError as group:
-        raise SettingsError("\n".join(_explain(group, kind))) from None
+        raise SettingsError("\n".join(_explain(group, kind, values))) from None
 
 
-def _explain(group: ClassValidationError, kind: type[Any]) -> list[str]:
+def _explain(group: ClassValidationError, kind: type[Any], values: Mapping[str, Any]) -> list[str]:
     lines = []
     with_notes, without = group.group_exceptions()
     for error, note in with_notes:
         if isinstance(error, KeyError):
             lines.append(f"setting {note.name!r} is missing and has no default")
             continue
-        text = "; ".join(_explain(error, kind)) if isinstance(error, ClassValidationError) else str(error)
+        text = "; ".join(_explain(error, kind, {})) if isinstance(error, ClassValidationError) else str(error)
         lines.append(text if note.name in text.split(" = ")[0] else f"{note.name}: {text}")
     for error in without:
         if isinstance(error, ForbiddenExtraKeysError):
             known = [f.name for f in attrs.fields(kind)]
             lines += [f"unknown setting {name!r}; {suggest(name, known)}" for name in sorted(error.extra_fields)]
         else:
-            lines.append(str(error))
+            name = _converted_wrongly(kind, values, str(error))
+            lines.append(f"{name}: {error}" if name and name not in str(error) else str(error))
     return lines
+
+
+def _converted_wrongly(kind: type[Any], values: Mapping[str, Any], problem: str) -> str | None:
+    """The field whose converter raised `problem`, which does not name it."""
+    for field in attrs.fields(kind):
+        convert = cast("Any", field.converter)
+        if field.name in values and callable(convert):
+            try:
+                convert(values[field.name])
+            except Exception as error:  # whatever the converter of a plugin raises
+                if str(error) == problem:
+                    return str(field.name)
+    return None
 
 
 def unstructure(value: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
+from os import PathLike
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,12 +24,32 @@ PACKAGES = ("rlsdk", "torch", "numpy", "gymnasium", "safetensors")
 
 
 def with_suffix(path: str | Path | IO[bytes]) -> Path | IO[bytes]:
-    """A name without a suffix some serializer knows gets `.rlsdk`; file objects stay as they are."""
-    if not isinstance(path, str | Path):
+    """A name without a suffix some serializer knows gets `.rlsdk`; file objects stay as they are.
+
+    `.zip` stays too: that is what an agent file is.
+
+    Raises:
+        ArtifactError: neither a name nor a file object.
+    """
+    if not isinstance(path, str | PathLike):
+        if not hasattr(path, "write"):
+            raise ArtifactError(f"a file is written to a name, a Path or a binary file object, not to {path!r}")
         return path
     target = Path(path)
-    known = (SUFFIX, *extensions("serializers"))
+    known = (SUFFIX, ".zip", *extensions("serializers"))
     return target if target.suffix in known else target.with_name(target.name + SUFFIX)
+
+
+def existing(path: str | Path | IO[bytes]) -> Path | IO[bytes]:
+    """The file as named, or with the suffix appended when only that exists."""
+    if not isinstance(path, str | PathLike):
+        if not hasattr(path, "read"):
+            raise ArtifactError(
+                f"an agent is loaded from a file name, a Path or a binary file object, not from {path!r}"
+            )
+        return path
+    plain, suffixed = Path(path), with_suffix(path)
+    return plain if plain.is_file() or not isinstance(suffixed, Path) else suffixed
 
 
 def system_info() -> dict[str, str]:

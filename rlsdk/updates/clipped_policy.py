@@ -90,6 +90,14 @@ class ClippedPolicy:
         self.updates = 0
         """Epochs begun so far, the documented count."""
 
+    def reconfigure(self, config: ClippedPolicySettings) -> None:
+        """Use new settings from the next update on: all but those of networks."""
+        if config.batch_size != self.config.batch_size:
+            self.evaluate = evaluator_of(self.network, config.batch_size or 0)
+        self.cut_every = getattr(config, "sequence_length", self.cut_every)
+        self.burn_in = getattr(config, "burn_in", self.burn_in)
+        self.config = config
+
     def update(self, batch: Rollout[Any, Any], *, progress: float) -> Metrics:
         """Learn from a rollout; metrics are means over its minibatches."""
         config, remaining = self.config, 1.0 - progress

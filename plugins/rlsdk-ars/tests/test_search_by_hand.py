@@ -237,8 +237,8 @@ def test_the_offset_changes_scores_and_not_what_is_reported() -> None:
 
 
 def test_bad_settings() -> None:
-    with pytest.raises(SettingsError, match="n_top = 9 is more than n_delta = 8"):
-        ARS("LinearPolicy", "CartPole-v1", n_top=9)
+    with pytest.warns(UserWarning, match="n_top = 9 is more than n_delta = 8"):
+        assert ARS("LinearPolicy", "CartPole-v1", n_top=9).n_top == 8
     with pytest.raises(SettingsError, match="in numpy"):
         ARS("MlpPolicy", "CartPole-v1", policy_kwargs={"activation_fn": "selu"})
     with pytest.raises(SettingsError, match="frame_stack is not possible"):

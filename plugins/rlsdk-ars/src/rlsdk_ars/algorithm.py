@@ -24,10 +24,15 @@ class RandomSearch:
             self.values.zero_()
         self.deltas = torch.zeros(config.n_delta, len(self.values))
 
+    def reconfigure(self, config: ARSConfig) -> None:
+        """Use new settings from the next proposal on."""
+        self.config = config
+
     @torch.no_grad()
     def propose(self, *, progress: float) -> Tensor:
         """2 n_delta candidates [P, D]: parameters + std * delta, then parameters - std * delta."""
-        self.deltas = torch.randn(self.deltas.shape, generator=self.generator, device=self.values.device)
+        shape = (self.config.n_delta, len(self.values))
+        self.deltas = torch.randn(shape, generator=self.generator, device=self.values.device)
         spread = self.config.delta_std(1.0 - progress) * self.deltas
         return torch.cat([self.values + spread, self.values - spread])
 
@@ -36,7 +41,7 @@ class RandomSearch:
         """Learn from the scores of the last proposal."""
         plus, minus = batch.score.chunk(2)
         rate = self.config.learning_rate(1.0 - progress)
-        direction, deviation = search_step(self.deltas, plus, minus, self.config.n_top or self.config.n_delta)
+        direction, deviation = search_step(self.deltas, plus, minus, self.config.top)
         self.values.add_(direction, alpha=rate)
         return {
             "train/score_mean": batch.score.mean(),
@@ -51,4 +56,10 @@ class RandomSearch:
         return {"search": {"deltas": self.deltas.clone()}}
 
     def load_state_dict(self, state: Mapping[str, Any], /) -> None:
-        self.deltas.copy_(state["search"]["deltas"])
+        """Directions in another number are those of other settings; the next proposal replaces them."""
+        deltas = state["search"]["deltas"]
+        if deltas.shape[1:] != self.deltas.shape[1:]:
+            raise ValueError(
+                f"the stored directions have {tuple(deltas.shape)} entries, not {tuple(self.deltas.shape)}"
+            )
+        self.deltas = deltas.to(self.deltas)

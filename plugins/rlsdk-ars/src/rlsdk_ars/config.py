@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -65,8 +66,15 @@ class ARSConfig(AgentConfig):
         factory=ARSPolicyConfig, converter=_policy_settings, kw_only=True, metadata=glossary.POLICY_KWARGS
     )
 
+    @property
+    def top(self) -> int:
+        """Directions that are followed."""
+        return self.n_delta if self.n_top is None else self.n_top
+
     def __attrs_post_init__(self) -> None:
         if self.n_top is not None and self.n_top > self.n_delta:
-            raise ValueError(
-                f"n_top = {self.n_top} is more than n_delta = {self.n_delta}; follow at most all directions"
+            warnings.warn(
+                f"n_top = {self.n_top} is more than n_delta = {self.n_delta}; all {self.n_delta} are followed",
+                stacklevel=2,
             )
+            object.__setattr__(self, "n_top", self.n_delta)

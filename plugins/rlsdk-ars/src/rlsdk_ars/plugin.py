@@ -30,6 +30,15 @@ def _from_sb3(weights: Any, actions: Any) -> Any:
     return from_sb3(weights, actions)
 
 
+LIVE = (
+    "n_delta",
+    "n_top",
+    "learning_rate",
+    "delta_std",
+    "alive_bonus_offset",
+    "n_eval_episodes",
+)
+
 SPEC = AlgorithmSpec(
     id="ars",
     family="population",
@@ -38,6 +47,7 @@ SPEC = AlgorithmSpec(
     policies=("LinearPolicy", "MlpPolicy"),
     agent=_agent,
     from_sb3=_from_sb3,
+    live=LIVE,
 )
 
 

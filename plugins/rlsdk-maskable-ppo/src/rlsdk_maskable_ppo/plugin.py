@@ -30,6 +30,22 @@ def _from_sb3(weights: Any, actions: Any) -> Any:
     return from_sb3(weights, actions)
 
 
+LIVE = (
+    "learning_rate",
+    "n_steps",
+    "batch_size",
+    "n_epochs",
+    "gamma",
+    "gae_lambda",
+    "clip_range",
+    "clip_range_vf",
+    "normalize_advantage",
+    "ent_coef",
+    "vf_coef",
+    "max_grad_norm",
+    "target_kl",
+)
+
 SPEC = AlgorithmSpec(
     id="maskable-ppo",
     family="on-policy",
@@ -39,6 +55,7 @@ SPEC = AlgorithmSpec(
     agent=_agent,
     from_sb3=_from_sb3,
     action_masks="required",
+    live=LIVE,
 )
 
 

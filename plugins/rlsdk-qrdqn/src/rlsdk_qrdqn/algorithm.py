@@ -26,16 +26,18 @@ class QuantileRegression:
     def __init__(self, policy: QuantilePolicy, config: QRDQNConfig) -> None:
         self.policy, self.config = policy, config
         self.target = TargetNetwork(policy)
-        networks = config.policy_kwargs
-        arguments = dict(networks.optimizer_kwargs)
-        if networks.optimizer_class == "adam":
-            arguments.setdefault("eps", 0.01 / config.batch_size)  # the paper's, for its batches of 32
-        self.optimizer = FlatOptimizer(
-            policy.parameters(), networks.optimizer_class, config.learning_rate(1.0), arguments
-        )
+        choice, rate = config.policy_kwargs.optimizer_class, config.learning_rate(1.0)
+        self.optimizer = FlatOptimizer(policy.parameters(), choice, rate, optimizer_arguments(config))
         self.target_updates = self.since_target = self.counted = 0
         self.scratch = Scratch()
         self.td_error: torch.Tensor | None = None  # [N] of the last batch, for prioritised memories
+
+    def reconfigure(self, config: QRDQNConfig) -> None:
+        """Use new settings from the next round on."""
+        self.optimizer.optimizer.param_groups[0].update(optimizer_arguments(config))
+        if not self.counted:
+            self.policy.epsilon.fill_(config.exploration_initial_eps)
+        self.config = config
 
     def collected(self, env_steps: int, progress: float) -> None:
         """Told by the loop after collecting: explore less, and move the target every so many environment steps."""
@@ -92,3 +94,10 @@ class QuantileRegression:
         counters = state["counters"]
         self.target_updates, self.since_target = int(counters["target_updates"]), int(counters["since_target"])
         self.counted = int(counters["counted"])
+
+
+def optimizer_arguments(config: QRDQNConfig) -> dict[str, Any]:
+    """`optimizer_kwargs`; Adam's epsilon is the paper's, which goes with its batches of 32, unless it is given."""
+    networks = config.policy_kwargs
+    own = {"eps": 0.01 / config.batch_size} if networks.optimizer_class == "adam" else {}
+    return {**own, **networks.optimizer_kwargs}

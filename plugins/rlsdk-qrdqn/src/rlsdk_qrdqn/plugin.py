@@ -30,6 +30,23 @@ def _from_sb3(weights: Any, actions: Any) -> Any:
     return from_sb3(weights, actions)
 
 
+LIVE = (
+    "learning_rate",
+    "learning_starts",
+    "batch_size",
+    "tau",
+    "gamma",
+    "train_freq",
+    "gradient_steps",
+    "target_update_interval",
+    "exploration_fraction",
+    "exploration_initial_eps",
+    "exploration_final_eps",
+    "max_grad_norm",
+    "n_steps",
+    "double_q",
+)
+
 SPEC = AlgorithmSpec(
     id="qrdqn",
     family="off-policy",
@@ -39,6 +56,7 @@ SPEC = AlgorithmSpec(
     agent=_agent,
     from_sb3=_from_sb3,
     action_masks="optional",
+    live=LIVE,
 )
 
 

@@ -66,3 +66,12 @@ class RecurrentPPOConfig(AgentConfig):
             "first steps of a sequence inside an episode that only bring its memory up to date", unit="steps"
         ),
     )
+
+    def __attrs_post_init__(self) -> None:
+        """A sequence is never longer than these."""
+        lengths = {"n_steps": self.n_steps, "batch_size": self.batch_size, "sequence_length": self.sequence_length}
+        for name, length in lengths.items():
+            if length is not None and self.burn_in >= length:
+                raise ValueError(
+                    f"burn_in = {self.burn_in} leaves nothing to learn from: {name} is {length}; give less than {length}"
+                )

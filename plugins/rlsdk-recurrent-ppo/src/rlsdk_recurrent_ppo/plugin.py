@@ -30,6 +30,25 @@ def _from_sb3(weights: Any, actions: Any) -> Any:
     return from_sb3(weights, actions)
 
 
+LIVE = (
+    "learning_rate",
+    "n_steps",
+    "batch_size",
+    "n_epochs",
+    "gamma",
+    "gae_lambda",
+    "clip_range",
+    "clip_range_vf",
+    "normalize_advantage",
+    "ent_coef",
+    "vf_coef",
+    "max_grad_norm",
+    "target_kl",
+    "sde_sample_freq",
+    "sequence_length",
+    "burn_in",
+)
+
 SPEC = AlgorithmSpec(
     id="recurrent-ppo",
     family="on-policy",
@@ -46,6 +65,7 @@ SPEC = AlgorithmSpec(
     agent=_agent,
     from_sb3=_from_sb3,
     action_masks="optional",
+    live=LIVE,
 )
 
 

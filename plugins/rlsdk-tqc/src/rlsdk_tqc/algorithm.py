@@ -13,7 +13,7 @@ from rlsdk.math.scratch import Scratch
 from rlsdk.networks import ContinuousCritics, SquashedActor, mode_matters
 from rlsdk.records import Metrics, Transitions
 from rlsdk.updates import EntropyCoefficient, FlatOptimizer, TargetNetwork
-from rlsdk_tqc.config import TQCConfig
+from rlsdk_tqc.config import TQCConfig, require_same_noise
 from rlsdk_tqc.loss import truncated_target
 
 
@@ -36,10 +36,20 @@ class TruncatedQuantileCritics:
         self.actor_optimizer = FlatOptimizer(actor.parameters(), choice, rate, arguments)
         self.critic_optimizer = FlatOptimizer(trained, choice, rate, arguments)
         self.target = TargetNetwork(critics)
-        self.keep = networks.n_critics * (networks.n_quantiles - config.top_quantiles_to_drop_per_net)
+        self.keep = config.kept_quantiles
         self.mode_matters = mode_matters(actor, critics)
         self.updates, self.scratch = 0, Scratch()
         self.td_error: Tensor | None = None  # [N] of the last batch, for prioritised memories
+
+    def reconfigure(self, config: TQCConfig) -> None:
+        """Use new settings from the next update on.
+
+        Raises:
+            UsageError: action noise begins or ends, which takes another policy for collecting.
+        """
+        require_same_noise(self.config, config)
+        self.entropy.reconfigure(config.ent_coef, config.entropy_aim(self.actor.scale.size))
+        self.actor.resample_every, self.keep, self.config = config.sde_period, config.kept_quantiles, config
 
     def update(self, batch: Transitions, *, progress: float) -> Metrics:
         """One gradient step of the entropy coefficient, the critics and the actor, then the target network's move."""

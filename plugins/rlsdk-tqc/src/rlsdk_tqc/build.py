@@ -37,29 +37,27 @@ def build(facts: Facts, config: TQCConfig) -> Parts:
     require_spaces(facts, "TQC", actions=("Box",), observations=OBSERVATIONS)
     assert isinstance(facts.action_space, Box)
     scale = ActionScale(facts.action_space)
-    plan = OffPolicyPlan.of(config)
-    actor = _actor(facts, config, scale, plan).to(facts.device)
+    actor = _actor(facts, config, scale).to(facts.device)
     critics = _critics(facts, config, actor).to(facts.device)
-    entropy = EntropyCoefficient(
-        config.ent_coef, _target_entropy(config, scale), config.learning_rate(1.0), facts.device
-    )
+    aim = config.entropy_aim(scale.size)
+    entropy = EntropyCoefficient(config.ent_coef, aim, config.learning_rate(1.0), facts.device)
     return Parts(
         policy=actor,
         algorithm=TruncatedQuantileCritics(actor, critics, entropy, config, facts.streams["update"]),
-        plan=plan,
+        plan=OffPolicyPlan.of(config),
         buffer=build_replay(facts, config),
         behavior=_behavior(facts, config, actor),
     )
 
 
-def _actor(facts: Facts, config: TQCConfig, scale: ActionScale, plan: OffPolicyPlan) -> SquashedActor:
+def _actor(facts: Facts, config: TQCConfig, scale: ActionScale) -> SquashedActor:
     networks = config.policy_kwargs
     encoder = build_encoder(facts, config.policy, networks)
     hidden = widths(networks.net_arch, "pi", HIDDEN)
     if not config.use_sde:
         actor = build_squashed_actor(encoder, hidden, networks.activation_fn, scale)
         return actor.run_by_hand(_library(config, facts, hidden))
-    every = config.sde_sample_freq if config.sde_sample_freq > 0 else None if plan.episodes else plan.train_every
+    every = config.sde_period
     return build_squashed_actor(encoder, hidden, networks.activation_fn, scale, sde=networks, resample_every=every)
 
 
@@ -77,10 +75,6 @@ def _library(config: TQCConfig, facts: Facts, hidden: tuple[int, ...]) -> Librar
     """What runs the dense layers of one network."""
     width = max(hidden, default=1)
     return choose(config.policy_kwargs.engine, width=width, rows=config.batch_size, device=facts.device)
-
-
-def _target_entropy(config: TQCConfig, scale: ActionScale) -> float:
-    return -float(scale.size) if config.target_entropy == "auto" else float(config.target_entropy)
 
 
 def _behavior(facts: Facts, config: TQCConfig, actor: SquashedActor) -> Policy[Any, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from rlsdk.errors import UsageError
 from rlsdk.exploration.action_noise import ActionNoise, as_action_noise
 from rlsdk.math.schedules import Constant, Schedule, as_schedule
 from rlsdk.settings import AgentConfig, described, finite_schedule, glossary, in_range, structure
@@ -121,3 +122,29 @@ class TQCConfig(AgentConfig):
             )
         if isinstance(self.target_entropy, str) and self.target_entropy != "auto":
             raise ValueError(f'target_entropy = {self.target_entropy!r} must be "auto" or a number')
+
+    @property
+    def sde_period(self) -> int | None:
+        """Steps between noise matrices; None: one per episode."""
+        if self.sde_sample_freq > 0:
+            return self.sde_sample_freq
+        return self.train_freq.count if self.train_freq.unit == "step" else None
+
+    @property
+    def kept_quantiles(self) -> int:
+        """Atoms of all critics that are left for the target."""
+        networks = self.policy_kwargs
+        return networks.n_critics * (networks.n_quantiles - self.top_quantiles_to_drop_per_net)
+
+    def entropy_aim(self, dimensions: int) -> float:
+        """The entropy that a learnt coefficient aims for, with so many action dimensions."""
+        return -float(dimensions) if self.target_entropy == "auto" else float(self.target_entropy)
+
+
+def require_same_noise(before: TQCConfig, after: TQCConfig) -> None:
+    """Raises UsageError when action noise begins or ends, which takes another policy for collecting."""
+    if (before.action_noise is None) != (after.action_noise is None):
+        raise UsageError(
+            "action_noise cannot begin or end while the agent lives; give noise with sigma = 0, or"
+            " load(path, action_noise=value)"
+        )

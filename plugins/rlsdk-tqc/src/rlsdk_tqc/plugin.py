@@ -30,6 +30,23 @@ def _from_sb3(weights: Any, actions: Any) -> Any:
     return from_sb3(weights, actions)
 
 
+LIVE = (
+    "learning_rate",
+    "learning_starts",
+    "batch_size",
+    "tau",
+    "gamma",
+    "train_freq",
+    "gradient_steps",
+    "action_noise",
+    "ent_coef",
+    "target_update_interval",
+    "target_entropy",
+    "top_quantiles_to_drop_per_net",
+    "sde_sample_freq",
+    "n_steps",
+)
+
 SPEC = AlgorithmSpec(
     id="tqc",
     family="off-policy",
@@ -38,6 +55,7 @@ SPEC = AlgorithmSpec(
     policies=("MlpPolicy", "CnnPolicy", "MultiInputPolicy"),
     agent=_agent,
     from_sb3=_from_sb3,
+    live=LIVE,
 )
 
 

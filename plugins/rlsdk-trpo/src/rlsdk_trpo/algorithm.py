@@ -44,6 +44,14 @@ class TrustRegionPolicy:
         self.estimate = evaluator_of(network, config.batch_size)
         self.updates = 0
 
+    def reconfigure(self, config: TRPOConfig) -> None:
+        """Use new settings from the next update on."""
+        if config.n_steps != self.config.n_steps:
+            self.evaluate = evaluator_of(self.network, config.n_steps)
+        if config.batch_size != self.config.batch_size:
+            self.estimate = evaluator_of(self.network, config.batch_size)
+        self.config = config
+
     def update(self, batch: Rollout[Any, Any], *, progress: float) -> Metrics:
         """Learn from a rollout. A step that cannot be made leaves the policy as it was, and is logged as such."""
         config = self.config

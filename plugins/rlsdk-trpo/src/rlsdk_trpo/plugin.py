@@ -30,6 +30,23 @@ def _from_sb3(weights: Any, actions: Any) -> Any:
     return from_sb3(weights, actions)
 
 
+LIVE = (
+    "learning_rate",
+    "n_steps",
+    "batch_size",
+    "gamma",
+    "cg_max_steps",
+    "cg_damping",
+    "line_search_shrinking_factor",
+    "line_search_max_iter",
+    "n_critic_updates",
+    "gae_lambda",
+    "sde_sample_freq",
+    "normalize_advantage",
+    "target_kl",
+    "sub_sampling_factor",
+)
+
 SPEC = AlgorithmSpec(
     id="trpo",
     family="on-policy",
@@ -39,6 +56,7 @@ SPEC = AlgorithmSpec(
     agent=_agent,
     from_sb3=_from_sb3,
     action_masks="optional",
+    live=LIVE,
 )
 
 

@@ -1,0 +1,93 @@
+"""Arguments of the documented library that have no effect here, or only one accepted value."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from rlsdk.errors import SettingsError, UsageError, suggest
+
+if TYPE_CHECKING:
+    from rlsdk.registry import AlgorithmSpec
+
+EVALUATION = "evaluate with a callback: learn(..., callback=rlsdk.callbacks.EvalCallback(env, every=steps))"
+OF_CONSTRUCTORS: dict[str, tuple[tuple[Any, ...], str, tuple[str, ...]]] = {
+    "_init_setup_model": ((True, False), "", ("on-policy", "off-policy", "population")),
+    "create_eval_env": ((False, None), EVALUATION, ("on-policy", "off-policy")),
+    "rollout_buffer_class": (
+        (None,),
+        "rollouts are records, rlsdk.records.Rollout, which every update gets",
+        ("on-policy",),
+    ),
+    "rollout_buffer_kwargs": (
+        (None, {}),
+        "rollouts are records, rlsdk.records.Rollout, without settings",
+        ("on-policy",),
+    ),
+}
+"""Name -> accepted values, what to use instead of others, families that document it."""
+OF_LEARN: dict[str, tuple[tuple[Any, ...], str]] = {
+    "eval_env": ((None,), EVALUATION),
+    "eval_freq": ((None, -1), EVALUATION),
+    "n_eval_episodes": ((None, 5), EVALUATION),
+    "eval_log_path": ((None,), EVALUATION),
+}
+"""Name -> accepted values, what to use instead of others."""
+ASYNC_EVAL = (
+    "async_eval is not needed and has no effect: candidates are played side by side, in other processes where the environment"
+    ' is made by make_vec_env(..., vectorization="async")'
+)
+
+
+def without_effect(spec: AlgorithmSpec, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of a constructor without those that have no effect; settings of the same name win.
+
+    Raises:
+        UsageError: one of them has a value that would need an effect.
+    """
+    own = {field.name for field in attrs.fields(spec.config_type)}
+    rest = dict(arguments)
+    for name, (accepted, instead, families) in OF_CONSTRUCTORS.items():
+        if name in rest and name not in own and spec.family in families:
+            _require(name, rest.pop(name), accepted, instead)
+    return rest
+
+
+def check_learn_arguments(spec: AlgorithmSpec, arguments: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    """Look at arguments of `learn` that it does not have.
+
+    Raises:
+        UsageError: a documented one with a value that would need an effect. SettingsError: an unknown one.
+    """
+    for name, value in arguments.items():
+        if name in OF_LEARN:
+            _require(f"learn({name}=)", value, *OF_LEARN[name])
+        elif name == "async_eval" and spec.family == "population":
+            if value is not None:
+                warnings.warn(ASYNC_EVAL, stacklevel=3)
+        else:
+            raise SettingsError(f"learn has no argument {name!r}; {suggest(name, known)}")
+
+
+def _require(name: str, value: Any, accepted: tuple[Any, ...], instead: str) -> None:
+    if not any(value is good or (type(value) is type(good) and value == good) for good in accepted):
+        raise UsageError(f"{name} = {value!r} has no counterpart here; {instead}")
+
+
+def positive(value: Any, name: str, *, least: int = 1) -> int:
+    """A whole number of at least `least`; floats that are whole, such as 1e6, count.
+
+    Raises:
+        SettingsError: something else.
+    """
+    whole = isinstance(value, int | np.integer) or (
+        isinstance(value, float | np.floating) and float(value).is_integer()
+    )
+    if isinstance(value, bool | np.bool_) or not whole or value < least:
+        kind = "positive whole number" if least == 1 else f"whole number of at least {least}"
+        raise SettingsError(f"{name} = {value!r} must be a {kind}")
+    return int(value)

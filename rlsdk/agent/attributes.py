@@ -1,0 +1,237 @@
+"""Attributes of an agent: its settings are read and assigned by name, and a name that does not exist is refused.
+
+A setting reads in its documented form, `model.gamma`, `model.n_steps`. Assigning one goes through `change_settings`. Names
+that other libraries document for a model are answered from the agent's own records (`DERIVED`), or say what to use instead
+(`ELSEWHERE`).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+import attrs
+import torch
+
+from rlsdk.agent.reconfiguration import change_settings
+from rlsdk.errors import UnknownAttributeError, UsageError, suggest
+from rlsdk.math.schedules import Constant
+from rlsdk.settings.frequency import TrainFrequency
+from rlsdk.settings.networks import NetworkConfig
+from rlsdk.tree import map_tensors
+
+if TYPE_CHECKING:
+    from rlsdk.agent import Agent
+    from rlsdk.tally import Tally
+
+
+class ConstantValue(float):
+    """A number that can also be called as a schedule: `model.clip_range` and `model.clip_range(1.0)` are both 0.2."""
+
+    def __call__(self, progress_remaining: float) -> float:
+        return float(self)
+
+
+class DeviceName(str):
+    """A device: a text such as "cuda:0" that equals the `torch.device` of that name, and has its `type` and `index`."""
+
+    __slots__ = ()
+
+    @property
+    def type(self) -> str:
+        return torch.device(str(self)).type
+
+    @property
+    def index(self) -> int | None:  # type: ignore[override]  # of a device, not of a text
+        return torch.device(str(self)).index
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, str | torch.device):
+            return NotImplemented
+        mine, theirs = torch.device(str(self)), str(other)
+        return str(mine) == theirs or (mine.type == "cuda" and {str(mine), theirs} == {"cuda", "cuda:0"})
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return str.__hash__(self)
+
+
+def read(agent: Agent, name: str) -> Any:
+    """The value of an attribute that is no member of the agent: a setting, or one of `DERIVED`.
+
+    Raises:
+        UnknownAttributeError: neither; says what to use instead, or names the closest one.
+    """
+    config = vars(agent).get("_config")
+    if config is not None and name in setting_names(type(config)):
+        return documented_form(getattr(config, name))
+    if config is not None and name in DERIVED:
+        return DERIVED[name](agent)
+    kind = type(agent)
+    if name in ELSEWHERE:
+        raise UnknownAttributeError(f"{kind.__name__} has no attribute {name!r}; {ELSEWHERE[name]}")
+    hint = "" if config is None or name.startswith("_") else f"; {_closest(agent, name)}"
+    raise UnknownAttributeError(f"{kind.__name__} has no attribute or setting {name!r}{hint}")
+
+
+def write(agent: Agent, name: str, value: Any) -> None:
+    """Assign an attribute: settings take effect at once where the algorithm can take them.
+
+    Raises:
+        UsageError: what it names cannot change while the agent lives. SettingsError: the value is not accepted.
+        UnknownAttributeError: no such setting or attribute.
+    """
+    kind, own = type(agent), vars(agent)
+    if name in own:
+        object.__setattr__(agent, name, value)
+        return
+    member = inspect.getattr_static(kind, name, None)
+    if isinstance(member, property):
+        if member.fset is None:
+            instead = ELSEWHERE.get(name, "it follows from how the agent was made and trained")
+            raise UsageError(f"{kind.__name__}.{name} cannot be assigned; {instead}")
+        object.__setattr__(agent, name, value)
+    elif "_config" in own and name in setting_names(type(agent.config)):
+        change_settings(agent, {name: value})
+    elif member is not None or name.startswith("_") or name in _declared(kind):
+        object.__setattr__(agent, name, value)
+    elif name in DERIVED or name in ELSEWHERE:
+        raise UsageError(f"{kind.__name__}.{name} cannot be assigned; {ELSEWHERE.get(name, 'the agent computes it')}")
+    else:
+        raise UnknownAttributeError(
+            f"{kind.__name__} has no attribute or setting {name!r}; {_closest(agent, name)}; for a value of your own,"
+            " begin its name with an underscore or declare it in the class body of a subclass"
+        )
+
+
+def names(agent: Agent) -> list[str]:
+    """For `dir`: members, settings and derived attributes."""
+    return sorted({*object.__dir__(agent), *setting_names(type(agent.config)), *DERIVED})
+
+
+def setting_names(kind: type[Any]) -> frozenset[str]:
+    """The settings of a config class."""
+    return frozenset(field.name for field in attrs.fields(cast("Any", kind)))
+
+
+def _declared(kind: type[Any]) -> frozenset[str]:
+    """Attributes that the class or its bases declare with a type."""
+    return frozenset(name for base in kind.__mro__ for name in inspect.get_annotations(base))
+
+
+def _closest(agent: Agent, name: str) -> str:
+    public: Iterable[str] = (known for known in names(agent) if not known.startswith("_"))
+    hint = suggest(name, public)
+    return (
+        hint
+        if hint.startswith("did you")
+        else f"its settings are {', '.join(sorted(setting_names(type(agent.config))))}"
+    )
+
+
+def documented_form(value: Any) -> Any:
+    """A setting as it is documented: a number for a constant schedule, an int or a pair for a training frequency, a dict of
+    what was given for the settings of networks."""
+    if isinstance(value, Constant):
+        return ConstantValue(value.value)
+    if isinstance(value, TrainFrequency):
+        return value.count if value.unit == "step" else (value.count, value.unit)
+    if isinstance(value, NetworkConfig):
+        return _given(value)
+    return value
+
+
+def _given(value: NetworkConfig) -> dict[str, Any]:
+    default = type(value)()
+    fields = [field.name for field in attrs.fields(cast("Any", type(value)))]
+    changed = {name: getattr(value, name) for name in fields if getattr(value, name) != getattr(default, name)}
+    return {name: _widths(item) if name == "net_arch" else item for name, item in changed.items()}
+
+
+def _widths(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    return list(value[""]) if set(value) == {""} else {name: list(widths) for name, widths in value.items()}
+
+
+def _episodes(agent: Agent) -> Tally | None:
+    """The statistics of episodes, of the training that is going on or of the last one."""
+    from rlsdk.tally import Tally
+
+    if agent.run is not None:
+        return agent.run.tally
+    if agent._stored_log is None:
+        return None
+    tally = Tally(agent.config.stats_window_size, "cpu")
+    tally.load_state_dict(agent._stored_log)
+    return tally
+
+
+def _episode_infos(agent: Agent) -> deque[dict[str, float]]:
+    """{"r": return, "l": length} of the last episodes."""
+    tally, size = _episodes(agent), agent.config.stats_window_size
+    window = () if tally is None else tally.window
+    return deque(({"r": episode.episode_return, "l": episode.length} for episode in window), maxlen=size)
+
+
+def _successes(agent: Agent) -> deque[bool]:
+    tally, size = _episodes(agent), agent.config.stats_window_size
+    window = () if tally is None else tally.window
+    return deque((episode.success for episode in window if episode.success is not None), maxlen=size)
+
+
+def _updates(agent: Agent) -> int:
+    at = agent.cursor or agent._stored_cursor
+    return 0 if at is None else at.updates
+
+
+def _finished_episodes(agent: Agent) -> int:
+    tally = _episodes(agent)
+    return 0 if tally is None else tally.finished_episodes
+
+
+def _progress_remaining(agent: Agent) -> float:
+    run = agent.run
+    return 1.0 if run is None else 1.0 - min(1.0, (run.cursor.env_steps - run.origin) / (run.end - run.origin))
+
+
+def _last_observation(agent: Agent) -> Any:
+    """The observation to act on next, numpy [B, ..]; None before training."""
+    if agent.cursor is None:
+        return None
+    return map_tensors(lambda leaf: leaf.cpu().numpy().copy(), agent.cursor.observation.features)
+
+
+DERIVED: dict[str, Callable[[Agent], Any]] = {
+    "n_envs": lambda agent: agent.facts.num_envs,
+    "lr_schedule": lambda agent: agent.config.learning_rate,
+    "policy_class": lambda agent: type(agent.policy),
+    "ep_info_buffer": _episode_infos,
+    "ep_success_buffer": _successes,
+    "_n_updates": _updates,
+    "_episode_num": _finished_episodes,
+    "_current_progress_remaining": _progress_remaining,
+    "_last_obs": _last_observation,
+}
+"""Attributes that the documented library keeps, computed when they are read."""
+
+ELSEWHERE = {
+    "rollout_buffer": "rollouts are records: an algorithm's `update` gets one, and collecting is rlsdk.collect.collect",
+    "collect_rollouts": "collecting is rlsdk.collect.collect, which needs an environment and a policy",
+    "policy": "load weights with set_parameters, or make the agent with another policy",
+    "seed": "call set_random_seed(seed)",
+    "device": "load the agent on another device: load(path, device=...)",
+    "replay_buffer": "read one with load_replay_buffer(path)",
+    "logger": "call set_logger(logger)",
+    "normalizer": "normalisation is chosen when the agent is made",
+    "n_envs": "give another environment with set_env(env)",
+    "lr_schedule": "assign learning_rate",
+    "policy_class": "networks are chosen when the agent is made",
+    "observation_space": "it is the environment's",
+    "action_space": "it is the environment's",
+}
+"""Documented names that are absent or cannot be assigned, and what to use."""

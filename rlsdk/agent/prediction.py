@@ -1,0 +1,100 @@
+"""Observations as users have them, numpy or torch, one or many, to the records that policies take; and `predict`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rlsdk.environments.masks import MaskRule
+from rlsdk.environments.observations import Stacker, batch_of
+from rlsdk.errors import MaskError
+from rlsdk.records import Observation
+from rlsdk.spaces import Dict, Space, Tuple, dtype_of
+from rlsdk.tree import leaves, map_tensors
+
+if TYPE_CHECKING:
+    from rlsdk.agent import Agent
+
+
+def predict(  # the documented arguments
+    agent: Agent, observation: Any, state: Any, episode_start: Any, deterministic: bool, action_masks: Any
+) -> tuple[Any, Any]:
+    """See `Agent.predict`."""
+    rows, single = batch_of(agent.facts.observation_space, observation)
+    start = state is None if episode_start is None else np.asarray(episode_start, dtype=bool)
+    is_first = torch.as_tensor(np.broadcast_to(start, (len(rows),)).copy())
+    seen = Observation(agent._stack(rows), is_first, agent.masks.of(action_masks, len(rows)))
+    carry = agent.parts.policy.initial_carry(len(rows)) if state is None else state
+    moved = map_tensors(lambda leaf: leaf.to(agent.facts.device), seen)
+    act = agent.parts.policy.act(moved, carry, deterministic=deterministic, generator=agent.streams["predict"])
+    actions = agent._decode(act.action)
+    chosen = actions[0] if single else actions
+    nested = isinstance(agent.facts.action_space, Dict | Tuple)
+    return chosen if nested else np.asarray(chosen), act.carry if leaves(act.carry) else None
+
+
+class InputReader:
+    """Turns observations and actions as users have them into what policies take; records pass."""
+
+    def __init__(self, observation_space: Space, action_space: Space, device: str) -> None:
+        self.space, self.action_space, self.device = observation_space, action_space, device
+        self._stack, self._stack_actions = Stacker(observation_space), Stacker(action_space, "action")
+        self._rule = MaskRule(action_space)
+
+    def observation(self, given: Any, action_masks: Any = None, episode_starts: Any = None) -> Observation:
+        """A record on the agent's device.
+
+        Args:
+            given: of the observation space in numpy or torch, or stacked on one more leading axis.
+            action_masks: bool [A] or [N, A], True where allowed; None restricts nothing.
+            episode_starts: bool [N], True where an episode has just begun; None: everywhere.
+
+        Raises:
+            ObservationError: a shape, key or value outside the space. MaskError: an unusable mask.
+        """
+        if isinstance(given, Observation):
+            return given
+        rows, _ = batch_of(self.space, _in_numpy(self.space, given))
+        count = len(rows)
+        starts = np.ones(count) if episode_starts is None else np.atleast_1d(_numpy(episode_starts))
+        first = torch.from_numpy(np.broadcast_to(starts.astype(bool), count).copy())
+        seen: Observation = self._moved(Observation(self._stack(rows), first, self._masks(action_masks, count)))
+        return seen
+
+    def action(self, given: Any) -> Any:
+        """Actions in environment units, tensors [N, ..] nested as the space is; raises ObservationError."""
+        rows, _ = batch_of(self.action_space, _in_numpy(self.action_space, given), "action")
+        return self._moved(self._stack_actions(rows))
+
+    def _masks(self, given: Any, count: int) -> Tensor | None:
+        if given is None:
+            return None
+        rows = [self._rule.row(row) for row in np.atleast_2d(_numpy(given))]
+        if len(rows) != count:
+            raise MaskError(f"{len(rows)} action masks for {count} observations; give one for each")
+        self._rule.require_choice(np.stack(rows))
+        return torch.from_numpy(np.stack(rows))
+
+    def _moved(self, value: Any) -> Any:
+        return map_tensors(lambda leaf: leaf.to(self.device), value)
+
+
+def _numpy(value: Any) -> Any:
+    return value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
+
+
+def _in_numpy(space: Space, value: Any) -> Any:
+    """`value` in numpy, whole floats as integers where the space holds integers."""
+    if isinstance(space, Dict) and isinstance(value, Mapping):
+        return {key: _in_numpy(space.spaces[key], item) if key in space.spaces else item for key, item in value.items()}
+    if isinstance(space, Tuple) and isinstance(value, tuple | list) and len(value) == len(space.spaces):
+        return tuple(_in_numpy(child, item) for child, item in zip(space.spaces, value, strict=True))
+    array = _numpy(value)
+    if isinstance(space, Dict | Tuple) or array.dtype.kind != "f" or np.dtype(dtype_of(space)).kind == "f":
+        return array
+    whole = array.astype(dtype_of(space))
+    return whole if np.array_equal(whole, array) else array

@@ -1,0 +1,101 @@
+"""`predict_values`, `evaluate_actions` and `get_distribution` of `model.policy` take what users have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import rlsdk
+from rlsdk.environments.toy import InvalidActionEnvDiscrete, SimpleMultiObsEnv
+from rlsdk.errors import MaskError, ObservationError, UnknownAttributeError
+
+SMALL: dict[str, Any] = {"n_steps": 8, "seed": 0}
+
+
+def agent(name: str = "trpo", env: Any = "Pendulum-v1", **settings: Any) -> Any:
+    return rlsdk.make(name, env=env, **SMALL, **settings)
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"normalize": True}, {"frame_stack": 2}, {"normalize": True, "frame_stack": 2}]
+)
+def test_one_and_many_numpy_and_torch_give_the_same(settings: dict[str, Any]) -> None:
+    model = agent(**settings).learn(16)
+    policy, batch = model.policy, np.array([model.observation_space.sample() for _ in range(4)])
+    actions = np.array([model.action_space.sample() for _ in range(4)])
+    values = policy.predict_values(batch)
+    assert values.shape == (4,)
+    assert values.requires_grad
+    assert torch.allclose(policy.predict_values(torch.from_numpy(batch)), values)
+    assert torch.allclose(policy.predict_values(batch[1]), values[1:2], atol=1e-6)
+    same, log_prob, entropy = policy.evaluate_actions(batch, actions)
+    assert torch.allclose(same, values)
+    assert log_prob.shape == entropy.shape == (4,)
+    assert torch.allclose(policy.evaluate_actions(torch.from_numpy(batch), torch.from_numpy(actions))[1], log_prob)
+    mean = policy.get_distribution(batch).mode()
+    assert np.allclose(np.clip(mean.detach().numpy(), -2, 2), model.predict(batch, deterministic=True)[0], atol=1e-5)
+
+
+def test_normalised_values_are_of_normalised_observations() -> None:
+    model = agent(normalize=True).learn(64)
+    seen = np.array([model.observation_space.sample() for _ in range(3)])
+    inner = model._built.policy.predict_values(_record(model, model.normalizer.normalized(torch.from_numpy(seen))))
+    assert torch.equal(model.policy.predict_values(seen), inner)
+
+
+def _record(model: Any, features: Any) -> Any:
+    from rlsdk.records import Observation
+
+    return Observation(features, torch.ones(len(features), dtype=torch.bool), None)
+
+
+def test_masks_and_discrete_actions() -> None:
+    model = agent("maskable-ppo", lambda: InvalidActionEnvDiscrete(6, 4))
+    masks = np.array([[1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1]], dtype=bool)
+    seen, actions = np.array([2, 3]), np.array([0, 5])
+    _, log_prob, entropy = model.policy.evaluate_actions(seen, actions, action_masks=masks)
+    assert torch.allclose(log_prob.exp(), torch.full((2,), 0.5), atol=0.02)
+    assert float(entropy.max()) <= np.log(2) + 1e-6
+    assert torch.equal(model.policy.evaluate_actions(seen, actions, masks)[1], log_prob)  # as documented, by position
+    assert torch.equal(model.policy.evaluate_actions(seen.astype(np.float32), actions, masks)[1], log_prob)
+    forbidden = model.policy.evaluate_actions(seen, actions[::-1].copy(), action_masks=masks)[1]
+    assert float(forbidden.max()) < -50
+    assert model.policy.get_distribution(seen, masks).mode().tolist()[1] in (4, 5)
+    with pytest.raises(MaskError, match="1 action masks for 2 observations"):
+        model.policy.get_distribution(seen, action_masks=masks[:1])
+    with pytest.raises(MaskError, match=r"needs \(6,\)"):
+        model.policy.get_distribution(seen, action_masks=np.ones((2, 5), bool))
+    with pytest.raises(ObservationError, match="outside its space"):
+        model.policy.evaluate_actions(seen, np.array([0, 6]))
+
+
+def test_dict_observations() -> None:
+    model = agent("trpo", SimpleMultiObsEnv(), policy="MultiInputPolicy")
+    seen = model.observation_space.sample()
+    assert model.policy.predict_values(seen).shape == (1,)
+    many = {key: np.stack([value, value]) for key, value in seen.items()}
+    assert model.policy.predict_values({key: torch.from_numpy(value) for key, value in many.items()}).shape == (2,)
+    with pytest.raises(ObservationError, match="needs the keys"):
+        model.policy.predict_values({})
+
+
+@pytest.mark.parametrize("settings", [{}, {"normalize": True}])
+def test_a_memory_is_what_predict_returned(settings: dict[str, Any]) -> None:
+    model = agent("recurrent-ppo", "CartPole-v1", **settings).learn(16)
+    seen = np.zeros((2, 4), np.float32) + 0.01
+    _, state = model.predict(seen, deterministic=True)
+    first, later = model.policy.predict_values(seen), model.policy.predict_values(seen, state)
+    assert not torch.allclose(first, later)
+    again = model.policy.predict_values(seen, state, episode_starts=np.array([True, False]))
+    assert torch.allclose(again[:1], first[:1])
+    assert torch.allclose(again[1:], later[1:])
+    assert torch.allclose(model.policy.evaluate_actions(seen, np.array([0, 1]), state)[0], later)
+
+
+def test_policies_without_values_say_so() -> None:
+    model = rlsdk.make("tqc", env="Pendulum-v1", normalize=True, buffer_size=100)
+    with pytest.raises(UnknownAttributeError, match="has no method 'predict_values'"):
+        model.policy.predict_values(np.zeros(3, np.float32))
