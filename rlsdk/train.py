@@ -37,7 +37,6 @@ class Run:
         self.origin = cursor.env_steps - agent.num_timesteps
         """Where schedules count progress from: a continued training goes on with them, it does not start them again."""
         self.tally = Tally(agent.config.stats_window_size, agent.device)
-        self.agent_state = vars(agent)  # written every round, past the checks of assignments to an agent
         self.steps_in_round = 0
         self.stopping = False
         self.tb_log_name, self.log_interval = agent.spec.id.upper(), 1
@@ -82,7 +81,7 @@ class Run:
             PluginError: the metrics are something else than 0-d tensors.
         """
         self.cursor, self.report = cursor, report
-        self.agent_state["cursor"] = cursor
+        vars(self.agent)["cursor"] = cursor
         self.steps_in_round = 0
         if report.metrics is not None:
             _require_finite(report.metrics, report)
@@ -151,7 +150,7 @@ def train(run: Run, env: VectorEnv, parts: Parts, *, log_every: int, threads: in
         log_every: finished episodes between two logs, or rollouts for on-policy algorithms.
         threads: threads of torch and numpy while training; None leaves their settings alone.
     """
-    plan = LOOPS[type(parts.plan)]
+    plan, state = LOOPS[type(parts.plan)], vars(run.agent)  # written every round, past the checks of assignments
     run.log_interval = log_every
     watching = [callback for callback in run.callbacks if callback.watches_steps or callback.watches_rollouts]
     infos = any(callback.needs_infos for callback in watching)
@@ -170,16 +169,14 @@ def train(run: Run, env: VectorEnv, parts: Parts, *, log_every: int, threads: in
                 run.tell("on_rollout_start")
                 if run.stopping:
                     break
-                if (
-                    cursor is not run.cursor or parts is not run.agent.parts
-                ):  # at the start, after a restart or new settings
+                # a new loop at the start, after a restart of episodes, and for new settings
+                if cursor is not run.cursor or parts is not run.agent.parts:
                     parts = run.agent.parts
                     loop = plan(watched, parts, run.cursor, run.agent.streams, start=run.origin, end=run.end)
-                run.agent_state["in_round"] = (
-                    True  # it stays so when the round fails: environments are further than the cursor then
-                )
+                # it stays so when the round fails: environments are further than the cursor then
+                state["in_round"] = True
                 round_ = next(loop, None)
-                run.agent_state["in_round"] = False
+                state["in_round"] = False
                 if round_ is None:
                     break
                 cursor, report = round_

@@ -19,9 +19,8 @@ from rlsdk.agent.prediction import predict
 from rlsdk.agent.reconfiguration import change_settings
 from rlsdk.agent.resumption import StoredCursor, begin, leave_episodes, leave_moved_episodes
 from rlsdk.agent.session import Session
-from rlsdk.agent.stored_replay import load_replay_buffer, restore_replay, save_replay_buffer
+from rlsdk.agent.stored_replay import load_replay_buffer, require_room, restore_replay, save_replay_buffer
 from rlsdk.agent.switch_environment import numpy_environment, require_same_spaces, switch_environment
-from rlsdk.buffers.budget import require_memory
 from rlsdk.callbacks import Callback, ProgressBar, as_callbacks
 from rlsdk.compilation import compiling
 from rlsdk.constructor import bind, class_only
@@ -44,12 +43,6 @@ from rlsdk.train import Run, train
 
 if TYPE_CHECKING:
     from rlsdk.registry import AlgorithmSpec
-
-
-LEARN_ARGUMENTS = (
-    *("total_timesteps", "callback", "log_interval", "tb_log_name", "reset_num_timesteps", "progress_bar", "threads"),
-    "compile",
-)
 
 
 class Agent:
@@ -108,13 +101,7 @@ class Agent:
             config = request.applied_to(config)
         assemble(self, config, (env.observation_space, env.action_space), env.num_envs, env)
         self.masks.check_environment(env)
-        self._check_memory()
-
-    def _check_memory(self) -> None:
-        """Refuse a replay buffer that cannot fit, as long as it is empty: a filled one holds its memory already."""
-        if self.parts.buffer is not None and not len(self.parts.buffer):
-            advice = "lower buffer_size, or set optimize_memory_usage=True"
-            require_memory(self.parts.buffer.bytes_required(), "the replay buffer", advice)
+        require_room(self)
 
     def __getattr__(self, name: str) -> Any:
         return attributes.read(self, name)
@@ -234,7 +221,7 @@ class Agent:
             EnvironmentFault: the environment misbehaved. DivergenceError: a loss became NaN. ResourceError: the replay
             buffer does not fit.
         """
-        check_learn_arguments(self.spec, documented, LEARN_ARGUMENTS)
+        check_learn_arguments(self.spec, documented)
         env = self._training_env()
         self.start_time = time_ns()
         default = 4 if self.spec.family == "off-policy" else 1
@@ -244,7 +231,7 @@ class Agent:
             self._step_offset = self._total_steps
         leave_moved_episodes(self)
         if self.cursor is None:
-            self._check_memory()
+            require_room(self)
             self.cursor = begin(self, env)
         callbacks = as_callbacks(callback)
         if progress_bar:

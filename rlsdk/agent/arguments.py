@@ -37,6 +37,10 @@ OF_LEARN: dict[str, tuple[tuple[Any, ...], str]] = {
     "eval_log_path": ((None,), EVALUATION),
 }
 """Name -> accepted values, what to use instead of others."""
+LEARN = (
+    *("total_timesteps", "callback", "log_interval", "tb_log_name", "reset_num_timesteps", "progress_bar", "threads"),
+    "compile",
+)
 ASYNC_EVAL = (
     "async_eval is not needed and has no effect: candidates are played side by side, in other processes where the environment"
     ' is made by make_vec_env(..., vectorization="async")'
@@ -57,7 +61,7 @@ def without_effect(spec: AlgorithmSpec, arguments: Mapping[str, Any]) -> dict[st
     return rest
 
 
-def check_learn_arguments(spec: AlgorithmSpec, arguments: Mapping[str, Any], known: tuple[str, ...]) -> None:
+def check_learn_arguments(spec: AlgorithmSpec, arguments: Mapping[str, Any]) -> None:
     """Look at arguments of `learn` that it does not have.
 
     Raises:
@@ -70,7 +74,7 @@ def check_learn_arguments(spec: AlgorithmSpec, arguments: Mapping[str, Any], kno
             if value is not None:
                 warnings.warn(ASYNC_EVAL, stacklevel=3)
         else:
-            raise SettingsError(f"learn has no argument {name!r}; {suggest(name, known)}")
+            raise SettingsError(f"learn has no argument {name!r}; {suggest(name, LEARN)}")
 
 
 def _require(name: str, value: Any, accepted: tuple[Any, ...], instead: str) -> None:

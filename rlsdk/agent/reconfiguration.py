@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rlsdk.errors import UsageError
+from rlsdk.exploration.new_settings import reconfigure_behavior
 from rlsdk.parts import Facts, OffPolicyPlan, OnPolicyPlan, Plan
 from rlsdk.settings import evolve
 from rlsdk.settings.frequency import TrainFrequency
@@ -58,10 +59,11 @@ def _tell_parts(agent: Agent, config: Any) -> None:
     plan = agent.parts.plan
     new = plan_with(plan, config, agent.facts)
     built, normalizer = agent._built, agent.preparation.normalizer
-    parts: tuple[Any, ...] = (built.policy, built.algorithm, built.buffer, built.behavior)
+    parts: tuple[Any, ...] = (built.policy, built.algorithm, built.buffer)
     for part in parts:
         if hasattr(part, "reconfigure"):
             part.reconfigure(config)
+    reconfigure_behavior(built.behavior, config)
     if normalizer is not None and normalizer.settings.gamma is None and hasattr(config, "gamma"):
         normalizer.rewards.gamma = float(config.gamma)
     if new != plan:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from rlsdk.agent.made_by import upgraded
+from rlsdk.buffers.budget import require_memory
 from rlsdk.errors import ArtifactError, UsageError, fitting
 from rlsdk.storage import agent_file, choose
 from rlsdk.storage.journal import FOLDER, joined
@@ -44,6 +45,13 @@ def pending_replay(
     return reading
 
 
+def require_room(agent: Agent) -> None:
+    """Refuse a replay buffer that cannot fit, as long as it is empty: a filled one holds its memory already."""
+    if agent.parts.buffer is not None and not len(agent.parts.buffer):
+        advice = "lower buffer_size, or set optimize_memory_usage=True"
+        require_memory(agent.parts.buffer.bytes_required(), "the replay buffer", advice)
+
+
 def restore_replay(agent: Agent) -> None:
     """Put back the replay memory of the file the agent was loaded from, if that is still to be done.
 
@@ -54,7 +62,7 @@ def restore_replay(agent: Agent) -> None:
         return
     state = agent._pending_replay()
     if state is not None and agent.parts.buffer is not None:
-        agent._check_memory()
+        require_room(agent)
         with fitting("the replay memory in the file does not fit"):
             agent.parts.buffer.load_state_dict(state)
     agent._pending_replay = None

@@ -65,10 +65,7 @@ class ReplayBuffer:
         if directory is not None:
             require_disk(self._size(), directory, "the replay buffer", "lower buffer_size")
 
-    def reconfigure(self, config: Any) -> None:
-        """Take `gamma` and `n_steps` of new settings; raises as `replay_state.with_gamma`."""
-        replay_state.with_gamma(self, float(config.gamma))
-        self.n_steps = min(getattr(config, "n_steps", self.n_steps), self.rows)
+    reconfigure = replay_state.reconfigure
 
     def __len__(self) -> int:
         return self.filled * self.facts.num_envs

@@ -70,12 +70,13 @@ def put_back(buffer: ReplayBuffer, state: Mapping[str, Any]) -> None:
         buffer.finals.free = [slot for slot in pool if slot not in slots]
 
 
-def with_gamma(buffer: ReplayBuffer, gamma: float) -> None:
-    """Discount rewards by another `gamma`, those of stored rows too.
+def reconfigure(buffer: ReplayBuffer, config: Any) -> None:
+    """Take `gamma` and `n_steps` of new settings, for the rows that are stored too.
 
     Raises:
         UsageError: rows were stored with gamma = 0, which does not say which of them ended an episode.
     """
+    gamma = float(config.gamma)
     if gamma != buffer.gamma and buffer.storage:
         if buffer.gamma == 0.0 and buffer.filled:
             raise UsageError(
@@ -83,7 +84,7 @@ def with_gamma(buffer: ReplayBuffer, gamma: float) -> None:
             )
         discount = buffer.storage["discount"]
         discount.copy_((discount > 0.0).to(discount.dtype) * gamma)
-    buffer.gamma = gamma
+    buffer.gamma, buffer.n_steps = gamma, min(getattr(config, "n_steps", buffer.n_steps), buffer.rows)
 
 
 def _require_actions(buffer: ReplayBuffer, used: int) -> None:

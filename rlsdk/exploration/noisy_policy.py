@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from rlsdk.errors import UsageError
 from rlsdk.exploration.action_noise import ActionNoise
 from rlsdk.interfaces import Policy
 from rlsdk.networks.action_scale import ActionScale
@@ -44,20 +43,6 @@ class NoisyPolicy:
         noise, state = self.noise.step(state, generator)
         unit = (self.scale.to_unit(act.action) + noise).clamp(-1.0, 1.0)
         return Act(self.scale.to_environment(unit), NoiseCarry(state, act.carry), act.extras)
-
-    def reconfigure(self, config: Any) -> None:
-        """Take `action_noise` of new settings; the inner policy takes its own.
-
-        Raises:
-            UsageError: there is none.
-        """
-        if config.action_noise is None:
-            raise UsageError(
-                "action_noise cannot go while the agent lives; give noise with sigma = 0, or load(path, action_noise=None)"
-            )
-        self.noise = config.action_noise
-        if hasattr(self.inner, "reconfigure"):
-            self.inner.reconfigure(config)
 
     def state_dict(self) -> dict[str, Any]:
         return dict(self.inner.state_dict())

@@ -79,12 +79,6 @@ class UniformWarmUp:
             random = uniform_actions(self.space, batch, generator)
         return Act(random, WarmUpCarry(carry.taken + batch, act.carry), act.extras)
 
-    def reconfigure(self, config: Any) -> None:
-        """Take `learning_starts` of new settings; the inner policy takes its own."""
-        self.steps = config.learning_starts
-        if hasattr(self.inner, "reconfigure"):
-            self.inner.reconfigure(config)
-
     def state_dict(self) -> dict[str, Any]:
         return dict(self.inner.state_dict())
 

@@ -9,9 +9,9 @@ import torch
 from torch import Generator
 
 from rlsdk.interfaces import FillsExtras, Policy
+from rlsdk.preparation import user_questions
 from rlsdk.preparation.frames import FrameStacker
 from rlsdk.preparation.normalizer import Normalizer
-from rlsdk.preparation.user_questions import ask_inner
 from rlsdk.records import Act, Observation, StepData
 from rlsdk.tree import map_tensors
 
@@ -63,18 +63,8 @@ class PreparedPolicy:
             seen = replace(seen, features=normal)
         return self.inner.estimates(replace(steps, observation=seen))
 
-    def get_distribution(self, observation: Any, *memory: Any, **given: Any) -> Any:
-        """As the inner policy's, of observations as the environment gives them."""
-        return ask_inner(self, "get_distribution", observation, (), memory, given)
-
-    def predict_values(self, observation: Any, *memory: Any, **given: Any) -> Any:
-        """As the inner policy's, of observations as the environment gives them."""
-        return ask_inner(self, "predict_values", observation, (), memory, given)
-
-    def evaluate_actions(self, observation: Any, action: Any, *memory: Any, **given: Any) -> Any:
-        """As the inner policy's, of observations as the environment gives them."""
-        taken = action if self.reader is None else self.reader.action(action)
-        return ask_inner(self, "evaluate_actions", observation, (taken,), memory, given)
+    get_distribution = user_questions.get_distribution
+    predict_values, evaluate_actions = user_questions.predict_values, user_questions.evaluate_actions
 
     def state_dict(self) -> dict[str, Any]:
         state = dict(self.inner.state_dict())

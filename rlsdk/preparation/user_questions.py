@@ -12,6 +12,22 @@ if TYPE_CHECKING:
     from rlsdk.preparation.policy import PreparedPolicy
 
 
+def get_distribution(policy: PreparedPolicy, observation: Any, *memory: Any, **given: Any) -> Any:
+    """As the inner policy's, of observations as the environment gives them."""
+    return ask_inner(policy, "get_distribution", observation, (), memory, given)
+
+
+def predict_values(policy: PreparedPolicy, observation: Any, *memory: Any, **given: Any) -> Any:
+    """As the inner policy's, of observations as the environment gives them."""
+    return ask_inner(policy, "predict_values", observation, (), memory, given)
+
+
+def evaluate_actions(policy: PreparedPolicy, observation: Any, action: Any, *memory: Any, **given: Any) -> Any:
+    """As the inner policy's, of observations as the environment gives them."""
+    taken = action if policy.reader is None else policy.reader.action(action)
+    return ask_inner(policy, "evaluate_actions", observation, (taken,), memory, given)
+
+
 def ask_inner(  # what was asked, in the order it was given
     policy: PreparedPolicy,
     question: str,

@@ -40,21 +40,10 @@ class EntropyCoefficient:
 
     def __init__(self, value: str | float, target_entropy: float, learning_rate: float, device: str) -> None:
         initial, self.learnt = parse_entropy_coefficient(value)
-        self.value, self.target_entropy = value, target_entropy
+        self.target_entropy = target_entropy
         self.fixed = torch.tensor(initial, device=device)
         self.log_alpha = nn.Parameter(torch.full((1,), math.log(initial) if self.learnt else 0.0, device=device))
         self.optimizer = FlatOptimizer([self.log_alpha], "adam", learning_rate)
-
-    @torch.no_grad()
-    def reconfigure(self, value: str | float, target_entropy: float) -> None:
-        """Go on with another `value`, from where it says; raises as `parse_entropy_coefficient`."""
-        if value != self.value:
-            initial, self.learnt = parse_entropy_coefficient(value)
-            self.value = value
-            self.fixed = torch.full_like(self.fixed, initial)
-            if self.learnt:
-                self.log_alpha.fill_(math.log(initial))
-        self.target_entropy = target_entropy
 
     @torch.no_grad()
     def update(self, log_prob: Tensor, learning_rate: float) -> tuple[Tensor, dict[str, Tensor]]:

@@ -13,8 +13,9 @@ from rlsdk.math.scratch import Scratch
 from rlsdk.networks import ContinuousCritics, SquashedActor, mode_matters
 from rlsdk.records import Metrics, Transitions
 from rlsdk.updates import EntropyCoefficient, FlatOptimizer, TargetNetwork
-from rlsdk_tqc.config import TQCConfig, require_same_noise
+from rlsdk_tqc.config import TQCConfig
 from rlsdk_tqc.loss import truncated_target
+from rlsdk_tqc.new_settings import take_settings
 
 
 class TruncatedQuantileCritics:
@@ -41,15 +42,7 @@ class TruncatedQuantileCritics:
         self.updates, self.scratch = 0, Scratch()
         self.td_error: Tensor | None = None  # [N] of the last batch, for prioritised memories
 
-    def reconfigure(self, config: TQCConfig) -> None:
-        """Use new settings from the next update on.
-
-        Raises:
-            UsageError: action noise begins or ends, which takes another policy for collecting.
-        """
-        require_same_noise(self.config, config)
-        self.entropy.reconfigure(config.ent_coef, config.entropy_aim(self.actor.scale.size))
-        self.actor.resample_every, self.keep, self.config = config.sde_period, config.kept_quantiles, config
+    reconfigure = take_settings
 
     def update(self, batch: Transitions, *, progress: float) -> Metrics:
         """One gradient step of the entropy coefficient, the critics and the actor, then the target network's move."""

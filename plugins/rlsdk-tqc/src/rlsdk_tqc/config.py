@@ -7,7 +7,6 @@ from typing import Any
 
 import attrs
 
-from rlsdk.errors import UsageError
 from rlsdk.exploration.action_noise import ActionNoise, as_action_noise
 from rlsdk.math.schedules import Constant, Schedule, as_schedule
 from rlsdk.settings import AgentConfig, described, finite_schedule, glossary, in_range, structure
@@ -139,12 +138,3 @@ class TQCConfig(AgentConfig):
     def entropy_aim(self, dimensions: int) -> float:
         """The entropy that a learnt coefficient aims for, with so many action dimensions."""
         return -float(dimensions) if self.target_entropy == "auto" else float(self.target_entropy)
-
-
-def require_same_noise(before: TQCConfig, after: TQCConfig) -> None:
-    """Raises UsageError when action noise begins or ends, which takes another policy for collecting."""
-    if (before.action_noise is None) != (after.action_noise is None):
-        raise UsageError(
-            "action_noise cannot begin or end while the agent lives; give noise with sigma = 0, or"
-            " load(path, action_noise=value)"
-        )

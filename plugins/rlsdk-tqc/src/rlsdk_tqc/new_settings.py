@@ -1,0 +1,45 @@
+"""New settings for a TQC update that is under way."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+
+from rlsdk.errors import UsageError
+from rlsdk.updates.soft_actor_critic import parse_entropy_coefficient
+
+if TYPE_CHECKING:
+    from rlsdk.updates import EntropyCoefficient
+    from rlsdk_tqc.algorithm import TruncatedQuantileCritics
+    from rlsdk_tqc.config import TQCConfig
+
+
+def take_settings(algorithm: TruncatedQuantileCritics, config: TQCConfig) -> None:
+    """Use new settings from the next update on.
+
+    Raises:
+        UsageError: action noise begins or ends, which takes another policy for collecting.
+        SettingsError: `ent_coef` is none.
+    """
+    before = algorithm.config
+    if (config.action_noise is None) != (before.action_noise is None):
+        raise UsageError(
+            "action_noise cannot begin or end while the agent lives; give noise with sigma = 0, or"
+            " load(path, action_noise=value)"
+        )
+    if config.ent_coef != before.ent_coef:
+        begin_again(algorithm.entropy, config.ent_coef)
+    algorithm.entropy.target_entropy = config.entropy_aim(algorithm.actor.scale.size)
+    algorithm.actor.resample_every, algorithm.keep = config.sde_period, config.kept_quantiles
+    algorithm.config = config
+
+
+@torch.no_grad()
+def begin_again(entropy: EntropyCoefficient, value: str | float) -> None:
+    """Go on with another coefficient, from where it says."""
+    initial, entropy.learnt = parse_entropy_coefficient(value)
+    entropy.fixed = torch.full_like(entropy.fixed, initial)
+    if entropy.learnt:
+        entropy.log_alpha.fill_(math.log(initial))
