@@ -177,6 +177,7 @@ def _evaluator(record: RunRecord, directory: RunDirectory) -> Iterator[list[Eval
             env,
             n_eval_episodes=record.eval_episodes,
             eval_freq=record.eval_every,
+            verbose=0,
             best_model_save_path=directory.path,
             stop_at=record.stop_at,
         )

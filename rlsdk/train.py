@@ -70,7 +70,7 @@ class Run:
         """What callbacks with the documented interface find in `locals` after this step; worked out once."""
         if self._values is None or self._values[0] is not step:
             done = self.steps_in_round // self.agent.facts.num_envs
-            self._values = step, {**step_values(step, self.agent), "n_steps": done}
+            self._values = step, {**step_values(step, self.agent._decode), "n_steps": done}
         return self._values[1]
 
     def advance(self, cursor: Cursor, report: Report) -> None:

@@ -319,8 +319,8 @@ def test_evaluate_policy_equals_a_loop_by_hand() -> None:
     assert run_episodes(model, IdentityEnvBox(episode_length=6), 3, seed=0).returns == pytest.approx(by_hand)
     assert np.isfinite([mean, std, *returns]).all()
     seen: list[Any] = []
-    evaluate_policy(model, IdentityEnvBox(episode_length=6), 2, callback=seen.append)
-    assert len(seen) == 2
+    evaluate_policy(model, IdentityEnvBox(episode_length=6), 2, callback=lambda scope, _: seen.append(scope["i"]))
+    assert seen == [0] * 12
     for bad in ({"n_eval_episodes": 0}, {"reward_threshold": 1.0}, {"render": True}):
         with pytest.raises(SettingsError):
             evaluate_policy(model, IdentityEnvBox(), **bad)  # type: ignore[arg-type]

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 SOURCES = sorted([*(ROOT / "rlsdk").rglob("*.py"), *(ROOT / "plugins").glob("*/src/**/*.py")])
 NAMELESS = {"utils.py", "util.py", "common.py", "misc.py", "helpers.py", "helper.py", "base.py"}
 DOCUMENTED_SIGNATURES = {
+    "CheckpointCallback.__init__",
     "EvalCallback.__init__",
     "learn",
     "load",

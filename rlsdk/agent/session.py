@@ -38,7 +38,7 @@ class Session:
     ) -> None:
         self.policy, self.facts, self.n, self.masks = policy, facts, n, masks
         self.deterministic, self.generator = deterministic, generator
-        self._decode, self._stack = ActionDecoder(facts.action_space), Stacker(facts.observation_space)
+        self.decode, self._stack = ActionDecoder(facts.action_space), Stacker(facts.observation_space)
         self.reset()
 
     def reset(self) -> None:
@@ -61,7 +61,7 @@ class Session:
         if len(rows) != self.n:
             raise ObservationError(f"this session acts for {self.n} environments, got {len(rows)} observations")
         mask = self.masks.of(action_masks, self.n)
-        actions = self._decode(self.act_on(Observation(self._stack(rows), self.is_first, mask)).action)
+        actions = self.decode(self.act_on(Observation(self._stack(rows), self.is_first, mask)).action)
         return actions[0] if single else actions
 
     def action_on(self, observation: Observation) -> Any:

@@ -41,7 +41,7 @@ def as_callbacks(value: Any, parent: Any = None) -> list[Callback]:
     if isinstance(value, type):
         raise SettingsError(f"callback {value.__name__} is a class; pass an instance: {value.__name__}(...)")
     if callable(value):
-        _require_two_arguments(value)
+        require_two_arguments(value)
         return [DocumentedCallback(FunctionCallback(value), parent)]
     raise SettingsError(
         f"{value!r} is no callback; pass a Callback, a BaseCallback, a function f(locals, globals) -> bool, or a list of"
@@ -49,7 +49,8 @@ def as_callbacks(value: Any, parent: Any = None) -> list[Callback]:
     )
 
 
-def _require_two_arguments(function: Callable[..., Any]) -> None:
+def require_two_arguments(function: Callable[..., Any]) -> None:
+    """Raises SettingsError when a function cannot be called as f(locals, globals)."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlsdk.agent import persistence
 from rlsdk.agent.resumption import restart_episodes
 from rlsdk.callbacks.callback import Callback, StepCounter
-from rlsdk.errors import ArtifactError
+from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.records import Report
 from rlsdk.storage.agent_file import KIND
 from rlsdk.storage.choose import inspect
@@ -21,23 +22,40 @@ if TYPE_CHECKING:
 
 
 class CheckpointCallback(Callback):
-    """Saves the agent to `folder`/step_000010000.rlsdk every `every` environment steps and keeps the last `keep`.
+    """Saves the agent to `save_path`/step_000010000.rlsdk (`name_prefix`_10000_steps.rlsdk) every `save_freq` environment steps
+    and keeps the last `keep`; None keeps all.
 
     A training that is killed and resumed from such a file equals one that was not, to the bit: `load(path, env,
-    force_reset=False)` and `learn(the rest, reset_num_timesteps=False)`. With `replay` the file holds the replay buffer
-    too, which this needs. Where the state of environments cannot be kept (they hold something of unknown kind), a
+    force_reset=False)` and `learn(the rest, reset_num_timesteps=False)`. With `save_replay_buffer` the file holds the replay
+    buffer too, which this needs. Where the state of environments cannot be kept (they hold something of unknown kind), a
     checkpoint ends the running episodes, as truncations; `cut_episodes=False` lets them run, and a resumed training
-    differs from there on.
+    differs from there on. Statistics of normalisation are always in the file: `save_vecnormalize` changes nothing.
 
     The replay buffer is written piece by piece into the folder `replay` beside the files, each of which names the pieces it
     needs: a checkpoint costs what is new. `Agent.save(path, include=["replay"])` writes one file that holds everything.
     """
 
-    def __init__(
-        self, every: int, folder: str | Path, *, keep: int = 2, replay: bool = True, cut_episodes: bool = True
+    def __init__(  # noqa: PLR0913  # the documented signature
+        self,
+        save_freq: int,
+        save_path: str | Path,
+        name_prefix: str | None = None,
+        save_replay_buffer: bool = True,
+        save_vecnormalize: bool = True,
+        verbose: int = 0,
+        *,
+        keep: int | None = 2,
+        cut_episodes: bool = True,
     ) -> None:
-        self.counter, self.folder = StepCounter(every, "checkpoint every"), Path(folder)
-        self.keep, self.replay, self.cut_episodes = keep, replay, cut_episodes
+        if name_prefix is not None and (
+            not name_prefix or Path(name_prefix).name != name_prefix or "\0" in name_prefix
+        ):
+            raise SettingsError(f"name_prefix = {name_prefix!r} must be the beginning of a file name")
+        if keep is not None and (not isinstance(keep, int) or isinstance(keep, bool) or keep < 1):
+            raise SettingsError(f"keep = {keep!r} must be a positive whole number, or None for all")
+        self.counter, self.folder = StepCounter(save_freq, "save_freq"), Path(save_path)
+        self.name_prefix, self.verbose = name_prefix, verbose
+        self.keep, self.replay, self.cut_episodes = keep, save_replay_buffer, cut_episodes
         self.journal = Journal(self.folder / FOLDER)
 
     def on_training_start(self, run: Run) -> bool | None:
@@ -58,15 +76,27 @@ class CheckpointCallback(Callback):
 
     def _write(self, agent: Agent) -> tuple[Path, bool]:
         """The file, and whether it holds the running episodes."""
-        path = self.folder / f"step_{agent.num_timesteps:09d}.rlsdk"
+        path = self.folder / self._name(agent.num_timesteps)
         include = {"replay"} if self.replay and agent.replay_buffer is not None else persistence.NOTHING
         whole = persistence.save(agent, path, include=include, journal=self.journal)
-        files = sorted(self.folder.glob("step_*.rlsdk"))
-        for old in files[: -self.keep]:
-            old.unlink(missing_ok=True)
+        if self.verbose:
+            print(f"checkpoint at step {agent.num_timesteps:,}: {path}", flush=True)
+        if self.keep is not None:
+            for old in self._files()[: -self.keep]:
+                old.unlink(missing_ok=True)
         if include:
-            self.journal.clear(name for kept in files[-self.keep :] for name in _parts_of(kept))
+            self.journal.clear(name for kept in self.folder.glob("*.rlsdk") for name in _parts_of(kept))
         return path, whole
+
+    def _name(self, steps: int) -> str:
+        return f"step_{steps:09d}.rlsdk" if self.name_prefix is None else f"{self.name_prefix}_{steps}_steps.rlsdk"
+
+    def _files(self) -> list[Path]:
+        """The checkpoints of this callback, in the order of their steps."""
+        prefix = self.name_prefix
+        pattern = r"step_(\d+)\.rlsdk" if prefix is None else rf"{re.escape(prefix)}_(\d+)_steps\.rlsdk"
+        found = ((re.fullmatch(pattern, path.name), path) for path in self.folder.iterdir())
+        return [path for _, path in sorted((int(match[1]), path) for match, path in found if match)]
 
 
 def _parts_of(path: Path) -> list[str]:

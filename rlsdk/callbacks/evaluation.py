@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from rlsdk.callbacks.accepted import as_callbacks
 from rlsdk.callbacks.callback import Callback, StepCounter, says_stop
-from rlsdk.evaluate import Evaluation, run_episodes
+from rlsdk.callbacks.evaluation_log import EvaluationLog
+from rlsdk.environments import connect
+from rlsdk.evaluate import Evaluation, require_display, run_episodes
 from rlsdk.records import Report
 
 if TYPE_CHECKING:
@@ -17,35 +19,56 @@ if TYPE_CHECKING:
 class EvalCallback(Callback):
     """Plays `n_eval_episodes` on an environment of its own every `eval_freq` environment steps.
 
-    Keeps the best agent in `best_model_save_path`/best.rlsdk, logs `eval/mean_reward`, `eval/std_reward` and
-    `eval/mean_ep_length` (and `eval/success_rate`), tells every callback of the run, and with `stop_at` ends training once
-    the mean return reaches it. Training is the same, to the bit, with and without it: the agent's normaliser is used and
-    not changed. `callback_after_eval` and `callback_on_new_best` hear of evaluations (of new best ones) only.
+    Keeps the best agent in `best_model_save_path`/best.rlsdk and all results in `log_path`/evaluations.npz, logs
+    `eval/mean_reward`, `eval/std_reward` and `eval/mean_ep_length` (and `eval/success_rate`), notifies every callback of the
+    run, and with `stop_at` ends training once the mean return reaches it. Training is the same, to the bit, with and without
+    it: the agent's normaliser is used and not changed. `callback_on_new_best` and `callback_after_eval` are called for
+    evaluations (new best ones) only. `render`, `warn` and `use_masking` are those of `evaluate_policy`.
     """
 
     def __init__(  # noqa: PLR0913  # the documented signature
         self,
         eval_env: Any,
-        *,
-        n_eval_episodes: int = 10,
-        eval_freq: int = 10_000,
-        best_model_save_path: str | Path | None = None,
-        deterministic: bool = True,
-        stop_at: float | None = None,
         callback_on_new_best: Any = None,
         callback_after_eval: Any = None,
+        n_eval_episodes: int = 5,
+        eval_freq: int = 10_000,
+        log_path: str | Path | None = None,
+        best_model_save_path: str | Path | None = None,
+        deterministic: bool = True,
+        render: bool = False,
+        verbose: int = 1,
+        warn: bool = True,
+        use_masking: bool = True,
+        *,
+        stop_at: float | None = None,
     ) -> None:
-        self.eval_env, self.episodes, self.deterministic = eval_env, n_eval_episodes, deterministic
+        self.eval_env, self.episodes, self.deterministic = connect(eval_env), n_eval_episodes, deterministic
+        self.verbose, self.warn, self.use_masking, self.stop_at = verbose, warn, use_masking, stop_at
+        if render:
+            require_display(self.eval_env)
         self.counter = StepCounter(eval_freq, "eval_freq")
         self.folder = None if best_model_save_path is None else Path(best_model_save_path)
-        self.stop_at = stop_at
+        self.log = None if log_path is None else EvaluationLog(log_path)
         self.on_new_best = as_callbacks(callback_on_new_best, self)
         self.after = as_callbacks(callback_after_eval, self)
         self.best = float("-inf")
         self.history: list[tuple[int, Evaluation]] = []
 
+    @property
+    def best_mean_reward(self) -> float:
+        """The highest mean return so far, minus infinity before the first evaluation."""
+        return self.best
+
+    @property
+    def last_mean_reward(self) -> float:
+        """The mean return of the last evaluation, minus infinity before the first."""
+        return self.history[-1][1].mean if self.history else float("-inf")
+
     def on_training_start(self, run: Run) -> bool | None:
         self.counter.start(run.num_timesteps)
+        if self.log is not None and not self.history:
+            self.log.start(run.num_timesteps)
         answers = [child.on_training_start(run) for child in (*self.on_new_best, *self.after)]
         return not any(map(says_stop, answers))
 
@@ -61,19 +84,38 @@ class EvalCallback(Callback):
 
     def evaluate(self, run: Run) -> bool:
         """Evaluate now; False once `stop_at` is reached, or a listener wants to stop."""
-        seed = run.agent.derived_seed("evaluation")
-        result = run_episodes(run.agent, self.eval_env, self.episodes, deterministic=self.deterministic, seed=seed)
+        result = run_episodes(
+            run.agent,
+            self.eval_env,
+            self.episodes,
+            deterministic=self.deterministic,
+            seed=run.agent.derived_seed("evaluation"),
+            use_masking=self.use_masking,
+        )
         self.history.append((run.num_timesteps, result))
+        if self.log is not None:
+            self.log.write(self.history)
         run.log(_metrics(result))
-        listeners = list(self.after)
-        if result.mean > self.best:
+        listeners, better = list(self.after), result.mean > self.best
+        if self.verbose:
+            print(_described(run.num_timesteps, result, better), flush=True)
+        if better:
             self.best = result.mean
-            listeners += self.on_new_best
+            listeners = [*self.on_new_best, *listeners]
             if self.folder is not None:
                 run.agent.save(self.folder / "best.rlsdk")
         answers = [child.on_evaluation(run, result) for child in listeners]
         run.tell("on_evaluation", result)
         return not any(map(says_stop, answers)) and (self.stop_at is None or result.mean < self.stop_at)
+
+
+def _described(step: int, result: Evaluation, better: bool) -> str:
+    """An evaluation on one line."""
+    length = sum(result.lengths) / len(result.lengths)
+    text = f"evaluation at step {step:,}: mean return {result.mean:.2f} +/- {result.std:.2f}, mean length {length:.1f}"
+    if result.success_rate is not None:
+        text += f", success rate {result.success_rate:.0%}"
+    return f"{text}, the best so far" if better else text
 
 
 def _metrics(result: Evaluation) -> dict[str, float]:

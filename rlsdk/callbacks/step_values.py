@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,6 @@ from rlsdk.records import EnvStep
 from rlsdk.tree import map_tensors
 
 if TYPE_CHECKING:
-    from rlsdk.agent import Agent
     from rlsdk.train import Run
 
 
@@ -31,14 +31,15 @@ def training_values(run: Run) -> dict[str, Any]:
     }
 
 
-def step_values(step: EnvStep, agent: Agent) -> dict[str, Any]:
-    """What a step gave, in numpy: arrays over B environments, nested as the spaces are, and one info for each."""
+def step_values(step: EnvStep, decode: Callable[[Any], Any]) -> dict[str, Any]:
+    """What a step gave, in numpy: arrays over B environments, nested as the spaces are, and one info for each; `decode` gives
+    actions as the environments take them."""
     ended = (step.terminated | step.truncated).cpu().numpy()
     action: Any = map_tensors(lambda leaf: leaf.cpu(), step.action)
     return {
         "step": step,
         "actions": _arrays(action),
-        "clipped_actions": agent._decode(action),
+        "clipped_actions": decode(action),
         "new_obs": _arrays(step.observation.features),
         "rewards": step.reward.cpu().numpy().copy(),
         "dones": ended,

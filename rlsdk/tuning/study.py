@@ -157,8 +157,9 @@ def _trial(plan: Tuning, trial: Any) -> float:
     try:
         agent = agent_class(spec)(**{**settings, "env": envs, "seed": seed})
         every = max(1, plan.steps // EVALUATIONS)
+        reports = _Reports(trial, plan.prune)
         evaluations = EvalCallback(
-            eval_env, n_eval_episodes=plan.episodes, eval_freq=every, callback_after_eval=_Reports(trial, plan.prune)
+            eval_env, callback_after_eval=reports, n_eval_episodes=plan.episodes, eval_freq=every, verbose=0
         )
         agent.learn(plan.steps, callback=evaluations)
         if plan.prune and agent.num_timesteps < plan.steps:
