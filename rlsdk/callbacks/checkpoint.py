@@ -12,6 +12,7 @@ from rlsdk.agent.resumption import restart_episodes
 from rlsdk.callbacks.callback import Callback, StepCounter
 from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.records import Report
+from rlsdk.runtime.output import tell
 from rlsdk.storage.agent_file import KIND
 from rlsdk.storage.choose import inspect
 from rlsdk.storage.journal import FOLDER, Journal
@@ -80,7 +81,7 @@ class CheckpointCallback(Callback):
         include = {"replay"} if self.replay and agent.replay_buffer is not None else persistence.NOTHING
         whole = persistence.save(agent, path, include=include, journal=self.journal)
         if self.verbose:
-            print(f"checkpoint at step {agent.num_timesteps:,}: {path}", flush=True)
+            tell(f"checkpoint at step {agent.num_timesteps:,}: {path}")
         if self.keep is not None:
             for old in self._files()[: -self.keep]:
                 old.unlink(missing_ok=True)

@@ -11,6 +11,7 @@ from rlsdk.callbacks.evaluation_log import EvaluationLog
 from rlsdk.environments import connect
 from rlsdk.evaluate import Evaluation, require_display, run_episodes
 from rlsdk.records import Report
+from rlsdk.runtime.output import tell
 
 if TYPE_CHECKING:
     from rlsdk.train import Run
@@ -98,7 +99,7 @@ class EvalCallback(Callback):
         run.log(_metrics(result))
         listeners, better = list(self.after), result.mean > self.best
         if self.verbose:
-            print(_described(run.num_timesteps, result, better), flush=True)
+            tell(_described(run.num_timesteps, result, better))
         if better:
             self.best = result.mean
             listeners = [*self.on_new_best, *listeners]

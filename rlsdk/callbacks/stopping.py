@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rlsdk.callbacks.callback import Callback
 from rlsdk.errors import SettingsError
 from rlsdk.records import EnvStep, Report
+from rlsdk.runtime.output import tell
 
 if TYPE_CHECKING:
     from rlsdk.evaluate import Evaluation
@@ -39,9 +40,7 @@ class StopOnRewardThreshold(Callback):
     def _goes_on(self, run: Run, mean: float) -> bool:
         reached = mean >= self.threshold
         if reached and self.verbose:
-            print(
-                f"training stops at step {run.num_timesteps}: the mean return {mean:.2f} has reached {self.threshold}"
-            )
+            tell(f"training stops at step {run.num_timesteps}: the mean return {mean:.2f} has reached {self.threshold}")
         return not reached
 
 
@@ -66,7 +65,7 @@ class StopOnNoImprovement(Callback):
         self.best = max(self.best, evaluation.mean)
         self.since_best = 0 if better or self.seen <= self.start_after else self.since_best + 1
         if self.since_best >= self.evaluations and self.verbose:
-            print(f"training stops at step {run.num_timesteps}: no better evaluation in the last {self.since_best}")
+            tell(f"training stops at step {run.num_timesteps}: no better evaluation in the last {self.since_best}")
         return self.since_best < self.evaluations
 
 
@@ -88,5 +87,5 @@ class StopOnMaxEpisodes(Callback):
         side_by_side = 1 if run.agent.spec.family == "population" else run.agent.facts.num_envs
         over = self.n_episodes >= self.max_episodes * side_by_side
         if over and self.verbose:
-            print(f"training stops at step {run.num_timesteps}: {self.n_episodes} episodes were played")
+            tell(f"training stops at step {run.num_timesteps}: {self.n_episodes} episodes were played")
         return not over

@@ -37,4 +37,6 @@ class ConsoleSink:
         return list(texts)
 
     def close(self) -> None:
-        """Nothing to close: the stream belongs to the caller."""
+        """Close a log file; any other stream belongs to the caller."""
+        if self.format == "log":
+            self.stream.close()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from rlsdk.errors import SettingsError, suggest
+from rlsdk.runtime.output import tell
 from rlsdk.sinks.sink import MetricSink, Several, draw_histograms, tell_hyperparameters
 
 DEBUG, INFO, WARN, ERROR, DISABLED = 10, 20, 30, 40, 50
@@ -114,7 +114,7 @@ class Logger:
     def log(self, *args: Any, level: int = INFO) -> None:
         """Print a message, unless `level` is below the logger's."""
         if self.level <= level:
-            print(*args, file=sys.stdout, flush=True)
+            tell(" ".join(map(str, args)))
 
     def debug(self, *args: Any) -> None:
         """Print a message of level DEBUG."""
