@@ -5,6 +5,7 @@ python -m tests.test_public_api "line of CHANGELOG.md that says what changed"   
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import re
@@ -21,6 +22,8 @@ from packaging.version import Version
 import rlsdk
 from rlsdk.deprecation import PENDING, deprecated
 from rlsdk.registry import Manifest, discovery, hooks
+from rlsdk.registry.spec import FAMILIES
+from rlsdk.scaffold.package import rendered
 from rlsdk.storage import archive
 
 ROOT = Path(__file__).parents[1]
@@ -32,6 +35,7 @@ PACKAGES = [
     "rlsdk.callbacks",
     "rlsdk.distributions",
     "rlsdk.environments",
+    "rlsdk.environments.toy",
     "rlsdk.executors",
     "rlsdk.exploration",
     "rlsdk.math",
@@ -55,8 +59,14 @@ MODULES = [
     "rlsdk.hub",
     "rlsdk.interfaces",
     "rlsdk.lazy",
+    "rlsdk.math.schedules",
+    "rlsdk.math.surrogate",
     "rlsdk.parts",
     "rlsdk.records",
+    "rlsdk.settings.actor_critic",
+    "rlsdk.settings.frequency",
+    "rlsdk.settings.glossary",
+    "rlsdk.settings.networks",
     "rlsdk.spaces",
     "rlsdk.statistics",
     "rlsdk.tree",
@@ -73,7 +83,8 @@ def described() -> dict[str, Any]:
     for place in MODULES:
         module = import_module(place)
         own = {n: v for n, v in vars(module).items() if not n.startswith("_") and getattr(v, "__module__", "") == place}
-        names[place] = {name: _kind(value) for name, value in sorted(own.items())}
+        named = {name: type(getattr(module, name)).__name__ for name in _assigned(module) if name not in own}
+        names[place] = {**{name: _kind(value) for name, value in sorted(own.items())}, **named}
     specs = {n: v for n, v in vars(hooks).items() if hasattr(v, f"{hooks.PROJECT}_spec")}
     return {
         "names": names,
@@ -82,6 +93,17 @@ def described() -> dict[str, Any]:
         "manifest": sorted(field.name for field in attrs.fields(Manifest)),
         "file format": archive.FORMAT,
     }
+
+
+def _assigned(module: Any) -> list[str]:
+    """Public constants and type aliases: what a module assigns at its top level."""
+    found = list[ast.expr]()
+    for statement in ast.parse(inspect.getsource(module)).body:
+        if isinstance(statement, ast.Assign):
+            found += statement.targets
+        elif isinstance(statement, ast.AnnAssign):
+            found.append(statement.target)
+    return sorted({each.id for each in found if isinstance(each, ast.Name) and not each.id.startswith("_")})
 
 
 def _kind(value: Any) -> Any:
@@ -127,6 +149,21 @@ def test_every_change_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     monkeypatch.delattr(import_module("rlsdk.agent.session").Session, "ended")
     assert described() != stored
+
+
+def test_what_others_build_on_is_guarded() -> None:
+    """Every name of ours that a new package or an example imports is in the snapshot."""
+    names = json.loads(SNAPSHOT.read_text())["api"]["names"]
+    sources = {
+        f"{family}: {n}": t for family in FAMILIES for n, t in rendered("my-algo", family).items() if n.endswith(".py")
+    }
+    sources |= {str(path): path.read_text() for path in (ROOT / "examples").rglob("*.py")}
+    for place, text in sources.items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "rlsdk":
+                missing = [a.name for a in node.names if f"{node.module}.{a.name}" not in names]
+                missing = [name for name in missing if name not in names.get(node.module, {})]
+                assert not missing, f"{place} imports {missing} from {node.module}"
 
 
 def test_what_is_deprecated_warns_and_goes_in_time() -> None:

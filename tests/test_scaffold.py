@@ -7,10 +7,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+from ruamel.yaml import YAML
 
+import rlsdk
 from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.registry.spec import FAMILIES
 from rlsdk.scaffold import new_package
+from rlsdk.scaffold.package import OLDEST, SDK, rendered
 from tests.throwaway import Environment, build_wheels
 
 ROOT = Path(__file__).parents[1]
@@ -106,6 +111,20 @@ def test_a_failure_half_way_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(ArtifactError, match="No space left"):
         new_package("mine", "population", tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_new_packages_are_tried_with_all_they_claim() -> None:
+    """Their CI runs every Python they accept that torch has, with the oldest SDK of the range and the newest."""
+    files = rendered("my-algo", "on-policy")
+    workflow = YAML(typ="safe", pure=True).load(files[".github/workflows/test.yml"])
+    matrix, steps = workflow["jobs"]["test"]["strategy"]["matrix"], workflow["jobs"]["test"]["steps"]
+    assert matrix == {"python": ["3.11", "3.12", "3.13"], "sdk": [f"rlsdk=={OLDEST}", f"rlsdk{SDK}"]}
+    assert "${{ matrix.python }}" in str(steps)
+    assert "${{ matrix.sdk }}" in str(steps)
+    assert SpecifierSet(SDK).contains(OLDEST)
+    assert Version(OLDEST) == Version(SDK.partition(",")[0].removeprefix(">="))
+    assert SpecifierSet(SDK).contains(rlsdk.__version__)
+    assert f'sdk = "{SDK}"' in files["src/rlsdk_my_algo/rlsdk.toml"]
 
 
 @pytest.mark.parametrize(("identity", "name"), [("none", "NoneAgent"), ("soft-q2-learning", "SoftQ2Learning")])

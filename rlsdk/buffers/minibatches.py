@@ -126,6 +126,8 @@ def shuffled(batch: PolicyBatch, size: int, generator: Generator) -> Iterator[Po
     index = torch.randperm(len(batch), generator=generator, device=device)
     if batch.weight is not None:
         index = index[batch.weight[index] > 0.0]
+        if not len(index):
+            return
     drawn = batch.rows(index)
     drawn.starts[::size] = True
     yield from tree.split(drawn, size)
@@ -135,16 +137,15 @@ def in_order(batch: PolicyBatch, size: int, generator: Generator, burn_in: int =
     """Every row once, `size` consecutive ones at a time from a random place on, for networks with a memory.
 
     With `burn_in` the first so many rows of a piece that goes on with a stored memory only bring that memory up to date:
-    their weight is 0. Source: Kapturowski et al. 2019 (R2D2), section 3. Batches in which nothing else is left are skipped.
+    their weight is 0. Source: Kapturowski et al. 2019 (R2D2), section 3. Batches in which no row counts are skipped.
     """
     count, device = len(batch), batch.target.device
     place = int(torch.randint(count, (), generator=generator, device=device))
     index = torch.arange(count, device=device).roll(-place)
     for chosen in torch.split(index, size):
         rows = batch.rows(chosen)
-        if not burn_in:
-            yield rows
-        elif bool((weight := _without_first(rows, burn_in)).any()):
+        weight = _without_first(rows, burn_in) if burn_in else rows.weight
+        if weight is None or bool(weight.any()):
             yield replace(rows, weight=weight)
 
 

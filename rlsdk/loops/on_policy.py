@@ -33,7 +33,7 @@ def on_policy(
         if collected is not None:
             collected()
         metrics = None
-        if length == plan.n_steps:
+        if length == plan.n_steps and bool(rollout.steps.valid.any()):  # a short one may hold nothing but resets
             metrics = parts.algorithm.update(rollout, progress=min(1.0, (steps - start) / max(1, end - start)))
             cursor = replace(cursor, updates=getattr(parts.algorithm, "updates", cursor.updates + 1))
         yield cursor, Report(steps, cursor.updates, rollout.episodes, metrics)

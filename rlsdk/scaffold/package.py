@@ -22,7 +22,8 @@ from rlsdk.registry import plugins
 from rlsdk.registry.spec import FAMILIES
 
 IDENTITY = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
-SDK = ">=0.1,<0.2"
+SDK, OLDEST = ">=0.1,<0.2", "0.1.0"
+"""What a new package claims, and the oldest release of that range."""
 SUFFIX = ".tmpl"
 FACTS: dict[str, dict[str, str]] = {
     "on-policy": {
@@ -64,6 +65,7 @@ def new_package(identity: str, family: str, folder: Path) -> Path:
         ArtifactError: the folder exists, or cannot be written; nothing is left half written.
     """
     facts = _facts(identity, family)
+    _require_free(identity)
     target = folder / facts["distribution"]
     if target.exists():
         raise ArtifactError(f"{target} exists already; remove it, choose another id, or another folder with --out")
@@ -71,7 +73,7 @@ def new_package(identity: str, family: str, folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         staging = Path(tempfile.mkdtemp(dir=folder, prefix=f".{target.name}."))
-        for place, text in _rendered(facts, family):
+        for place, text in _files_of(facts, family):
             path = staging / place
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
@@ -95,8 +97,6 @@ def _facts(identity: str, family: str) -> dict[str, str]:
             f"{identity!r} cannot be the id of an algorithm: lower-case words of letters and digits, joined by hyphens,"
             " such as my-algo"
         )
-    if any(plugin.id == identity for plugin in plugins()):
-        raise SettingsError(f"an algorithm {identity!r} is installed already, see `rlsdk list`; choose another id")
     name = "".join(word.capitalize() for word in identity.split("-"))
     own = FACTS[family]
     return {
@@ -108,9 +108,15 @@ def _facts(identity: str, family: str) -> dict[str, str]:
         "distribution": f"rlsdk-{identity}",
         "package": f"rlsdk_{identity.replace('-', '_')}",
         "sdk": SDK,
+        "oldest": OLDEST,
         **{f"{kind}_list": json.dumps(own[f"{kind}s"].split(", ")) for kind in ("action", "observation")},
         **{f"{kind}_tuple": _tuple(own[f"{kind}s"].split(", ")) for kind in ("action", "observation")},
     }
+
+
+def _require_free(identity: str) -> None:
+    if any(plugin.id == identity for plugin in plugins()):
+        raise SettingsError(f"an algorithm {identity!r} is installed already, see `rlsdk list`; choose another id")
 
 
 def _tuple(names: list[str]) -> str:
@@ -118,8 +124,16 @@ def _tuple(names: list[str]) -> str:
     return f"({inside},)" if len(names) == 1 else f"({inside})"
 
 
-def _rendered(facts: Mapping[str, str], family: str) -> Iterator[tuple[str, str]]:
-    """(path inside the package, text) of every file."""
+def rendered(identity: str, family: str) -> dict[str, str]:
+    """Path inside the package -> text, of every file of the package for an algorithm; nothing is written.
+
+    Raises:
+        SettingsError: no such family, or an id that cannot be one.
+    """
+    return dict(_files_of(_facts(identity, family), family))
+
+
+def _files_of(facts: Mapping[str, str], family: str) -> Iterator[tuple[str, str]]:
     root = files("rlsdk.scaffold") / "templates"
     for name in ("common", family):
         for place, file in _files(root / name):

@@ -41,10 +41,11 @@ class Reinforce:
         gain = returns_to_go(steps.reward, ended, self.config.gamma).flatten()
         complete = ended.flip(0).cumsum(0).flip(0).flatten().bool() & steps.valid.flatten()
         weight = complete / complete.sum().clamp(min=1)
-        advantage = (gain - (gain * weight).sum()) * weight  # the mean return is the baseline
+        gain = gain - (gain * weight).sum()  # the mean return is the baseline
+        advantage = weight * gain / ((weight * gain.square()).sum().sqrt() + 1e-8)
         rows = map_tensors(lambda leaf: leaf.flatten(0, 1), steps.observation)
         log_prob = self.policy.distribution(rows).log_prob(steps.action.flatten().long() - self.policy.start)
-        loss = -(log_prob * advantage / (gain[complete].std(correction=0) + 1e-8)).sum()
+        loss = -(log_prob * advantage).sum()
         self.optimizer.zero_grad()
         torch.autograd.backward(loss)
         self.optimizer.step(self.config.learning_rate)
