@@ -144,9 +144,10 @@ def in_order(batch: PolicyBatch, size: int, generator: Generator, burn_in: int =
     index = torch.arange(count, device=device).roll(-place)
     for chosen in torch.split(index, size):
         rows = batch.rows(chosen)
-        weight = _without_first(rows, burn_in) if burn_in else rows.weight
-        if weight is None or bool(weight.any()):
-            yield replace(rows, weight=weight)
+        if burn_in:
+            rows = replace(rows, weight=_without_first(rows, burn_in))
+        if rows.weight is None or bool(rows.weight.any()):
+            yield rows
 
 
 def _without_first(rows: PolicyBatch, count: int) -> Tensor:
