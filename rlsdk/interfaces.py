@@ -152,7 +152,12 @@ class Executor(Protocol):
 
 
 class VectorEnv(Protocol):
-    """B environments stepped together; what `rlsdk.environments` makes of gymnasium's."""
+    """B environments stepped together; what `rlsdk.environments` makes of gymnasium's.
+
+    An agent takes any object with these members and `observation_space` and `action_space` (of gymnasium, or of
+    `rlsdk.spaces`). Optional members: `has_masks` (known before the first reset), `get_state` and `set_state` for exact
+    resuming, `keep_infos`, `get_attr`, `set_attr`, `env_method`, and `map` for population methods.
+    """
 
     @property
     def num_envs(self) -> int: ...

@@ -7,6 +7,7 @@ from typing import Any
 
 import gymnasium
 
+from rlsdk.environments.custom_vector import MEMBERS, CustomVectorEnv, looks_like_one
 from rlsdk.environments.executor_envs import ExecutorEnvs
 from rlsdk.environments.in_process import InProcessEnvs
 from rlsdk.environments.native_vector import NativeVectorEnv
@@ -19,7 +20,7 @@ from rlsdk.errors import EnvironmentFault, RlsdkError, message_of, suggest
 from rlsdk.registry import extension, extensions
 
 EnvSource = str | Callable[[], Any] | Any
-Envs = InProcessEnvs | ProcessEnvs | NativeVectorEnv | ExecutorEnvs
+Envs = InProcessEnvs | ProcessEnvs | NativeVectorEnv | ExecutorEnvs | CustomVectorEnv
 
 
 def connect(env: EnvSource, copies: int = 1) -> Envs:
@@ -33,7 +34,7 @@ def connect(env: EnvSource, copies: int = 1) -> Envs:
     env, _ = without_requests(env)
     if isinstance(env, NumpyVectorEnv):
         return connect(env.env)
-    if isinstance(env, InProcessEnvs | ProcessEnvs | NativeVectorEnv | ExecutorEnvs):
+    if isinstance(env, InProcessEnvs | ProcessEnvs | NativeVectorEnv | ExecutorEnvs | CustomVectorEnv):
         return env
     if isinstance(env, gymnasium.vector.VectorEnv):
         pair = to_space(env.single_observation_space, "observation"), to_space(env.single_action_space, "action")
@@ -42,13 +43,31 @@ def connect(env: EnvSource, copies: int = 1) -> Envs:
         made = in_process([env])
         made.recipe = _recipe(env)
         return made
+    if looks_like_one(env) and not isinstance(env, type):
+        return CustomVectorEnv(env)
     if isinstance(env, str) or callable(env):
         made = in_process([make_one(env, {}) for _ in range(copies if isinstance(env, str) else 1)])
         made.recipe = env if isinstance(env, str) else None
         return made
-    raise EnvironmentFault(
+    raise EnvironmentFault(_no_environment(env))
+
+
+def _no_environment(env: Any) -> str:
+    """Why an object cannot be trained in, and what can."""
+    if hasattr(env, "step_async"):
+        return (
+            f"{shown(env)} is a vector environment of another library; make one of the same environments with"
+            " rlsdk.environments.make_vec_env: it takes an id, a function, or a list of functions"
+        )
+    if isinstance(env, list | tuple):
+        return f"{shown(env)} is no environment; make_vec_env takes a list of functions that each make one"
+    if len(has := [name for name in MEMBERS if hasattr(env, name)]) > 3:
+        lacks = ", ".join(name for name in MEMBERS if name not in has)
+        return f"{shown(env)} is no vector environment: it lacks {lacks} (rlsdk.interfaces.VectorEnv)"
+    return (
         f"{shown(env)} is no environment; accepted: a gymnasium id such as 'Pendulum-v1', a gymnasium.Env,"
-        " a gymnasium.vector.VectorEnv, or what rlsdk.environments.make_vec_env returns"
+        " a gymnasium.vector.VectorEnv, what rlsdk.environments.make_vec_env returns, or an object with the members of"
+        " rlsdk.interfaces.VectorEnv and spaces"
     )
 
 

@@ -16,8 +16,13 @@ class Seeds:
     def __init__(self, first: int | None = None) -> None:
         self.first, self._pending = first, first is not None
 
-    def of(self, seed: int | None, count: int) -> list[int | None]:
-        if seed is None and self._pending:
-            seed = self.first
+    def first_pending(self) -> int | None:
+        """The seed given when the environments were made, for the first reset; None afterwards."""
+        seed = self.first if self._pending else None
         self._pending = False
+        return seed
+
+    def of(self, seed: int | None, count: int) -> list[int | None]:
+        pending = self.first_pending()
+        seed = pending if seed is None else seed
         return [None if seed is None else seed_of(seed, i) for i in range(count)]

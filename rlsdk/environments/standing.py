@@ -12,14 +12,19 @@ _RESETS: dict[int, int] = {}
 
 def count_reset(environment: Any) -> None:
     """Note that a user of `environment` begins with it."""
-    inner = id(environment.unwrapped)
+    inner = id(getattr(environment, "unwrapped", environment))
     _RESETS[inner] = _RESETS.get(inner, 0) + 1
+
+
+def resets_of(environment: Any) -> int:
+    """How often users have begun with `environment`."""
+    return _RESETS.get(id(getattr(environment, "unwrapped", environment)), 0)
 
 
 def standing(environment: Any) -> tuple[Any, ...]:
     """What changes when a gymnasium environment is stepped or reset: its users, its time limits, its random numbers."""
     inner, layer = environment.unwrapped, environment
-    found: list[Any] = [_RESETS.get(id(inner), 0)]
+    found: list[Any] = [resets_of(environment)]
     while layer is not inner:
         if isinstance(layer, TimeLimit):
             found.append(layer._elapsed_steps)
