@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,8 +15,18 @@ import torch
 from gymnasium import spaces
 
 import rlsdk
-from rlsdk.environments import ActionMasker, MaskVelocity, connect, make_vec_env, to_space
-from rlsdk.environments.toy import ChainEnv, IdentityEnv
+from rlsdk.environments import (
+    ActionMasker,
+    MaskVelocity,
+    TimeFeature,
+    check_env,
+    connect,
+    make_vec_env,
+    registration,
+    to_space,
+    toy,
+)
+from rlsdk.environments.toy import BitFlippingEnv, ChainEnv, IdentityEnv
 from rlsdk.errors import EnvironmentFault, MaskError, RlsdkError, SettingsError, UnsupportedSpaceError
 
 FIELDS = ("observation", "reward", "terminated", "truncated", "info")
@@ -298,3 +310,85 @@ def test_arguments_of_the_documented_function_are_explained() -> None:
         with pytest.raises(SettingsError, match=words):
             make_vec_env(**arguments)  # type: ignore[arg-type]
     assert make_vec_env("CartPole-v1", 2, 7).num_envs == 2
+
+
+# --- check_env --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("terminated", 0, r"terminated is 0 \(int\); it must be a bool"),
+        ("truncated", 0, "truncat"),
+        ("reward", "1.5", "gave the reward '1.5'"),
+        ("info", None, "info"),
+    ],
+)
+def test_check_env_finds_wrong_fields(field: str, value: Any, words: str) -> None:
+    class Always(ChainEnv):
+        def step(self, action: Any) -> Any:
+            return tuple({**dict(zip(FIELDS, super().step(action), strict=True)), field: value}.values())
+
+    with pytest.raises(EnvironmentFault, match=words):
+        check_env(Always(), warn=False)
+
+
+def test_check_env_advises_where_training_is_possible() -> None:
+    class Unseeded(IdentityEnv):
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            return super().reset()
+
+    class Shared(ChainEnv):
+        def _observation(self) -> Any:
+            self.kept = getattr(self, "kept", np.zeros(2, np.float32))
+            self.kept[:] = super()._observation()
+            return self.kept
+
+    for env, about in ((Unseeded(5), "seed: the environment ignores its seed"), (Shared(), "observation: it is over")):
+        assert any(str(advice).startswith(about) for advice in check_env(env, warn=False))
+
+
+# --- ids and wrappers -------------------------------------------------------------------------------------------------
+
+
+def test_ids_are_known_once_the_package_is_imported() -> None:
+    code = (
+        "import sys, gymnasium, rlsdk.environments; assert 'torch' not in sys.modules;"
+        "env = gymnasium.make('rlsdk/CartPoleNoVel-v1'); assert env.reset(seed=0)[0][1] == 0.0;"
+        "gymnasium.make('rlsdk/IdentityEnvBox-v0')"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
+    code = "import gymnasium; gymnasium.make('rlsdk.environments:rlsdk/TMazeEnv-v0')"
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
+
+
+def test_every_toy_environment_has_an_id() -> None:
+    assert set(registration.TOYS) == set(toy.__all__) - {"AnySpaceEnv", "register"}
+    for task in registration.WITHOUT_VELOCITY:
+        name, _, version = task.partition("-")
+        assert f"rlsdk/{name}NoVel-{version}" in gymnasium.registry
+
+
+def test_time_feature_extends_the_observation_of_goals() -> None:
+    class Goals(ChainEnv):
+        def __init__(self) -> None:
+            super().__init__(4)
+            inner = self.observation_space
+            self.observation_space = spaces.Dict({"observation": inner, "achieved_goal": inner, "desired_goal": inner})
+
+        def _observation(self) -> Any:
+            return dict.fromkeys(self.observation_space, super()._observation())
+
+    env = TimeFeature(Goals(), max_steps=4)
+    assert set(env.observation_space) == {"observation", "achieved_goal", "desired_goal"}
+    assert env.observation_space["observation"].shape == (3,)
+    assert env.observation_space["desired_goal"].shape == (2,)
+    observation, _ = env.reset(seed=0)
+    assert env.observation_space.contains(observation)
+    assert observation["observation"].tolist() == [0.0, 0.0, 1.0]
+    assert env.step(np.zeros(1))[0]["observation"][-1] == 0.75
+    assert "time_feature" in TimeFeature(BitFlippingEnv(4)).observation_space.spaces
+
+
+def test_the_default_device_of_ars_is_the_documented_one() -> None:
+    assert rlsdk.make("ars", env="CartPole-v1").config.device == "cpu"

@@ -1,9 +1,13 @@
-"""Environments as rlsdk sees them. Only this package knows gymnasium. Public names are imported on first use."""
+"""Environments as rlsdk sees them. Only this package knows gymnasium. Public names are imported on first use.
+
+Importing it makes the ids `rlsdk/...` known to `gymnasium.make`.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rlsdk.environments.registration import register as _register
 from rlsdk.lazy import attach
 
 if TYPE_CHECKING:
@@ -64,3 +68,4 @@ __getattr__, __dir__ = attach(
         **dict.fromkeys(_WRAPPERS, "rlsdk.environments.wrappers"),
     },
 )
+_register()

@@ -8,22 +8,12 @@ evaluated is the score. `normalize = { norm_obs = false, norm_reward = false, si
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import gymnasium
 
-GAME = re.compile(r"rlsdk/Atari(\w+)-v4")
 FIRE = 1
 """The action of that name, where a game has it."""
-
-
-def register(identity: str) -> None:
-    """Make the game of an id known to gymnasium. Other ids, and games known already, are left alone."""
-    found = GAME.fullmatch(identity)
-    if found and identity not in gymnasium.registry:
-        entry = f"{__name__}:atari_game"
-        gymnasium.register(identity, entry, kwargs={"game": found[1]}, disable_env_checker=True)
 
 
 def atari_game(game: str, **kwargs: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from typing import Any
 
@@ -14,9 +15,18 @@ from gymnasium.utils.env_checker import check_env as gymnasium_check
 from rlsdk.environments.masks import MaskRule, mask_methods
 from rlsdk.environments.observations import stack
 from rlsdk.environments.space_conversion import to_space
-from rlsdk.environments.step_checks import shown
-from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, RlsdkError
+from rlsdk.environments.step_checks import FLAGS, number, require_info, shown, success
+from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, RlsdkError, message_of
 from rlsdk.spaces import Space
+
+HARMLESS = {
+    "eterminis|random number generator|same seed": (
+        "seed",
+        "the environment ignores its seed, so runs cannot be repeated",
+    ),
+    "share an object": ("observation", "it is overwritten by the next step; rlsdk copies it, other programs may not"),
+}
+"""What gymnasium's check calls an error and training can live with: a pattern of its message, and the advice."""
 
 
 @attrs.frozen
@@ -41,16 +51,9 @@ def check_env(env: Any, warn: bool = True, skip_render_check: bool = True, steps
     """
     if not isinstance(env, gymnasium.Env):
         raise EnvironmentFault(f"{shown(env)} is no gymnasium.Env; derive its class from gymnasium.Env")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            gymnasium_check(env, skip_render_check=skip_render_check, skip_close_check=True)
-        pair = to_space(env.observation_space, "observation"), to_space(env.action_space, "action")
-    except RlsdkError:
-        raise
-    except Exception as error:
-        raise EnvironmentFault(f"{type(env).__name__} breaks gymnasium's API: {error}") from error
+    about_api, pair = _about_api(env, skip_render_check)
     advice = [
+        *about_api,
         *_about_actions(env.action_space),
         *_about_observations(env.observation_space),
         *_about_masks(env, pair[1]),
@@ -60,6 +63,28 @@ def check_env(env: Any, warn: bool = True, skip_render_check: bool = True, steps
         for item in advice:
             warnings.warn(str(item), UserWarning, stacklevel=2)
     return advice
+
+
+def _about_api(env: Any, skip_render_check: bool) -> tuple[list[Advice], tuple[Space, Space]]:
+    """(advice, both spaces). What gymnasium calls an error but training can live with is advice; see `HARMLESS`.
+
+    Raises:
+        EnvironmentFault: gymnasium's own check finds something else.
+    """
+    try:
+        pair = to_space(env.observation_space, "observation"), to_space(env.action_space, "action")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            gymnasium_check(env, skip_render_check=skip_render_check, skip_close_check=True)
+    except RlsdkError:
+        raise
+    except Exception as error:
+        message = message_of(error)
+        for pattern, (about, text) in HARMLESS.items():
+            if re.search(pattern, message):
+                return [Advice(about, f"{text} ({message})")], pair
+        raise EnvironmentFault(f"{type(env).__name__} breaks gymnasium's API: {message}") from error
+    return [], pair
 
 
 def _about_masks(env: Any, actions: Space) -> list[Advice]:
@@ -130,10 +155,8 @@ def _play(env: Any, space: Any, steps: int) -> list[Advice]:
         if isinstance(observation, np.ndarray) and observation.dtype.kind == "f":
             largest = max(largest, float(np.abs(observation).max(initial=0.0)))
         outside += not env.observation_space.contains(observation)
-        observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
-        if not np.isfinite(reward):
-            raise EnvironmentFault(f"{type(env).__name__}, step {step}: the reward is {reward}; it must be finite")
-        if terminated or truncated:
+        observation, over = _step(env, step)
+        if over:
             ended += 1
             observation, _ = env.reset()
     found = []
@@ -146,6 +169,31 @@ def _play(env: Any, space: Any, steps: int) -> list[Advice]:
             Advice("episodes", f"none ended in {steps} random steps and there is no time limit; add max_episode_steps")
         )
     return found
+
+
+def _step(env: Any, step: int) -> tuple[Any, bool]:
+    """(observation, whether the episode is over) of a random step.
+
+    Raises:
+        EnvironmentFault: names the field that gymnasium declares otherwise.
+    """
+    result = env.step(env.action_space.sample())
+    where = f"{type(env).__name__}, step {step}"
+    if not isinstance(result, tuple) or len(result) != 5:
+        raise EnvironmentFault(f"{where}: step must return (observation, reward, terminated, truncated, info)")
+    observation, reward, terminated, truncated, info = result
+    for name, value in (("terminated", terminated), ("truncated", truncated)):
+        if type(value) not in FLAGS:
+            raise EnvironmentFault(f"{where}: {name} is {shown(value)} ({type(value).__name__}); it must be a bool")
+    try:
+        require_info(info)
+        success(info)
+        finite = np.isfinite(number(reward))
+    except EnvironmentFault as error:
+        raise EnvironmentFault(f"{where} {error}") from None
+    if not finite:
+        raise EnvironmentFault(f"{where}: the reward is {reward}; it must be finite")
+    return observation, bool(terminated or truncated)
 
 
 def _unlimited(env: Any) -> bool:

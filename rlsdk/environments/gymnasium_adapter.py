@@ -13,6 +13,7 @@ from rlsdk.environments.in_process import InProcessEnvs
 from rlsdk.environments.native_vector import NativeVectorEnv
 from rlsdk.environments.numpy_vector import NumpyVectorEnv
 from rlsdk.environments.processes import ProcessEnvs
+from rlsdk.environments.registration import register_game
 from rlsdk.environments.requests import without_requests
 from rlsdk.environments.space_conversion import spaces_of, to_space
 from rlsdk.environments.step_checks import shown
@@ -122,11 +123,7 @@ def make_one(env: EnvSource, kwargs: dict[str, Any]) -> Any:
 def _by_id(name: str, kwargs: dict[str, Any]) -> Any:
     """From the plugin that owns the id's namespace, or from gymnasium."""
     namespace = name.partition("/")[0]
-    if namespace == "rlsdk":
-        from rlsdk.environments import atari, toy
-
-        toy.register()
-        atari.register(name)
+    register_game(name)  # whose error says what to install
     if "/" in name and name not in gymnasium.registry and namespace in extensions("environments"):
         return extension("environments", namespace)(name, **kwargs)
     # what gymnasium's checker warns of at the first step is checked here at every one, or by `check_env`

@@ -10,36 +10,34 @@ from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
 from gymnasium.wrappers import TimeLimit
 
-KEY = "time_feature"
+INNER, KEY = "observation", "time_feature"
 
 
 class TimeFeature(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
-    """The share of the episode that is left, from 1 to 0, as one more number of a vector, or as one more entry of a Dict.
+    """The share of the episode that is left, from 1 to 0, as one more number of a vector: of the observation, or of the entry
+    `observation` of a Dict, as in environments with goals; otherwise as the entry `time_feature` of a Dict.
 
     The length comes from the environment's own time limit, and is `max_steps` where it has none. In `test_mode` the
-    feature is constantly 0, to see whether an agent relies on it. Images and other observations become a Dict with the
-    entries `observation` and `time_feature`.
+    feature is constantly 0, to see whether an agent relies on it. Images and other observations without entries become a
+    Dict with the entries `observation` and `time_feature`.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], max_steps: int = 1000, test_mode: bool = False) -> None:
         RecordConstructorArgs.__init__(self, max_steps=max_steps, test_mode=test_mode)
         gymnasium.Wrapper.__init__(self, env)
         self.max_steps, self.test_mode, self._steps = _time_limit(env) or max_steps, test_mode, 0
-        share = spaces.Box(0.0, 1.0, (1,), np.float32)
-        space = env.observation_space
-        self._vector = (
-            isinstance(space, spaces.Box) and len(space.shape) == 1 and np.issubdtype(space.dtype, np.floating)
-        )
-        if self._vector:
-            assert isinstance(space, spaces.Box)
-            low, high = np.append(space.low, 0.0), np.append(space.high, 1.0)
-            self.observation_space = spaces.Box(
-                low.astype(space.dtype), high.astype(space.dtype), dtype=space.dtype.type
-            )
-        elif isinstance(space, spaces.Dict):
-            self.observation_space = spaces.Dict({**space.spaces, KEY: share})
+        share, space = spaces.Box(0.0, 1.0, (1,), np.float32), env.observation_space
+        self._vector: Any = None
+        """The space of the vector that gets one more number."""
+        if _is_vector(space):
+            self.observation_space = self._vector = _longer(space)
+        elif not isinstance(space, spaces.Dict):
+            self.observation_space = spaces.Dict({INNER: space, KEY: share})
+        elif _is_vector(space.spaces.get(INNER)):
+            self._vector = _longer(space.spaces[INNER])
+            self.observation_space = spaces.Dict({**space.spaces, INNER: self._vector})
         else:
-            self.observation_space = spaces.Dict({"observation": space, KEY: share})
+            self.observation_space = spaces.Dict({**space.spaces, KEY: share})
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         observation, info = self.env.reset(**kwargs)
@@ -53,10 +51,22 @@ class TimeFeature(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
 
     def _with_time(self, observation: Any) -> Any:
         left = 0.0 if self.test_mode else max(0.0, 1.0 - self._steps / self.max_steps)
-        if self._vector:
-            return np.append(observation, left).astype(self.observation_space.dtype)
+        if self._vector is not None:
+            if not isinstance(observation, dict):
+                return np.append(observation, left).astype(self._vector.dtype)
+            return {**observation, INNER: np.append(observation[INNER], left).astype(self._vector.dtype)}
         entry = {KEY: np.array([left], np.float32)}
-        return {**observation, **entry} if isinstance(observation, dict) else {"observation": observation, **entry}
+        return {**observation, **entry} if isinstance(observation, dict) else {INNER: observation, **entry}
+
+
+def _is_vector(space: Any) -> bool:
+    return isinstance(space, spaces.Box) and len(space.shape) == 1 and np.issubdtype(space.dtype, np.floating)
+
+
+def _longer(space: Any) -> Any:
+    """The space of a vector with a share appended."""
+    low, high = np.append(space.low, 0.0), np.append(space.high, 1.0)
+    return spaces.Box(low.astype(space.dtype), high.astype(space.dtype), dtype=space.dtype.type)
 
 
 def _time_limit(env: gymnasium.Env[Any, Any]) -> int | None:

@@ -65,6 +65,7 @@ class ARSConfig(AgentConfig):
     policy_kwargs: ARSPolicyConfig = attrs.field(
         factory=ARSPolicyConfig, converter=_policy_settings, kw_only=True, metadata=glossary.POLICY_KWARGS
     )
+    device: str = attrs.field(default="cpu", kw_only=True, metadata=described("torch device; candidates act in numpy"))
 
     @property
     def top(self) -> int:

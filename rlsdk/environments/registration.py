@@ -1,0 +1,68 @@
+"""Ids of rlsdk's environments, known to `gymnasium.make` once `rlsdk.environments` is imported."""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import gymnasium
+
+TOYS = (
+    "BitFlippingEnv",
+    "ChainEnv",
+    "FakeImageEnv",
+    "HybridActionEnv",
+    "IdentityEnv",
+    "IdentityEnvBox",
+    "IdentityEnvMultiBinary",
+    "IdentityEnvMultiDiscrete",
+    "InvalidActionEnvDiscrete",
+    "InvalidActionEnvMultiBinary",
+    "InvalidActionEnvMultiDiscrete",
+    "SimpleMultiObsEnv",
+    "TMazeEnv",
+)
+"""Classes of `rlsdk.environments.toy` that can be made without arguments: rlsdk/<class>-v0."""
+WITHOUT_VELOCITY = ("CartPole-v1", "Pendulum-v1", "MountainCar-v0", "MountainCarContinuous-v0", "LunarLander-v3")
+"""gymnasium's tasks: rlsdk/<name>NoVel-<version>."""
+
+
+GAME = re.compile(r"rlsdk/Atari(\w+)-v4")
+FOR_SEVERAL_PLAYERS = ("combat", "joust", "maze_craze", "warlords")
+"""Games of ale-py that one player cannot play."""
+
+
+def register() -> None:
+    """Make the environments known to gymnasium; calling it again does nothing."""
+    for name in TOYS:
+        _register(f"rlsdk/{name}-v0", f"rlsdk.environments.toy:{name}", {})
+    for task in WITHOUT_VELOCITY:
+        name, _, version = task.partition("-")
+        entry = "rlsdk.environments.toy.no_velocity:without_velocity"
+        _register(f"rlsdk/{name}NoVel-{version}", entry, {"task": task}, checked=False)
+    for game in games():
+        register_game(f"rlsdk/Atari{game}-v4")
+
+
+def register_game(identity: str) -> None:
+    """Make the Atari game of an id known to gymnasium, whether ale-py is installed or not. Other ids are left alone."""
+    found = GAME.fullmatch(identity)
+    if found:
+        _register(identity, "rlsdk.environments.atari:atari_game", {"game": found[1]}, checked=False)
+
+
+def _register(identity: str, entry: str, kwargs: dict[str, str], *, checked: bool = True) -> None:
+    if identity not in gymnasium.registry:
+        gymnasium.register(identity, entry, kwargs=kwargs, disable_env_checker=not checked)
+
+
+def games() -> list[str]:
+    """The Atari games of an installed ale-py, without importing it; none where there is none."""
+    found = find_spec("ale_py")
+    if found is None or found.origin is None:
+        return []
+    names = sorted(
+        path.stem for path in (Path(found.origin).parent / "roms").glob("*.bin") if path.stem not in FOR_SEVERAL_PLAYERS
+    )
+    return ["".join(part.title() for part in name.split("_")) for name in names]
