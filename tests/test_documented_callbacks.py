@@ -156,6 +156,11 @@ def test_the_peers_own_callbacks_run(tmp_path: Path) -> None:
     rule = theirs.StopTrainingOnRewardThreshold(9.0)
     evaluator = EvalCallback(ChainEnv(5), n_eval_episodes=1, eval_freq=10, verbose=0, callback_on_new_best=rule)
     assert off_policy().learn(100, callback=evaluator).num_timesteps == 10
+    own = theirs.EvalCallback(
+        ChainEnv(5), n_eval_episodes=1, eval_freq=10, verbose=0, warn=False, callback_on_new_best=rule
+    )
+    with pytest.warns(UserWarning, match="not of the same type"):
+        assert off_policy().learn(100, callback=own).num_timesteps == 10
 
 
 def test_checkpoints_with_a_prefix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

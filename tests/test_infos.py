@@ -15,6 +15,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from rlsdk.environments import connect, make_vec_env
 from rlsdk.environments.toy import ChainEnv
 from rlsdk.errors import EnvironmentFault
+from tests.test_call_counts import counted
 
 
 class Talking(ChainEnv):
@@ -106,3 +107,22 @@ def test_infos_of_vectors_without_presence_masks() -> None:
         {"lives": 3, "version": "1.0", "players": {"id": 7}},
         {"lives": 2, "version": "1.0", "players": {"id": 8}},
     ]
+
+
+def test_infos_cost_nothing_before_and_after_they_are_asked_for() -> None:
+    env = make_vec_env(Talking, 2, vectorization="sync")
+    env.reset(0)
+    actions = torch.zeros(2, 1)
+
+    def calls() -> int:
+        with counted("calls") as counts:
+            for _ in range(12):
+                env.step(actions)
+        return counts.calls
+
+    calls()
+    before = calls()
+    env.keep_infos(True)
+    assert calls() > before
+    env.keep_infos(False)
+    assert calls() == before

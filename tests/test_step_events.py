@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -307,3 +308,13 @@ def test_nothing_is_gathered_for_callbacks_that_do_not_ask() -> None:
     assert asked == []
     agent("trpo", env).learn(16, callback=[LambdaCallback(on_step=lambda run, step: None, needs_infos=True)])
     assert asked == [True, False]
+
+
+@pytest.mark.parametrize("name", list(FAMILIES))
+def test_steps_are_followed_on_a_device_of_its_own(name: str) -> None:
+    model = agent(name, environment("sync"))
+    model.facts = replace(model.facts, device="cpu:0")  # not "cpu": records are moved there and actions back
+    every = Everything()
+    model.learn(32, callback=[every, lambda *_: True])
+    check_steps(every.steps)
+    assert len(every.steps) * (1 if name == "ars" else COUNT) == model.num_timesteps

@@ -205,7 +205,7 @@ class Agent:
 
         Args:
             total_timesteps: environment steps over all environments; a whole number, 1e6 too.
-            callback: a `Callback`, a function `f(locals, globals) -> bool`, or a list of these.
+            callback: a `Callback` or `BaseCallback`, a function `f(locals, globals) -> bool`, or a list of these.
             log_interval: finished episodes between two logs (default 4); rounds for the other families (default 1).
             tb_log_name: name of the run under `tensorboard_log`.
             reset_num_timesteps: count from 0 again; False continues the count and the curve.
@@ -257,10 +257,11 @@ class Agent:
     def _training_env(self) -> Any:
         if self.env is None:
             raise UsageError("the agent has no environment; call set_env(env), or load(path, env=env)")
-        if self.spec.family != "population" and isinstance(self.env, ExecutorEnvs):
+        if self.spec.family == "population":
+            return self.env  # its candidates act in numpy, wherever the networks are
+        if isinstance(self.env, ExecutorEnvs):
             self.env.refuse_steps()
-        device = self.facts.device
-        env = self.env if device == "cpu" else OnDevice(self.env, device)
+        env = self.env if self.facts.device == "cpu" else OnDevice(self.env, self.facts.device)
         return self.preparation.environment(env, self.parts)
 
     def train(self, gradient_steps: int | None = None, batch_size: int | None = None) -> Mapping[str, float]:
