@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from rlsdk import tree
 from rlsdk.agent.creation import assemble
+from rlsdk.agent.networks import require_same_layers
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk.records import Observation
 from rlsdk.spaces import Box, Dict, Space, Tuple, choices_of, dtype_of, map_leaves, shape_of
@@ -166,6 +167,7 @@ def export(agent: Agent, path: str | Path, format: str = "onnx") -> Exported:  #
 
 def _twin(agent: Agent) -> Agent:
     """The same agent on the CPU, whose networks are run by torch alone."""
+    require_same_layers(agent, "the policy cannot be exported")
     config = attrs.evolve(agent.config, device="cpu")
     networks: Any = getattr(config, "policy_kwargs", None)
     if hasattr(networks, "engine"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from rlsdk.agent.networks import architecture_of
 from rlsdk.agent.prediction import InputReader
 from rlsdk.device import choose_device
 from rlsdk.environments import to_gymnasium
@@ -76,6 +77,7 @@ def build_parts(agent: Agent) -> None:
         )
     agent._built = built
     agent.parts = agent.preparation.applied_to(built)
+    agent._made_as = architecture_of(agent.parts)
     policy: Any = agent.parts.policy
     if hasattr(policy, "reader"):
         policy.reader = InputReader(agent.facts.observation_space, agent.facts.action_space, agent.facts.device)

@@ -14,6 +14,7 @@ from rlsdk import spaces
 from rlsdk.agent.attributes import setting_names
 from rlsdk.agent.creation import assemble
 from rlsdk.agent.made_by import class_for, naming, upgraded
+from rlsdk.agent.networks import require_same_layers
 from rlsdk.agent.resumption import StoredCursor, stored_cursor
 from rlsdk.agent.stored_replay import pending_replay, restore_replay
 from rlsdk.errors import ArtifactError, SettingsError, UsageError, fitting, suggest
@@ -49,6 +50,7 @@ def save(
             raise SettingsError(f"an agent file has no section {name!r}; {suggest(name, SECTIONS)}")
     if "policy" in exclude:
         raise SettingsError("the policy cannot be excluded: without it a file is no agent")
+    require_same_layers(agent, "the agent cannot be saved")
     sections: dict[str, Mapping[str, Any]] = {"policy": dict(agent.parts.policy.state_dict())}
     if "training" not in exclude:
         sections["training"] = _training_state(agent)

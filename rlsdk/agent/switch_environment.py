@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rlsdk.agent.creation import build_parts
+from rlsdk.agent.networks import require_same_layers
 from rlsdk.agent.resumption import leave_episodes
 from rlsdk.environments import NumpyVectorEnv, connect
 from rlsdk.environments.requests import without_requests
@@ -64,6 +65,7 @@ def _resize(agent: Agent, num_envs: int) -> None:
         raise UsageError(
             f"the replay buffer is filled from {agent.facts.num_envs} environments; give as many, not {num_envs}"
         )
+    require_same_layers(agent, "the agent cannot be made for another number of environments")
     policy, algorithm = dict(agent.parts.policy.state_dict()), agent.parts.algorithm.state_dict()
     agent.facts = replace(agent.facts, num_envs=num_envs)
     build_parts(agent)

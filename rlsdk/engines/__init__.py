@@ -3,15 +3,19 @@
 from rlsdk.engines.libraries import NUMPY, NUMPY_ACTING_ROWS, TORCH, Array, Library, choose
 from rlsdk.engines.products import dense
 from rlsdk.engines.stack import Stack, Trace, fits, stack_of
+from rlsdk.engines.structure import Fitted, Structure, architecture
 
 __all__ = [
     "NUMPY",
     "NUMPY_ACTING_ROWS",
     "TORCH",
     "Array",
+    "Fitted",
     "Library",
     "Stack",
+    "Structure",
     "Trace",
+    "architecture",
     "choose",
     "dense",
     "fits",

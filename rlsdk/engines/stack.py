@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from rlsdk.engines import products
 from rlsdk.engines.libraries import LIBRARIES, NUMPY, TORCH, Activation, Array, Library
+from rlsdk.errors import UsageError
 
 Trace = list[Any]
 """The input of a forward pass and what every layer gave, activated; or those of members run one after another."""
@@ -43,6 +44,7 @@ class Stack:
             raise ValueError(f"a stack has linear layers with activations between them, not {self.modules}")
         self.linear = [module for module in self.modules if _is_linear(module)]
         self.parameters = [cast("nn.Parameter", p) for module in self.linear for p in (module.weight, module.bias)]
+        self._kind = self.parameters[0].dtype, self.parameters[0].device
         self.ensemble, self.member = self.parameters[0].dim() == 3, member
         members = len(self.parameters[0]) if self.ensemble and member is None else 0
         self.members = [Stack(self.modules, library, member) for member in range(members)]
@@ -144,6 +146,7 @@ class Stack:
         """The layers, looked at again where a parameter was given other memory since."""
         places, (before, layers) = list(map(Tensor.data_ptr, self.parameters)), self._known
         if places != before:
+            self._require_kind()
             arrays, kinds = self.arrays(self.parameters), _activations(self.modules)
             layers = [
                 Layer(
@@ -156,6 +159,15 @@ class Stack:
             self._known = places, layers  # at once: agents predict from several threads
         return layers
 
+    def _require_kind(self) -> None:
+        """Raises UsageError: parameters were moved or converted, which torch's own layers would refuse when called."""
+        for parameter in self.parameters:
+            if (parameter.dtype, parameter.device) != self._kind:
+                raise UsageError(
+                    f"a parameter of the policy became {parameter.dtype} on {parameter.device}; it must stay {self._kind[0]} on"
+                    f" {self._kind[1]}: call policy.float(), and choose the device when the agent is made or loaded"
+                )
+
     def __getstate__(self) -> dict[str, Any]:
         """Views of memory are not copied and not sent."""
         return {"modules": self.modules, "library": self.library.name, "member": self.member}
@@ -165,7 +177,12 @@ class Stack:
 
 
 def _is_linear(module: nn.Module) -> bool:
-    return type(module) is nn.Linear or getattr(module, "is_ensemble_linear", False)
+    """Classes derived from them, such as torch's parametrised layers, may compute something else."""
+    return type(module) is nn.Linear or type(module).__dict__.get("is_ensemble_linear", False)
+
+
+def _tensors_of(module: nn.Module) -> tuple[Any, Any]:
+    return module._parameters.get("weight"), module._parameters.get("bias")
 
 
 def _activations(modules: Sequence[nn.Module]) -> list[type[nn.Module]]:
@@ -181,14 +198,14 @@ def _activations(modules: Sequence[nn.Module]) -> list[type[nn.Module]]:
 
 def fits(modules: Sequence[nn.Module]) -> bool:
     """Whether a `Stack` can run these modules exactly: linear layers with bias, each followed by at most one
-    activation it knows, and nobody's hooks."""
+    activation it knows, without hooks."""
     if not modules or not _is_linear(modules[0]):
         return False
     for module, before in zip(modules, [None, *modules], strict=False):
-        if module._forward_hooks or module._forward_pre_hooks:
+        if module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module):
             return False
         if _is_linear(module):
-            if module.bias is None or not cast("Tensor", module.weight).is_floating_point():
+            if any(not isinstance(p, nn.Parameter) or not p.is_floating_point() for p in _tensors_of(module)):
                 return False
         elif type(module) not in NUMPY.activations or before is None or not _is_linear(before):
             return False

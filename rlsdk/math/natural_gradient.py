@@ -43,10 +43,19 @@ def conjugate_gradient(
 def flat_grad(
     output: Tensor, parameters: Iterable[nn.Parameter], create_graph: bool = False, retain_graph: bool = False
 ) -> Tensor:
-    """The gradient of a 0-d `output` with respect to `parameters`, end to end, float [D]; zeros where it does not depend."""
+    """The gradient of a 0-d `output` with respect to `parameters`, end to end, float [D]; zeros where it does not
+    depend, or where a parameter is frozen."""
     wanted = list(parameters)
-    parts = torch.autograd.grad(
-        output, wanted, create_graph=create_graph, retain_graph=retain_graph or create_graph, allow_unused=True
+    asked = [parameter for parameter in wanted if parameter.requires_grad] if output.requires_grad else []
+    parts = (
+        torch.autograd.grad(
+            output, asked, create_graph=create_graph, retain_graph=retain_graph or create_graph, allow_unused=True
+        )
+        if asked
+        else ()
     )
-    flat = [torch.zeros_like(p).reshape(-1) if g is None else g.reshape(-1) for p, g in zip(wanted, parts, strict=True)]
-    return torch.cat(flat)
+    known = dict(zip(map(id, asked), parts, strict=True))
+    found = [known.get(id(parameter)) for parameter in wanted]
+    return torch.cat(
+        [torch.zeros_like(p).reshape(-1) if g is None else g.reshape(-1) for p, g in zip(wanted, found, strict=True)]
+    )

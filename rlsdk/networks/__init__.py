@@ -8,7 +8,7 @@ from rlsdk.networks.build_encoder import build_encoder, uses_nature_cnn
 from rlsdk.networks.critics import ContinuousCritics, EnsembleMLP
 from rlsdk.networks.encoders import CombinedEncoder, FlattenEncoder, NatureEncoder, features_dim
 from rlsdk.networks.features_extractors import BaseFeaturesExtractor, CombinedExtractor, FlattenExtractor, NatureCNN
-from rlsdk.networks.flat import flatten_parameters
+from rlsdk.networks.flat import FlatParameters, backward, flatten_parameters
 from rlsdk.networks.mlp import activation, mlp
 from rlsdk.networks.modes import mode_matters
 from rlsdk.networks.search_policy import NumpyPolicy, SearchPolicy, build_search_policy
@@ -23,6 +23,7 @@ __all__ = [
     "ContinuousCritics",
     "EnsembleMLP",
     "Estimates",
+    "FlatParameters",
     "FlattenEncoder",
     "FlattenExtractor",
     "NatureCNN",
@@ -31,6 +32,7 @@ __all__ = [
     "SearchPolicy",
     "SquashedActor",
     "activation",
+    "backward",
     "build_action_head",
     "build_actor_critic",
     "build_encoder",

@@ -13,7 +13,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from rlsdk.distributions import Gaussian, SquashedGaussian
-from rlsdk.engines import NUMPY, NUMPY_ACTING_ROWS
+from rlsdk.engines import NUMPY, NUMPY_ACTING_ROWS, Fitted
 from rlsdk.exploration.state_dependent_noise import NoiseMatrices, StateDependentNoise
 from rlsdk.interfaces import Distribution
 from rlsdk.memories import Memory
@@ -108,12 +108,29 @@ class ActorCritic(nn.Module):
         self.critic_memory, self.critic_body, self.value = critic.memory, critic.body, value
         self.resample_every: int | None = None
         self.use_masks = True
-        self.mode_matters = mode_matters(self.encoder, critic.encoder, self.body, self.critic_body)
         self.sde = head.noise if isinstance(head, SdeHead) else None
-        self.recurrent = bool(cast("Memory", self.memory).initial(1))
-        """Whether steps must be learnt from in order."""
         self.engine = engine
-        self._acting = None if engine == "autograd" else sides_of(self, NUMPY)
+        self.mode_matters = self.recurrent = False
+        """`recurrent`: whether steps must be learnt from in order."""
+        self._look()
+        self._acting = Fitted(self._fit, self, ("encoder", "memory", "body", "head"))
+        self._whole = Fitted(self._fit, self)
+
+    def _look(self) -> None:
+        """What is asked of the modules at every step."""
+        self.mode_matters = mode_matters(self.encoder, self.critic_encoder, self.body, self.critic_body)
+        self.recurrent = bool(cast("Memory", self.memory).initial(1))
+        if isinstance(self.head, SdeHead):
+            self.sde = self.head.noise
+
+    def _fit(self, hooked: bool) -> Sides | None:
+        """The dense layers by hand, where nothing else is in them and no hook wants to see them called."""
+        self._look()
+        return None if hooked or self.engine == "autograd" else sides_of(self, NUMPY)
+
+    def refit(self) -> None:
+        """Look at the modules again if some were replaced; updates do so before they learn."""
+        self._whole()
 
     @property
     def _memory(self) -> Memory:
@@ -139,11 +156,15 @@ class ActorCritic(nn.Module):
     def act(
         self, observation: Observation, carry: ActorCriticCarry, *, deterministic: bool, generator: Generator
     ) -> Act[ActorCriticCarry, Estimates]:
+        acting, first = self._acting, observation.is_first
+        if acting.structure.changed():
+            acting.fit()
+        sides = acting.kernel
         if self.mode_matters:
             self.eval()
-        sides, first = self._acting, observation.is_first
         if sides is not None and first.shape[0] <= NUMPY_ACTING_ROWS and first.is_cpu:
             return self._act_by_hand(sides, observation, carry, deterministic, generator)
+        self.refit()
         return self._act(observation, carry, deterministic, generator)
 
     @torch.no_grad()
@@ -187,15 +208,18 @@ class ActorCritic(nn.Module):
     @torch.no_grad()
     def estimates(self, steps: StepData[Estimates]) -> Estimates:
         """Of steps [T, B], with the weights they were acted with: those found while acting, or all of them now."""
-        sides, extras = self._acting, steps.extras
-        if extras.value is not None or sides is None:
+        sides, extras = self._whole(), steps.extras
+        if extras.value is not None:
             return extras
         lead = steps.reward.shape
         seen = map_tensors(lambda leaf: leaf.flatten(0, 1), steps.observation)
         taken = map_tensors(lambda leaf: leaf.flatten(0, 1), steps.action)
+        if sides is None:  # layers were replaced, or hooks added, after the steps were acted
+            distribution, values = self.evaluate(seen, ((), ()), seen.is_first)
+            return Estimates(distribution.log_prob(self.internal(taken)).view(lead), values.view(lead), extras.memory)
         features = self.encoder(seen.features).numpy()
         mask = seen.action_mask if self.use_masks else None
-        distribution: Distribution = cast("Any", self.head).of(torch.from_numpy(sides.actor(features)), mask)
+        distribution = cast("Any", self.head).of(torch.from_numpy(sides.actor(features)), mask)
         value = torch.from_numpy(sides.critic(features)[:, 0])
         return Estimates(distribution.log_prob(self.internal(taken)).view(lead), value.view(lead), extras.memory)
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from rlsdk.engines import Library, stack_of
+from rlsdk.engines import Fitted, Library, Stack, stack_of
+from rlsdk.networks.flat import backward
 from rlsdk.networks.mlp import activation
 
 
@@ -62,15 +63,19 @@ class ContinuousCritics(nn.Module):
         """`library`: what runs dense layers by hand; None = autograd."""
         super().__init__()
         self.encoder, self.ensemble = encoder, ensemble
-        self._stack = stack_of(list(ensemble.layers), encoder, library)
+        self._library = library
+        self._stack = Fitted(self._fit, self)
+
+    def _fit(self, hooked: bool) -> Stack | None:
+        return None if hooked else stack_of(list(self.ensemble.layers), self.encoder, self._library)
 
     def evaluated(self, features: Tensor, unit_action: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
         """(values [C, N, outputs] without graph, what brings the gradient of a loss with respect to them into the parameters'
         `grad`, which is taken to be zero)."""
-        stack = self._stack
+        stack = self._stack()
         if stack is None:
             values = self(features, unit_action)
-            return values.detach(), lambda slope: torch.autograd.backward(values, slope)
+            return values.detach(), lambda slope: backward(values, slope)
         with torch.no_grad():
             return stack.evaluated(torch.cat([features, unit_action], dim=-1))
 
@@ -79,7 +84,7 @@ class ContinuousCritics(nn.Module):
 
         The critics' own gradients, which autograd would compute only to be thrown away, are never formed.
         """
-        stack = self._stack
+        stack = self._stack()
         if stack is None:
             leaf = unit_action.detach().requires_grad_()
             values = self(features, leaf)

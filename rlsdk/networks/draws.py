@@ -27,17 +27,13 @@ class GaussianDraw:
 
     def __call__(self, mean: Any, mask: Tensor | None, generator: Generator) -> Any:
         noise = torch.randn(mean.shape, generator=generator).numpy()
-        noise *= np.exp(self._log_std())
+        place, (before, log_std) = self.log_std.data_ptr(), self._known
+        if place != before:  # the parameter was given other memory
+            log_std = self.log_std.detach().numpy()[None]  # as the noise of one row: no broadcasting
+            self._known = place, log_std  # at once: agents predict from several threads
+        noise *= np.exp(log_std)
         noise += mean
         return noise
-
-    def _log_std(self) -> Any:
-        """A view, looked at again where the parameter was given other memory since."""
-        place, (before, view) = self.log_std.data_ptr(), self._known
-        if place != before:
-            view = self.log_std.detach().numpy()[None]  # as the noise of one row: no broadcasting
-            self._known = place, view  # at once: agents predict from several threads
-        return view
 
     def __getstate__(self) -> dict[str, Any]:
         """Views of memory are not copied and not sent."""

@@ -8,15 +8,17 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 
-def mode_matters(*modules: nn.Module) -> bool:
+def mode_matters(*modules: nn.Module | None) -> bool:
     """True if switching between `train()` and `eval()` can change an output: batch norm, dropout, or a stranger's module.
 
     Networks for which it cannot are never switched; walking the modules of a small network costs more than its forward.
     """
-    return any(_depends(module) for root in modules for module in root.modules())
+    return any(_depends(module) for root in modules if root is not None for module in root.modules())
 
 
 def _depends(module: nn.Module) -> bool:
     if isinstance(module, _BatchNorm | _DropoutNd | _InstanceNorm):
         return True
-    return not type(module).__module__.startswith(("torch.nn.", "rlsdk."))
+    if module._forward_hooks or module._forward_pre_hooks:
+        return True  # such as spectral_norm's
+    return not type(module).__module__.startswith(("torch.nn.modules.", "rlsdk."))

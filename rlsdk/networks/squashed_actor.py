@@ -10,10 +10,11 @@ import torch
 from torch import Generator, Tensor, nn
 
 from rlsdk.distributions import SquashedGaussian
-from rlsdk.engines import NUMPY, NUMPY_ACTING_ROWS, Library, Stack, stack_of
+from rlsdk.engines import NUMPY, NUMPY_ACTING_ROWS, Fitted, Library, Stack, fits, stack_of
 from rlsdk.exploration.state_dependent_noise import NoiseMatrices, StateDependentNoise
 from rlsdk.networks.action_scale import ActionScale
 from rlsdk.networks.encoders import features_dim
+from rlsdk.networks.flat import backward
 from rlsdk.networks.mlp import mlp
 from rlsdk.networks.modes import mode_matters
 from rlsdk.records import Act, Observation
@@ -47,17 +48,22 @@ class SquashedActor(nn.Module):
         self.clip_mean = 0.0
         self.resample_every: int | None = None
         self.mode_matters = mode_matters(encoder, body)
-        self._acting: Stack | None = None
-        self._spread: Stack | None = None
-        self._stacks: _Stacks | None = None
+        self._library: Library | None = None
+        self._stacks: Fitted[_Stacks | None] = Fitted(self._fit, self)
 
     def run_by_hand(self, library: Library | None) -> SquashedActor:
         """Let `library` run the dense layers, where there is nothing else; returns the actor itself."""
-        if library is not None and self.log_std is not None and len(self.body):
-            self._acting = stack_of([*self.body, self.mean], self.encoder, NUMPY)
-            self._spread = self._acting and Stack([self.log_std], NUMPY)
-            self._stacks = _Stacks(self, library) if self._acting else None
+        self._library = library
+        self._stacks = Fitted(self._fit, self)
         return self
+
+    def _fit(self, hooked: bool) -> _Stacks | None:
+        """What is asked of the modules at every step."""
+        self.mode_matters = mode_matters(self.encoder, self.body, self.sde_body)
+        if hooked or self._library is None or self.log_std is None or not len(self.body):
+            return None
+        acting = stack_of([*self.body, self.mean], self.encoder, NUMPY)
+        return _Stacks(self, self._library, acting) if acting and fits([self.log_std]) else None
 
     def distribution(self, features: Tensor) -> SquashedGaussian:
         """Over unit actions, for encoded `features` [N, F]."""
@@ -71,12 +77,13 @@ class SquashedActor(nn.Module):
     def sampled(self, features: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Callable[[Tensor, Tensor], None]]:
         """(unit actions [N, A], their log-densities [N], what brings the gradient of a loss with respect to both into the
         parameters' `grad`, which is taken to be zero), for standard normal `noise` [N, A]; without graph."""
-        if self._stacks is not None:
-            return self._stacks.sampled(features, noise)
+        stacks = self._stacks()
+        if stacks is not None:
+            return stacks.sampled(features, noise)
         action, log_prob = self.distribution(features).transform(noise)
 
         def pull(of_action: Tensor, of_log_prob: Tensor) -> None:
-            torch.autograd.backward([action, log_prob], [of_action, of_log_prob])
+            backward([action, log_prob], [of_action, of_log_prob])
 
         return action.detach(), log_prob.detach(), pull
 
@@ -98,11 +105,12 @@ class SquashedActor(nn.Module):
     def act(
         self, observation: Observation, carry: SdeCarry, *, deterministic: bool, generator: Generator
     ) -> Act[SdeCarry, tuple[()]]:
+        stacks = self._stacks()
         if self.mode_matters:
             self.eval()
         features = self.encoder(observation.features)
-        if self._acting is not None and len(features) <= NUMPY_ACTING_ROWS and features.is_cpu:
-            unit = self._unit_by_hand(features, deterministic, generator)
+        if stacks is not None and len(features) <= NUMPY_ACTING_ROWS and features.is_cpu:
+            unit = stacks.unit_action(features, deterministic, generator)
         elif deterministic:
             unit = self._mean(self.body(features)).tanh()
         elif self.sde is None:
@@ -111,19 +119,6 @@ class SquashedActor(nn.Module):
             assert isinstance(carry, NoiseMatrices)
             unit, carry = self._explore(features, observation.is_first, carry, generator)
         return Act(self.scale.to_environment(unit), carry, ())
-
-    def _unit_by_hand(self, features: Tensor, deterministic: bool, generator: Generator) -> Tensor:
-        """Unit actions of dense layers for few rows, where calling torch would cost more than the arithmetic."""
-        assert self._acting is not None
-        stack = self._acting
-        mean, trace = stack.forward(features.numpy())
-        if deterministic:
-            return torch.from_numpy(np.tanh(mean))
-        assert self._spread is not None
-        log_std = self._spread(trace[-2])
-        noise = torch.randn(mean.shape, generator=generator).numpy()
-        std = np.exp(np.minimum(np.maximum(log_std, LOG_STD_RANGE[0]), LOG_STD_RANGE[1]))
-        return torch.from_numpy(np.tanh(mean + std * noise))
 
     def _explore(
         self, features: Tensor, is_first: Tensor, carry: NoiseMatrices, generator: Generator
@@ -139,9 +134,20 @@ class SquashedActor(nn.Module):
 class _Stacks:
     """Body, mean and log std run by hand."""
 
-    def __init__(self, actor: SquashedActor, library: Library) -> None:
+    def __init__(self, actor: SquashedActor, library: Library, acting: Stack) -> None:
+        self._acting, self._spread = acting, Stack([cast("nn.Linear", actor.log_std)], NUMPY)
         self.library, log_std = library, cast("nn.Linear", actor.log_std)
         self.body, self.mean, self.log_std = (Stack(part, library) for part in (actor.body, [actor.mean], [log_std]))
+
+    def unit_action(self, features: Tensor, deterministic: bool, generator: Generator) -> Tensor:
+        """Unit actions for few rows, where calling torch would cost more than the arithmetic."""
+        mean, trace = self._acting.forward(features.numpy())
+        if deterministic:
+            return torch.from_numpy(np.tanh(mean))
+        log_std = self._spread(trace[-2])
+        noise = torch.randn(mean.shape, generator=generator).numpy()
+        std = np.exp(np.minimum(np.maximum(log_std, LOG_STD_RANGE[0]), LOG_STD_RANGE[1]))
+        return torch.from_numpy(np.tanh(mean + std * noise))
 
     @torch.no_grad()
     def sampled(self, features: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Callable[[Tensor, Tensor], None]]:

@@ -9,6 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from rlsdk.buffers.minibatches import PolicyBatch, in_order, policy_batch, shuffled
+from rlsdk.engines import Fitted
 from rlsdk.math.schedules import Schedule
 from rlsdk.math.surrogate import (
     approximate_kl,
@@ -22,7 +23,7 @@ from rlsdk.math.surrogate import (
 from rlsdk.networks.actor_critic import ActorCritic
 from rlsdk.records import Metrics, Rollout
 from rlsdk.settings.networks import NetworkConfig
-from rlsdk.updates.evaluation import Evaluation, Slopes, evaluator_of
+from rlsdk.updates.evaluation import Evaluation, Evaluator, Slopes, evaluator_of
 from rlsdk.updates.optimizer import FlatOptimizer, adam_arguments
 
 METRICS = (
@@ -83,20 +84,26 @@ class ClippedPolicy:
         self.network, self.config, self.generator = network, config, generator
         self.cut_every, self.burn_in = cut_every, burn_in
         choice, arguments = config.policy_kwargs.optimizer_class, config.policy_kwargs.optimizer_kwargs
-        self.optimizer = FlatOptimizer(
-            network.parameters(), choice, config.learning_rate(1.0), adam_arguments(choice, arguments)
-        )
-        self.evaluate = evaluator_of(network, config.batch_size or 0)
+        self.optimizer = FlatOptimizer(network, choice, config.learning_rate(1.0), adam_arguments(choice, arguments))
+        self._evaluator: Fitted[Evaluator] = Fitted(self._fit, network)
         self.updates = 0
         """Epochs begun so far, the documented count."""
 
     def reconfigure(self, config: ClippedPolicySettings) -> None:
         """Use new settings from the next update on: all but those of networks."""
-        if config.batch_size != self.config.batch_size:
-            self.evaluate = evaluator_of(self.network, config.batch_size or 0)
         self.cut_every = getattr(config, "sequence_length", self.cut_every)
         self.burn_in = getattr(config, "burn_in", self.burn_in)
         self.config = config
+        self._evaluator.fit()  # which one is fastest depends on batch_size
+
+    def _fit(self, hooked: bool) -> Evaluator:
+        self.optimizer.zero_grad()  # gradients of new parameters have their place in its vector
+        return evaluator_of(self.network, self.config.batch_size or 0, hooked=hooked)
+
+    @property
+    def evaluate(self) -> Evaluator:
+        """What evaluates the network as it is now."""
+        return self._evaluator()
 
     def update(self, batch: Rollout[Any, Any], *, progress: float) -> Metrics:
         """Learn from a rollout; metrics are means over its minibatches."""
@@ -104,12 +111,13 @@ class ClippedPolicy:
         rate, clip = config.learning_rate(remaining), config.clip_range(remaining)
         clip_value = None if config.clip_range_vf is None else config.clip_range_vf(remaining)
         rows = policy_batch(batch, self.network, gamma=config.gamma, lam=config.gae_lambda, cut_every=self.cut_every)
-        rows = self.evaluate.prepared(rows)
+        evaluate = self.evaluate
+        rows = evaluate.prepared(rows)
         if self.network.mode_matters:
             self.network.train()
         total, count = torch.zeros(len(METRICS), device=rows.value.device), 0
         for minibatch in self._minibatches(rows):
-            now = self.evaluate(minibatch)
+            now = evaluate(minibatch)
             seen, slopes = self._loss(minibatch, now, clip, clip_value)
             total += seen
             count += 1

@@ -68,13 +68,13 @@ class Evaluator(Protocol):
         ...
 
 
-def evaluator_of(network: ActorCritic, rows: int) -> Evaluator:
+def evaluator_of(network: ActorCritic, rows: int, *, hooked: bool = False) -> Evaluator:
     """The fastest evaluator that fits the network, for batches of so many rows. The parameters' gradients are allocated
-    already, as `FlatOptimizer` does."""
+    already, as `FlatOptimizer` does. `hooked`: autograd, which calls every module."""
     width = max(max(parameter.shape) for parameter in network.parameters())
     device = next(network.parameters()).device.type
     library = choose(network.engine, width=width, rows=rows, device=device)
-    sides = None if library is None else sides_of(network, library)
+    sides = None if library is None or hooked else sides_of(network, library)
     return Autograd(network) if sides is None else ByHand(network, sides)
 
 
@@ -98,7 +98,8 @@ class Autograd:
             slopes = (log_prob, of_log_prob), (entropy, of_entropy), (value, of_value)
             there = [(output, slope) for output, slope in slopes if slope is not None and output.requires_grad]
             outputs, given = [output for output, _ in there], [slope for _, slope in there]
-            torch.autograd.backward(outputs, given, retain_graph=of_value is None)
+            if there:
+                torch.autograd.backward(outputs, given, retain_graph=of_value is None)
 
         def fisher() -> Product:
             with torch.no_grad():
@@ -116,7 +117,13 @@ class Autograd:
 
     def values(self, rows: PolicyBatch, critic: Sequence[nn.Parameter]) -> tuple[Tensor, Callable[[Tensor], None]]:
         _, value = self.network.evaluate(rows.observation, rows.memory, rows.starts)
-        return value.detach(), lambda slope: torch.autograd.backward(value, slope, inputs=critic)
+        trained = [parameter for parameter in critic if parameter.requires_grad]
+
+        def pull(slope: Tensor) -> None:
+            if trained and value.requires_grad:
+                torch.autograd.backward(value, slope, inputs=trained)
+
+        return value.detach(), pull
 
 
 class ByHand:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from itertools import accumulate
+from operator import is_
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
+from rlsdk.engines import Structure
 from rlsdk.errors import SettingsError
-from rlsdk.networks.flat import flatten_parameters
+from rlsdk.networks.flat import FlatParameters, is_trained
 
 _CLASSES: dict[str, type[torch.optim.Optimizer]] = {
     "adadelta": torch.optim.Adadelta,
@@ -30,6 +33,30 @@ def adam_arguments(choice: object, arguments: Mapping[str, Any]) -> dict[str, An
     return {"eps": 1e-5, **arguments} if choice == "adam" else dict(arguments)
 
 
+def _maker(
+    choice: str | Callable[..., torch.optim.Optimizer], learning_rate: float, arguments: Mapping[str, Any] | None
+) -> Callable[[nn.Parameter], torch.optim.Optimizer]:
+    """Makes the optimiser of one vector of parameters."""
+    kind: Callable[..., torch.optim.Optimizer] = _CLASSES[choice] if isinstance(choice, str) else choice
+
+    def make(flat: nn.Parameter) -> torch.optim.Optimizer:
+        options: dict[str, Any] = {"lr": learning_rate, **(arguments or {})}
+        if isinstance(choice, str) and choice in _FUSED:
+            options.setdefault("fused", flat.numel() > 0 and flat.is_floating_point())
+        try:
+            return kind([flat], **options)
+        except (TypeError, ValueError) as error:
+            raise SettingsError(f"optimizer_kwargs {dict(arguments or {})} do not fit {choice}: {error}") from None
+
+    return make
+
+
+def _spans(parameters: Iterable[nn.Parameter]) -> list[slice]:
+    """Where each parameter lies in the vector of all."""
+    ends = list(accumulate(parameter.numel() for parameter in parameters))
+    return [slice(begin, end) for begin, end in zip([0, *ends], ends, strict=False)]
+
+
 class FlatOptimizer:
     """An element-wise torch optimiser over all `parameters` as one vector.
 
@@ -38,41 +65,79 @@ class FlatOptimizer:
 
     def __init__(
         self,
-        parameters: Iterable[nn.Parameter],
+        parameters: nn.Module | Iterable[nn.Parameter],
         choice: str | Callable[..., torch.optim.Optimizer],
         learning_rate: float,
         arguments: Mapping[str, Any] | None = None,
     ) -> None:
-        """Raises SettingsError when the optimiser does not take `arguments`."""
-        values, self.gradients = flatten_parameters(parameters)
-        self.flat = nn.Parameter(values)
+        """`parameters`: of a module given here those are trained that it has when a step is made.
+
+        Raises:
+            SettingsError: the optimiser does not take `arguments`.
+        """
+        self._network = parameters if isinstance(parameters, nn.Module) else None
+        self._structure = None if self._network is None else Structure(self._network)
+        self._make = _maker(choice, learning_rate, arguments)
+        self._choice = choice
+        self._begin(self._network.parameters() if self._network is not None else cast("Any", parameters))
+        if self._structure is not None:
+            self._structure.changed()
+
+    def _begin(self, parameters: Iterable[nn.Parameter]) -> None:
+        self._memory = FlatParameters(parameters)
+        self.gradients = self._memory.gradients
+        self.flat = nn.Parameter(self._memory.values)
         self.flat.grad = self.gradients
-        options: dict[str, Any] = {"lr": learning_rate, **(arguments or {})}
-        if isinstance(choice, str) and choice in _FUSED:
-            options.setdefault("fused", values.numel() > 0 and values.is_floating_point())
-        make: Callable[..., torch.optim.Optimizer] = _CLASSES[choice] if isinstance(choice, str) else choice
-        try:
-            self.optimizer = make([self.flat], **options)
-        except (TypeError, ValueError) as error:
-            raise SettingsError(f"optimizer_kwargs {dict(arguments or {})} do not fit {choice}: {error}") from None
+        self.optimizer = self._made = self._make(self.flat)
         group = self.optimizer.param_groups[0]
-        variants = group.get("amsgrad") or group.get("decoupled_weight_decay")
-        self._is_adam = choice == "adam" and bool(group["fused"]) and not variants
+        self._is_adam = self._choice == "adam" and bool(group["fused"]) and not group.get("decoupled_weight_decay")
+
+    def adopt(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Train these parameters from now on; the moments of those trained before are kept, those of new ones begin at 0."""
+        wanted, before, flat = list(parameters), self._memory.parameters, self.flat
+        if len(wanted) == len(before) and all(map(is_, wanted, before)):
+            return
+        old = self.optimizer.state.get(flat, {})
+        spans = {id(p): part for p, part in zip(before, _spans(before), strict=True)}
+        self._begin(wanted)
+        state: dict[str, Any] = {}
+        for name, value in old.items():
+            if not isinstance(value, Tensor) or value.shape != flat.shape:
+                state[name] = value
+                continue
+            state[name] = torch.zeros_like(self.flat.detach())
+            for parameter, place in zip(wanted, _spans(wanted), strict=True):
+                if id(parameter) in spans:
+                    state[name][place] = value[spans[id(parameter)]]
+        if state:
+            self.optimizer.state[self.flat] = state
 
     def zero_grad(self) -> None:
-        self.gradients.zero_()
+        """Before `backward`; parameters that were replaced in the network since take part from here on."""
+        if self._structure is not None and self._structure.changed():
+            assert self._network is not None
+            self.adopt(self._network.parameters())
+        self._memory.zero_grad()
 
     def step(self, learning_rate: float, max_norm: float | None = None) -> None:
         """Apply the accumulated gradients; with `max_norm` they are scaled down to that global norm first."""
+        frozen = self._memory.frozen() if False in map(is_trained, self._memory.parameters) else []
         if max_norm is not None:
             norm = torch.linalg.vector_norm(self.gradients)
             self.gradients.mul_((max_norm / (norm + 1e-6)).clamp_(max=1.0))
-        self.optimizer.param_groups[0]["lr"] = learning_rate
-        moments = self.optimizer.state.get(self.flat)
-        if self._is_adam and moments:
-            self._adam(moments, self.optimizer.param_groups[0])
+        before = [parameter.detach().clone() for parameter in frozen]
+        optimizer, groups = self.optimizer, self.optimizer.param_groups
+        group = groups[0]
+        group["lr"] = learning_rate
+        moments = optimizer.state.get(self.flat)
+        ours = self._is_adam and optimizer is self._made and groups[1:] == [] and group["params"][0] is self.flat
+        hooked = optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks
+        if ours and moments and not group["amsgrad"] and not hooked:
+            self._adam(moments, group)
         else:
-            self.optimizer.step()
+            optimizer.step()
+        for parameter, value in zip(frozen, before, strict=True):  # momentum and weight decay would move them
+            parameter.data.copy_(value)
 
     @torch.no_grad()
     def _adam(self, moments: dict[str, Tensor], options: dict[str, Any]) -> None:

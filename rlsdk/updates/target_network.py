@@ -8,6 +8,8 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
+from rlsdk.engines import Structure, architecture
+
 NetworkT = TypeVar("NetworkT", bound=nn.Module)
 
 
@@ -17,18 +19,30 @@ class TargetNetwork(Generic[NetworkT]):
     def __init__(self, online: NetworkT) -> None:
         self.online, self.network = online, deepcopy(online).eval()
         self.network.requires_grad_(False)
-        self._pairs: list[tuple[Tensor, Tensor]] = list(
-            zip(self.network.parameters(), online.parameters(), strict=True)
-        )
-        self._buffers = list(zip(self.network.buffers(), online.buffers(), strict=True))
+        self._pairs: list[tuple[Tensor, Tensor]] = []
+        self._structure = Structure(online)
+        self._own = Structure(self.network)
+        self._has_buffers = any(True for _ in online.buffers())
+
+    def _pair(self) -> None:
+        """Parameters by their places. Where the online network was given other layers, the target is a copy of it again."""
+        if architecture(self.network) != architecture(self.online):
+            self.network = deepcopy(self.online).eval()
+            self._own = Structure(self.network)
+        self.network.requires_grad_(False)
+        self._pairs = list(zip(self.network.parameters(), self.online.parameters(), strict=True))
+        self._has_buffers = any(True for _ in self.online.buffers())
 
     @torch.no_grad()
     def update(self, tau: float) -> None:
         """target += tau * (online - target); buffers such as batch-norm statistics are copied whole."""
+        if self._structure.changed() | self._own.changed():
+            self._pair()
         for mine, theirs in self._pairs:
             mine.lerp_(theirs, tau)
-        for mine, theirs in self._buffers:
-            mine.copy_(theirs)
+        if self._has_buffers:
+            for mine, theirs in zip(self.network.buffers(), self.online.buffers(), strict=True):
+                mine.copy_(theirs)
 
     def state_dict(self) -> dict[str, Tensor]:
         return dict(self.network.state_dict())

@@ -8,7 +8,9 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from rlsdk.networks import SearchPolicy, flatten_parameters
+from rlsdk.engines import Structure, architecture
+from rlsdk.errors import UsageError
+from rlsdk.networks import FlatParameters, SearchPolicy
 from rlsdk.records import Metrics, Scored
 from rlsdk_ars.config import ARSConfig
 from rlsdk_ars.loss import search_step
@@ -19,7 +21,9 @@ class RandomSearch:
 
     def __init__(self, policy: SearchPolicy, config: ARSConfig, generator: Generator) -> None:
         self.policy, self.config, self.generator = policy, config, generator
-        self.values, _ = flatten_parameters(policy.parameters())
+        self.structure, self.shapes = Structure(policy), architecture(policy.layers)
+        self.structure.changed()
+        self.memory = FlatParameters(policy.parameters())
         if config.zero_policy:
             self.values.zero_()
         self.deltas = torch.zeros(config.n_delta, len(self.values))
@@ -28,9 +32,32 @@ class RandomSearch:
         """Use new settings from the next proposal on."""
         self.config = config
 
+    @property
+    def values(self) -> Tensor:
+        """The policy's parameters as one vector [D]."""
+        return self.memory.values
+
+    def _refit(self) -> None:
+        """Take over replaced parameters.
+
+        Raises:
+            UsageError: hooks, or other layers than candidates have.
+        """
+        if self.structure.hooked:
+            raise UsageError("ARS plays candidates in numpy, where no hooks run: remove them before learn")
+        if architecture(self.policy.layers) != self.shapes:
+            raise UsageError(
+                "ARS plays candidates with the layers the policy was made with, which were replaced; choose layers by net_arch"
+                " and activation_fn, or replace them by layers of the same kind and size"
+            )
+        self.memory = FlatParameters(self.policy.parameters())
+
     @torch.no_grad()
     def propose(self, *, progress: float) -> Tensor:
         """2 n_delta candidates [P, D]: parameters + std * delta, then parameters - std * delta."""
+        if self.structure.changed() or self.structure.hooked:
+            self._refit()
+        self.memory.zero_grad()
         shape = (self.config.n_delta, len(self.values))
         self.deltas = torch.randn(shape, generator=self.generator, device=self.values.device)
         spread = self.config.delta_std(1.0 - progress) * self.deltas

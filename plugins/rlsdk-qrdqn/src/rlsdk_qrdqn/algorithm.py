@@ -27,7 +27,7 @@ class QuantileRegression:
         self.policy, self.config = policy, config
         self.target = TargetNetwork(policy)
         choice, rate = config.policy_kwargs.optimizer_class, config.learning_rate(1.0)
-        self.optimizer = FlatOptimizer(policy.parameters(), choice, rate, optimizer_arguments(config))
+        self.optimizer = FlatOptimizer(policy, choice, rate, optimizer_arguments(config))
         self.target_updates = self.since_target = self.counted = 0
         self.scratch = Scratch()
         self.td_error: torch.Tensor | None = None  # [N] of the last batch, for prioritised memories

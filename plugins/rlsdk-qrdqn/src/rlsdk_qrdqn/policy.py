@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from rlsdk.engines import NUMPY, NUMPY_ACTING_ROWS, Library, dense, stack_of
+from rlsdk.engines import NUMPY, NUMPY_ACTING_ROWS, Fitted, Library, Stack, dense, stack_of
 from rlsdk.exploration import epsilon_greedy
-from rlsdk.networks import features_dim, mlp, mode_matters
+from rlsdk.networks import backward, features_dim, mlp, mode_matters
 from rlsdk.records import Act, Observation
 from rlsdk.spaces import Discrete, MultiDiscrete
 from rlsdk_qrdqn.loss import greedy_action
@@ -42,21 +42,26 @@ class QuantilePolicy(nn.Module):
         self.register_buffer("start", torch.tensor(space.start), persistent=False)
         self.register_buffer("epsilon", torch.tensor(1.0))
         self.mode_matters = mode_matters(encoder, self.body)
-        layers = [*self.body, self.head]
-        self._acting = stack_of(layers, encoder, library and NUMPY)
-        self._stack = stack_of(layers, encoder, library)
+        self._library = library
+        self._stacks = Fitted(self._fit, self)
+
+    def _fit(self, hooked: bool) -> tuple[Stack | None, Stack | None]:
+        """What runs the dense layers by hand, for acting and for learning."""
+        self.mode_matters = mode_matters(self.encoder, self.body, self.head)
+        layers, library = [*self.body, self.head], None if hooked else self._library
+        return stack_of(layers, self.encoder, library and NUMPY), stack_of(layers, self.encoder, library)
 
     def forward(self, features: Any) -> Tensor:
-        flat = dense([*self.body, self.head], self.encoder(features))
+        flat = dense([self.body, self.head], self.encoder(features))
         return flat.view(flat.shape[0], -1, self.quantiles)
 
     def evaluated(self, features: Any) -> tuple[Tensor, Callable[[Tensor], None]]:
         """(quantiles [N, A, K] without graph, what brings the gradient of a loss with respect to them into the parameters'
         `grad`, which is taken to be zero)."""
-        stack = self._stack
+        _, stack = self._stacks()
         if stack is None:
             quantiles = self(features)
-            return quantiles.detach(), lambda slope: torch.autograd.backward(quantiles, slope)
+            return quantiles.detach(), lambda slope: backward(quantiles, slope)
         with torch.no_grad():
             flat, pull = stack.evaluated(self.encoder(features))
         return flat.view(len(flat), -1, self.quantiles), lambda slope: pull(slope.flatten(1))
@@ -68,9 +73,10 @@ class QuantilePolicy(nn.Module):
     def act(
         self, observation: Observation, carry: tuple[()], *, deterministic: bool, generator: Generator
     ) -> Act[tuple[()], tuple[()]]:
+        acting, _ = self._stacks()
         if self.mode_matters:
             self.eval()
-        action = greedy_action(self._seen(observation.features), observation.action_mask, self.sizes)
+        action = greedy_action(self._seen(observation.features, acting), observation.action_mask, self.sizes)
         if not deterministic:
             action = epsilon_greedy(action, self.sizes, self.epsilon, observation.action_mask, generator)
         return Act(self.to_environment(action), (), ())
@@ -84,9 +90,9 @@ class QuantilePolicy(nn.Module):
         choices = action.long() - self.start
         return choices.unsqueeze(-1) if isinstance(self.space, Discrete) else choices
 
-    def _seen(self, features: Any) -> Tensor:
+    def _seen(self, features: Any, acting: Stack | None) -> Tensor:
         """Quantiles for acting: in numpy for few rows, where calling torch would cost more than the arithmetic."""
-        if self._acting is None or len(encoded := self.encoder(features)) > NUMPY_ACTING_ROWS or not encoded.is_cpu:
+        if acting is None or len(encoded := self.encoder(features)) > NUMPY_ACTING_ROWS or not encoded.is_cpu:
             quantiles: Tensor = self(features)
             return quantiles
-        return torch.from_numpy(self._acting(encoded.numpy())).view(len(encoded), -1, self.quantiles)
+        return torch.from_numpy(acting(encoded.numpy())).view(len(encoded), -1, self.quantiles)

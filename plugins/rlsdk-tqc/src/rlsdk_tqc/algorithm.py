@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from rlsdk.engines import Structure
 from rlsdk.math.quantiles import quantile_huber, td_error
 from rlsdk.math.scratch import Scratch
 from rlsdk.networks import ContinuousCritics, SquashedActor, mode_matters
@@ -32,13 +33,13 @@ class TruncatedQuantileCritics:
         self.actor, self.critics, self.entropy, self.config, self.generator = actor, critics, entropy, config, generator
         self.shared = critics.encoder is actor.encoder
         networks, rate = config.policy_kwargs, config.learning_rate(1.0)
-        trained = critics.ensemble.parameters() if self.shared else critics.parameters()
+        trained = critics.ensemble if self.shared else critics
         choice, arguments = networks.optimizer_class, networks.optimizer_kwargs
-        self.actor_optimizer = FlatOptimizer(actor.parameters(), choice, rate, arguments)
+        self.actor_optimizer = FlatOptimizer(actor, choice, rate, arguments)
         self.critic_optimizer = FlatOptimizer(trained, choice, rate, arguments)
         self.target = TargetNetwork(critics)
         self.keep = config.kept_quantiles
-        self.mode_matters = mode_matters(actor, critics)
+        self.structure, self.mode_matters = Structure(actor, critics), False
         self.updates, self.scratch = 0, Scratch()
         self.td_error: Tensor | None = None  # [N] of the last batch, for prioritised memories
 
@@ -46,6 +47,8 @@ class TruncatedQuantileCritics:
 
     def update(self, batch: Transitions, *, progress: float) -> Metrics:
         """One gradient step of the entropy coefficient, the critics and the actor, then the target network's move."""
+        if self.structure.changed():
+            self.mode_matters = mode_matters(self.actor, self.critics)
         if self.mode_matters:
             self.actor.train()
             self.critics.train()

@@ -10,9 +10,10 @@ import torch
 from torch import Generator, Tensor, nn
 
 from rlsdk.buffers.minibatches import PolicyBatch, in_order, policy_batch, shuffled
+from rlsdk.engines import Structure
 from rlsdk.math import conjugate_gradient, flat_grad
 from rlsdk.math.surrogate import explained_variance, mean_of, normalized
-from rlsdk.networks import ActorCritic, flatten_parameters
+from rlsdk.networks import ActorCritic, FlatParameters
 from rlsdk.records import Metrics, Rollout
 from rlsdk.updates import FlatOptimizer, adam_arguments, evaluator_of
 from rlsdk_trpo.config import TRPOConfig
@@ -28,10 +29,10 @@ class TrustRegionPolicy:
     def __init__(self, network: ActorCritic, config: TRPOConfig, generator: Generator, *, kl_parts: int = 1) -> None:
         """`kl_parts`: by how much a KL divergence is divided before it is compared with `target_kl`."""
         self.network, self.config, self.kl_parts, self.generator = network, config, kl_parts, generator
-        self.actor = network.actor_parameters
-        self.values, self.gradients = flatten_parameters(self.actor)
-        mine = {id(parameter) for parameter in self.actor}
-        self.critic = [parameter for parameter in network.parameters() if id(parameter) not in mine]
+        self.structure = Structure(network)
+        self.structure.changed()
+        self.actor = FlatParameters(network.actor_parameters)
+        self.critic = self._critic_parameters()
         """What the value function alone depends on."""
         kwargs = config.policy_kwargs
         self.optimizer = FlatOptimizer(
@@ -47,14 +48,30 @@ class TrustRegionPolicy:
     def reconfigure(self, config: TRPOConfig) -> None:
         """Use new settings from the next update on."""
         if config.n_steps != self.config.n_steps:
-            self.evaluate = evaluator_of(self.network, config.n_steps)
+            self.evaluate = evaluator_of(self.network, config.n_steps, hooked=self.structure.hooked)
         if config.batch_size != self.config.batch_size:
-            self.estimate = evaluator_of(self.network, config.batch_size)
+            self.estimate = evaluator_of(self.network, config.batch_size, hooked=self.structure.hooked)
         self.config = config
+
+    def _critic_parameters(self) -> list[nn.Parameter]:
+        mine = {id(parameter) for parameter in self.network.actor_parameters}
+        return [parameter for parameter in self.network.parameters() if id(parameter) not in mine]
+
+    def _refit(self) -> None:
+        """Train the network as it is now: layers and parameters were replaced, or hooks added."""
+        network, config, hooked = self.network, self.config, self.structure.hooked
+        self.actor, self.critic = FlatParameters(network.actor_parameters), self._critic_parameters()
+        self.optimizer.adopt(self.critic)
+        self.evaluate = evaluator_of(network, config.n_steps, hooked=hooked)
+        self.estimate = evaluator_of(network, config.batch_size, hooked=hooked)
 
     def update(self, batch: Rollout[Any, Any], *, progress: float) -> Metrics:
         """Learn from a rollout. A step that cannot be made leaves the policy as it was, and is logged as such."""
         config = self.config
+        if self.structure.changed():
+            self._refit()
+        self.actor.zero_grad()
+        self.optimizer.zero_grad()
         rows = self.evaluate.prepared(policy_batch(batch, self.network, gamma=config.gamma, lam=config.gae_lambda))
         if self.network.mode_matters:
             self.network.train()
@@ -89,12 +106,14 @@ class TrustRegionPolicy:
             kl = mean_of(distribution.kl_divergence(old), rows.weight) / self.kl_parts
             return surrogate(log_prob, rows.log_prob, advantage), kl
 
-        self.gradients.zero_()
+        self.actor.zero_grad()
         before.pull(surrogate_slope(before.log_prob, rows.log_prob, advantage), None, None)
-        gradient, fisher = self.gradients.clone(), before.fisher()
+        still = self.actor.frozen_entries()
+        gradient, fisher = self.actor.gradients.clone(), before.fisher()
 
         def product(vector: Tensor) -> Tensor:
-            return fisher(vector) / self.kl_parts + config.cg_damping * vector
+            along = fisher(vector) / self.kl_parts + config.cg_damping * vector
+            return along if still is None else along.masked_fill_(still, 0.0)
 
         direction = conjugate_gradient(product, gradient, max_iter=config.cg_max_steps)
         curvature = direction.dot(product(direction))
@@ -106,17 +125,17 @@ class TrustRegionPolicy:
     @torch.no_grad()
     def _line_search(self, judge: Judge, before: Tensor, step: Tensor, bound: float) -> dict[str, Tensor]:
         """Shorten `step` until the objective rises and the KL divergence stays below `bound`; else stay."""
-        config, start, share = self.config, self.values.clone(), 1.0
+        config, start, share = self.config, self.actor.values.clone(), 1.0
         objective, kl, success = before, torch.zeros_like(before), False
         for _ in range(config.line_search_max_iter if bool(step.any()) else 0):
-            self.values.copy_(start).add_(step, alpha=share)
+            self.actor.values.copy_(start).add_(step, alpha=share)
             objective, kl = judge()
             success = bool((kl < bound) & (objective > before))
             if success:
                 break
             share *= config.line_search_shrinking_factor
         if not success:
-            self.values.copy_(start)
+            self.actor.values.copy_(start)
             objective, kl = before, torch.zeros_like(before)
         return {
             "train/objective": objective,

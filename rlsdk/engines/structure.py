@@ -1,0 +1,133 @@
+"""Notices that a network is no longer the one a kernel was made for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import chain
+from operator import attrgetter, is_
+from typing import Any, Generic, TypeVar
+
+from torch import nn
+from torch.nn.modules import module as torch_module
+from torch.utils.hooks import RemovableHandle
+
+KernelT = TypeVar("KernelT")
+_values, _submodules = dict.values, attrgetter("_modules")
+_END = (object(),)
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+GLOBAL_HOOKS = tuple(
+    getattr(torch_module, f"_global{name}")
+    for name in HOOKS
+    if isinstance(getattr(torch_module, f"_global{name}", 0), dict)
+)
+
+
+class Structure:
+    """The modules, parameters and hooks of networks, compared by identity: about a microsecond for a small network.
+
+    Values are not compared: kernels read the parameters' own memory.
+    """
+
+    def __init__(self, *roots: nn.Module, only: tuple[str, ...] = ()) -> None:
+        """`only`: names of the roots' children that matter; () = all."""
+        self.roots, self.only = roots, only
+        self.hooked = False
+        """Whether a hook, or a `forward` set on an instance, wants to see calls that kernels do not make."""
+        self._containers: list[nn.Module] = []
+        self._leaves: list[dict[str, Any]] = []
+        self._members: list[Any] = [self]  # what they held; never equal at first
+        self._attributes: list[dict[str, Any]] = []
+        self._sizes: list[int] = []
+        self._last_hook = -1
+
+    def changed(self) -> bool:
+        """Whether something was replaced, added or removed since the last call; True at the first one."""
+        if (
+            self._last_hook == RemovableHandle.next_id  # counts every hook of this process
+            and not self.hooked
+            and False
+            not in map(
+                is_,
+                chain(*map(_values, map(_submodules, self._containers)), *map(_values, self._leaves), _END),
+                self._members,
+            )
+            and self._sizes == list(map(len, self._attributes))
+        ):
+            return False
+        before = self._members, self._sizes, self.hooked
+        self._look()
+        members, sizes, hooked = before
+        same = len(members) == len(self._members) and all(map(is_, members, self._members))
+        return not (same and sizes == self._sizes and hooked == self.hooked)
+
+    def _look(self) -> None:
+        self._last_hook = RemovableHandle.next_id
+        parts = [root._modules[name] for root in self.roots for name in self.only] if self.only else self.roots
+        modules = list(dict.fromkeys(chain.from_iterable(part.modules() for part in parts if part is not None)))
+        self._containers = [*(self.roots if self.only else ()), *(m for m in modules if _may_hold(m))]
+        self._leaves = [module._parameters for module in modules if module._parameters]
+        tables = (*map(_values, map(_submodules, self._containers)), *map(_values, self._leaves))
+        self._members = [*chain(*tables), *_END]  # the end shows what was added last
+        self._attributes = list(map(vars, modules))
+        self._sizes = list(map(len, self._attributes))
+        hooks = [getattr(module, name) for module in modules for name in HOOKS]
+        self.hooked = any(GLOBAL_HOOKS) or any(hooks) or any("forward" in own for own in self._attributes)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies look for themselves."""
+        return {"roots": self.roots, "only": self.only}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(*state["roots"], only=state["only"])  # type: ignore[misc]
+
+
+def _may_hold(module: nn.Module) -> bool:
+    """Whether a module has others inside, or is a container to which some may be added."""
+    return bool(module._modules) or isinstance(module, nn.Sequential | nn.ModuleList | nn.ModuleDict)
+
+
+class Fitted(Generic[KernelT]):
+    """A kernel made for a network as it is, and made again after modules, parameters or hooks have changed."""
+
+    def __init__(self, make: Callable[[bool], KernelT], root: nn.Module, only: tuple[str, ...] = ()) -> None:
+        """`make`: a method of the network, called with whether there are hooks; copies of the network get their own."""
+        self._make, self.structure = make, Structure(root, only=only)
+        self.structure.changed()
+        self.kernel: KernelT = make(self.structure.hooked)
+        """Of the last look; call the object, or ask `structure.changed()` and then `fit()`, for that of now."""
+
+    def __call__(self) -> KernelT:
+        if self.structure.changed():
+            self.fit()
+        return self.kernel
+
+    def fit(self) -> None:
+        """Make the kernel again."""
+        self.kernel = self._make(self.structure.hooked)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"make": self._make, "root": self.structure.roots[0], "only": self.structure.only}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Made at the first use: the network around it may not be whole yet."""
+        self._make, self.structure = state["make"], Structure(state["root"], only=state["only"])
+
+
+def architecture(*networks: nn.Module) -> list[str]:
+    """What settings must say of networks for a file to give the same ones: classes and their arguments, names and shapes."""
+    found = []
+    for network in networks:
+        for name, module in network.named_modules():
+            kind = type(module)
+            told = module.extra_repr() if kind.__module__.startswith("torch.nn.modules.") else ""
+            found.append(f"{name}: {kind.__module__}.{kind.__qualname__}({told})")
+            found += [f"{name}.{own} {_kind_of(value)}" for own, value in _tensors(module)]
+    return found
+
+
+def _tensors(module: nn.Module) -> Iterable[tuple[str, Any]]:
+    return chain(module.named_parameters(recurse=False), module.named_buffers(recurse=False))
+
+
+def _kind_of(tensor: Any) -> str:
+    return f"{tuple(tensor.shape)} {tensor.dtype}"
