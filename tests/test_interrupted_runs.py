@@ -71,7 +71,7 @@ def wait_for(path: Path, seconds: float = 60.0) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_ctrl_c_saves_and_the_run_can_be_resumed(tmp_path: Path, number: int) -> None:
     process = start(tmp_path)
     wait_for(tmp_path / "run" / "run.json")
