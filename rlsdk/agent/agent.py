@@ -12,7 +12,7 @@ import torch
 from rlsdk.agent import attributes, persistence
 from rlsdk.agent.arguments import check_learn_arguments, positive, without_effect
 from rlsdk.agent.attributes import DeviceName, setting_names
-from rlsdk.agent.creation import assemble, described
+from rlsdk.agent.creation import assemble, described, warn_of_small_minibatches
 from rlsdk.agent.loggers import as_logger, chosen_sinks, dump_logs
 from rlsdk.agent.offline_updates import update_from_memory
 from rlsdk.agent.prediction import predict
@@ -102,6 +102,7 @@ class Agent:
         assemble(self, config, (env.observation_space, env.action_space), env.num_envs, env)
         self.masks.check_environment(env)
         require_room(self)
+        warn_of_small_minibatches(self)
 
     def __getattr__(self, name: str) -> Any:
         return attributes.read(self, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from rlsdk.environments.masks import MaskGate
 from rlsdk.environments.observations import Stacker
 from rlsdk.environments.requests import without_requests
 from rlsdk.errors import PluginError, SettingsError
-from rlsdk.parts import Facts, require_parts
+from rlsdk.parts import Facts, OnPolicyPlan, require_parts
 from rlsdk.preparation import prepare
 from rlsdk.registry import agent_type, require_usable
 from rlsdk.registry import load as load_plugin
@@ -81,6 +82,20 @@ def build_parts(agent: Agent) -> None:
     policy: Any = agent.parts.policy
     if hasattr(policy, "reader"):
         policy.reader = InputReader(agent.facts.observation_space, agent.facts.action_space, agent.facts.device)
+
+
+def warn_of_small_minibatches(agent: Agent) -> None:
+    """Say so where the last minibatch of every rollout is smaller than the others."""
+    size, plan = getattr(agent.config, "batch_size", None), agent.parts.plan
+    if not isinstance(plan, OnPolicyPlan) or not size:
+        return
+    rollout = plan.n_steps * agent.facts.num_envs
+    if rollout % size:
+        warnings.warn(
+            f"batch_size = {size} does not divide a rollout of n_steps x environments = {plan.n_steps} x"
+            f" {agent.facts.num_envs} = {rollout} steps: its last minibatch has {rollout % size}; choose a divisor",
+            stacklevel=4,
+        )
 
 
 def described(agent: Agent) -> str:

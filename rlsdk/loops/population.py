@@ -33,22 +33,33 @@ def population(
     while cursor.env_steps < end:
         progress = min(1.0, (cursor.env_steps - start) / max(1, end - start))
         candidates: torch.Tensor = proposer.propose(progress=progress)
-        trials = [_trial(plan, row, streams.seed, cursor.updates, i) for i, row in enumerate(candidates.cpu().numpy())]
-        outcomes = player.map(partial(run_trials, plan.make_act, player.observation_space), trials)
+        outcomes = play(player, plan, candidates, streams.seed, cursor.updates)
         steps = sum(sum(outcome.lengths) for outcome in outcomes)
         if collected is not None:
             collected()
-        if len(outcomes) < len(trials):
+        if len(outcomes) < len(candidates):
             cursor = replace(cursor, env_steps=cursor.env_steps + steps)
             yield cursor, Report(cursor.env_steps, cursor.updates, _episodes(outcomes), None)
             continue
-        score = torch.tensor([_score(outcome, plan.alive_bonus_offset) for outcome in outcomes])
+        score = scores(plan, outcomes)
         metrics = algorithm.update(Scored(candidates, score.to(candidates.device), steps), progress=progress)
         if plan.normalizer is not None:
             for outcome in outcomes:  # in the order of candidates, wherever they were played
                 plan.normalizer.merge(outcome.moments)
         cursor = replace(cursor, env_steps=cursor.env_steps + steps, updates=cursor.updates + 1)
         yield cursor, Report(cursor.env_steps, cursor.updates, _episodes(outcomes), metrics)
+
+
+def play(player: Any, plan: PopulationPlan, candidates: torch.Tensor, seed: int, iteration: int) -> list[Outcome]:
+    """The episodes of candidates [P, D], whose seeds follow from `seed`, `iteration` and their number."""
+    trials = [_trial(plan, row, seed, iteration, i) for i, row in enumerate(candidates.cpu().numpy())]
+    outcomes: list[Outcome] = player.map(partial(run_trials, plan.make_act, player.observation_space), trials)
+    return outcomes
+
+
+def scores(plan: PopulationPlan, outcomes: Sequence[Outcome]) -> torch.Tensor:
+    """float32 [P]: mean returns with `plan.alive_bonus_offset` added at every step."""
+    return torch.tensor([_score(outcome, plan.alive_bonus_offset) for outcome in outcomes])
 
 
 def _trial(plan: PopulationPlan, parameters: Any, seed: int, iteration: int, index: int) -> Trial:

@@ -65,3 +65,8 @@ class RecurrentConfig(ActorCriticConfig):
     def __attrs_post_init__(self) -> None:
         if self.shared_lstm and self.enable_critic_lstm:
             raise ValueError("shared_lstm = true needs enable_critic_lstm = false: the critic reads the actor's memory")
+        if self.shared_lstm and not self.share_features_extractor:
+            raise ValueError(
+                "shared_lstm = true needs share_features_extractor = true: the critic reads the actor's memory, and no"
+                " features of its own"
+            )

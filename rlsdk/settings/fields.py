@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+from os import PathLike, fspath
 from typing import Any
 
 import attrs
 
+from rlsdk.errors import SettingsError
 from rlsdk.settings.described import choice, described, in_range
 from rlsdk.settings.preparation import Normalization, as_normalization
+
+
+def as_folder(value: Any) -> str | None:
+    """A folder as text; paths are taken too."""
+    if value is None:
+        return None
+    if not isinstance(value, str | PathLike) or not isinstance(path := fspath(value), str):
+        raise SettingsError(f"tensorboard_log = {value!r} is not a folder; give a text or a path")
+    return path
+
+
+def as_device(value: Any) -> str:
+    """A device as text; a `torch.device` is taken too."""
+    if not isinstance(value, str) and type(value).__name__ != "device":
+        raise SettingsError(f"device = {value!r} is no device; give a text such as 'cpu', or a torch.device")
+    return str(value)
 
 
 @attrs.frozen
@@ -24,7 +42,10 @@ class AgentConfig:
         metadata=described("gymnasium id, environment, vector environment, or None to load for prediction only"),
     )
     tensorboard_log: str | None = attrs.field(
-        default=None, kw_only=True, metadata=described("folder for metrics of `learn`; None writes no files")
+        default=None,
+        kw_only=True,
+        converter=as_folder,
+        metadata=described("folder for metrics of `learn`; None writes no files"),
     )
     verbose: int = attrs.field(
         default=0, kw_only=True, validator=choice(0, 1, 2), metadata=described("0 silent, 1 training table, 2 debug")
@@ -36,7 +57,10 @@ class AgentConfig:
         metadata=described("seed of every random stream; None draws one from the operating system"),
     )
     device: str = attrs.field(
-        default="auto", kw_only=True, metadata=described("torch device; auto chooses by a stated rule")
+        default="auto",
+        kw_only=True,
+        converter=as_device,
+        metadata=described("torch device; auto chooses by a stated rule"),
     )
     stats_window_size: int = attrs.field(
         default=100,

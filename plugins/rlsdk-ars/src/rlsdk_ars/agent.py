@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
+
+from torch import Tensor
+from torch.nn.utils import parameters_to_vector
 
 from rlsdk.agent import Agent
 from rlsdk.constructor import configured_by
+from rlsdk.errors import SettingsError
+from rlsdk.loops.population import play, scores
 from rlsdk_ars.config import ARSConfig
 from rlsdk_ars.plugin import SPEC
+
+if TYPE_CHECKING:
+    from rlsdk.parts import PopulationPlan
+    from rlsdk_ars.async_eval import AsyncEval
 
 
 class ARS(Agent):
@@ -18,3 +27,24 @@ class ARS(Agent):
     @configured_by(ARSConfig)
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+
+    def evaluate_candidates(
+        self, candidate_weights: Tensor, callback: object = None, async_eval: AsyncEval | None = None
+    ) -> Tensor:
+        """Mean returns float32 [P] of policies with the weights [P, D], over `n_eval_episodes` each.
+
+        The agent's own weights, statistics and counts stay as they are.
+
+        Args:
+            candidate_weights: flat parameters, as `torch.nn.utils.parameters_to_vector` gives them.
+            callback: accepted for compatibility; `learn` calls callbacks.
+            async_eval: accepted for compatibility; candidates are played side by side.
+
+        Raises:
+            UsageError: the agent has no environment. SettingsError: weights in another number.
+        """
+        expected = len(parameters_to_vector(self._built.policy.parameters()))  # type: ignore[attr-defined]
+        if candidate_weights.dim() != 2 or candidate_weights.shape[1] != expected:
+            raise SettingsError(f"candidate_weights has shape {tuple(candidate_weights.shape)}, not (P, {expected})")
+        plan = cast("PopulationPlan", self.parts.plan)
+        return scores(plan, play(self._training_env(), plan, candidate_weights, self.seed, self._n_updates))

@@ -31,6 +31,10 @@ class ARSPolicyConfig(NetworkConfig):
         default=True, metadata=described("MlpPolicy: squash Box actions by tanh; false = clip them")
     )
 
+    def __attrs_post_init__(self) -> None:
+        if self.optimizer_class != "adam" or self.optimizer_kwargs:
+            raise ValueError("optimizer_class, optimizer_kwargs: ARS has no optimiser; its step is learning_rate")
+
 
 def _policy_settings(value: Mapping[str, Any] | ARSPolicyConfig | None) -> ARSPolicyConfig:
     return value if isinstance(value, ARSPolicyConfig) else structure(value or {}, ARSPolicyConfig)

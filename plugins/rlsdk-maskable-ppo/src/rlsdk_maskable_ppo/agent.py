@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from rlsdk.agent import Agent
 from rlsdk.constructor import configured_by
 from rlsdk_maskable_ppo.config import MaskablePPOConfig
 from rlsdk_maskable_ppo.plugin import SPEC
+
+if TYPE_CHECKING:
+    from rlsdk.networks import ActorCritic
 
 
 class MaskablePPO(Agent):
@@ -18,3 +21,12 @@ class MaskablePPO(Agent):
     @configured_by(MaskablePPOConfig)
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+
+    def learn(self, total_timesteps: float, *args: Any, use_masking: bool = True, **kwargs: Any) -> Self:
+        """As `Agent.learn`; with `use_masking=False` this training ignores masks, as if every action were allowed."""
+        network = cast("ActorCritic", self._built.policy)
+        before, network.use_masks = network.use_masks, network.use_masks and use_masking
+        try:
+            return super().learn(total_timesteps, *args, **kwargs)
+        finally:
+            network.use_masks = before

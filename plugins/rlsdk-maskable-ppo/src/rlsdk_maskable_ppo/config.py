@@ -34,7 +34,10 @@ class MaskablePPOConfig(AgentConfig):
         default=Constant(0.2), converter=as_schedule, validator=finite_schedule(), metadata=glossary.CLIP_RANGE
     )
     clip_range_vf: Schedule | None = attrs.field(
-        default=None, converter=optional_schedule, metadata=glossary.CLIP_RANGE_VF
+        default=None,
+        converter=optional_schedule,
+        validator=attrs.validators.optional(finite_schedule()),
+        metadata=glossary.CLIP_RANGE_VF,
     )
     normalize_advantage: bool = attrs.field(default=True, metadata=glossary.NORMALIZE_ADVANTAGE)
     ent_coef: float = attrs.field(default=0.0, validator=in_range(0), metadata=glossary.ENT_COEF)
