@@ -251,6 +251,20 @@ def test_a_complete_round_is_learnt_from_when_its_last_step_stops() -> None:
     assert all(torch.equal(v, other[n]) for n, v in one.items() if torch.is_tensor(v))
 
 
+def test_rewards_of_a_rollout_that_is_cut_short_enter_the_statistics() -> None:
+    model = agent("trpo", environment("sync", 1), normalize=True, gamma=0.5)
+    model.learn(64, callback=lambda scope, _: scope["self"].num_timesteps < 11)
+    rewards = model.normalizer.rewards
+    assert rewards.moments.count == pytest.approx(11, abs=0.01)
+    assert rewards.returns == pytest.approx([0.0])  # the second episode has just begun: step 11 earned 0
+    expected, total = [], 0.0
+    for step in range(11):
+        total = 0.5 * total + step % LENGTH
+        expected.append(total)
+        total = 0.0 if step % LENGTH == LENGTH - 1 else total
+    assert float(rewards.moments.variance) == pytest.approx(np.var(expected), rel=1e-2)
+
+
 def test_a_round_of_episodes_that_is_cut_short_is_remembered() -> None:
     model = agent("tqc", environment("sync", 1), train_freq=(2, "episode"), learning_starts=0)
     model.learn(64, callback=lambda scope, _: scope["self"].num_timesteps < 13)

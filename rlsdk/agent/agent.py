@@ -21,7 +21,7 @@ from rlsdk.agent.resumption import StoredCursor, begin, leave_episodes, leave_mo
 from rlsdk.agent.session import Session
 from rlsdk.agent.stored_replay import load_replay_buffer, require_room, restore_replay, save_replay_buffer
 from rlsdk.agent.switch_environment import numpy_environment, require_same_spaces, switch_environment
-from rlsdk.callbacks import Callback, ProgressBar, as_callbacks
+from rlsdk.callbacks import BaseCallback, Callback, ProgressBar, as_callbacks
 from rlsdk.compilation import compiling
 from rlsdk.constructor import bind, class_only
 from rlsdk.environments import NumpyVectorEnv, connect, to_gymnasium
@@ -192,7 +192,7 @@ class Agent:
     def learn(  # noqa: PLR0913  # the documented signature
         self,
         total_timesteps: float,
-        callback: Callback | Callable[..., Any] | list[Any] | None = None,
+        callback: Callback | BaseCallback | Callable[..., Any] | list[Any] | None = None,
         log_interval: int | None = None,
         tb_log_name: str | None = None,
         reset_num_timesteps: bool = True,

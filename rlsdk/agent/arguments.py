@@ -14,7 +14,7 @@ from rlsdk.errors import SettingsError, UsageError, suggest
 if TYPE_CHECKING:
     from rlsdk.registry import AlgorithmSpec
 
-EVALUATION = "evaluate with a callback: learn(..., callback=rlsdk.callbacks.EvalCallback(env, every=steps))"
+EVALUATION = "evaluate with a callback: learn(..., callback=rlsdk.callbacks.EvalCallback(env, eval_freq=steps))"
 OF_CONSTRUCTORS: dict[str, tuple[tuple[Any, ...], str, tuple[str, ...]]] = {
     "_init_setup_model": ((True, False), "", ("on-policy", "off-policy", "population")),
     "create_eval_env": ((False, None), EVALUATION, ("on-policy", "off-policy")),

@@ -36,4 +36,6 @@ def on_policy(
         if length == plan.n_steps and bool(rollout.steps.valid.any()):  # a short one may hold nothing but resets
             metrics = parts.algorithm.update(rollout, progress=min(1.0, (steps - start) / max(1, end - start)))
             cursor = replace(cursor, updates=getattr(parts.algorithm, "updates", cursor.updates + 1))
+        elif rollout.stopped and (discarded := getattr(parts.algorithm, "discarded", None)) is not None:
+            discarded(rollout)
         yield cursor, Report(steps, cursor.updates, rollout.episodes, metrics)

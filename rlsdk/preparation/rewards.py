@@ -93,3 +93,7 @@ class RewardedAlgorithm(Around[Algorithm[Any]]):
 
     def update(self, batch: Any, *, progress: float) -> Metrics:
         return self.inner.update(self.rewards.seen(batch, normalize=True), progress=progress)
+
+    def discarded(self, rollout: Rollout[Any, Any]) -> None:
+        """Nothing is learnt from a rollout that was cut short, but its rewards belong to the statistics."""
+        self.rewards.seen(rollout, normalize=False)
