@@ -16,7 +16,19 @@ import rlsdk
 from rlsdk.callbacks import BaseCallback, LogEveryNSteps
 from rlsdk.environments.toy import ChainEnv
 from rlsdk.errors import SettingsError
-from rlsdk.sinks import ConsoleSink, CsvSink, Figure, HParam, Image, JsonlSink, Logger, configure, several
+from rlsdk.sinks import (
+    ConsoleSink,
+    CSVOutputFormat,
+    CsvSink,
+    Figure,
+    HParam,
+    Image,
+    JsonlSink,
+    Logger,
+    TensorBoardOutputFormat,
+    configure,
+    several,
+)
 
 
 def agent(**settings: Any) -> Any:
@@ -40,7 +52,7 @@ class Kept:
 def test_values_recorded_inside_and_outside_go_to_every_sink(tmp_path: Path) -> None:
     kept = Kept()
     model = agent()
-    model.set_logger(several([kept, CsvSink(tmp_path / "m.csv"), JsonlSink(tmp_path / "m.jsonl")]))
+    model.set_logger(several([kept, CsvSink(str(tmp_path / "m.csv")), JsonlSink(tmp_path / "m.jsonl")]))
     model.logger.record("before/value", np.float32(1.5))
 
     class Mine(BaseCallback):
@@ -84,6 +96,7 @@ def test_a_logger_by_names_of_formats(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "excluded" not in (tmp_path / "logs/progress.csv").read_text()
     assert "excluded" in (tmp_path / "logs/progress.json").read_text()
     assert "excluded" in (tmp_path / "logs/log.txt").read_text()
+    assert any(isinstance(sink, CSVOutputFormat) for sink in logger.output_formats)
     logger.info("shown")
     logger.debug("not shown")
     logger.set_level(40)
@@ -95,6 +108,9 @@ def test_a_logger_by_names_of_formats(tmp_path: Path, capsys: pytest.CaptureFixt
             wrong()
     with pytest.raises(SettingsError, match="did you mean 'stdout'"):
         logger.record("x", 1, exclude="stdot")
+    for key in ("step", "", 3):
+        with pytest.raises(SettingsError, match="cannot be the name of a value"):
+            logger.record(key, 1)  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match="is no logger"):
         model.set_logger(print)
     assert isinstance(configure().sinks[0], ConsoleSink)
@@ -164,6 +180,8 @@ def test_media_go_to_tensorboard(tmp_path: Path) -> None:
     model.learn(8, callback=Pictures(), tb_log_name="run")
     folder = tmp_path / "run_1"
     assert model.logger.dir == str(folder)
+    (board,) = [sink for sink in model.logger.output_formats if isinstance(sink, TensorBoardOutputFormat)]
+    board.writer.add_text("by/hand", "words")
     model.logger.record("afterwards", 5.0)
     model.logger.dump()
     events = EventAccumulator(str(folder))
@@ -171,12 +189,12 @@ def test_media_go_to_tensorboard(tmp_path: Path) -> None:
     tags = events.Tags()
     assert {"pic", "fig"} <= set(tags["images"])
     assert {"hist", "tensor"} <= set(tags["histograms"])
-    assert "text/text_summary" in tags["tensors"]
+    assert {"text/text_summary", "by/hand/text_summary"} <= set(tags["tensors"])
     assert {"my/value", "direct", "afterwards"} <= set(tags["scalars"])
 
 
 def test_what_no_sink_shows_is_warned_of_once() -> None:
-    logger = Logger([Kept()])
+    logger = Logger(None, [Kept()])
     for _ in range(2):
         logger.record("picture", Image(np.zeros((2, 2, 3))))
         logger.record("number", 1)

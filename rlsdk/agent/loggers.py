@@ -37,7 +37,7 @@ def as_logger(given: Any) -> Logger:
             f"{given!r} is no logger; pass what rlsdk.sinks.configure(folder, formats) returns, or an object with"
             " write(step, values) and close()"
         )
-    return Logger([given])
+    return Logger(output_formats=[given])
 
 
 def dump_logs(agent: Agent, iteration: int) -> None:

@@ -9,15 +9,23 @@ from rlsdk.sinks.media import Figure, HParam, Image, Video
 from rlsdk.sinks.sink import MetricSink, draw_histograms, several, tell_hyperparameters
 from rlsdk.sinks.tensorboard import TensorBoardSink
 
+CSVOutputFormat, HumanOutputFormat, JSONOutputFormat = CsvSink, ConsoleSink, JsonlSink
+TensorBoardOutputFormat = TensorBoardSink
+"""The names under which stable-baselines3 documents these sinks."""
+
 __all__ = [
+    "CSVOutputFormat",
     "ConsoleSink",
     "CsvSink",
     "Figure",
     "HParam",
+    "HumanOutputFormat",
     "Image",
+    "JSONOutputFormat",
     "JsonlSink",
     "Logger",
     "MetricSink",
+    "TensorBoardOutputFormat",
     "TensorBoardSink",
     "Video",
     "configure",

@@ -36,7 +36,7 @@ def configure(folder: str | Path | None = None, format_strings: Sequence[str] | 
     place = None if folder is None else Path(folder)
     if place is not None:
         place.mkdir(parents=True, exist_ok=True)
-    return Logger([_sink(name, place) for name in formats], None if place is None else str(place))
+    return Logger(None if place is None else str(place), [_sink(name, place) for name in formats])
 
 
 def _sink(name: str, folder: Path | None) -> MetricSink:

@@ -15,11 +15,11 @@ class CsvSink:
 
     format = "csv"
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
         self.columns: list[str] = []
-        if path.exists():
-            self.columns = _columns(path)
+        if self.path.exists():
+            self.columns = _columns(self.path)
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         row = {"step": step, **values}

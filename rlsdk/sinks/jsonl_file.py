@@ -14,8 +14,8 @@ class JsonlSink:
 
     format = "json"
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         finite = {name: value if math.isfinite(value) else None for name, value in values.items()}

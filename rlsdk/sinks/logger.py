@@ -22,9 +22,10 @@ class Logger:
     sinks that can show them; a warning says once when no sink can. A logger is a sink itself.
     """
 
-    def __init__(self, sinks: Iterable[MetricSink] = (), folder: str | None = None) -> None:
+    def __init__(self, folder: str | None = None, output_formats: Iterable[MetricSink] = ()) -> None:
+        """`output_formats` are the sinks, `folder` is where they write, if they do."""
         self.sinks: tuple[MetricSink, ...] = ()
-        self.use(sinks)
+        self.use(output_formats)
         self.folder, self.level = folder, INFO
         self.name_to_value: dict[str, Any] = {}
         self.name_to_count: dict[str, int] = {}
@@ -51,14 +52,14 @@ class Logger:
             exclude: formats that do not get it: stdout, log, csv, json, tensorboard.
 
         Raises:
-            SettingsError: an unknown format.
+            SettingsError: an unknown format, or a name that is taken.
         """
-        self.name_to_excluded[key] = _formats(exclude)
+        self.name_to_excluded[_required_name(key)] = _formats(exclude)
         self.name_to_value[key] = value
 
     def record_mean(self, key: str, value: float | None, exclude: str | tuple[str, ...] | None = None) -> None:
         """Log the mean of all values given under `key` until the next log; None is left out."""
-        self.name_to_excluded[key] = _formats(exclude)
+        self.name_to_excluded[_required_name(key)] = _formats(exclude)
         if value is None:
             return
         count = self.name_to_count.get(key, 0)
@@ -184,6 +185,12 @@ def _number(value: Any) -> float | None:
     count = size if isinstance(size, int) else value.numel() if hasattr(value, "numel") else None
     found = value.item() if count == 1 and hasattr(value, "item") else None
     return found if isinstance(found, int | float) else None
+
+
+def _required_name(key: Any) -> str:
+    if not isinstance(key, str) or not key or key == "step":
+        raise SettingsError(f"{key!r} cannot be the name of a value; give a text such as 'my/value', other than 'step'")
+    return key
 
 
 def _formats(exclude: str | tuple[str, ...] | None) -> tuple[str, ...]:
