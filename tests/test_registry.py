@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,16 +14,17 @@ import torch
 
 import rlsdk
 from rlsdk.agent import agent_class
-from rlsdk.errors import PluginError
+from rlsdk.errors import ContractViolation, PluginError
 from rlsdk.registry import AlgorithmSpec, Manifest, find, load, register, unregister
 from rlsdk.registry.manifest import ManifestError, parse_manifest
 from rlsdk.settings import AgentConfig
+from rlsdk.testing import verify
 from tests import small_algorithms
 from tests.throwaway import Environment, build_wheels, write_distribution, write_extension
 
 ASK = """
 from rlsdk.registry import load
-from rlsdk.errors import PluginError
+from rlsdk.errors import ContractViolation, PluginError
 import warnings
 def ask(name):
     with warnings.catch_warnings(record=True) as caught:
@@ -289,6 +291,26 @@ def test_registering_checks_spec_against_manifest() -> None:
         register(SPEC, attrs.evolve(MANIFEST, sdk=">=99"))
     with pytest.raises(PluginError, match="accepted: Box"):
         register(SPEC, attrs.evolve(MANIFEST, actions=("Sphere",)))
+
+
+@pytest.mark.parametrize(
+    ("traits", "words"),
+    [
+        (("telepathic", "x-own"), r"unknown traits \['telepathic'\]"),
+        (("gsde",), "not so: \\['gsde'\\]"),
+        (("x-own",), None),
+    ],
+)
+def test_traits_are_known_and_true(traits: tuple[str, ...], words: str | None) -> None:
+    facts: dict[str, Any] = {"id": "traits", "family": "on-policy", "policies": ("MlpPolicy",)}
+    spaces = {"actions": ("Discrete",), "observations": ("Box",), "traits": traits}
+    spec = AlgorithmSpec(config_type=small_algorithms.Config, build=small_algorithms.build, **facts)
+    register(spec, Manifest(title="t", summary="s", sdk=">=0.1", **facts, **spaces))
+    try:
+        with pytest.raises(ContractViolation, match=words) if words else nullcontext():
+            verify("traits", "plugin.claims-backed")
+    finally:
+        unregister("traits")
 
 
 @pytest.mark.parametrize(

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import typer
 
 from rlsdk.registry import Plugin, plugins
 from rlsdk.registry.discovery import SWITCH
-from rlsdk.registry.trial import Trial, all_tried
 from rlsdk.runtime.output import one_line
+
+if TYPE_CHECKING:
+    from rlsdk.registry.trial import Trial
 
 
 def diagnose() -> None:
     """Check the installation: versions, and every plugin, each loaded in its own process. Exit code 1 if something is wrong."""
     from importlib.metadata import PackageNotFoundError, version
+
+    from rlsdk.registry.trial import all_tried
 
     for package in ("rlsdk", "torch", "gymnasium", "numpy", "safetensors"):
         try:

@@ -9,12 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from rlsdk.registry import capabilities, find, preset_names
-from rlsdk.registry.trial import require_loads
 from rlsdk.runtime.output import one_line
 
 
 def show_info(algorithm: Annotated[str, typer.Argument(help="Id of the algorithm, see `rlsdk list`.")]) -> None:
     """Show an algorithm: spaces, capabilities, paper, and every hyper-parameter with type, default and meaning."""
+    from rlsdk.registry.trial import require_loads
+
     plugin = find(algorithm)
     trial, manifest = require_loads(plugin), plugin.manifest
     if manifest is not None:

@@ -22,7 +22,6 @@ from rlsdk.registry.discovery import (
     registered,
     registrations,
 )
-from rlsdk.registry.guard import PluginSideEffect, protected
 from rlsdk.registry.plain_files import one_line, shown
 from rlsdk.registry.spec import AlgorithmSpec
 
@@ -163,6 +162,8 @@ def _guarded(who: str, work: Callable[[], Any]) -> Any:
     Raises:
         PluginError: it raised, or had side effects where warnings are errors.
     """
+    from rlsdk.registry.guard import PluginSideEffect, protected  # listing needs none of it
+
     try:
         with protected(who) as effects:
             answer = work()
