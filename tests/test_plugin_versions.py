@@ -189,6 +189,17 @@ def test_a_file_is_opened_by_the_distribution_it_names(site: Site, old: Path, tm
     assert [plugin_of(each.spec).distribution for each in (agent, other)] == ["acme-bad", "acme-twin"]  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("returned", ["3", "object", "None"])
+def test_an_agent_that_is_none(site: Site, old: Path, returned: str) -> None:
+    """What `AlgorithmSpec.agent` gives is checked."""
+    code = CODE.format(setting="rate", upgrade="", change="", arguments=f"agent=lambda: {returned}")
+    site.add("bad", manifest=MANIFEST, code=code)
+    del sys.modules["acme_bad.plugin"]
+    plugins(rescan=True)
+    with pytest.raises(PluginError, match=r"acme-bad/bad 1.2.3 is broken: its `agent` returned"):
+        rlsdk.load(old)
+
+
 def test_a_file_names_the_package_to_install(site: Site, old: Path) -> None:
     for path in site.folder.glob("acme_bad-*/*"):
         path.unlink()

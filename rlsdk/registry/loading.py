@@ -106,13 +106,15 @@ def agent_type(spec: AlgorithmSpec) -> type[Any] | None:
     """The plugin's own class, imported under guard; None for a spec that names none.
 
     Raises:
-        PluginError: its code fails.
+        PluginError: its code fails, or gives something else.
     """
     if spec.agent is None:
         return None
     plugin = plugin_of(spec)
     who = spec.id if plugin is None else f"{plugin.qualified_id} {plugin.version}"
-    found: type[Any] = _guarded(who, spec.agent)
+    found = _guarded(who, spec.agent)
+    if not isinstance(found, type) or getattr(found, "spec", None) is None:
+        raise PluginError(f"{who} is broken: its `agent` returned {shown(found)}; return its subclass of rlsdk.Agent")
     return found
 
 

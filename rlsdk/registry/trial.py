@@ -49,7 +49,7 @@ def tried(plugin: Plugin, seconds: float | None = None) -> Trial:
     """The outcome of loading a plugin in a process of its own, which has `seconds` (default `SECONDS`)."""
     if plugin.problem is not None:
         return Trial(problem=f"{plugin.qualified_id} {plugin.version} cannot be used: {plugin.problem}")
-    if registered(plugin) is not None:  # it exists in this process only
+    if registered(plugin) is not None or not sys.executable:  # it exists in this process only; or Python is embedded
         return _load(plugin)
     with tempfile.TemporaryDirectory(prefix="rlsdk-trial-") as folder:
         out = Path(folder) / "answer.json"
@@ -81,7 +81,15 @@ def require_loads(plugin: Plugin) -> Trial:
 
 def _run(plugin: Plugin, out: Path, seconds: float) -> str:
     """Run the child; returns how it ended."""
-    command = [sys.executable, "-c", _START, json.dumps(sys.path), plugin.qualified_id, str(out), str(seconds)]
+    command = [
+        sys.executable,
+        "-c",
+        _START,
+        json.dumps(list(map(str, sys.path))),
+        plugin.qualified_id,
+        str(out),
+        str(seconds),
+    ]
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(  # noqa: S603
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
