@@ -10,6 +10,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env as gymnasium_check
 
@@ -22,7 +23,10 @@ from rlsdk.environments import (
     TimeFeature,
     check_env,
     load_results,
+    make_atari_env,
     make_vec_env,
+    plot_results,
+    ts2xy,
 )
 from rlsdk.environments.toy import (
     AnySpaceEnv,
@@ -34,6 +38,7 @@ from rlsdk.environments.toy import (
 )
 from rlsdk.errors import EnvironmentFault, SettingsError, UnsupportedSpaceError, UsageError
 from rlsdk_tqc import TQC
+from rlsdk_trpo import TRPO
 
 
 def drive(env: Any, steps: int) -> list[Any]:
@@ -218,3 +223,76 @@ def test_check_env_refuses_what_is_broken() -> None:
         check_env(AnySpaceEnv(spaces.Text(4), spaces.Discrete(2)))
     with pytest.raises(EnvironmentFault, match="must be finite"):
         check_env(Faulty("reward", float("inf")), warn=False)
+
+
+def test_monitor_has_the_documented_members(tmp_path: Path) -> None:
+    env = Monitor(ChainEnv(length=4), tmp_path / "x", True, ("options",))
+    with pytest.raises(UsageError, match=r"reset needs \['options'\]"):
+        env.reset()
+    for level in (1, 2):
+        env.reset(options=level)
+        for _ in range(4):
+            env.step(np.zeros(1))
+    env.reset(options=3)
+    env.step(np.zeros(1))
+    assert env.get_total_steps() == 9
+    assert env.get_episode_rewards() == [6.0, 6.0]
+    assert env.get_episode_lengths() == [4, 4]
+    assert env.get_episode_times() == sorted(env.get_episode_times())
+    lines = (tmp_path / "x.monitor.csv").read_text().splitlines()
+    assert lines[1] == "r,l,t,options"
+    assert [line.rpartition(",")[2] for line in lines[2:]] == ["1", "2"]
+    Monitor(ChainEnv(length=4), tmp_path / "x", override_existing=True)
+    assert (tmp_path / "x.monitor.csv").read_text().splitlines()[1:] == ["r,l,t"]
+
+
+def test_a_monitored_training_is_resumed_in_the_middle_of_an_episode(tmp_path: Path) -> None:
+    def make() -> Any:
+        return Monitor(ChainEnv(length=50), tmp_path / "m")
+
+    settings: Any = {"n_steps": 8, "policy_kwargs": {"net_arch": [4]}, "seed": 0}
+    model = TRPO("MlpPolicy", make(), **settings).learn(8)
+    model.save(tmp_path / "agent")
+    loaded = TRPO.load(tmp_path / "agent", env=make(), force_reset=False)
+    loaded.learn(8)
+    assert loaded.env.get_attr("_rewards")[0] == [float(i) for i in range(16)]
+
+
+def test_monitor_folders_as_curves(tmp_path: Path) -> None:
+    env = Monitor(ChainEnv(length=2), tmp_path)
+    for _ in range(120):
+        env.reset()
+        env.step(np.zeros(1))
+        env.step(np.zeros(1))
+    results = load_results(tmp_path)
+    x, y = ts2xy(results, "timesteps")
+    assert x.tolist()[:3] == [2, 4, 6]
+    assert set(y) == {1.0}
+    assert ts2xy(results, "episodes")[0].tolist() == list(range(120))
+    assert ts2xy(results, "walltime_hrs")[0].max() < 1.0
+    with pytest.raises(SettingsError, match="accepted: timesteps, episodes, walltime_hrs"):
+        ts2xy(results, "steps")
+    pytest.importorskip("matplotlib")
+    plot_results([tmp_path], 200, "timesteps", "chain").savefig(tmp_path / "curve.png")
+    assert (tmp_path / "curve.png").stat().st_size > 1000
+    (tmp_path / "broken.monitor.csv").write_text("no json\n1,2")
+    with pytest.raises(SettingsError, match=r"broken.monitor.csv is no monitor file"):
+        load_results(tmp_path)
+
+
+def test_the_documented_atari_preprocessing() -> None:
+    pytest.importorskip("ale_py")
+    env = make_atari_env("ALE/Breakout-v5", n_envs=2, seed=0, wrapper_kwargs={"noop_max": 3})
+    assert env.get_attr("unwrapped")[0]._frameskip == 1
+    assert env.env_method("has_wrapper_attr", "lives") == [True, True]
+    first = env.reset()
+    assert first.features.shape == (2, 84, 84, 1)
+    ended, rewards = 0, set[float]()
+    for t in range(150):
+        step = env.step(torch.full((2,), t % 4))
+        ended += int(step.terminated.sum())
+        rewards |= set(step.reward.tolist())
+    assert ended >= 2, "a lost life ends an episode"
+    assert rewards <= {0.0, 1.0}
+    assert 0 < env.get_attr("lives")[0] < 5, "the game goes on"
+    env.close()

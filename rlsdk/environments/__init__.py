@@ -11,6 +11,8 @@ from rlsdk.environments.registration import register as _register
 from rlsdk.lazy import attach
 
 if TYPE_CHECKING:
+    from rlsdk.environments.atari import AtariWrapper as AtariWrapper
+    from rlsdk.environments.atari import make_atari_env as make_atari_env
     from rlsdk.environments.check import check_env as check_env
     from rlsdk.environments.gymnasium_adapter import connect as connect
     from rlsdk.environments.masks import get_action_masks as get_action_masks
@@ -29,12 +31,24 @@ if TYPE_CHECKING:
     from rlsdk.environments.wrappers import Monitor as Monitor
     from rlsdk.environments.wrappers import TimeFeature as TimeFeature
     from rlsdk.environments.wrappers import load_results as load_results
+    from rlsdk.environments.wrappers import plot_results as plot_results
+    from rlsdk.environments.wrappers import ts2xy as ts2xy
 
 _REQUESTS = ("FrameStack", "NormalizeObservation", "NormalizeReward")
-_WRAPPERS = ("ActionMasker", "CheckNan", "MaskVelocity", "Monitor", "TimeFeature", "load_results")
+_WRAPPERS = (
+    "ActionMasker",
+    "CheckNan",
+    "MaskVelocity",
+    "Monitor",
+    "TimeFeature",
+    "load_results",
+    "plot_results",
+    "ts2xy",
+)
 
 __all__ = [
     "ActionMasker",
+    "AtariWrapper",
     "CheckNan",
     "FrameStack",
     "MaskVelocity",
@@ -49,15 +63,19 @@ __all__ = [
     "get_action_masks",
     "is_masking_supported",
     "load_results",
+    "make_atari_env",
     "make_vec_env",
+    "plot_results",
     "to_gymnasium",
     "to_space",
+    "ts2xy",
 ]
 
 __getattr__, __dir__ = attach(
     __name__,
     {
         "check_env": "rlsdk.environments.check",
+        **dict.fromkeys(("AtariWrapper", "make_atari_env"), "rlsdk.environments.atari"),
         "make_vec_env": "rlsdk.environments.vectorize",
         "NumpyVectorEnv": "rlsdk.environments.numpy_vector",
         "RecordedOnly": "rlsdk.environments.recorded",

@@ -8,12 +8,108 @@ evaluated is the score. `normalize = { norm_obs = false, norm_reward = false, si
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
 
 import gymnasium
+import numpy as np
 
 FIRE = 1
 """The action of that name, where a game has it."""
+
+
+def _require_games() -> None:
+    try:
+        import ale_py
+        import cv2  # noqa: F401  # the preprocessing says less clearly that it is missing
+    except ImportError as error:
+        raise gymnasium.error.DependencyNotInstalled(f"pip install rlsdk[atari] ({error})") from None
+    gymnasium.register_envs(ale_py)
+
+
+def make_atari_env(  # noqa: PLR0913  # the documented signature
+    env_id: str,
+    n_envs: int = 1,
+    seed: int | None = None,
+    *,
+    monitor_dir: str | Path | None = None,
+    wrapper_kwargs: Mapping[str, Any] | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
+    vectorization: str = "auto",
+) -> Any:
+    """`make_vec_env` for games of ale-py, such as `ALE/Breakout-v5` or `BreakoutNoFrameskip-v4`, inside `AtariWrapper`.
+
+    Args:
+        env_id: gymnasium id; frames are skipped by the wrapper, not by the game.
+        n_envs: how many copies.
+        seed: of the first reset that is given none.
+        monitor_dir: folder for one monitor file per copy.
+        wrapper_kwargs: arguments of `AtariWrapper`.
+        env_kwargs: arguments of `gymnasium.make`.
+        vectorization: see `make_vec_env`.
+
+    Raises:
+        EnvironmentFault: there is no such game, or ale-py or OpenCV is missing.
+    """
+    from rlsdk.environments.vectorize import make_vec_env
+
+    def make() -> Any:
+        _require_games()
+        return AtariWrapper(gymnasium.make(env_id, **{"frameskip": 1, **(env_kwargs or {})}), **(wrapper_kwargs or {}))
+
+    return make_vec_env(make, n_envs, seed, monitor_dir=monitor_dir, vectorization=vectorization)
+
+
+class AtariWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """The documented preprocessing, put together from gymnasium's wrappers: idle frames, every fourth frame, the maximum of
+    two, 84 x 84 grey, uint8 [84, 84, 1]; FIRE where a game waits for it; a lost life ends an episode, rewards are signs."""
+
+    def __init__(  # noqa: PLR0913  # the documented signature
+        self,
+        env: gymnasium.Env[Any, Any],
+        noop_max: int = 30,
+        frame_skip: int = 4,
+        screen_size: int = 84,
+        terminal_on_life_loss: bool = True,
+        clip_reward: bool = True,
+        action_repeat_probability: float = 0.0,
+    ) -> None:
+        wrappers = gymnasium.wrappers
+        if action_repeat_probability > 0.0:
+            env = wrappers.StickyAction(env, action_repeat_probability)
+        sizes: Any = {"noop_max": noop_max, "frame_skip": frame_skip, "screen_size": screen_size}
+        env = wrappers.AtariPreprocessing(env, grayscale_newaxis=True, **sizes)
+        if terminal_on_life_loss:
+            env = EpisodicLife(env)
+        if "FIRE" in cast("Any", env.unwrapped).get_action_meanings():
+            env = PressToStart(env)
+        super().__init__(
+            wrappers.TransformReward(env, lambda reward: float(np.sign(float(reward)))) if clip_reward else env
+        )
+
+
+class EpisodicLife(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Ends an episode with each life; the next one goes on in the same game, which begins again after the last life."""
+
+    lives, over = 0, True
+
+    def reset(self, **kwargs: Any) -> Any:
+        observation: Any = None
+        info: dict[str, Any] = {}
+        if not self.over:
+            observation, _, terminated, truncated, info = self.env.step(0)  # the action that does nothing
+            self.over = terminated or truncated
+        if self.over or kwargs.get("seed") is not None:
+            observation, info = self.env.reset(**kwargs)
+        self.lives, self.over = info.get("lives", 0), False
+        return observation, info
+
+    def step(self, action: Any) -> Any:
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        self.over = terminated or truncated
+        lost, self.lives = info["lives"] < self.lives, info["lives"]
+        return observation, reward, bool(terminated or lost), truncated, info
 
 
 def atari_game(game: str, **kwargs: Any) -> Any:
@@ -22,12 +118,7 @@ def atari_game(game: str, **kwargs: Any) -> Any:
     Raises:
         gymnasium.error.DependencyNotInstalled: ale-py or OpenCV is missing.
     """
-    try:
-        import ale_py
-        import cv2  # noqa: F401  # the wrapper below says less clearly that it is missing
-    except ImportError as error:
-        raise gymnasium.error.DependencyNotInstalled(f"pip install rlsdk[atari] ({error})") from None
-    gymnasium.register_envs(ale_py)
+    _require_games()
     own = {"frameskip": 1, "repeat_action_probability": 0.0}
     env = gymnasium.make(f"ALE/{game}-v5", **{**own, **kwargs})
     screen: Any = gymnasium.wrappers.AtariPreprocessing(env, grayscale_newaxis=True)

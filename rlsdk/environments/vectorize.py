@@ -174,7 +174,7 @@ def _wrapper(choice: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
         return choice
     import rlsdk.environments.wrappers as own
 
-    places = {name: place for place in (gymnasium.wrappers, own) for name in place.__all__}
+    places = {name: place for place in (gymnasium.wrappers, own) for name in place.__all__ if name[0].isupper()}
     if choice not in places:
         raise SettingsError(f"unknown wrapper {choice!r}; {suggest(choice, places)}")
     made: Callable[[Any], Any] = getattr(places[choice], choice)

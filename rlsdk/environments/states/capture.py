@@ -76,7 +76,8 @@ def _layer(layer: Any, writer: Writer) -> dict[str, Any]:
 def _put(layer: Any, entry: dict[str, Any], reader: Reader) -> None:
     if "own" in entry:
         layer.set_state(reader(entry["own"]))
-        layer._np_random = reader(entry["_np_random"])
+        if layer is layer.unwrapped:  # a wrapper has the generator of what is inside
+            layer._np_random = reader(entry["_np_random"])
         return
     present = vars(layer)
     for name, code in entry["attributes"].items():

@@ -3,7 +3,17 @@
 from rlsdk.environments.wrappers.action_masker import ActionMasker
 from rlsdk.environments.wrappers.check_nan import CheckNan
 from rlsdk.environments.wrappers.mask_velocity import MaskVelocity
-from rlsdk.environments.wrappers.monitor import Monitor, load_results
+from rlsdk.environments.wrappers.monitor import Monitor
+from rlsdk.environments.wrappers.monitor_results import load_results, plot_results, ts2xy
 from rlsdk.environments.wrappers.time_feature import TimeFeature
 
-__all__ = ["ActionMasker", "CheckNan", "MaskVelocity", "Monitor", "TimeFeature", "load_results"]
+__all__ = [
+    "ActionMasker",
+    "CheckNan",
+    "MaskVelocity",
+    "Monitor",
+    "TimeFeature",
+    "load_results",
+    "plot_results",
+    "ts2xy",
+]

@@ -21,8 +21,9 @@ COLUMNS = ("r", "l", "t")
 class Monitor(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     """Adds `info["episode"] = {"r": return, "l": length, "t": seconds}` at an episode's end, and a row to `filename`.
 
-    The file begins with a comment line of JSON (`t_start`, `env_id`), then a header. An existing file is continued.
-    With `allow_early_resets=False` a reset in mid-episode raises.
+    The file begins with a comment line of JSON (`t_start`, `env_id`), then a header. An existing file is continued, unless
+    `override_existing`. With `allow_early_resets=False` a reset in mid-episode raises. `reset_keywords` are arguments of
+    `reset` that each reset must have and rows repeat, `info_keywords` are taken from the info of the last step.
     """
 
     def __init__(
@@ -30,21 +31,25 @@ class Monitor(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         env: gymnasium.Env[Any, Any],
         filename: str | Path | None = None,
         allow_early_resets: bool = True,
+        reset_keywords: Sequence[str] = (),
         info_keywords: Sequence[str] = (),
+        override_existing: bool = False,
     ) -> None:
         arguments: dict[str, Any] = {"allow_early_resets": allow_early_resets, "info_keywords": info_keywords}
+        arguments |= {"reset_keywords": reset_keywords, "override_existing": override_existing}
         RecordConstructorArgs.__init__(self, filename=filename, **arguments)
         gymnasium.Wrapper.__init__(self, env)
         self.allow_early_resets, self.info_keywords = allow_early_resets, tuple(info_keywords)
+        self.reset_keywords, self._reset_values = tuple(reset_keywords), dict[str, Any]()
         self.path = None if filename is None else _path(Path(filename))
         self._began, self._rewards = time.time(), list[float]()
-        self._over = True
+        self._over, self._episodes, self._total = True, list[dict[str, Any]](), 0
         if self.path is not None:
-            self._prepare(self.path)
+            self._prepare(self.path, override_existing)
 
-    def _prepare(self, path: Path) -> None:
-        columns = [*COLUMNS, *self.info_keywords]
-        if path.exists():
+    def _prepare(self, path: Path, override: bool) -> None:
+        columns = [*COLUMNS, *self.reset_keywords, *self.info_keywords]
+        if path.exists() and not override:
             with path.open(newline="", encoding="utf-8") as stream:
                 facts, header = stream.readline(), next(csv.reader(stream), [])
             if header != columns:
@@ -62,14 +67,18 @@ class Monitor(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         if not self.allow_early_resets and not self._over and self._rewards:
             raise UsageError("the episode is not over; play it to its end, or pass allow_early_resets=True")
+        if missing := [name for name in self.reset_keywords if name not in kwargs]:
+            raise UsageError(f"reset needs {missing}, which reset_keywords asks for")
+        self._reset_values = {name: kwargs[name] for name in self.reset_keywords}
         self._rewards, self._over = [], False
-        return self.env.reset(**kwargs)
+        return self.env.reset(**{name: value for name, value in kwargs.items() if name not in self.reset_keywords})
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         if self._over:
             raise UsageError("the episode is over; call reset before step")
         observation, reward, terminated, truncated, info = self.env.step(action)
         self._rewards.append(float(reward))
+        self._total += 1
         if terminated or truncated:
             self._over = True
             info = {**info, "episode": self._finish(info)}
@@ -82,11 +91,37 @@ class Monitor(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             raise SettingsError(
                 f"info of the last step lacks {missing}, which info_keywords asks for; it has {sorted(info)}"
             )
-        row |= {name: info[name] for name in self.info_keywords}
+        self._episodes.append(dict(row))
+        row |= self._reset_values | {name: info[name] for name in self.info_keywords}
         if self.path is not None:
             with self.path.open("a", newline="", encoding="utf-8") as stream:
                 csv.DictWriter(stream, list(row)).writerow(row)
         return row
+
+    def get_total_steps(self) -> int:
+        """Steps taken, over all episodes."""
+        return self._total
+
+    def get_episode_rewards(self) -> list[float]:
+        """The return of every finished episode."""
+        return [row["r"] for row in self._episodes]
+
+    def get_episode_lengths(self) -> list[int]:
+        """The steps of every finished episode."""
+        return [row["l"] for row in self._episodes]
+
+    def get_episode_times(self) -> list[float]:
+        """When every episode finished, in seconds since the monitor began."""
+        return [row["t"] for row in self._episodes]
+
+    def get_state(self) -> dict[str, Any]:
+        """Where the running episode stands; neither the file nor the finished episodes, which belong to the object."""
+        return {"rewards": list(self._rewards), "over": self._over, "total": self._total}
+
+    def set_state(self, state: Any) -> None:
+        """Put back what `get_state` gave."""
+        self._rewards = [float(reward) for reward in state["rewards"]]
+        self._over, self._total = bool(state["over"]), int(state["total"])
 
 
 def _path(name: Path) -> Path:
@@ -94,22 +129,3 @@ def _path(name: Path) -> Path:
     if name.is_dir():
         return name / SUFFIX
     return name if name.name.endswith(SUFFIX) else name.with_name(f"{name.name}.{SUFFIX}")
-
-
-def load_results(folder: str | Path) -> dict[str, list[float]]:
-    """Columns `r`, `l` and `t` of all monitor files in a folder together, in the order episodes ended.
-
-    Raises:
-        SettingsError: the folder holds none.
-    """
-    paths = sorted(Path(folder).glob(f"*{SUFFIX}"))
-    if not paths:
-        raise SettingsError(f"{folder} holds no *{SUFFIX} file")
-    rows: list[tuple[float, float, float]] = []
-    for path in paths:
-        with path.open(newline="", encoding="utf-8") as stream:
-            start = float(json.loads(stream.readline()[1:])["t_start"])
-            rows += [(start + float(row["t"]), float(row["r"]), float(row["l"])) for row in csv.DictReader(stream)]
-    rows.sort()
-    first = rows[0][0] if rows else 0.0
-    return {"r": [r for _, r, _ in rows], "l": [length for *_, length in rows], "t": [t - first for t, *_ in rows]}
