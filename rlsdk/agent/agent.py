@@ -21,6 +21,7 @@ from rlsdk.agent.resumption import StoredCursor, begin, leave_episodes, leave_mo
 from rlsdk.agent.session import Session
 from rlsdk.agent.stored_replay import load_replay_buffer, require_room, restore_replay, save_replay_buffer
 from rlsdk.agent.switch_environment import numpy_environment, require_same_spaces, switch_environment
+from rlsdk.agent.torch_modes import in_plain_modes
 from rlsdk.callbacks import BaseCallback, Callback, ProgressBar, as_callbacks
 from rlsdk.compilation import compiling
 from rlsdk.constructor import bind, class_only
@@ -189,6 +190,7 @@ class Agent:
 
     # --- learning ------------------------------------------------------------------------------------------------
 
+    @in_plain_modes
     def learn(  # noqa: PLR0913  # the documented signature
         self,
         total_timesteps: float,
@@ -265,6 +267,7 @@ class Agent:
         env = self.env if self.facts.device == "cpu" else OnDevice(self.env, self.facts.device)
         return self.preparation.environment(env, self.parts)
 
+    @in_plain_modes
     def train(self, gradient_steps: int | None = None, batch_size: int | None = None) -> Mapping[str, float]:
         """Update `gradient_steps` times from the replay buffer, without any environment; returns the mean metrics.
 
@@ -423,6 +426,7 @@ class Agent:
         """Write the replay buffer to a file of its own."""
         save_replay_buffer(self, path)
 
+    @in_plain_modes
     def load_replay_buffer(self, path: str | Path | IO[bytes], truncate_last_traj: bool = True) -> None:
         """Read a replay buffer written by `save_replay_buffer`.
 

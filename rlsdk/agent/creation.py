@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from rlsdk.agent.networks import architecture_of
 from rlsdk.agent.prediction import InputReader
+from rlsdk.agent.torch_modes import in_plain_modes
 from rlsdk.device import choose_device
 from rlsdk.environments import to_gymnasium
 from rlsdk.environments.actions import ActionDecoder
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from rlsdk.registry import AlgorithmSpec
 
 
+@in_plain_modes
 def assemble(agent: Agent, config: Any, spaces: tuple[Any, Any], num_envs: int, env: Any | None) -> None:
     """Give a bare agent its settings, streams and parts. `spaces`: of observations and of actions.
 

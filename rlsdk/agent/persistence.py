@@ -17,6 +17,7 @@ from rlsdk.agent.made_by import class_for, naming, upgraded
 from rlsdk.agent.networks import require_same_layers
 from rlsdk.agent.resumption import StoredCursor, stored_cursor
 from rlsdk.agent.stored_replay import pending_replay, restore_replay
+from rlsdk.agent.torch_modes import in_plain_modes
 from rlsdk.errors import ArtifactError, SettingsError, UsageError, fitting, suggest
 from rlsdk.settings import structure
 from rlsdk.storage import agent_file, choose
@@ -111,6 +112,7 @@ def _training_state(agent: Agent) -> dict[str, Any]:
     return state if log is None else {**state, "log": log}
 
 
+@in_plain_modes
 def load(path: Target, cls: type[Agent], env: Any, changes: Mapping[str, Any], *, force_reset: bool) -> Agent:
     """A new agent from a file; see `Agent.load`."""
     source = agent_file.existing(path)
@@ -178,6 +180,7 @@ def print_systems(path: Target) -> None:
         print(f"{name}: saved with {was}, here {value}")
 
 
+@in_plain_modes
 def set_parameters(agent: Agent, source: Target | Mapping[str, Any], *, exact_match: bool) -> None:
     """Replace parameters in place; see `Agent.set_parameters`."""
     current = agent.get_parameters()

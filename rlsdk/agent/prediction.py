@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rlsdk.agent.torch_modes import in_plain_modes, modes_are_plain
 from rlsdk.environments.masks import MaskRule
 from rlsdk.environments.observations import Stacker, batch_of
 from rlsdk.errors import MaskError
@@ -24,6 +25,14 @@ def predict(  # the documented arguments
     agent: Agent, observation: Any, state: Any, episode_start: Any, deterministic: bool, action_masks: Any
 ) -> tuple[Any, Any]:
     """See `Agent.predict`."""
+    if not modes_are_plain():
+        return in_plain_modes(_predict)(agent, observation, state, episode_start, deterministic, action_masks)
+    return _predict(agent, observation, state, episode_start, deterministic, action_masks)
+
+
+def _predict(
+    agent: Agent, observation: Any, state: Any, episode_start: Any, deterministic: bool, action_masks: Any
+) -> tuple[Any, Any]:
     rows, single = batch_of(agent.facts.observation_space, observation)
     start = state is None if episode_start is None else np.asarray(episode_start, dtype=bool)
     is_first = torch.as_tensor(np.broadcast_to(start, (len(rows),)).copy())

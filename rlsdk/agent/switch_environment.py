@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rlsdk.agent.creation import build_parts
 from rlsdk.agent.networks import require_same_layers
 from rlsdk.agent.resumption import leave_episodes
+from rlsdk.agent.torch_modes import in_plain_modes
 from rlsdk.environments import NumpyVectorEnv, connect
 from rlsdk.environments.requests import without_requests
 from rlsdk.environments.standing import standing_of
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from rlsdk.agent import Agent
 
 
+@in_plain_modes
 def switch_environment(agent: Agent, env: Any, *, force_reset: bool) -> None:
     """Let `agent` train on `env` from now on; arguments and errors as `Agent.set_env`."""
     bare, requests = without_requests(env)

@@ -1,0 +1,58 @@
+"""Modes of torch that the caller may have set: an agent does not depend on them, or says which one it cannot work with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+import torch
+
+from rlsdk.errors import UsageError
+
+_function_modes: Callable[[], int] = getattr(torch._C, "_len_torch_function_stack", lambda: 1)
+"""How many modes watch torch's functions, of which the default device is one."""
+P = ParamSpec("P")
+ResultT = TypeVar("ResultT")
+
+
+def in_plain_modes(function: Callable[P, ResultT]) -> Callable[P, ResultT]:
+    """Run a function with gradients on, outside inference mode and autocast.
+
+    Raises:
+        UsageError: torch makes something else than float32 tensors on the processor by default.
+    """
+
+    @wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> ResultT:
+        require_defaults()
+        with ExitStack() as stack:
+            stack.enter_context(torch.inference_mode(False))
+            stack.enter_context(torch.enable_grad())
+            for device in ("cpu", "cuda"):
+                if torch.is_autocast_enabled(device):
+                    stack.enter_context(torch.autocast(device, enabled=False))
+            return function(*args, **kwargs)
+
+    return run
+
+
+def modes_are_plain() -> bool:
+    """Whether there is nothing that `in_plain_modes` would change or refuse, inference mode and gradients aside."""
+    autocast = torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
+    return not autocast and torch.get_default_dtype() is torch.float32 and not _function_modes()
+
+
+def require_defaults() -> None:
+    """Raises UsageError unless new tensors are float32 on the processor."""
+    if torch.get_default_dtype() is not torch.float32:
+        raise UsageError(
+            f"torch's default dtype is {torch.get_default_dtype()}, and agents compute in float32; call"
+            " torch.set_default_dtype(torch.float32) first"
+        )
+    if torch.get_default_device().type != "cpu":
+        raise UsageError(
+            f"torch's default device is {torch.get_default_device()}; call torch.set_default_device('cpu') first, and give the"
+            " agent its device: device='cuda'"
+        )
