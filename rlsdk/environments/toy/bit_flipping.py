@@ -39,6 +39,9 @@ class BitFlippingEnv(gymnasium.Env[Any, Any]):
         truncated = self._steps >= self.max_steps and not reached
         return self._observation(), reward, reached, truncated, {"is_success": reached}
 
+    def render(self) -> None:
+        """Shows nothing; loops that render run all the same."""
+
     def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
         """0 where all bits agree, -1 elsewhere; goals may be stacked on leading axes."""
         return np.all(np.asarray(achieved_goal) == np.asarray(desired_goal), axis=-1).astype(np.float32) - 1.0

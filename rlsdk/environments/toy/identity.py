@@ -44,6 +44,9 @@ class IdentityTask(gymnasium.Env[Any, Any]):
         self._steps += 1
         return self._next(), reward, False, self._steps >= self.episode_length, {}
 
+    def render(self) -> None:
+        """Shows nothing; loops that render run all the same."""
+
     def _next(self) -> Any:
         self.target = self.draw()
         return self.target
