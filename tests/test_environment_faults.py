@@ -392,3 +392,19 @@ def test_time_feature_extends_the_observation_of_goals() -> None:
 
 def test_the_default_device_of_ars_is_the_documented_one() -> None:
     assert rlsdk.make("ars", env="CartPole-v1").config.device == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("CartPoleNoVel-v1", "did you mean 'rlsdk/CartPoleNoVel-v1'"),
+        ("PendulumNoVel-v1", "did you mean 'rlsdk/PendulumNoVel-v1'"),
+        ("MountainCarContinuousNoVel-v0", "did you mean 'rlsdk/MountainCarContinuousNoVel-v0'"),
+        ("LunarLanderNoVel-v2", "did you mean 'rlsdk/LunarLanderNoVel-v3'"),
+        ("InvalidActionEnvDiscrete-v0", "did you mean 'rlsdk/InvalidActionEnvDiscrete-v0'"),
+        ("BitFlippingEnv", "did you mean 'rlsdk/BitFlippingEnv-v0'"),
+    ],
+)
+def test_documented_names_of_environments_lead_to_ours(name: str, words: str) -> None:
+    with pytest.raises(EnvironmentFault, match=words):
+        make_vec_env(name)

@@ -24,7 +24,14 @@ TOYS = (
     "TMazeEnv",
 )
 """Classes of `rlsdk.environments.toy` that can be made without arguments: rlsdk/<class>-v0."""
-WITHOUT_VELOCITY = ("CartPole-v1", "Pendulum-v1", "MountainCar-v0", "MountainCarContinuous-v0", "LunarLander-v3")
+WITHOUT_VELOCITY = (
+    "CartPole-v1",
+    "Pendulum-v1",
+    "MountainCar-v0",
+    "MountainCarContinuous-v0",
+    "LunarLander-v3",
+    "LunarLanderContinuous-v3",
+)
 """gymnasium's tasks: rlsdk/<name>NoVel-<version>."""
 
 
