@@ -214,3 +214,45 @@ def test_the_example_of_a_custom_network(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(Path(__file__).parents[1] / "examples" / "custom_network.py"), run_name="__main__")
     assert (tmp_path / "custom_cnn.rlsdk").is_file()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "given", "wanted"),
+    [
+        ("trpo", [128, {"vf": [12, 6]}], ([128], [128, 12, 6])),
+        ("trpo", [8, 9, {"pi": [5], "vf": []}], ([8, 9, 5], [8, 9])),
+        ("recurrent-ppo", [{"pi": [16], "vf": [15]}], ([16], [15])),
+        ("maskable-ppo", {"pi": [16]}, ([16], [])),
+        ("trpo", [], ([], [])),
+        ("trpo", {}, ([], [])),
+    ],
+)
+def test_documented_forms_of_net_arch(algorithm: str, given: Any, wanted: Any) -> None:
+    env = "CartPole-v1" if algorithm != "maskable-ppo" else AnySpaceEnv(SPACES["vector"], spaces.Discrete(3), 5)
+    settings = SETTINGS[algorithm]
+    model = rlsdk.make(algorithm, env=env, policy_kwargs={"net_arch": given}, seed=0, **settings)
+    bodies = model.policy.body, model.policy.critic_body
+    assert tuple([layer.out_features for layer in body if isinstance(layer, nn.Linear)] for body in bodies) == wanted
+    model.learn(16)
+    file = BytesIO()
+    model.save(file)
+    again = rlsdk.load(BytesIO(file.getvalue()), env=env)
+    for name, value in model.policy.state_dict().items():
+        assert torch.equal(value, again.policy.state_dict()[name])
+    if isinstance(given, list) and given and isinstance(given[0], int):
+        assert again.policy.body[0] is again.policy.critic_body[0]
+    again.learn(16)
+
+
+def test_net_arch_of_networks_that_a_policy_has_not() -> None:
+    for algorithm, given, wanted in (
+        ("trpo", {"pi": [4], "qf": [4]}, "shared, pi, vf"),
+        ("tqc", {"pi": [4], "vf": [4]}, "it has pi, qf"),
+        ("tqc", {"pi": [4]}, "also needs 'qf'"),
+        ("qrdqn", {"pi": [4]}, "it has qf"),
+        ("qrdqn", [8, {"qf": [4]}], "it has qf"),
+    ):
+        with pytest.raises(SettingsError, match=wanted):
+            made(algorithm, SPACES["vector"], {"net_arch": given})
+    model = made("tqc", SPACES["vector"], {"net_arch": {"pi": [4], "qf": []}})
+    model.learn(8)

@@ -58,11 +58,16 @@ def build_actor_critic(
     other = encoder if shared else build_encoder(facts, config.policy, networks)
     default: tuple[int, ...] = () if uses_nature_cnn(encoder) else HIDDEN
     actor_memory, critic_memory, width = _memories(networks, memory, features_dim(encoder))
+    shared_widths = (networks.net_arch or {}).get("shared", ())
+    trunk = mlp(width, shared_widths, networks.activation_fn)
+    """The first layers of both sides, the same modules."""
+    trunk_width = shared_widths[-1] if shared_widths else width
     torsos, outputs = [], []
     for name, part, own in (("pi", encoder, actor_memory), ("vf", other, critic_memory)):
-        hidden = widths(networks.net_arch, name, default)
-        torsos.append(Torso(part, own, mlp(width, hidden, networks.activation_fn)))
-        outputs.append(hidden[-1] if hidden else width)
+        hidden = widths(networks.net_arch, name, default, names=("shared", "pi", "vf"), absent=())
+        layers = mlp(trunk_width, hidden, networks.activation_fn)
+        torsos.append(Torso(part, own, nn.Sequential(*trunk, *layers)))
+        outputs.append(hidden[-1] if hidden else trunk_width)
     head = _head(facts.action_space, outputs[0], networks, use_sde)
     network = ActorCritic(torsos[0], torsos[1], head, nn.Linear(outputs[1], 1), engine=networks.engine)
     network.resample_every = sde_every if sde_every > 0 else config.n_steps

@@ -65,10 +65,15 @@ def as_engine(value: Any) -> str:
 
 
 def as_net_arch(value: Any) -> dict[str, tuple[int, ...]] | None:
-    """Hidden layer widths by network: `[256, 256]` gives the same to all (key `""`), a table gives each its own."""
+    """Hidden layer widths by network: `[256, 256]` gives the same to all (key `""`), a table gives each its own.
+
+    A list that ends with a table, `[128, {"vf": [256]}]`, has layers that all networks share first (key `shared`).
+    """
     if value is None:
         return None
     table = value if isinstance(value, Mapping) else {"": value}
+    if isinstance(value, list | tuple) and value and isinstance(value[-1], Mapping):
+        table = {**({"shared": value[:-1]} if value[:-1] else {}), **value[-1]}
     result: dict[str, tuple[int, ...]] = {}
     for name, widths in table.items():
         if isinstance(widths, str) or not hasattr(widths, "__iter__"):
@@ -80,16 +85,34 @@ def as_net_arch(value: Any) -> dict[str, tuple[int, ...]] | None:
     return result
 
 
-def widths(net_arch: Mapping[str, tuple[int, ...]] | None, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
+def widths(
+    net_arch: Mapping[str, tuple[int, ...]] | None,
+    name: str,
+    default: tuple[int, ...],
+    *,
+    names: tuple[str, ...] = (),
+    absent: tuple[int, ...] | None = None,
+) -> tuple[int, ...]:
     """Layer widths of network `name`.
 
+    Args:
+        net_arch: as `as_net_arch` gives it.
+        name: of the network.
+        default: widths where there is no `net_arch`.
+        names: all that a table may have; () = any.
+        absent: widths of a network that the table leaves out; None = it must be there.
+
     Raises:
-        SettingsError: `net_arch` is a table without that network.
+        SettingsError: `net_arch` is a table without that network, or with one that the policy has not.
     """
     if net_arch is None:
         return default
+    if names and (unknown := sorted(set(net_arch) - {"", *names})):
+        raise SettingsError(f"net_arch names {unknown}, which this policy has not; it has {', '.join(names)}")
     if "" in net_arch:
         return net_arch[""]
+    if name not in net_arch and absent is not None:
+        return absent
     if name not in net_arch:
         raise SettingsError(f"net_arch names {sorted(net_arch)}, but this policy also needs {name!r}")
     return net_arch[name]

@@ -74,8 +74,13 @@ def evaluator_of(network: ActorCritic, rows: int, *, hooked: bool = False) -> Ev
     width = max(max(parameter.shape) for parameter in network.parameters())
     device = next(network.parameters()).device.type
     library = choose(network.engine, width=width, rows=rows, device=device)
-    sides = None if library is None or hooked else sides_of(network, library)
+    sides = None if library is None or hooked or _share_layers(network) else sides_of(network, library)
     return Autograd(network) if sides is None else ByHand(network, sides)
+
+
+def _share_layers(network: ActorCritic) -> bool:
+    """Whether some layer belongs to both sides: its gradient is a sum, which autograd forms."""
+    return not set(network.body.parameters()).isdisjoint(network.critic_body.parameters())
 
 
 class Autograd:

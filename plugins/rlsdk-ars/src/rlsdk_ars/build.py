@@ -21,7 +21,7 @@ def build(facts: Facts, config: ARSConfig) -> Parts:
     """
     require_spaces(facts, "ARS", actions=ACTIONS, observations=OBSERVATIONS)
     networks, linear = config.policy_kwargs, config.policy == "LinearPolicy"
-    hidden = () if linear else widths(networks.net_arch, "pi", HIDDEN)
+    hidden = () if linear else widths(networks.net_arch, "pi", HIDDEN, names=("pi",))
     squash = not linear and networks.squash_output
     policy, make_act = build_search_policy(facts, networks, hidden, bias=not linear, squash=squash)
     return Parts(

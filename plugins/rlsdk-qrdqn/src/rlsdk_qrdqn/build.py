@@ -27,7 +27,7 @@ def build(facts: Facts, config: QRDQNConfig) -> Parts:
     assert isinstance(facts.action_space, Discrete | MultiDiscrete)
     networks = config.policy_kwargs
     encoder = build_encoder(facts, config.policy, networks)
-    hidden = widths(networks.net_arch, "qf", () if uses_nature_cnn(encoder) else HIDDEN)
+    hidden = widths(networks.net_arch, "qf", () if uses_nature_cnn(encoder) else HIDDEN, names=("qf",))
     width, count = max(hidden, default=1), networks.n_quantiles
     library = choose(networks.engine, width=width, rows=config.batch_size, device=facts.device)
     policy = QuantilePolicy(encoder, hidden, networks.activation_fn, facts.action_space, count, library=library)

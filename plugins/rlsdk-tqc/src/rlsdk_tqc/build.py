@@ -53,7 +53,7 @@ def build(facts: Facts, config: TQCConfig) -> Parts:
 def _actor(facts: Facts, config: TQCConfig, scale: ActionScale) -> SquashedActor:
     networks = config.policy_kwargs
     encoder = build_encoder(facts, config.policy, networks)
-    hidden = widths(networks.net_arch, "pi", HIDDEN)
+    hidden = widths(networks.net_arch, "pi", HIDDEN, names=("pi", "qf"))
     if not config.use_sde:
         actor = build_squashed_actor(encoder, hidden, networks.activation_fn, scale)
         return actor.run_by_hand(_library(config, facts, hidden))
@@ -66,7 +66,7 @@ def _critics(facts: Facts, config: TQCConfig, actor: SquashedActor) -> Continuou
     shared = networks.share_features_extractor
     encoder = actor.encoder if shared else build_encoder(facts, config.policy, networks)
     inputs = features_dim(encoder) + actor.scale.size
-    hidden = widths(networks.net_arch, "qf", HIDDEN)
+    hidden = widths(networks.net_arch, "qf", HIDDEN, names=("pi", "qf"))
     ensemble = EnsembleMLP(networks.n_critics, inputs, hidden, networks.n_quantiles, networks.activation_fn)
     return ContinuousCritics(encoder, ensemble, _library(config, facts, hidden))
 
