@@ -50,7 +50,9 @@ class Policy(Stateful, Protocol[CarryT, ExtrasT]):
         unsquashed Box actions, which the environment's door clips and whose likelihood is that of the unclipped ones.
 
         Rows are independent: acting on one row or on many gives the same deterministic action. Random numbers come
-        from `generator` only. Where `observation.is_first`, what the carry remembers of that row is ignored.
+        from `generator` only. Where `observation.is_first`, what the carry remembers of that row is ignored; only exploration
+        that is drawn per rollout (gSDE) lasts longer. A policy may have `begin_rollout`: None, or a function (carry) -> carry
+        that loops call before the first step of each rollout.
         """
         ...
 

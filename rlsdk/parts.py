@@ -38,6 +38,11 @@ class Frames(Protocol):
         ...
 
 
+def as_it_is(values: Any) -> Any:
+    """The values themselves, where nothing is normalised."""
+    return values
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What is known of the environment and the machine when the parts are built."""
@@ -57,6 +62,12 @@ class Facts:
     """Where observations are stacked frames: how, for memories that keep each frame once."""
     to_gymnasium: Callable[[Space], Any] | None = None
     """Makes the gymnasium space of one of ours, for users' features extractors."""
+    observation_normalizer: Callable[[Any], Any] = as_it_is
+    """Observations [.., *shape] per leaf as the environment gives them (frames stacked) -> as networks see them, with the
+    statistics of now. For algorithms that sample a memory of their own or bring their own data: only rollouts on-policy, and
+    the `Transitions` that `Parts.buffer` samples, are normalised already. Statistics do not change."""
+    reward_normalizer: Callable[[Tensor], Tensor] = as_it_is
+    """Rewards of any shape as the environment gives them -> as they are learnt from, likewise."""
 
 
 class OffPolicySettings(Protocol):

@@ -10,7 +10,8 @@ import torch
 
 def _pairs(ours: Any, theirs: Any) -> list[tuple[Any, Any]]:
     """(our parameter, theirs) of everything that is learnt."""
-    modules = [(ours.head.linear, theirs.action_net), (ours.value, theirs.value_net)]
+    head = ours.head if ours.sde is None else ours.head.head
+    modules = [(head.linear, theirs.action_net), (ours.value, theirs.value_net)]
     for mine, other in (
         (ours.body, theirs.mlp_extractor.policy_net),
         (ours.critic_body, theirs.mlp_extractor.value_net),
@@ -24,7 +25,7 @@ def _pairs(ours: Any, theirs: Any) -> list[tuple[Any, Any]]:
             modules.append((ours.critic_memory.linear, theirs.critic))
     found = [(dict(m.named_parameters())[name], value) for m, o in modules for name, value in o.named_parameters()]
     if hasattr(theirs, "log_std"):
-        found.append((ours.head.log_std, theirs.log_std))
+        found.append(((ours.sde or ours.head).log_std, theirs.log_std))
     return found
 
 

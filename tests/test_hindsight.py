@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Any
 
 import gymnasium
@@ -12,7 +13,7 @@ from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlsdk.buffers import HindsightReplay
+from rlsdk.buffers import GoalSelectionStrategy, HindsightReplay
 from rlsdk.collect import collect
 from rlsdk.environments import make_vec_env, to_space
 from rlsdk.environments.toy import BitFlippingEnv
@@ -227,3 +228,31 @@ def test_continuous_actions_learn_with_hindsight() -> None:
     kwargs = {"net_arch": [8], "n_quantiles": 3}
     model = TQC("MultiInputPolicy", env, replay_buffer_class="hindsight", policy_kwargs=kwargs, **settings).learn(100)
     assert len(model.replay_buffer) == 100
+
+
+PEERS = enum.Enum("PEERS", {"FUTURE": 0})
+
+
+@pytest.mark.parametrize("given", [*GoalSelectionStrategy, "final", PEERS.FUTURE])
+def test_strategies_are_texts_or_members_of_the_documented_names(given: Any, tmp_path: Any) -> None:
+    model, buffer = played([3], goal_selection_strategy=given)
+    assert buffer.strategy in (given, GoalSelectionStrategy.FUTURE)
+    if isinstance(given, str):
+        model.save(tmp_path / "agent")
+        env = make_vec_env(Numbered, 1, vectorization="sync")
+        assert QRDQN.load(tmp_path / "agent", env=env).replay_buffer.strategy is buffer.strategy
+
+
+def test_relabelled_rewards_are_signs_where_the_others_are() -> None:
+    env = make_vec_env(Numbered, 2, vectorization="sync")
+    signs = {"norm_obs": False, "norm_reward": False, "sign_reward": True}
+    more: dict[str, Any] = {"replay_buffer_kwargs": {"goal_selection_strategy": "episode"}, "learning_starts": 10**6}
+    model = QRDQN(
+        "MultiInputPolicy", env, replay_buffer_class="hindsight", normalize=signs, buffer_size=100, seed=0, **more
+    ).learn(80)
+    batch = model.replay_buffer.sample(300, torch.Generator().manual_seed(0))
+    relabelled = batch.observation.features[GOAL][:, 0] >= 0
+    assert 100 < int(relabelled.sum()) < 300
+    difference = batch.observation.features[GOAL] - batch.next_observation.features[ACHIEVED]
+    assert torch.equal(batch.reward[relabelled], difference[relabelled, 1].sign())
+    assert set(batch.reward[relabelled].tolist()) == {-1.0, 0.0, 1.0}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -46,9 +47,49 @@ def test_squashed_density_against_torch(seed: int) -> None:
     action, density = ours.transform(
         torch.randn(5, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     )
-    inside = (action.abs() < 0.99).all(-1)  # beyond, the epsilon in the Jacobian shows
-    torch.testing.assert_close(density[inside], theirs.log_prob(action).sum(-1)[inside], atol=1e-3, rtol=0.0)
+    torch.testing.assert_close(density, theirs.log_prob(action).sum(-1), atol=1e-6, rtol=0.0)
+    inside = (action.abs() < 0.99).all(-1)  # beyond, the action alone does not say where it comes from
     torch.testing.assert_close(ours.log_prob(action)[inside], density[inside], atol=1e-8, rtol=0.0)
+
+
+def test_squashed_density_is_exact_where_tanh_saturates() -> None:
+    """In float32, far beyond where tanh is 1, and its gradients: against a series in float64."""
+    raw = torch.tensor([[-40.0, -10.0, -4.0, -0.1, 0.0, 2.0, 8.0, 10.0, 25.0]], requires_grad=True)
+    _, density = SquashedGaussian(raw, torch.zeros_like(raw)).transform(torch.zeros_like(raw))
+    far = raw.detach().double().abs()
+    exact = (2.0 * far - 2.0 * math.log(2.0) + 2.0 * (-2.0 * far).exp().log1p() - 0.5 * math.log(2.0 * math.pi)).sum()
+    assert float(density.detach()) == pytest.approx(float(exact), rel=1e-6)
+    density.sum().backward()
+    torch.testing.assert_close(raw.grad, 2.0 * raw.detach().tanh())
+    distribution = SquashedGaussian(raw.detach(), torch.zeros_like(raw))
+    slopes = distribution.transform_slope(
+        torch.zeros_like(raw), raw.detach().tanh(), torch.zeros_like(raw), torch.ones(1)
+    )
+    torch.testing.assert_close(slopes[0], raw.grad)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_squashed_entropy_against_numerical_integration(dtype: torch.dtype) -> None:
+    """Every deviation up to far beyond e^2, each side of where the rule changes, and gradients by differences."""
+    means, deviations = [-8.0, -1.0, 0.0, 0.3, 3.0], [1e-4, 0.1, 0.5, 0.69, 0.71, 1.0, 3.0, 5.0, 7.0, 20.0]
+    z = torch.linspace(-12.0, 12.0, 200_001, dtype=torch.float64)
+    weight = torch.softmax(-0.5 * z.square(), 0)
+
+    def exact(mean: float, std: float) -> float:
+        x = (mean + std * z).abs()
+        log_jacobian = 2.0 * (math.log(2.0) - x - torch.log1p(torch.exp(-2.0 * x)))
+        return float((log_jacobian * weight).sum()) + math.log(std) + 0.5 + 0.5 * math.log(2.0 * math.pi)
+
+    grid = torch.tensor([[m, math.log(s)] for m in means for s in deviations], dtype=dtype).requires_grad_()
+    entropy = SquashedGaussian(grid[:, :1], grid[:, 1:]).entropy()
+    expected = [exact(m, s) for m in means for s in deviations]
+    assert entropy.detach().tolist() == pytest.approx(expected, rel=1e-5, abs=1e-5)
+    (gradient,) = torch.autograd.grad(entropy.sum(), grid)
+    step = 1e-4
+    for row, (mean, log_std) in zip(gradient.tolist(), grid.detach().double().tolist(), strict=True):
+        over_mean = (exact(mean + step, math.exp(log_std)) - exact(mean - step, math.exp(log_std))) / (2 * step)
+        over_std = (exact(mean, math.exp(log_std + step)) - exact(mean, math.exp(log_std - step))) / (2 * step)
+        assert row == pytest.approx([over_mean, over_std], abs=2e-3)
 
 
 def test_squashed_density_integrates_to_one() -> None:

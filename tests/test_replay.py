@@ -234,7 +234,7 @@ def test_frames_stored_once_are_stacked_as_they_were_seen(
     kept = range(max(0, played - rows), played)
     places = [(t % once.ring * envs + e, t % whole.ring * envs + e) for t in kept for e in range(envs)]
     mine, theirs = (torch.tensor(column) for column in zip(*places, strict=True))
-    usable = once._usable(mine)
+    usable = once.usable(mine)
     assert int((~usable).sum()) <= (count - 1) * envs, "only the oldest rows are lost"
     assert bool(usable.all()) or len(kept) == rows
     found, expected = once.at(mine[usable]), whole.at(theirs[usable])

@@ -17,7 +17,7 @@ from rlsdk.environments import to_gymnasium, to_space
 from rlsdk.environments.actions import ActionDecoder
 from rlsdk.environments.observations import batch_of, stack
 from rlsdk.errors import ArtifactError, DivergenceError, ObservationError, UnsupportedSpaceError
-from rlsdk.exploration.uniform import uniform_actions
+from rlsdk.exploration.uniform_actions import uniform_actions
 from rlsdk.networks import FlattenEncoder
 from rlsdk.testing.strategies import box_spaces, examples, leaf_spaces, nested_spaces
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal, get_args
+from enum import Enum, StrEnum
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,9 +20,16 @@ from rlsdk.parts import Facts
 from rlsdk.records import Observation, Rollout, Transitions
 from rlsdk.spaces import Dict
 
-Strategy = Literal["future", "final", "episode"]
 GOAL, ACHIEVED = "desired_goal", "achieved_goal"
 NO_ROW = -1
+
+
+class GoalSelectionStrategy(StrEnum):
+    """Which later step's achievement becomes the goal. Members are the texts that settings take."""
+
+    FUTURE = "future"
+    FINAL = "final"
+    EPISODE = "episode"
 
 
 class HindsightReplay:
@@ -39,12 +47,13 @@ class HindsightReplay:
         gamma: float,
         *,
         n_sampled_goal: int = 4,
-        goal_selection_strategy: Strategy = "future",
+        goal_selection_strategy: str | Enum = "future",
         n_steps: int = 1,
         **storage: Any,
     ) -> None:
-        """`storage`: as `ReplayBuffer`."""
-        space, known = facts.observation_space, get_args(Strategy)
+        """`goal_selection_strategy`: a `GoalSelectionStrategy` or its text; another enumeration's member of this name does too.
+        `storage`: as `ReplayBuffer`."""
+        space = facts.observation_space
         if facts.frames is not None:
             raise SettingsError(
                 "hindsight replay exchanges goals, which frame_stack would stack; leave frame_stack out"
@@ -57,15 +66,10 @@ class HindsightReplay:
             raise UnsupportedSpaceError(f"hindsight replay needs equal spaces for {ACHIEVED!r} and {GOAL!r}")
         if isinstance(n_sampled_goal, bool) or not isinstance(n_sampled_goal, int) or n_sampled_goal < 0:
             raise SettingsError(f"hindsight replay: n_sampled_goal = {n_sampled_goal!r} must be a whole number >= 0")
-        if goal_selection_strategy not in known:
-            hint = suggest(str(goal_selection_strategy), known)
-            raise SettingsError(
-                f"hindsight replay: goal_selection_strategy {goal_selection_strategy!r} is unknown; {hint}"
-            )
         if n_steps > 1:
             raise SettingsError("hindsight replay looks one step ahead: rewards on the way would need their own goals")
         self.inner = ReplayBuffer(facts, capacity, gamma, **storage)
-        self.facts, self.gamma, self.strategy = facts, gamma, goal_selection_strategy
+        self.facts, self.gamma, self.strategy = facts, gamma, _strategy_of(goal_selection_strategy)
         self.share = n_sampled_goal / (n_sampled_goal + 1)
         shape, envs = (self.inner.ring, facts.num_envs), facts.num_envs
         self._first_row, self._last_row = torch.zeros(shape, dtype=torch.int64), torch.full(shape, NO_ROW)
@@ -130,10 +134,10 @@ class HindsightReplay:
     def _source(self, row: Tensor, env: Tensor, place: Tensor) -> Tensor:
         """The rows [M] whose outcome becomes the goal; `place` in [0, 1) chooses among those possible."""
         ring, last = self.inner.ring, self._last_row[row, env]
-        if self.strategy == "final":
+        if self.strategy is GoalSelectionStrategy.FINAL:
             return last
         ahead, back = (last - row) % ring, torch.zeros_like(row)
-        if self.strategy == "episode":
+        if self.strategy is GoalSelectionStrategy.EPISODE:
             oldest = (self.inner.head - self.inner.filled) % ring
             back = torch.minimum((row - self._first_row[row, env]) % ring, (row - oldest) % ring)
         return (row - back + (place * (ahead + back + 1)).long()) % ring
@@ -166,6 +170,16 @@ class HindsightReplay:
                 )
             target.copy_(value)
         self._begin, self._length = (state["running"][name].cpu().numpy().copy() for name in ("begin", "length"))
+
+
+def _strategy_of(value: str | Enum) -> GoalSelectionStrategy:
+    name = value.name.lower() if isinstance(value, Enum) else value
+    known = [str(strategy) for strategy in GoalSelectionStrategy]
+    if name not in known:
+        raise SettingsError(
+            f"hindsight replay: goal_selection_strategy {value!r} is unknown; {suggest(str(name), known)}"
+        )
+    return GoalSelectionStrategy(name)
 
 
 def _with_goal(observation: Observation, rows: Tensor, goal: Tensor) -> Observation:

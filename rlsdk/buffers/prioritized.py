@@ -70,6 +70,18 @@ class PrioritizedReplay:
         self._set_rows(rows, np.where(valid, self.largest**self.alpha, 0.0))
         if inner.shared:  # the row that only holds the newest observation
             self._set_rows(np.array([inner.head]), np.zeros((1, inner.facts.num_envs)))
+        self._forget_cut_stacks()
+
+    def _forget_cut_stacks(self) -> None:
+        """Rows whose first frames were overwritten are not drawn again."""
+        inner, envs, device = self.inner, self.inner.facts.num_envs, self.inner.facts.device
+        if inner.frames is None or not inner.filled:
+            return
+        rows = (inner.oldest + torch.arange(min(inner.frames.count - 1, inner.filled), device=device)) % inner.ring
+        index = (rows[:, None] * envs + torch.arange(envs, device=device)).flatten()
+        gone = index[~inner.usable(index)].cpu().numpy()
+        if len(gone):
+            self.tree.set(gone, np.zeros(len(gone)))
 
     def _set_rows(self, rows: Any, values: Any) -> None:
         envs = self.inner.facts.num_envs
@@ -94,7 +106,9 @@ class PrioritizedReplay:
         """Take in the errors [N] of the rows a batch came from."""
         size = error.detach().abs().double().cpu().numpy() + self.epsilon
         self.largest = max(self.largest, float(size.max()))
-        self.tree.set(index.cpu().numpy(), size**self.alpha)
+        places = index.cpu().numpy()
+        drawable = self.tree.values[places] > 0.0  # what cannot be drawn stays so
+        self.tree.set(places, np.where(drawable, size**self.alpha, 0.0))
 
     def state_dict(self) -> dict[str, Any]:
         """The memory, and the priorities of its rows."""
@@ -116,3 +130,4 @@ class PrioritizedReplay:
             raise UsageError("stored priorities must be finite and not negative")
         self.tree.set(np.arange(len(priorities)), priorities)
         self.largest, self.beta_now = float(state["largest"]), float(state["beta"])
+        self._forget_cut_stacks()

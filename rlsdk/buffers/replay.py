@@ -170,22 +170,26 @@ class ReplayBuffer:
         if not self.holes and self.frames is None:
             return index
         for _ in range(TRIES):
-            usable = self._usable(index)
+            usable = self.usable(index)
             if bool(usable.all()):
                 return index
             index = torch.where(usable, index, self._draw(size, generator))
         raise UsageError("the replay buffer holds hardly anything that can be sampled; enlarge buffer_size")
 
-    def _usable(self, index: Tensor) -> Tensor:
-        """bool [N]: not a filler row, and none of its frames forgotten."""
+    def usable(self, index: Tensor) -> Tensor:
+        """bool [N]: whether each of the flat positions int64 [N] is no filler row, and none of its frames is forgotten."""
         valid: Tensor = self._flat("valid")[index]
         return valid if self.frames is None else valid & self._history(index)[1]
 
     def _history(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """See `Ring.history`."""
         assert self.frames is not None
-        oldest = (self.head + 1) % self.ring if self.filled == self.rows else 0
-        return self._place.history(index, self.frames.count, oldest)
+        return self._place.history(index, self.frames.count, self.oldest)
+
+    @property
+    def oldest(self) -> int:
+        """The first row of those that are remembered, where observations are shared."""
+        return (self.head + 1) % self.ring if self.filled == self.rows else 0
 
     @property
     def _place(self) -> Ring:

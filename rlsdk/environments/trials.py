@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rlsdk.environments.attributes import named
 from rlsdk.environments.step_checks import FLAGS, NUMBERS, flag, number, require_info, success
 from rlsdk.errors import EnvironmentFault
-from rlsdk.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple, dtype_of, shape_of
+from rlsdk.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple, choices_of, leaf_spaces, shape_of
 
 Vector = NDArray[np.float64]
 Act = Callable[[Vector], Any]
@@ -34,13 +34,14 @@ class Moments:
 
 @attrs.frozen(eq=False)
 class Trial:
-    """Parameters to play, the seed of each episode, and how observations are normalised (None: not at all)."""
+    """Parameters to play, the seed of each episode, and how observations are normalised (None: not at all): mean, factor and
+    bound of each entry [F]."""
 
     parameters: NDArray[np.float32]
     seeds: tuple[int, ...]
     mean: Vector | None = None
     factor: Vector | None = None
-    clip: float = 10.0
+    clip: Vector | None = None
     steps: bool = False
     """Whether its outcome holds every step, for callbacks."""
     infos: bool = False
@@ -110,16 +111,14 @@ def _one_hot(count: int, which: int) -> Vector:
     return row
 
 
-def float_entries(space: Space) -> NDArray[np.bool_]:
-    """bool [F]: which entries of `encoded` are floats, and may be normalised."""
-    if isinstance(space, Dict | Tuple):
-        children = space.spaces.values() if isinstance(space, Dict) else space.spaces
-        return np.concatenate([float_entries(child) for child in children])
-    if isinstance(space, Discrete):
-        return np.zeros(space.n, bool)
-    if isinstance(space, MultiDiscrete):
-        return np.zeros(sum(space.nvec), bool)
-    return np.full(int(np.prod(shape_of(space))), dtype_of(space) == "float32")
+def encoded_parts(space: Space) -> dict[str, slice]:
+    """Where each leaf of a space, by its path, lies in `encoded`."""
+    parts, start = dict[str, slice](), 0
+    for path, leaf in leaf_spaces(space):
+        size = sum(choices_of(leaf)) if isinstance(leaf, Discrete | MultiDiscrete) else math.prod(shape_of(leaf))
+        parts[path] = slice(start, start + size)
+        start += size
+    return parts
 
 
 def run_trials(make_act: MakeAct, space: Space, environments: Sequence[Any], trials: Sequence[Trial]) -> list[Outcome]:
@@ -136,7 +135,7 @@ def run_trials(make_act: MakeAct, space: Space, environments: Sequence[Any], tri
     Raises:
         EnvironmentFault: a return is not finite, or an observation has another size than its space.
     """
-    encode, size = encoder_of(space), len(float_entries(space))
+    encode, size = encoder_of(space), max((part.stop for part in encoded_parts(space).values()), default=0)
     waiting, outcomes = deque(enumerate(trials)), dict[int, Outcome]()
     free, seats = list(environments), list[_Seat]()
     while len(outcomes) < len(trials):
@@ -236,7 +235,7 @@ def _play(act: Act, seats: Sequence[_Seat]) -> None:
     inputs = vectors if mean is None else np.empty_like(vectors)
     clock, finished = 0, False
     while not finished:
-        if mean is not None and factor is not None:
+        if mean is not None and factor is not None and clip is not None:
             frames.append(vectors.copy())
             np.multiply(np.subtract(vectors, mean, out=inputs), factor, out=inputs)
             np.minimum(np.maximum(inputs, -clip, out=inputs), clip, out=inputs)

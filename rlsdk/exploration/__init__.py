@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from rlsdk.exploration.action_noise import NormalActionNoise as NormalActionNoise
     from rlsdk.exploration.action_noise import OrnsteinUhlenbeckActionNoise as OrnsteinUhlenbeckActionNoise
     from rlsdk.exploration.epsilon_greedy import epsilon_greedy as epsilon_greedy
+    from rlsdk.exploration.extras import extras_of_other_action as extras_of_other_action
     from rlsdk.exploration.noisy_policy import NoisyPolicy as NoisyPolicy
     from rlsdk.exploration.state_dependent_noise import StateDependentNoise as StateDependentNoise
     from rlsdk.exploration.uniform import UniformWarmUp as UniformWarmUp
@@ -21,6 +22,7 @@ __all__ = [
     "StateDependentNoise",
     "UniformWarmUp",
     "epsilon_greedy",
+    "extras_of_other_action",
 ]
 
 __getattr__, __dir__ = attach(
@@ -32,5 +34,6 @@ __getattr__, __dir__ = attach(
         "StateDependentNoise": "rlsdk.exploration.state_dependent_noise",
         "UniformWarmUp": "rlsdk.exploration.uniform",
         "epsilon_greedy": "rlsdk.exploration.epsilon_greedy",
+        "extras_of_other_action": "rlsdk.exploration.extras",
     },
 )

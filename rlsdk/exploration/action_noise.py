@@ -42,6 +42,10 @@ class NormalActionNoise:
     mean: tuple[float, ...] = attrs.field(converter=_numbers)
     sigma: tuple[float, ...] = attrs.field(converter=_deviations)
 
+    def started(self, state: Tensor, is_first: Tensor) -> Tensor:
+        """The state [B, A] before a step; where an episode starts, `is_first` bool [B], it is 0."""
+        return state.masked_fill(is_first.unsqueeze(-1), 0.0)
+
     def step(self, state: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
         """(noise [B, A], next state [B, A]); this noise has no memory, the state stays as it is."""
         noise = state.new_tensor(self.mean) + state.new_tensor(self.sigma) * _standard_normal(state, generator)
@@ -53,12 +57,21 @@ class NormalActionNoise:
 
 @attrs.frozen
 class OrnsteinUhlenbeckActionNoise:
-    """Brownian noise with friction, x' = x + theta (mean - x) dt + sigma sqrt(dt) n; starts at 0 in every episode."""
+    """Brownian noise with friction, x' = x + theta (mean - x) dt + sigma sqrt(dt) n; starts at `initial_noise`, a number or one
+    per action dimension (None: 0), in every episode."""
 
     mean: tuple[float, ...] = attrs.field(converter=_numbers)
     sigma: tuple[float, ...] = attrs.field(converter=_deviations)
     theta: float = attrs.field(default=0.15, converter=float)
     dt: float = attrs.field(default=1e-2, converter=float)
+    initial_noise: tuple[float, ...] | None = attrs.field(default=None, converter=attrs.converters.optional(_numbers))
+
+    def started(self, state: Tensor, is_first: Tensor) -> Tensor:
+        """The state [B, A] before a step; where an episode starts, `is_first` bool [B], it is the initial noise."""
+        if self.initial_noise is None:
+            return state.masked_fill(is_first.unsqueeze(-1), 0.0)
+        first = state.new_tensor(self.initial_noise).expand_as(state)
+        return first.where(is_first.unsqueeze(-1), state)
 
     def step(self, state: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
         """(noise [B, A], next state [B, A]): the noise is the next state."""
@@ -69,7 +82,8 @@ class OrnsteinUhlenbeckActionNoise:
 
     def to_setting(self) -> Any:
         table = {"mean": list(self.mean), "sigma": list(self.sigma), "theta": self.theta, "dt": self.dt}
-        return {"kind": "ornstein-uhlenbeck", **table}
+        first = {} if self.initial_noise is None else {"initial_noise": list(self.initial_noise)}
+        return {"kind": "ornstein-uhlenbeck", **table, **first}
 
 
 ActionNoise = NormalActionNoise | OrnsteinUhlenbeckActionNoise

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
+from rlsdk.errors import SettingsError
 from rlsdk.exploration.action_noise import ActionNoise
+from rlsdk.exploration.extras import extras_of_other_action
 from rlsdk.interfaces import Policy
 from rlsdk.networks.action_scale import ActionScale
 from rlsdk.records import Act, Observation
@@ -26,11 +29,25 @@ class NoisyPolicy:
     """Adds noise to the unit actions of `inner` and clips them to [-1, 1]; deterministic actions stay as they are."""
 
     def __init__(self, inner: Policy[Any, Any], noise: ActionNoise, scale: ActionScale) -> None:
+        """Raises SettingsError: the noise has neither one number nor one per action dimension."""
         self.inner, self.noise, self.scale = inner, noise, scale
+        for name in ("mean", "sigma", "initial_noise"):
+            numbers = getattr(noise, name, None)
+            if numbers is not None and len(numbers) not in (1, scale.size):
+                raise SettingsError(
+                    f"action_noise: {name} has {len(numbers)} numbers, actions have {scale.size} dimensions; give one number,"
+                    f" or {scale.size}"
+                )
 
     def initial_carry(self, batch: int) -> NoiseCarry:
         zeros = torch.zeros(batch, self.scale.size, device=self.scale.low.device)
         return NoiseCarry(zeros, self.inner.initial_carry(batch))
+
+    @property
+    def begin_rollout(self) -> Callable[[NoiseCarry], NoiseCarry] | None:
+        """That of the inner policy, see `Policy`."""
+        begin = getattr(self.inner, "begin_rollout", None)
+        return None if begin is None else lambda carry: NoiseCarry(carry.noise, begin(carry.inner))
 
     @torch.no_grad()
     def act(
@@ -39,10 +56,12 @@ class NoisyPolicy:
         act = self.inner.act(observation, carry.inner, deterministic=deterministic, generator=generator)
         if deterministic:
             return replace(act, carry=NoiseCarry(carry.noise, act.carry))
-        state = carry.noise.masked_fill(observation.is_first.unsqueeze(-1), 0.0)
-        noise, state = self.noise.step(state, generator)
+        noise, state = self.noise.step(self.noise.started(carry.noise, observation.is_first), generator)
         unit = (self.scale.to_unit(act.action) + noise).clamp(-1.0, 1.0)
-        return Act(self.scale.to_environment(unit), NoiseCarry(state, act.carry), act.extras)
+        extras = act.extras
+        if not (isinstance(extras, tuple) and not extras):
+            extras = extras_of_other_action(extras, None)
+        return Act(self.scale.to_environment(unit), NoiseCarry(state, act.carry), extras)
 
     def state_dict(self) -> dict[str, Any]:
         return dict(self.inner.state_dict())

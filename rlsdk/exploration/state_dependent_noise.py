@@ -15,7 +15,7 @@ EPSILON = 1e-6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoiseMatrices:
-    """gSDE's memory: the matrix of each environment float32 [B, L, A], and its age in steps int64 [B]."""
+    """gSDE's memory: the matrix of each environment float32 [B, L, A], and the steps since the rollout began, int64 [B]."""
 
     matrix: Tensor
     age: Tensor
@@ -24,15 +24,27 @@ class NoiseMatrices:
 class StateDependentNoise(nn.Module):
     """noise = latent @ matrix with matrix ~ N(0, std^2) element by element; `log_std` [L, A] is learnt.
 
-    The likelihood needs no matrix: given the latent, the noise is Gaussian with variance latent^2 @ std^2. The latent is
-    treated as fixed there, so that the exploration does not train the features.
+    The likelihood needs no matrix: given the latent, the noise is Gaussian with variance latent^2 @ std^2.
     """
 
     def __init__(
-        self, latent: int, actions: int, log_std_init: float, use_expln: bool, *, full_std: bool = True
+        self,
+        latent: int,
+        actions: int,
+        log_std_init: float,
+        use_expln: bool,
+        *,
+        full_std: bool = True,
+        learn_features: bool = False,
     ) -> None:
-        """With `full_std=False` the actions share their deviations: `log_std` is [L, 1]."""
+        """With `full_std=False` the actions share their deviations: `log_std` is [L, 1].
+
+        `learn_features`: whether the deviation's gradient flows into the latent. True where actions are reparameterised
+        samples (soft actor-critic), else part of the loss's gradient would be missing; False on-policy, where exploration
+        does not train the features.
+        """
         super().__init__()
+        self.learn_features = learn_features
         self.log_std = nn.Parameter(torch.full((latent, actions if full_std else 1), float(log_std_init)))
         self.actions, self.use_expln = actions, use_expln
 
@@ -45,7 +57,8 @@ class StateDependentNoise(nn.Module):
 
     def log_std_of(self, latent: Tensor) -> Tensor:
         """Log standard deviation [N, A] of the noise given `latent` [N, L]."""
-        return 0.5 * (latent.detach().square() @ self.std().square() + EPSILON).log()
+        seen = latent if self.learn_features else latent.detach()
+        return 0.5 * (seen.square() @ self.std().square() + EPSILON).log()
 
     def matrices(self, batch: int, generator: Generator) -> Tensor:
         """One fresh noise matrix per environment [B, L, A]."""
@@ -58,18 +71,18 @@ class StateDependentNoise(nn.Module):
         matrix = torch.zeros(batch, len(self.log_std), self.actions, device=device)
         return NoiseMatrices(matrix, torch.zeros(batch, dtype=torch.int64, device=device))
 
-    def refreshed(
-        self, carry: NoiseMatrices, is_first: Tensor, resample_every: int | None, generator: Generator
-    ) -> NoiseMatrices:
-        """The matrices to use now: new ones where an episode starts, and every `resample_every` steps (None: never)."""
-        stale = is_first | (carry.age == 0)
-        if resample_every is not None:
-            stale = stale | (carry.age % resample_every == 0)
+    @staticmethod
+    def begin_rollout(carry: NoiseMatrices) -> NoiseMatrices:
+        """The same matrices at age 0: the next step draws new ones."""
+        return NoiseMatrices(carry.matrix, torch.zeros_like(carry.age))
+
+    def refreshed(self, carry: NoiseMatrices, resample_every: int | None, generator: Generator) -> NoiseMatrices:
+        """The matrices to use now: new ones at age 0, and every `resample_every` steps from there (None: no more). Episodes
+        that begin or end change nothing."""
         matrix, age = carry.matrix, carry.age
+        stale = age == 0 if resample_every is None else age % resample_every == 0
         if bool(stale.any()):
-            fresh = self.matrices(is_first.shape[0], generator)
-            matrix = torch.where(stale[:, None, None], fresh, matrix)
-            age = torch.where(stale, torch.zeros_like(age), age)
+            matrix = torch.where(stale[:, None, None], self.matrices(len(age), generator), matrix)
         return NoiseMatrices(matrix, age + 1)
 
     @staticmethod

@@ -12,6 +12,7 @@ from rlsdk.collect import collect
 from rlsdk.errors import SettingsError
 from rlsdk.interfaces import VectorEnv
 from rlsdk.loops.cursor import Cursor
+from rlsdk.loops.reporting_env import ReportingEnv
 from rlsdk.parts import OffPolicyPlan, Parts
 from rlsdk.records import Episode, Metrics, Report
 from rlsdk.seeding import Streams
@@ -22,41 +23,60 @@ def off_policy(
 ) -> Iterator[tuple[Cursor, Report]]:
     """Train until `end` environment steps in total; `start` is where progress counts from (for schedules).
 
-    Yields after every round of `plan.train_every` steps or episodes and its updates; a round that a callback cut short is
-    remembered, without updates. Algorithms with a method
-    `collected(env_steps, progress)`, and memories with one, are told after each round of collecting, for what counts in
-    environment steps.
+    Rounds of `plan.train_every` vector steps or episodes are always whole, so the last one may pass `end`; one that a callback
+    cut short is remembered, without updates. Yields after every round and its updates. `collected(env_steps, progress)` is
+    called after every vector step where the algorithm has this method, and after every round where the memory has it, for
+    what counts in environment steps.
     """
-    plan, buffer, before = parts.plan, parts.buffer, cursor.env_steps
-    collected = getattr(env, "rollout_ended", None)
+    plan, buffer = parts.plan, parts.buffer
+    round_ended = getattr(env, "rollout_ended", None)
     assert isinstance(plan, OffPolicyPlan)
     assert buffer is not None
-    listeners = [part.collected for part in (parts.algorithm, buffer) if hasattr(part, "collected")]
-    episodes: tuple[Episode, ...] = ()
+    begin, remember = getattr(parts.collector, "begin_rollout", None), getattr(buffer, "collected", None)
+
+    def progress_at(steps: int) -> float:
+        return min(1.0, (steps - start) / max(1, end - start))
+
     while cursor.env_steps < end:
-        left = -(-(end - cursor.env_steps) // env.num_envs)
-        length = 1 if plan.episodes else min(plan.train_every, left)
+        before = cursor.env_steps
+        if begin is not None:
+            cursor = replace(cursor, carry=begin(cursor.carry))
+        cursor, episodes, whole = _collect_round(env, parts, cursor, streams, progress_at)
+        steps = cursor.env_steps
+        progress = progress_at(steps)
+        if remember is not None:
+            remember(steps, progress)
+        if round_ended is not None:
+            round_ended()
+        metrics = None
+        count = steps - before if plan.gradient_steps < 0 else plan.gradient_steps
+        if whole and steps > plan.learning_starts and count:
+            metrics = learn_from_buffer(parts, streams, count, progress)
+            cursor = replace(cursor, updates=cursor.updates + count)
+        yield cursor, Report(steps, cursor.updates, episodes, metrics)
+
+
+def _collect_round(
+    env: VectorEnv, parts: Parts, cursor: Cursor, streams: Streams, progress_at: Callable[[int], float]
+) -> tuple[Cursor, tuple[Episode, ...], bool]:
+    """Collect one round into the memory: (the cursor after it, the episodes that ended in it, whether it is whole)."""
+    plan, buffer, listener = parts.plan, parts.buffer, getattr(parts.algorithm, "collected", None)
+    assert isinstance(plan, OffPolicyPlan)
+    assert buffer is not None
+    length = 1 if plan.episodes else plan.train_every
+    episodes: tuple[Episode, ...] = ()
+    if listener is not None:
+        env = ReportingEnv(env, cursor.env_steps, listener, progress_at)
+    while True:
         rollout = collect(env, parts.collector, cursor.observation, cursor.carry, length, generator=streams["action"])
         buffer.extend(rollout)
         episodes += rollout.episodes
         done = len(rollout.steps.reward)
         steps = cursor.env_steps + done * env.num_envs
         cursor = replace(cursor, observation=rollout.last_observation, carry=rollout.last_carry, env_steps=steps)
-        progress = min(1.0, (steps - start) / max(1, end - start))
-        for tell in listeners:
-            tell(steps, progress)
-        whole = done == length and (not plan.episodes or len(episodes) >= plan.train_every or steps >= end)
-        if not whole and not rollout.stopped:
-            continue
-        if collected is not None:
-            collected()
-        metrics = None
-        count = steps - before if plan.gradient_steps < 0 else plan.gradient_steps
-        if whole and steps > plan.learning_starts and count:
-            metrics = learn_from_buffer(parts, streams, count, progress)
-            cursor = replace(cursor, updates=cursor.updates + count)
-        yield cursor, Report(cursor.env_steps, cursor.updates, episodes, metrics)
-        episodes, before = (), cursor.env_steps
+        whole = done == length and (not plan.episodes or len(episodes) >= plan.train_every)
+        if whole or rollout.stopped:
+            return cursor, episodes, whole
 
 
 def learn_from_buffer(

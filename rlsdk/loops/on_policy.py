@@ -23,10 +23,10 @@ def on_policy(
     """
     plan, collected = parts.plan, getattr(env, "rollout_ended", None)
     assert isinstance(plan, OnPolicyPlan)
+    begin = getattr(parts.collector, "begin_rollout", None)
     while cursor.env_steps < end:
-        rollout = collect(
-            env, parts.collector, cursor.observation, cursor.carry, plan.n_steps, generator=streams["action"]
-        )
+        carry = cursor.carry if begin is None else begin(cursor.carry)
+        rollout = collect(env, parts.collector, cursor.observation, carry, plan.n_steps, generator=streams["action"])
         length = len(rollout.steps.reward)
         steps = cursor.env_steps + length * env.num_envs
         cursor = replace(cursor, observation=rollout.last_observation, carry=rollout.last_carry, env_steps=steps)

@@ -6,6 +6,7 @@ the observation, memories and noise matrices in the carry.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -143,15 +144,24 @@ class ActorCritic(nn.Module):
         return [p for part in parts if part is not None for p in part.parameters()]
 
     def reconfigure(self, config: Any) -> None:
-        """Take the period of noise matrices from new settings: `sde_sample_freq`, or a rollout of `n_steps`."""
+        """Take the period of noise matrices from new settings: `sde_sample_freq`, or a rollout."""
         every = getattr(config, "sde_sample_freq", -1)
-        self.resample_every = every if every > 0 else config.n_steps
+        self.resample_every = every if every > 0 else None
 
     # --- acting ------------------------------------------------------------------------------------------------------
 
     def initial_carry(self, batch: int) -> ActorCriticCarry:
         critic = () if self.critic_memory is None else cast("Memory", self.critic_memory).initial(batch)
         return ActorCriticCarry(self._memory.initial(batch), critic, self.sde.initial(batch) if self.sde else ())
+
+    @property
+    def begin_rollout(self) -> Callable[[ActorCriticCarry], ActorCriticCarry] | None:
+        """With gSDE: makes the carry to begin a rollout with, see `Policy`."""
+        if self.sde is None:
+            return None
+        return lambda carry: ActorCriticCarry(
+            carry.actor, carry.critic, StateDependentNoise.begin_rollout(cast("NoiseMatrices", carry.noise))
+        )
 
     def act(
         self, observation: Observation, carry: ActorCriticCarry, *, deterministic: bool, generator: Generator
@@ -183,7 +193,7 @@ class ActorCritic(nn.Module):
             action = distribution.sample(generator)
         else:
             assert isinstance(noise, NoiseMatrices)
-            noise = self.sde.refreshed(noise, observation.is_first, self.resample_every, generator)
+            noise = self.sde.refreshed(noise, self.resample_every, generator)
             action = cast("SdeHead", self.head).explore(latent, noise.matrix)
         value = self.value(self.critic_body(latent_value)).squeeze(-1)
         extras = Estimates(distribution.log_prob(action), value, (carry.actor, carry.critic))

@@ -70,7 +70,7 @@ def build_actor_critic(
         outputs.append(hidden[-1] if hidden else trunk_width)
     head = _head(facts.action_space, outputs[0], networks, use_sde)
     network = ActorCritic(torsos[0], torsos[1], head, nn.Linear(outputs[1], 1), engine=networks.engine)
-    network.resample_every = sde_every if sde_every > 0 else config.n_steps
+    network.resample_every = sde_every if sde_every > 0 else None
     if networks.ortho_init:
         _initialise(network)
     return network.to(facts.device)

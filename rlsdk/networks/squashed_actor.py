@@ -29,7 +29,7 @@ class SquashedActor(nn.Module):
     """A policy: encoder -> hidden layers -> mean and log std of a tanh-squashed Gaussian.
 
     With `sde` the log std comes from the state-dependent noise instead of a layer, `mean` is clipped to +-`clip_mean`,
-    and the matrix of an environment is drawn anew every `resample_every` steps (None: when an episode starts).
+    and the noise matrices are drawn when a rollout begins, and every `resample_every` steps from there (None: no more).
     """
 
     def __init__(
@@ -101,6 +101,11 @@ class SquashedActor(nn.Module):
     def initial_carry(self, batch: int) -> SdeCarry:
         return () if self.sde is None else self.sde.initial(batch)
 
+    @property
+    def begin_rollout(self) -> Callable[[NoiseMatrices], NoiseMatrices] | None:
+        """With gSDE: makes the carry to begin a rollout with, see `Policy`."""
+        return None if self.sde is None else StateDependentNoise.begin_rollout
+
     @torch.no_grad()
     def act(
         self, observation: Observation, carry: SdeCarry, *, deterministic: bool, generator: Generator
@@ -117,15 +122,13 @@ class SquashedActor(nn.Module):
             unit = self.distribution(features).sample(generator)
         else:
             assert isinstance(carry, NoiseMatrices)
-            unit, carry = self._explore(features, observation.is_first, carry, generator)
+            unit, carry = self._explore(features, carry, generator)
         return Act(self.scale.to_environment(unit), carry, ())
 
-    def _explore(
-        self, features: Tensor, is_first: Tensor, carry: NoiseMatrices, generator: Generator
-    ) -> tuple[Tensor, NoiseMatrices]:
+    def _explore(self, features: Tensor, carry: NoiseMatrices, generator: Generator) -> tuple[Tensor, NoiseMatrices]:
         """Unit actions with state-dependent noise, and the carry one step older."""
         assert self.sde is not None
-        following = self.sde.refreshed(carry, is_first, self.resample_every, generator)
+        following = self.sde.refreshed(carry, self.resample_every, generator)
         latent = self.body(features)
         noise = self.sde.noise(self._sde_latent(features, latent), following.matrix)
         return (self._mean(latent) + noise).tanh(), following
@@ -198,7 +201,7 @@ def build_squashed_actor(
         return SquashedActor(encoder, body, latent, scale)
     own = sde.sde_net_arch
     sde_latent = latent if own is None else own[-1] if own else inputs
-    noise = StateDependentNoise(sde_latent, scale.size, sde.log_std_init, sde.use_expln)
+    noise = StateDependentNoise(sde_latent, scale.size, sde.log_std_init, sde.use_expln, learn_features=True)
     actor = SquashedActor(encoder, body, latent, scale, noise)
     actor.sde_body = None if own is None else mlp(inputs, own, activation_fn)
     actor.clip_mean, actor.resample_every = sde.clip_mean, resample_every

@@ -49,33 +49,37 @@ class PreparedEnv:
 
     def step(self, action: Tensor) -> EnvStep:
         step = self.env.step(action)
-        final = step.final_observation
+        final, counted = step.final_observation, None
         if final is not None:
-            final = self._final(final, step.terminated | step.truncated)
-        observation = self._seen(step.observation)
+            ended = step.terminated | step.truncated
+            # an ended row whose next episode has not begun shows its last observation, in which nothing will be done
+            counted = step.observation.is_first | ~ended
+            if self.frames is not None:
+                final = replace(final, features=self._stacked_final(self.frames, final, ended))
+        observation = self._seen(step.observation, counted)
+        if final is not None and self.normalizer is not None and self.normalize:  # with the statistics after this step
+            final = replace(final, features=self.normalizer.normalized(final.features))
         return EnvStep(
             observation, step.reward, step.terminated, step.truncated, step.valid, final, step.episodes, step.infos
         )
 
-    def _seen(self, observation: Observation) -> Observation:
+    def _seen(self, observation: Observation, counted: Tensor | None = None) -> Observation:
+        """The observation as the algorithm sees it; `counted` bool [B]: rows that enter the statistics, None = all."""
         features = observation.features
         if self.frames is not None:
             features, self.frames.memory = self.frames.push(self.frames.memory, features, observation.is_first)
-        if self.normalizer is not None and self.normalize:
+        if self.normalizer is not None and self.normalize and (counted is None or bool(counted.all())):
             features = self.normalizer.seen(features)
         elif self.normalizer is not None:
-            self.normalizer.observe(features)
+            self.normalizer.observe(features, counted)
+            features = self.normalizer.normalized(features) if self.normalize else features
         return Observation(features, observation.is_first, observation.action_mask)
 
-    def _final(self, final: Observation, ended: Tensor) -> Observation:
-        """The last observations of the rows that ended, stacked on what those rows remember."""
-        features = final.features
-        if self.frames is not None:
-            memory = map_tensors(lambda rows: rows[ended], self.frames.memory)
-            features, _ = self.frames.push(memory, features, final.is_first)
-        if self.normalizer is not None and self.normalize:
-            features = self.normalizer.normalized(features)
-        return replace(final, features=features)
+    @staticmethod
+    def _stacked_final(frames: FrameStacker, final: Observation, ended: Tensor) -> Any:
+        """The last observations of the rows that `ended` bool [B], stacked on what those rows remember."""
+        memory = map_tensors(lambda rows: rows[ended], frames.memory)
+        return frames.push(memory, final.features, final.is_first)[0]
 
     def get_state(self) -> dict[str, Any]:
         """Where the environments stand, and the frames seen last; raises as theirs."""

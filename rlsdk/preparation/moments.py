@@ -51,13 +51,34 @@ class RunningMoments:
         self.kept = self._with(rows, mean, variance)
         self.count += rows
 
-    def update_each(self, batches: Vector) -> Vector:
-        """Take in numbers [T, N], a row at a time: the variance after each of them, [T]. For moments of shape ()."""
-        rows = batches.shape[1] * np.arange(1, len(batches) + 1)
-        center = batches.mean()
-        apart = batches - center  # squares of large numbers that differ little would cancel
-        mean = apart.sum(1).cumsum() / rows
-        spread = np.maximum((apart * apart).sum(1).cumsum() / rows - mean * mean, 0.0)
+    def update_row(self, values: Vector) -> Vector:
+        """Take in numbers [N] at once: the variance after them, [1]. For moments of shape (); gives what `update_each` does."""
+        rows = len(values)
+        if rows == 1:
+            self.merge(1, values, None)
+            return self.kept[1]
+        center = np.add.reduce(values) / rows
+        apart = values - center
+        mean, squares = np.add.reduce(apart) / rows, np.add.reduce(apart * apart) / rows
+        self.merge(rows, np.array([center + mean]), np.array([max(squares - mean * mean, 0.0)]))
+        return self.kept[1]
+
+    def update_each(self, batches: Vector, counted: NDArray[np.bool_] | None = None) -> Vector:
+        """Take in numbers [T, N], a row at a time: the variance after each of them, [T]. For moments of shape ().
+
+        `counted` bool [T, N]: numbers that count, None = all.
+        """
+        if counted is None:
+            rows, center = batches.shape[1] * np.arange(1, len(batches) + 1), batches.mean()
+            apart = batches - center  # squares of large numbers that differ little would cancel
+        elif counted.any():
+            rows, center = counted.sum(1).cumsum(), batches[counted].mean()
+            apart = np.where(counted, batches - center, 0.0)
+        else:
+            return np.repeat(self.kept[1], len(batches))
+        divisor = np.maximum(rows, 1)
+        mean = apart.sum(1).cumsum() / divisor
+        spread = np.maximum((apart * apart).sum(1).cumsum() / divisor - mean * mean, 0.0)
         means, variances = self._with(rows, center + mean, spread)
         self.kept, self.count = (means[-1:], variances[-1:]), self.count + int(rows[-1])
         return variances

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlsdk.environments.trials import Moments, float_entries
+from rlsdk.environments.trials import Moments, encoded_parts
 from rlsdk.errors import SettingsError
 from rlsdk.preparation.leaf_scale import LeafScale
 from rlsdk.preparation.moments import RunningMoments
@@ -61,14 +61,16 @@ class Normalizer:
             raise SettingsError(f"normalize: norm_obs_keys names {wrong}; this observation has the entries {known}")
         return any(path.startswith(f"observation[{key!r}]") for key in keys)
 
-    def observe(self, features: Any) -> None:
-        """Take observations [B, ..] into the statistics."""
-        if self.rewards.training and self.scales:
-            map_leaves(self.space, self._observe_leaf, features)
+    def observe(self, features: Any, rows: Tensor | None = None) -> None:
+        """Take observations [B, ..] into the statistics, or those of `rows`, bool [B]."""
+        if not (self.rewards.training and self.scales) or (rows is not None and not bool(rows.any())):
+            return
 
-    def _observe_leaf(self, path: str, leaf: Space, values: Tensor) -> None:
-        if path in self.scales:
-            self.scales[path].observe(values)
+        def observe_leaf(path: str, leaf: Space, values: Tensor) -> None:
+            if path in self.scales:
+                self.scales[path].observe(values if rows is None else values[rows])
+
+        map_leaves(self.space, observe_leaf, features)
 
     def seen(self, features: Any) -> Any:
         """`observe` and `normalized` at once."""
@@ -79,27 +81,27 @@ class Normalizer:
     def _seen_leaf(self, path: str, leaf: Space, values: Tensor) -> Tensor:
         return self.scales[path].seen(values) if path in self.scales else values
 
-    def flat(self) -> tuple[Any, Any, float]:
-        """(mean, factor, bound) for observations as one vector [F]; entries that are not normalised have 0 and 1."""
-        entries = float_entries(self.space)
-        mean, factor = np.zeros(len(entries)), np.ones(len(entries))
-        if self.scales:
-            means, deviations = zip(*(scale.known for scale in self.scales.values()), strict=True)
-            mean[entries], factor[entries] = np.concatenate(means, None), 1.0 / np.concatenate(deviations, None)
-        return mean, factor, self.settings.clip_obs
+    def flat(self) -> tuple[Any, Any, Any]:
+        """(mean, factor, bound), float64 [F] each, for observations as one vector; entries that are not normalised have 0, 1
+        and infinity."""
+        parts = encoded_parts(self.space)
+        size = max((part.stop for part in parts.values()), default=0)
+        mean, factor, bound = np.zeros(size), np.ones(size), np.full(size, np.inf)
+        for path, scale in self.scales.items():
+            middle, deviation = scale.known
+            mean[parts[path]], factor[parts[path]] = middle.ravel(), 1.0 / deviation.ravel()
+            bound[parts[path]] = scale.bound
+        return mean, factor, bound
 
     def merge(self, seen: Moments | None) -> None:
         """Take in the moments of observations seen elsewhere, as `rlsdk.environments.trials` gives them."""
         if seen is None or not self.training:
             return
-        entries, start = float_entries(self.space), 0
-        mean, squares = seen.mean[entries], seen.squares[entries]
-        for scale in self.scales.values():
-            moments, shape = scale.moments, scale.moments.mean.shape
-            end = start + moments.mean.size
-            own = (values[start:end].reshape(1, *shape) for values in (mean, squares / seen.count))
-            moments.merge(seen.count, *own)
-            start = end
+        parts = encoded_parts(self.space)
+        for path, scale in self.scales.items():
+            shape = scale.moments.kept[0].shape
+            mean, squares = (values[parts[path]].reshape(shape) for values in (seen.mean, seen.squares))
+            scale.moments.merge(seen.count, mean, squares / seen.count)
             scale.refresh()
 
     def normalized(self, features: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,6 +39,13 @@ class PreparedPolicy:
     def initial_carry(self, batch: int) -> Any:
         carry = self.inner.initial_carry(batch)
         return carry if self.frames is None else FramesCarry(self.frames.initial(batch, self.device), carry)
+
+    @property
+    def begin_rollout(self) -> Callable[[Any], Any] | None:
+        """That of the inner policy, see `Policy`."""
+        begin: Any = getattr(self.inner, "begin_rollout", None)
+        bare = begin is None or self.frames is None
+        return begin if bare else lambda carry: FramesCarry(carry.frames, begin(carry.inner))
 
     @torch.no_grad()
     def act(self, observation: Observation, carry: Any, *, deterministic: bool, generator: Generator) -> Act[Any, Any]:

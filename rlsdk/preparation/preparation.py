@@ -13,7 +13,8 @@ from rlsdk.preparation.frames import FrameStacker
 from rlsdk.preparation.normalizer import Normalizer
 from rlsdk.preparation.policy import PreparedPolicy
 from rlsdk.preparation.replay import NormalizedReplay
-from rlsdk.preparation.rewards import RewardedAlgorithm
+from rlsdk.preparation.rewarded_algorithm import RewardedAlgorithm
+from rlsdk.preparation.signed_goals import SignedGoals
 
 DEFAULT_GAMMA = 0.99
 
@@ -28,9 +29,21 @@ class Preparation:
 
     @property
     def inner_facts(self) -> Facts:
-        """What the algorithm is built for: stacked observations."""
-        frames = self.frames
-        return self.facts if frames is None else replace(self.facts, observation_space=frames.space, frames=frames)
+        """What the algorithm is built for: stacked observations, and how what it fetches itself is normalised."""
+        facts, frames, normalizer = self.facts, self.frames, self.normalizer
+        if frames is not None:
+            facts = replace(facts, observation_space=frames.space, frames=frames)
+        if normalizer is None:
+            return facts
+        goals = facts.goals
+        if goals is not None and normalizer.settings.sign_reward:
+            goals = SignedGoals(goals)
+        return replace(
+            facts,
+            goals=goals,
+            observation_normalizer=normalizer.normalized,
+            reward_normalizer=normalizer.rewards.prepared,
+        )
 
     def applied_to(self, parts: Parts) -> Parts:
         """Parts whose `policy` takes observations as the environment gives them.

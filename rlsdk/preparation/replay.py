@@ -24,7 +24,11 @@ class NormalizedReplay(Around[Buffer[Any, Transitions]]):
         self.inner.extend(self.normalizer.rewards.seen(item, normalize=False))
 
     def sample(self, size: int, generator: Generator) -> Transitions:
+        """What the memory gives. `Transitions` are normalised; of batches of other types the algorithm normalises what it
+        needs, by `Facts.observation_normalizer` and `Facts.reward_normalizer`."""
         batch = self.inner.sample(size, generator)
+        if not isinstance(batch, Transitions):
+            return batch
         return replace(
             batch,
             observation=self._normalized(batch.observation),

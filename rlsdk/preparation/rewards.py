@@ -11,12 +11,10 @@ import torch
 from torch import Tensor
 
 from rlsdk.errors import SettingsError
-from rlsdk.interfaces import Algorithm
 from rlsdk.math.returns import discounted_sums
-from rlsdk.preparation.around import Around
 from rlsdk.preparation.leaf_scale import as_array
 from rlsdk.preparation.moments import RunningMoments
-from rlsdk.records import Metrics, Rollout
+from rlsdk.records import Rollout
 from rlsdk.settings.preparation import Normalization
 
 
@@ -39,24 +37,30 @@ class RewardScale:
             return replace(rollout, steps=replace(steps, reward=steps.reward.sign()))
         if not settings.norm_reward:
             return rollout
-        deviation = self.observe(steps.reward, steps.terminated | steps.truncated)
+        deviation = self.observe(steps.reward, steps.terminated | steps.truncated, steps.valid)
         if not normalize:
             return rollout
         return replace(rollout, steps=replace(steps, reward=self._scaled(steps.reward, deviation)))
 
-    def observe(self, reward: Tensor, ended: Tensor) -> Any:
+    def observe(self, reward: Tensor, ended: Tensor, valid: Tensor) -> Any:
         """The deviation [T, 1] of returns after each of T steps that gave rewards [T, B]; the return starts again after a
-        step in which an episode `ended` [T, B]."""
+        step in which an episode `ended` bool [T, B]. Filler rows, not `valid` bool [T, B], do not count."""
         if not self.training:
             return self._deviation(self.moments.kept[1])[:, None]
-        earned, over = as_array(reward).astype(np.float64), as_array(ended)
+        earned, over, counted = as_array(reward).astype(np.float64), as_array(ended), as_array(valid)
+        if not (whole := bool(counted.all())):
+            earned[~counted] = 0.0
+        elif len(earned) == 1:
+            returns = earned[0] + self.gamma * self.returns
+            self.returns = np.where(over[0], 0.0, returns)
+            return self._deviation(self.moments.update_row(returns))[:, None]
         earned[0] += self.gamma * self.returns
         weight = np.full_like(earned, self.gamma)
         weight[1:][over[:-1]] = 0.0
         backwards = (torch.from_numpy(rows).flip(0) for rows in (earned, weight))
         returns = discounted_sums(*backwards).flip(0).numpy()
         self.returns = np.where(over[-1], 0.0, returns[-1])
-        return self._deviation(self.moments.update_each(returns))[:, None]
+        return self._deviation(self.moments.update_each(returns, None if whole else counted))[:, None]
 
     def _deviation(self, variance: Any) -> Any:
         return np.sqrt(variance + self.settings.epsilon)
@@ -68,6 +72,10 @@ class RewardScale:
     def normalized(self, reward: Tensor) -> Tensor:
         """Rewards of any shape with the statistics of now."""
         return self._scaled(reward, self._deviation(self.moments.variance)) if self.settings.norm_reward else reward
+
+    def prepared(self, reward: Tensor) -> Tensor:
+        """Rewards of any shape as they are learnt from, with the statistics of now: signs where those are asked for."""
+        return reward.sign() if self.settings.sign_reward else self.normalized(reward)
 
     def restored(self, reward: Tensor) -> Tensor:
         """Rewards that were normalised, as they were, up to clipping."""
@@ -82,18 +90,3 @@ class RewardScale:
         returns = torch.as_tensor(state["returns"]).double().cpu().numpy()
         if returns.shape == self.returns.shape:  # another number of environments starts them anew
             self.returns = returns.copy()
-
-
-class RewardedAlgorithm(Around[Algorithm[Any]]):
-    """An algorithm whose `update` is given rollouts with prepared rewards."""
-
-    def __init__(self, inner: Algorithm[Any], rewards: RewardScale) -> None:
-        super().__init__(inner)
-        self.rewards = rewards
-
-    def update(self, batch: Any, *, progress: float) -> Metrics:
-        return self.inner.update(self.rewards.seen(batch, normalize=True), progress=progress)
-
-    def discarded(self, rollout: Rollout[Any, Any]) -> None:
-        """Nothing is learnt from a rollout that was cut short, but its rewards belong to the statistics."""
-        self.rewards.seen(rollout, normalize=False)

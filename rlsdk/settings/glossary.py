@@ -17,7 +17,9 @@ REPLAY_BUFFER_KWARGS = described("further arguments of the replay memory")
 N_STEP_TARGETS = described("steps of rewards in a target before it bootstraps", tune=(1, 5))
 OPTIMIZE_MEMORY_USAGE = described("store each observation once; half the memory, exact also at time limits")
 USE_SDE = described("explore with state-dependent noise (gSDE) instead of independent noise", source="arXiv:2005.05719")
-SDE_SAMPLE_FREQ = described("steps between new noise matrices; -1 = only when a rollout starts", unit="steps")
+SDE_SAMPLE_FREQ = described(
+    "steps between new noise matrices within a rollout; -1 = only when a rollout starts", unit="steps"
+)
 N_STEPS = described("vector steps per rollout", unit="vector steps", tune=(8, 4096))
 MINIBATCH_SIZE = described("steps per minibatch; none = the whole rollout", unit="steps", tune=(32, 2048))
 N_EPOCHS = described("passes over each rollout", tune=(1, 30))

@@ -136,11 +136,15 @@ class NetworkConfig:
         factory=dict, metadata=described("further arguments of the features extractor")
     )
     normalize_images: bool = attrs.field(default=True, metadata=described("divide images by 255"))
-    optimizer_class: str | Callable[..., Any] = attrs.field(
+    optimizer_class: str | Callable[..., Any] | None = attrs.field(
         default="adam", converter=as_optimizer, metadata=described("element-wise torch optimiser")
     )
-    optimizer_kwargs: dict[str, Any] = attrs.field(
-        factory=dict, metadata=described("further arguments of the optimiser, without the learning rate")
+    optimizer_kwargs: dict[str, Any] | None = attrs.field(
+        default=None,
+        metadata=described(
+            "further arguments of the optimiser, without the learning rate; none = those of the algorithm, a table = torch's"
+            " defaults but for what it names"
+        ),
     )
     engine: str = attrs.field(
         default="auto",

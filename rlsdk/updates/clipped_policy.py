@@ -43,6 +43,8 @@ class ClippedPolicySettings(Protocol):
     @property
     def learning_rate(self) -> Schedule: ...
     @property
+    def n_steps(self) -> int: ...
+    @property
     def batch_size(self) -> int | None: ...
     @property
     def n_epochs(self) -> int: ...
@@ -79,8 +81,11 @@ class ClippedPolicy:
         *,
         cut_every: int | None = None,
         burn_in: int = 0,
+        num_envs: int = 1,
     ) -> None:
-        """`cut_every`: steps after which gradients through a memory are cut. `burn_in`: see `in_order`."""
+        """`cut_every`: steps after which gradients through a memory are cut. `burn_in`: see `in_order`. `num_envs`: columns of
+        a rollout, all of which is learnt from at once where `batch_size` is None."""
+        self.num_envs = num_envs
         self.network, self.config, self.generator = network, config, generator
         self.cut_every, self.burn_in = cut_every, burn_in
         choice, arguments = config.policy_kwargs.optimizer_class, config.policy_kwargs.optimizer_kwargs
@@ -88,6 +93,9 @@ class ClippedPolicy:
         self._evaluator: Fitted[Evaluator] = Fitted(self._fit, network)
         self.updates = 0
         """Epochs begun so far, the documented count."""
+
+    def _rows_at_once(self, config: ClippedPolicySettings) -> int:
+        return config.batch_size or config.n_steps * self.num_envs
 
     def reconfigure(self, config: ClippedPolicySettings) -> None:
         """Use new settings from the next update on: all but those of networks."""
@@ -98,7 +106,7 @@ class ClippedPolicy:
 
     def _fit(self, hooked: bool) -> Evaluator:
         self.optimizer.zero_grad()  # gradients of new parameters have their place in its vector
-        return evaluator_of(self.network, self.config.batch_size or 0, hooked=hooked)
+        return evaluator_of(self.network, self._rows_at_once(self.config), hooked=hooked)
 
     @property
     def evaluate(self) -> Evaluator:

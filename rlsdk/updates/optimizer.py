@@ -28,9 +28,12 @@ _CLASSES: dict[str, type[torch.optim.Optimizer]] = {
 _FUSED = ("adagrad", "adam", "adamw", "sgd")
 
 
-def adam_arguments(choice: object, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """`arguments` of an optimiser; Adam's epsilon is 1e-5 for on-policy algorithms, as documented, unless it is given."""
-    return {"eps": 1e-5, **arguments} if choice == "adam" else dict(arguments)
+def adam_arguments(choice: object, arguments: Mapping[str, Any] | None) -> dict[str, Any]:
+    """`arguments` of an optimiser. Adam's epsilon is 1e-5 for on-policy algorithms, as documented, where none are given; where
+    some are, it is torch's default 1e-8 unless they name it."""
+    if arguments is None:
+        return {"eps": 1e-5} if choice == "adam" else {}
+    return dict(arguments)
 
 
 def _maker(
@@ -66,17 +69,18 @@ class FlatOptimizer:
     def __init__(
         self,
         parameters: nn.Module | Iterable[nn.Parameter],
-        choice: str | Callable[..., torch.optim.Optimizer],
+        choice: str | Callable[..., torch.optim.Optimizer] | None,
         learning_rate: float,
         arguments: Mapping[str, Any] | None = None,
     ) -> None:
-        """`parameters`: of a module given here those are trained that it has when a step is made.
+        """`parameters`: of a module given here those are trained that it has when a step is made. `choice`: None is Adam.
 
         Raises:
             SettingsError: the optimiser does not take `arguments`.
         """
         self._network = parameters if isinstance(parameters, nn.Module) else None
         self._structure = None if self._network is None else Structure(self._network)
+        choice = "adam" if choice is None else choice
         self._make = _maker(choice, learning_rate, arguments)
         self._choice = choice
         self._begin(self._network.parameters() if self._network is not None else cast("Any", parameters))

@@ -228,10 +228,10 @@ def test_gsde_trains_and_learns_its_deviation(settings: dict[str, Any]) -> None:
 def test_gsde_noise_is_held_between_samplings() -> None:
     frozen = AnySpaceEnv(spaces.Box(1.0, 1.0001, (1,), np.float32), spaces.Box(-1, 1, (1,), np.float32), 1000)
     options = {"use_sde": True, "use_sde_at_warmup": True, "sde_sample_freq": 5, "learning_starts": 1000}
-    model = small(env=frozen, policy_kwargs={"log_std_init": 0.0}, **options).learn(20)
-    actions = model.replay_buffer.at(torch.arange(20)).action.squeeze(-1)
+    model = small(env=frozen, policy_kwargs={"log_std_init": 0.0}, train_freq=7, **options).learn(20)
+    actions = model.replay_buffer.at(torch.arange(21)).action.squeeze(-1)
     changes = (actions[1:] - actions[:-1]).abs() > 1e-3
-    assert changes.nonzero().squeeze(-1).tolist() == [4, 9, 14]
+    assert (changes.nonzero().squeeze(-1) + 1).tolist() == [5, 7, 12, 14, 19]  # rounds are whole: 21 steps
 
 
 @pytest.mark.parametrize("first", [False, True])

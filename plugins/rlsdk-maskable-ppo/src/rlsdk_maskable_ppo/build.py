@@ -20,5 +20,5 @@ def build(facts: Facts, config: MaskablePPOConfig) -> Parts:
     require_spaces(facts, "MaskablePPO", actions=ACTIONS, observations=OBSERVATIONS)
     network = build_actor_critic(facts, config)
     network.use_masks = config.use_masking
-    update = ClippedPolicy(network, config, facts.streams["update"])
+    update = ClippedPolicy(network, config, facts.streams["update"], num_envs=facts.num_envs)
     return Parts(policy=network, algorithm=update, plan=OnPolicyPlan.of(config, facts))

@@ -23,11 +23,12 @@ class QuantileRegression:
     (the branches of Tavakoli et al. 2018, arXiv:1711.08946, each with its own target).
     """
 
-    def __init__(self, policy: QuantilePolicy, config: QRDQNConfig) -> None:
+    def __init__(self, policy: QuantilePolicy, config: QRDQNConfig, *, num_envs: int = 1) -> None:
         self.policy, self.config = policy, config
         self.target = TargetNetwork(policy)
         choice, rate = config.policy_kwargs.optimizer_class, config.learning_rate(1.0)
         self.optimizer = FlatOptimizer(policy, choice, rate, optimizer_arguments(config))
+        self.num_envs = num_envs
         self.target_updates = self.since_target = self.counted = 0
         self.scratch = Scratch()
         self.td_error: torch.Tensor | None = None  # [N] of the last batch, for prioritised memories
@@ -40,12 +41,14 @@ class QuantileRegression:
         self.config = config
 
     def collected(self, env_steps: int, progress: float) -> None:
-        """Told by the loop after collecting: explore less, and move the target every so many environment steps."""
+        """Called after every vector step: explore less, and move the target every so many environment steps."""
         self.policy.epsilon.fill_(self.config.exploration_rate(progress))
         self.since_target += max(0, env_steps - self.counted)
         self.counted = env_steps
-        due, self.since_target = divmod(self.since_target, self.config.target_update_interval)
-        if due:  # several at once come to one with a larger step
+        # whole vector steps, rounded down
+        interval = max(self.config.target_update_interval // self.num_envs, 1) * self.num_envs
+        due, self.since_target = divmod(self.since_target, interval)
+        if due:  # several at once, as `train` may count them, are one with a larger step
             tau = self.config.tau
             self.target.update(tau if due == 1 else 1.0 - (1.0 - tau) ** due)
             self.target_updates += due
@@ -97,7 +100,8 @@ class QuantileRegression:
 
 
 def optimizer_arguments(config: QRDQNConfig) -> dict[str, Any]:
-    """`optimizer_kwargs`; Adam's epsilon is the paper's, which goes with its batches of 32, unless it is given."""
+    """`optimizer_kwargs`; without a class Adam's epsilon is the paper's, which goes with its batches of 32, unless it is
+    given."""
     networks = config.policy_kwargs
-    own = {"eps": 0.01 / config.batch_size} if networks.optimizer_class == "adam" else {}
-    return {**own, **networks.optimizer_kwargs}
+    own = {"eps": 0.01 / config.batch_size} if networks.optimizer_class is None else {}
+    return {**own, **(networks.optimizer_kwargs or {})}

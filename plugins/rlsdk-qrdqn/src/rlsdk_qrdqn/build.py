@@ -35,7 +35,7 @@ def build(facts: Facts, config: QRDQNConfig) -> Parts:
     policy.to(facts.device)
     return Parts(
         policy=policy,
-        algorithm=QuantileRegression(policy, config),
+        algorithm=QuantileRegression(policy, config, num_envs=facts.num_envs),
         plan=OffPolicyPlan.of(config),
         buffer=build_replay(facts, config),
         behavior=UniformWarmUp(policy, facts.action_space, config.learning_starts),

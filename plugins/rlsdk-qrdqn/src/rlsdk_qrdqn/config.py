@@ -10,7 +10,7 @@ import attrs
 from rlsdk.math.schedules import Constant, Schedule, as_schedule
 from rlsdk.settings import AgentConfig, described, finite_schedule, glossary, in_range, structure
 from rlsdk.settings.frequency import TrainFrequency, as_train_frequency
-from rlsdk.settings.networks import NetworkConfig, as_net_arch
+from rlsdk.settings.networks import NetworkConfig, as_net_arch, as_optimizer
 
 PAPER = "arXiv:1710.10044"
 UNIT = in_range(0.0, 1.0)
@@ -27,6 +27,11 @@ class QRDQNPolicyConfig(NetworkConfig):
     )
     n_quantiles: int = attrs.field(
         default=200, validator=in_range(1), metadata=described("quantiles per action", source=PAPER, tune=(10, 200))
+    )
+    optimizer_class: str | Callable[..., Any] | None = attrs.field(
+        default=None,
+        converter=attrs.converters.optional(as_optimizer),
+        metadata=described("element-wise torch optimiser; none = Adam with the paper's epsilon, 0.01 / batch_size"),
     )
 
 

@@ -20,6 +20,11 @@ def build(facts: Facts, config: RecurrentPPOConfig) -> Parts:
     memory = "gru" if "Gru" in config.policy else "lstm"
     network = build_actor_critic(facts, config, memory=memory, use_sde=config.use_sde, sde_every=config.sde_sample_freq)
     update = ClippedPolicy(
-        network, config, facts.streams["update"], cut_every=config.sequence_length, burn_in=config.burn_in
+        network,
+        config,
+        facts.streams["update"],
+        cut_every=config.sequence_length,
+        burn_in=config.burn_in,
+        num_envs=facts.num_envs,
     )
     return Parts(policy=network, algorithm=update, plan=OnPolicyPlan.of(config, facts))

@@ -124,10 +124,8 @@ class TQCConfig(AgentConfig):
 
     @property
     def sde_period(self) -> int | None:
-        """Steps between noise matrices; None: one per episode."""
-        if self.sde_sample_freq > 0:
-            return self.sde_sample_freq
-        return self.train_freq.count if self.train_freq.unit == "step" else None
+        """Steps between noise matrices within a rollout; None: one per rollout."""
+        return self.sde_sample_freq if self.sde_sample_freq > 0 else None
 
     @property
     def kept_quantiles(self) -> int:

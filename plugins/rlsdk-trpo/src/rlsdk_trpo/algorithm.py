@@ -26,7 +26,9 @@ Judge = Callable[[], tuple[Tensor, Tensor]]
 class TrustRegionPolicy:
     """Algorithm 1 of arXiv:1502.05477 with conjugate gradients and a line search (appendix C)."""
 
-    def __init__(self, network: ActorCritic, config: TRPOConfig, generator: Generator, *, kl_parts: int = 1) -> None:
+    def __init__(
+        self, network: ActorCritic, config: TRPOConfig, generator: Generator, *, kl_parts: int = 1, num_envs: int = 1
+    ) -> None:
         """`kl_parts`: by how much a KL divergence is divided before it is compared with `target_kl`."""
         self.network, self.config, self.kl_parts, self.generator = network, config, kl_parts, generator
         self.structure = Structure(network)
@@ -41,14 +43,19 @@ class TrustRegionPolicy:
             config.learning_rate(1.0),
             adam_arguments(kwargs.optimizer_class, kwargs.optimizer_kwargs),
         )
-        self.evaluate = evaluator_of(network, config.n_steps)
+        self.num_envs = num_envs
+        self.evaluate = evaluator_of(network, self._policy_rows(config))
         self.estimate = evaluator_of(network, config.batch_size)
         self.updates = 0
 
+    def _policy_rows(self, config: TRPOConfig) -> int:
+        """How many steps the policy learns from at once."""
+        return max(1, config.n_steps * self.num_envs // config.sub_sampling_factor)
+
     def reconfigure(self, config: TRPOConfig) -> None:
         """Use new settings from the next update on."""
-        if config.n_steps != self.config.n_steps:
-            self.evaluate = evaluator_of(self.network, config.n_steps, hooked=self.structure.hooked)
+        if self._policy_rows(config) != self._policy_rows(self.config):
+            self.evaluate = evaluator_of(self.network, self._policy_rows(config), hooked=self.structure.hooked)
         if config.batch_size != self.config.batch_size:
             self.estimate = evaluator_of(self.network, config.batch_size, hooked=self.structure.hooked)
         self.config = config
@@ -62,7 +69,7 @@ class TrustRegionPolicy:
         network, config, hooked = self.network, self.config, self.structure.hooked
         self.actor, self.critic = FlatParameters(network.actor_parameters), self._critic_parameters()
         self.optimizer.adopt(self.critic)
-        self.evaluate = evaluator_of(network, config.n_steps, hooked=hooked)
+        self.evaluate = evaluator_of(network, self._policy_rows(config), hooked=hooked)
         self.estimate = evaluator_of(network, config.batch_size, hooked=hooked)
 
     def update(self, batch: Rollout[Any, Any], *, progress: float) -> Metrics:

@@ -22,7 +22,8 @@ def build(facts: Facts, config: TRPOConfig) -> Parts:
     require_spaces(facts, "TRPO", actions=SPACES, observations=SPACES)
     network = build_actor_critic(facts, config, use_sde=config.use_sde, sde_every=config.sde_sample_freq)
     parts = _dimensions(facts.action_space) if config.kl_per_dimension else 1
-    update = TrustRegionPolicy(network, config, facts.streams["update"], kl_parts=parts)
+    streams, envs = facts.streams, facts.num_envs
+    update = TrustRegionPolicy(network, config, streams["update"], kl_parts=parts, num_envs=envs)
     return Parts(policy=network, algorithm=update, plan=OnPolicyPlan.of(config, facts))
 
 

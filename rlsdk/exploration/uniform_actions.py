@@ -1,0 +1,60 @@
+"""Actions drawn evenly from a space, and how likely each is."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from rlsdk.distributions.categorical import Categorical, MultiCategorical
+from rlsdk.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space, choices_of
+
+
+def uniform_actions(space: Space, batch: int, generator: Generator) -> Tensor:
+    """`batch` actions drawn evenly from a bounded space, in its units: [B] for Discrete, [B, *shape] otherwise.
+
+    Raises:
+        TypeError: the space is nested, or a Box without bounds.
+    """
+    device = generator.device
+    if isinstance(space, Discrete):
+        return torch.randint(space.n, (batch,), generator=generator, device=device) + space.start
+    if isinstance(space, MultiDiscrete):
+        share = torch.rand(batch, len(space.nvec), generator=generator, device=device)
+        sizes = torch.tensor(space.nvec, device=device)
+        drawn = (share * sizes).long().minimum(sizes - 1)
+        return drawn + torch.tensor(space.start, device=device)
+    if isinstance(space, MultiBinary):
+        return torch.randint(2, (batch, *space.shape), generator=generator, device=device).to(torch.int8)
+    if isinstance(space, Box) and space.is_bounded:
+        low = torch.tensor(np.asarray(space.low, dtype=np.float32), device=device)
+        high = torch.tensor(np.asarray(space.high, dtype=np.float32), device=device)
+        share = torch.rand((batch, *space.shape), generator=generator, device=device)
+        return torch.lerp(low, high, share).clamp(low, high)
+    raise TypeError(f"no uniform distribution over {space}")
+
+
+def allowed_actions(space: Space, mask: Tensor, generator: Generator) -> Tensor | None:
+    """Actions drawn evenly from those that `mask` bool [B, A] allows; None for spaces where masks are not used so."""
+    if isinstance(space, Discrete):
+        return Categorical.of(torch.zeros(mask.shape, device=mask.device), mask).sample(generator) + space.start
+    if isinstance(space, MultiDiscrete):
+        flat = MultiCategorical.of(torch.zeros(mask.shape, device=mask.device), space.nvec, mask)
+        return flat.sample(generator) + torch.tensor(space.start, device=mask.device)
+    return None
+
+
+def uniform_log_prob(space: Space, mask: Tensor | None, actions: Tensor) -> Tensor:
+    """log-probability float32 [B] of each of `actions` [B, ..] when drawn evenly from those that `mask` bool [B, A] allows,
+    None = all; a density in the units of the space for a Box."""
+    batch, device = len(actions), actions.device
+    if mask is not None and isinstance(space, Discrete | MultiDiscrete):
+        counts = torch.stack([part.sum(-1) for part in torch.split(mask, list(choices_of(space)), -1)], -1)
+        return -counts.float().log().sum(-1)
+    if isinstance(space, Box):
+        width = np.asarray(space.high, np.float64) - np.asarray(space.low, np.float64)
+        with np.errstate(divide="ignore"):
+            total = float(np.log(width[width > 0.0]).sum())
+    else:
+        total = float(np.log(np.asarray(choices_of(space), np.float64)).sum())
+    return torch.full((batch,), -total, device=device)

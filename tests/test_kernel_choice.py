@@ -1,0 +1,30 @@
+"""Which kernels an update uses follows from the rows it learns from at a time, whatever setting they come from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import rlsdk
+from rlsdk.engines.libraries import NUMPY_ROWS
+from rlsdk.environments import make_vec_env
+from rlsdk.environments.toy import InvalidActionEnvDiscrete
+
+
+@pytest.mark.parametrize(
+    ("name", "envs", "settings", "expected"),
+    [
+        ("maskable-ppo", 1, {"n_steps": NUMPY_ROWS, "batch_size": None}, "numpy"),
+        ("maskable-ppo", 1, {"n_steps": NUMPY_ROWS + 1, "batch_size": None}, "torch"),
+        ("maskable-ppo", 2, {"n_steps": NUMPY_ROWS, "batch_size": None}, "torch"),
+        ("maskable-ppo", 2, {"n_steps": NUMPY_ROWS, "batch_size": 32}, "numpy"),
+        ("trpo", 1, {"n_steps": NUMPY_ROWS}, "numpy"),
+        ("trpo", 2, {"n_steps": NUMPY_ROWS}, "torch"),
+        ("trpo", 2, {"n_steps": NUMPY_ROWS, "sub_sampling_factor": 2}, "numpy"),
+    ],
+)
+def test_the_rows_of_a_rollout_count(name: str, envs: int, settings: dict[str, Any], expected: str) -> None:
+    env = make_vec_env(lambda: InvalidActionEnvDiscrete(4, 1), envs, vectorization="sync")
+    algorithm: Any = rlsdk.make(name, env=env, seed=0, **settings).parts.algorithm
+    assert algorithm.evaluate.name == expected
