@@ -67,6 +67,13 @@ NOT_SHAPING = {
 }
 
 
+TYPED = {
+    "env": "X-v0", "steps": 7, "seed": 3, "n_envs": 2, "eval_every": 5, "eval_episodes": 4, "checkpoint_every": 6,
+    "stop_at": 1.5, "threads": 2, "vectorization": "sync", "sink": "console", "compile": "max", "device": "cpu", "no_preset": None,
+}  # fmt: skip
+"""What a user types for each option."""
+
+
 def interrupted_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     """A run is stopped at `step` as by Ctrl-C."""
 
@@ -155,3 +162,23 @@ def test_a_resumed_sweep_has_the_options_of_the_first_call(tmp_path: Path) -> No
     assert longer is not None
     sweep(longer)
     assert RunRecord.read(tmp_path / "seed-4" / "run.json").env_steps == STEPS + 8
+
+
+def test_the_command_line_hands_over_every_option(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    caught: list[RunRequest] = []
+
+    def refuse(request: RunRequest) -> None:
+        caught.append(request)
+        raise SettingsError("enough")
+
+    monkeypatch.setattr("rlsdk.runner.run", refuse)
+    assert set(TYPED) == set(SHAPING)
+    cli("run", "trpo")
+    for name, value in TYPED.items():
+        option = f"--{name.replace('_', '-')}"
+        cli("run", "trpo", *([option] if value is None else [option, str(value)]))
+    plain, *given = (attrs.asdict(request) for request in caught)
+    for (name, value), request in zip(TYPED.items(), given, strict=True):
+        field = SHAPING[name][0]
+        wanted = {"settings": {name: value}, "sinks": (value,), "use_preset": False}.get(field, value)
+        assert {key: item for key, item in request.items() if item != plain[key]} == {field: wanted}

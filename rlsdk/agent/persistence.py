@@ -19,6 +19,7 @@ from rlsdk.agent.resumption import StoredCursor, stored_cursor
 from rlsdk.agent.stored_replay import pending_replay, restore_replay
 from rlsdk.agent.torch_modes import in_plain_modes
 from rlsdk.errors import ArtifactError, SettingsError, UsageError, fitting, suggest
+from rlsdk.runtime.output import tell
 from rlsdk.settings import structure
 from rlsdk.storage import agent_file, choose
 from rlsdk.storage.journal import Journal
@@ -177,7 +178,7 @@ def print_systems(path: Target) -> None:
     there = document.get("system")
     for name, value in here.items():
         was = there.get(name, "unknown") if isinstance(there, dict) else "unknown"
-        print(f"{name}: saved with {was}, here {value}")
+        tell(f"{name}: saved with {was}, here {value}")
 
 
 @in_plain_modes

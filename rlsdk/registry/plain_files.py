@@ -9,6 +9,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from rlsdk.runtime import output
+
 LIMIT = 64 * 1024
 """Bytes; the manifests and presets that exist are below 2 kB."""
 MOST_DEPTH, MOST_DOTS = 16, 16
@@ -30,9 +32,7 @@ class PlainFileError(ValueError):
 
 def one_line(text: object, most: int = 300) -> str:
     """Foreign text for a message: control characters escaped, and not too long."""
-    shown = "".join(
-        c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in str(text)
-    )
+    shown = output.one_line(str(text))
     return shown if len(shown) <= most else shown[:most] + "..."
 
 
