@@ -69,7 +69,8 @@ NOT_SHAPING = {
 
 TYPED = {
     "env": "X-v0", "steps": 7, "seed": 3, "n_envs": 2, "eval_every": 5, "eval_episodes": 4, "checkpoint_every": 6,
-    "stop_at": 1.5, "threads": 2, "vectorization": "sync", "sink": "console", "compile": "max", "device": "cpu", "no_preset": None,
+    "stop_at": 1.5, "threads": 2, "vectorization": "sync", "sink": "console", "compile": "max", "device": "cpu",
+    "no_preset": None,
 }  # fmt: skip
 """What a user types for each option."""
 
