@@ -10,12 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from torch import nn
 from torch.nn.utils import parametrizations, prune
 
 import rlsdk
 from rlsdk.engines import Structure
+from rlsdk.environments import to_space
 from rlsdk.errors import UsageError
+from rlsdk.networks import NatureEncoder
 from rlsdk.updates import FlatOptimizer, TargetNetwork
 
 SMALL: dict[str, tuple[str, dict[str, Any]]] = {
@@ -353,3 +356,28 @@ def test_structure_sees_what_was_replaced_and_nothing_else() -> None:
         change()
         assert structure.changed()
         assert not structure.changed()
+
+
+def test_convolutions_are_called_where_a_hook_or_another_layer_asks_for_it() -> None:
+    encoder = NatureEncoder(to_space(spaces.Box(0, 255, (36, 36, 1), np.uint8)), features_dim=4)
+    pixels = torch.randint(0, 255, (2, 36, 36, 1), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    before, calls = encoder(pixels), []
+    for layer in (encoder.convolutions, encoder.convolutions[0], encoder.linear, encoder.linear[0]):
+        handle = layer.register_forward_hook(lambda *_: calls.append(1))
+        torch.testing.assert_close(encoder(pixels), before)
+        handle.remove()
+    assert len(calls) == 4
+    encoder.convolutions[1] = nn.Tanh()
+    wanted = encoder.linear(encoder.convolutions(pixels.movedim(-1, -3).float() / 255.0))
+    torch.testing.assert_close(encoder(pixels), wanted)
+
+
+@pytest.mark.parametrize(("policy", "with_bias"), [("MlpPolicy", False), ("LinearPolicy", True)])
+def test_ars_with_bias_or_without(policy: str, with_bias: bool) -> None:
+    kwargs = {"with_bias": with_bias}
+    model = rlsdk.make("ars", env="CartPole-v1", policy=policy, n_delta=2, seed=0, policy_kwargs=kwargs).learn(100)
+    layers = [layer for layer in model.policy.modules() if isinstance(layer, nn.Linear)]
+    assert all((layer.bias is not None) == with_bias for layer in layers)
+    file = BytesIO()
+    model.save(file)
+    np.testing.assert_array_equal(acted(model), acted(rlsdk.load(BytesIO(file.getvalue()))))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, one_hot
 
-from rlsdk.engines import dense
+from rlsdk.engines import Fitted, architecture, dense
 from rlsdk.errors import UnsupportedSpaceError
 from rlsdk.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple, shape_of
 
@@ -97,15 +97,21 @@ class NatureEncoder(nn.Module):
             flat = self.convolutions(torch.zeros(1, channels, height, width)).shape[1]
         self.linear = nn.Sequential(nn.Linear(flat, features_dim), nn.ReLU())
         self.features_dim = features_dim
+        self._made_as = architecture(self.convolutions)
+        self._is_plain = Fitted(self._fit, self, ("convolutions",))
 
     def forward(self, features: Tensor) -> Tensor:
         pixels = features.movedim(-1, -3) if self.channels_last else features
-        return dense(self.linear, self._convolved(pixels))
+        return dense([self.linear], self._convolved(pixels))
+
+    def _fit(self, hooked: bool) -> bool:
+        """Whether the convolutions are those made here, and no hook wants to see them called."""
+        return not hooked and architecture(self.convolutions) == self._made_as
 
     def _convolved(self, pixels: Tensor) -> Tensor:
         """The convolutions; on a CPU with channels last in memory, which takes a quarter less time, and the first weights
         scaled instead of the pixels, of which there are many more."""
-        if not pixels.is_cpu:
+        if not pixels.is_cpu or not self._is_plain():
             found: Tensor = self.convolutions(pixels.float() * self.scale)
             return found
         values, scale = pixels.to(torch.float32, memory_format=torch.channels_last), self.scale

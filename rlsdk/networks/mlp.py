@@ -23,10 +23,12 @@ def activation(choice: str | Callable[[], nn.Module]) -> nn.Module:
     return _MODULES[choice]() if isinstance(choice, str) else choice()
 
 
-def mlp(inputs: int, widths: Sequence[int], activation_fn: str | Callable[[], nn.Module]) -> nn.Sequential:
+def mlp(
+    inputs: int, widths: Sequence[int], activation_fn: str | Callable[[], nn.Module], *, bias: bool = True
+) -> nn.Sequential:
     """Hidden layers only: Linear and activation per width. `widths[-1]` (or `inputs`) features come out."""
     layers: list[nn.Module] = []
     for width in widths:
-        layers += [nn.Linear(inputs, width), activation(activation_fn)]
+        layers += [nn.Linear(inputs, width, bias=bias), activation(activation_fn)]
         inputs = width
     return nn.Sequential(*layers)

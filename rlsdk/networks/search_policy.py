@@ -133,7 +133,7 @@ def build_search_policy(
             ones the signs.
         networks: the activation, and how observations are encoded.
         hidden: widths of the hidden layers; none makes the policy linear.
-        bias: whether the last layer has one.
+        bias: whether layers have one.
         squash: Box actions are squashed by tanh; otherwise clipped.
 
     Raises:
@@ -158,7 +158,7 @@ def build_search_policy(
     choices = isinstance(space, Discrete | MultiDiscrete)
     outputs = sum(choices_of(space)) if choices else prod(shape_of(space))
     inputs = features_dim(encoder)
-    body = mlp(inputs, hidden, activation)
+    body = mlp(inputs, hidden, activation, bias=bias)
     layers = nn.Sequential(*body, nn.Linear(hidden[-1] if hidden else inputs, outputs, bias=bias))
     policy = SearchPolicy(encoder, layers, space, squash).to(facts.device)
     shapes = tuple((m.out_features, m.in_features, m.bias is not None) for m in layers if isinstance(m, nn.Linear))

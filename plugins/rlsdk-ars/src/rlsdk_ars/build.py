@@ -23,7 +23,8 @@ def build(facts: Facts, config: ARSConfig) -> Parts:
     networks, linear = config.policy_kwargs, config.policy == "LinearPolicy"
     hidden = () if linear else widths(networks.net_arch, "pi", HIDDEN, names=("pi",))
     squash = not linear and networks.squash_output
-    policy, make_act = build_search_policy(facts, networks, hidden, bias=not linear, squash=squash)
+    bias = not linear if networks.with_bias is None else networks.with_bias
+    policy, make_act = build_search_policy(facts, networks, hidden, bias=bias, squash=squash)
     return Parts(
         policy=policy,
         algorithm=RandomSearch(policy, config, facts.streams["update"]),

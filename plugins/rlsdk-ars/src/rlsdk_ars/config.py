@@ -27,6 +27,9 @@ class ARSPolicyConfig(NetworkConfig):
     activation_fn: str | Callable[..., Any] = attrs.field(
         default="relu", converter=as_activation, metadata=described("relu, tanh or identity")
     )
+    with_bias: bool | None = attrs.field(
+        default=None, metadata=described("whether layers have a bias; none = those of MlpPolicy")
+    )
     squash_output: bool = attrs.field(
         default=True, metadata=described("MlpPolicy: squash Box actions by tanh; false = clip them")
     )
