@@ -80,7 +80,7 @@ def build_parts(agent: Agent) -> None:
         )
     agent._built = built
     agent.parts = agent.preparation.applied_to(built)
-    agent._made_as = architecture_of(agent.parts)
+    agent._made_as = architecture_of(built)
     policy: Any = agent.parts.policy
     if hasattr(policy, "reader"):
         policy.reader = InputReader(agent.facts.observation_space, agent.facts.action_space, agent.facts.device)
