@@ -68,6 +68,10 @@ class ContractViolation(RlsdkError, AssertionError):  # noqa: N818  # says what 
     """A plugin broke a clause of an interface contract (raised by `rlsdk.testing`)."""
 
 
+LONGEST_NAME = 100
+"""Characters of a name that are compared with known ones: comparing takes time with the square of the length."""
+
+
 @contextmanager
 def fitting(what: str) -> Iterator[None]:
     """State of a file is put back inside; whatever goes wrong becomes an `ArtifactError` that begins with `what`."""
@@ -88,7 +92,7 @@ def suggest(name: str, candidates: Iterable[str]) -> str:
     'accepted: ars, tqc'
     """
     options = sorted(set(candidates))
-    close = get_close_matches(name, options, n=1, cutoff=0.6)
+    close = get_close_matches(name[:LONGEST_NAME], options, n=1, cutoff=0.6)
     if close:
         return f"did you mean {close[0]!r}?"
     return f"accepted: {', '.join(options)}" if options else "none exist"

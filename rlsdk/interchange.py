@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 OURS = ("policy", "env", "seed", "device", "policy_kwargs", "normalize", "frame_stack", "tensorboard_log")
 """Settings that are not taken from a file."""
+MAX_SETTINGS, SMALL, MAX_GROWTH = 16 * 2**20, 2**20, 4
+"""Bytes of settings; bytes that weights may have in any case; how many times the file's size they may be."""
+MAX_LAYER = 10_000
+"""Layers have numbers below this one."""
 
 
 @attrs.frozen
@@ -69,6 +73,7 @@ def import_sb3(
         wrong.
     """
     from rlsdk.agent import make
+    from rlsdk.agent.construction_limit import ConstructionLimit
 
     spec = load_plugin(algorithm)
     if spec.from_sb3 is None:
@@ -76,7 +81,7 @@ def import_sb3(
     foreign, envs = read_sb3(path), connect(env)
     try:
         translated: Translated = spec.from_sb3(foreign.weights, envs.action_space)
-    except (KeyError, IndexError, RuntimeError):
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError):
         some = ", ".join(sorted(foreign.weights)[:3])
         raise ArtifactError(
             f"{path} holds no {algorithm} agent: its weights are called {some}, ...; name the algorithm it was trained with"
@@ -88,7 +93,8 @@ def import_sb3(
     settings = merge(settings, {"policy": translated.policy, "policy_kwargs": translated.networks})
     if vecnormalize is not None:
         settings["normalize"] = {"norm_reward": False}
-    agent = make(spec.id, env=envs, **merge(settings, changes))
+    with ConstructionLimit(sum(weight.nbytes for weight in foreign.weights.values())):
+        agent = make(spec.id, env=envs, **merge(settings, changes))
     agent.env_name = env if isinstance(env, str) else agent.env_name
     unread = sorted((set(foreign.pickled) & known) - set(changes))
     if unread:
@@ -115,12 +121,17 @@ def read_sb3(path: str | Path) -> Foreign:
     """Settings and weights of a file.
 
     Raises:
-        ArtifactError: it is no file of stable-baselines3.
+        ArtifactError: it is no file of stable-baselines3, or expands to far more than its size.
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            data = json.loads(archive.read("data"))
-            loaded = torch.load(io.BytesIO(archive.read("policy.pth")), map_location="cpu", weights_only=True)
+            data = json.loads(_member(archive, "data", MAX_SETTINGS))
+            weights = _member(archive, "policy.pth", MAX_GROWTH * Path(path).stat().st_size + SMALL)
+        with zipfile.ZipFile(io.BytesIO(weights)) as inner:
+            if sum(info.file_size for info in inner.infolist()) > len(weights):
+                raise ArtifactError("its weights are compressed")
+        loaded = torch.load(io.BytesIO(weights), map_location="cpu", weights_only=True)
+        _require_whole(loaded)
     except FileNotFoundError:
         raise ArtifactError(f"there is no file {path}") from None
     except Exception as error:  # a foreign file may break in any way; torch's restricted reader raises its own errors
@@ -132,12 +143,38 @@ def read_sb3(path: str | Path) -> Foreign:
     return Foreign(plain, {name: value for name, value in loaded.items() if isinstance(value, Tensor)}, pickled)
 
 
+def _member(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
+    """A member, unpacked; raises ArtifactError before that when it is longer than `most` bytes."""
+    if (size := archive.getinfo(name).file_size) > most:
+        raise ArtifactError(f"its {name!r} is {size} bytes long, more than {most}")
+    return archive.read(name)
+
+
+def _require_whole(loaded: Any) -> None:
+    """Raises ArtifactError for tensors that are not plain, or repeat numbers to seem larger than what the file holds."""
+    for name, value in loaded.items() if isinstance(loaded, Mapping) else ():
+        if not isinstance(name, str):
+            raise ArtifactError("its weights have no names")
+        if not isinstance(value, Tensor):
+            continue
+        if value.layout != torch.strided or value.device.type != "cpu" or value.is_quantized or value.is_nested:
+            raise ArtifactError(f"its weight {name!r} is no plain tensor")
+        if value.nbytes > value.untyped_storage().nbytes():
+            raise ArtifactError(f"its weight {name!r} of shape {tuple(value.shape)} is larger than what the file holds")
+        if not value.is_floating_point() or not bool(value.isfinite().all()):
+            raise ArtifactError(f"its weight {name!r} holds something else than finite numbers")
+
+
 def _set_statistics(agent: Agent, path: Path) -> None:
     """The observations' running statistics from an `.npz` file."""
     try:
+        with zipfile.ZipFile(path) as archive:
+            for info in archive.infolist():
+                if info.file_size > MAX_SETTINGS:
+                    raise ValueError(f"its {info.filename!r} is {info.file_size} bytes long, more than {MAX_SETTINGS}")
         with np.load(path, allow_pickle=False) as stored:
             given = {name: torch.as_tensor(np.asarray(stored[name], np.float64)) for name in ("mean", "var", "count")}
-    except (OSError, KeyError, ValueError) as error:
+    except (OSError, KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise ArtifactError(f"{path} holds no statistics (mean, var, count): {error}") from None
     normalizer = agent.preparation.normalizer
     assert normalizer is not None
@@ -166,7 +203,7 @@ def layers_of(weights: Mapping[str, Tensor], prefix: str) -> list[Tensor]:
     numbers = sorted(
         int(name.removeprefix(prefix).removesuffix(".weight"))
         for name in weights
-        if name.startswith(prefix) and name.removeprefix(prefix).removesuffix(".weight").isdigit()
+        if name.startswith(prefix) and name.removeprefix(prefix).removesuffix(".weight").isdecimal()
     )
     return [weights[f"{prefix}{number}.weight"] for number in numbers]
 

@@ -14,6 +14,8 @@ import torch
 from torch import Generator, Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from rlsdk.math.stored import put_back
+
 
 def fresh_seed() -> int:
     """A seed from the operating system, for users who gave none; it is recorded with the run."""
@@ -52,7 +54,7 @@ class Streams:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         for name, value in state.items():
-            self[name].set_state(value)
+            put_back(self[name], value)
 
 
 class _OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no types here

@@ -15,8 +15,11 @@ from numpy.typing import NDArray
 
 from rlsdk.errors import ArtifactError
 
-MAX_ELEMENTS = 2**28
+MAX_ELEMENTS = 2**25
 """Larger arrays than this are refused when a space is read from a file."""
+MAX_DIMENSIONS, MAX_START = 32, 2**62
+MAX_CHOICES = 2**20
+"""More single choices than this are refused when a space is read from a file."""
 
 
 @attrs.frozen
@@ -201,22 +204,22 @@ def _from_json(data: Any, depth: int) -> Space:
     if kind == "Tuple":
         return Tuple(tuple(_from_json(child, depth + 1) for child in data["spaces"]))
     if kind == "Discrete":
-        return Discrete(_count(data["n"]), int(data["start"]))
+        return Discrete(_count(data["n"]), _whole(data["start"]))
     if kind == "MultiDiscrete":
-        nvec, start = tuple(map(_count, data["nvec"])), tuple(map(int, data["start"]))
-        if len(nvec) != len(start):
-            raise ValueError("nvec and start differ in length")
+        nvec, start = tuple(map(_count, data["nvec"])), tuple(map(_whole, data["start"]))
+        if len(nvec) != len(start) or not 0 < len(nvec) <= MAX_CHOICES:
+            raise ValueError("nvec and start differ in length, or are none or too many")
         return MultiDiscrete(nvec, start)
     if kind == "MultiBinary":
-        return MultiBinary(_shape_from_json(data))
+        return MultiBinary(_shape_from_json(data, MAX_CHOICES))
     if kind == "Box":
         return _box_from_json(data)
     raise ValueError(f"unknown kind {kind!r}")
 
 
-def _shape_from_json(data: Any) -> tuple[int, ...]:
+def _shape_from_json(data: Any, most: int = MAX_ELEMENTS) -> tuple[int, ...]:
     shape = tuple(map(_count, data["shape"]))
-    if math.prod(shape) > MAX_ELEMENTS:
+    if len(shape) > MAX_DIMENSIONS or math.prod(shape) > most:
         raise ValueError(f"shape {shape} is too large")
     return shape
 
@@ -234,6 +237,12 @@ def _box_from_json(data: Any) -> Box:
 def _count(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= MAX_ELEMENTS:
         raise ValueError(f"{value!r} is not a positive size")
+    return value
+
+
+def _whole(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not -MAX_START <= value <= MAX_START:
+        raise ValueError(f"{value!r} is no whole number that values may start at")
     return value
 
 

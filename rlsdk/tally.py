@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rlsdk.math.stored import count_in
 from rlsdk.records import Episode, Report
 from rlsdk.tree import flatten, unflatten
 
@@ -70,10 +71,19 @@ class Tally:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        for env, total, length, success in state["window"].tolist():
+        """Raises ValueError when it is not what `state_dict` gives."""
+        rows, sums = state["window"], flatten(state["sums"])
+        if rows.dim() != 2 or rows.shape[1] != 4 or not bool(rows.isfinite().all()) or bool((rows[:, 2] < 0).any()):
+            raise ValueError(f"the log's episodes of shape {tuple(rows.shape)} are none")
+        if not all(
+            torch.is_tensor(value) and value.dim() == 0 and value.is_floating_point() for value in sums.values()
+        ):
+            raise ValueError("the log's sums are not numbers")
+        counts = {name: count_in(state["counts"], name) for name in COUNTS}
+        if counts["updates"] and not sums:
+            raise ValueError("the log counts updates without metrics")
+        for env, total, length, success in rows.tolist():
             self.window.append(Episode(int(env), total, int(length), None if success < 0 else bool(success)))
-        self.sums = {
-            name: value.to(self.device) for name, value in flatten(state["sums"]).items() if torch.is_tensor(value)
-        }
-        for name in COUNTS:
-            setattr(self, name, int(state["counts"][name]))
+        self.sums = {name: value.to(self.device) for name, value in sums.items()}
+        for name, count in counts.items():
+            setattr(self, name, count)

@@ -151,12 +151,16 @@ def flatten(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def unflatten(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """The inverse of `flatten`."""
+    """The inverse of `flatten`. Raises ValueError when a name is that of a value and of a table."""
     nested: dict[str, Any] = {}
     for name, value in flat.items():
         *path, last = name.split("/")
         node = nested
         for part in path:
             node = node.setdefault(part, {})
+            if not isinstance(node, dict):
+                raise ValueError(f"{name!r} lies inside a value")
+        if last in node:
+            raise ValueError(f"{name!r} is a value and a table")
         node[last] = value
     return nested

@@ -12,13 +12,17 @@ from torch import Tensor
 
 from rlsdk import spaces
 from rlsdk.agent.attributes import setting_names
+from rlsdk.agent.construction_limit import ConstructionLimit
 from rlsdk.agent.creation import assemble
-from rlsdk.agent.made_by import class_for, naming, upgraded
+from rlsdk.agent.file_checks import blaming_the_file, bytes_of, require_finite
+from rlsdk.agent.made_by import UNKNOWN, class_for, made_with, naming, upgraded
 from rlsdk.agent.networks import require_same_layers
 from rlsdk.agent.resumption import StoredCursor, stored_cursor
 from rlsdk.agent.stored_replay import pending_replay, restore_replay
 from rlsdk.agent.torch_modes import in_plain_modes
 from rlsdk.errors import ArtifactError, SettingsError, UsageError, fitting, suggest
+from rlsdk.math.stored import count_in
+from rlsdk.registry import plugin_of
 from rlsdk.runtime.output import tell
 from rlsdk.settings import structure
 from rlsdk.storage import agent_file, choose
@@ -119,10 +123,11 @@ def load(path: Target, cls: type[Agent], env: Any, changes: Mapping[str, Any], *
     source = agent_file.existing(path)
     wanted = SECTIONS if env is not None or not isinstance(source, Path) else ("policy", "training")
     written, sections = choose.read(source, wanted, kind=agent_file.KIND)
+    agent_file.require_manifest(written)
     kind = class_for(written, cls)
     with naming(source, written, kind.spec):
         document, sections = upgraded(written, sections, kind.spec)
-        agent = _assembled(kind, document, changes)
+        agent = _assembled(kind, document, changes, bytes_of(sections))
         _restore(agent, sections)
     if force_reset and agent._stored_cursor is not None:
         agent._stored_cursor = replace(agent._stored_cursor, episodes=None)
@@ -133,14 +138,22 @@ def load(path: Target, cls: type[Agent], env: Any, changes: Mapping[str, Any], *
     return agent
 
 
-def _assembled(kind: type[Agent], document: Mapping[str, Any], changes: Mapping[str, Any]) -> Agent:
-    """An agent with the settings and spaces of a file, and new parameters."""
-    config = structure(agent_file.restored_config(document, changes), kind.spec.config_type)
+def _assembled(kind: type[Agent], document: Mapping[str, Any], changes: Mapping[str, Any], size: int) -> Agent:
+    """An agent with the settings and spaces of a file whose tensors have `size` bytes, and new parameters."""
+    plugin = plugin_of(kind.spec)
+    own = not set(changes) - {"device"} and (plugin is None or made_with(document)[1] in (plugin.version, UNKNOWN))
+    with blaming_the_file(own):
+        config = structure(agent_file.restored_config(document, changes), kind.spec.config_type)
     agent = kind.__new__(kind)
     observation, action = (spaces.from_json(document.get(name)) for name in ("observation_space", "action_space"))
-    with fitting("the file's settings and spaces make no agent"):
+    num_envs = _count(document, "num_envs", 1, MAX_ENVS)
+    with (
+        blaming_the_file(own),
+        fitting("the file's settings and spaces make no agent"),
+        ConstructionLimit(size),
+    ):
         try:
-            assemble(agent, config, (observation, action), _count(document, "num_envs", 1, MAX_ENVS), None)
+            assemble(agent, config, (observation, action), num_envs, None)
         except OSError as error:  # its plugin opens a data set that is gone
             fix = "give the setting that names it again: load(..., custom_objects={'name': value})"
             raise ArtifactError(f"the agent cannot be built: {error}; {fix}") from error
@@ -159,12 +172,15 @@ def _count(document: Mapping[str, Any], name: str, least: int = 0, most: int = 2
 
 def _restore(agent: Agent, sections: Mapping[str, Any]) -> None:
     with fitting("the file does not fit its own settings"):
-        agent.parts.policy.load_state_dict(sections["policy"])
+        policy, algorithm = agent.parts.policy, agent.parts.algorithm
+        require_finite(policy.state_dict(), sections["policy"], "policy")
+        policy.load_state_dict(sections["policy"])
         if training := sections.get("training"):
-            agent.parts.algorithm.load_state_dict(training["algorithm"])
+            require_finite(algorithm.state_dict(), training["algorithm"], "algorithm")
+            algorithm.load_state_dict(training["algorithm"])
             agent.streams.load_state_dict(training["streams"])
             counts = training["counts"]
-            agent._step_offset = int(counts["step_offset"])
+            agent._step_offset = count_in(counts, "step_offset")
             if "env_steps" in counts:
                 agent._stored_cursor = StoredCursor.from_state(counts, training)
             agent._stored_log = training.get("log")

@@ -10,13 +10,15 @@ import torch
 from torch import Tensor
 
 from rlsdk import tree
+from rlsdk.buffers.space_checks import require_inside
 from rlsdk.environments.standing import standing_of
 from rlsdk.environments.states import OpaqueValue, state_told_by
 from rlsdk.errors import EnvironmentFault, fitting
 from rlsdk.loops import Cursor
+from rlsdk.math.stored import count_in, stored_like
 from rlsdk.records import Observation
 from rlsdk.seeding import derive
-from rlsdk.spaces import dtype_of, map_leaves, shape_of
+from rlsdk.spaces import Space, choices_of, dtype_of, map_leaves, shape_of
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent
@@ -45,39 +47,50 @@ class StoredCursor:
 
     @staticmethod
     def from_state(counts: Mapping[str, Any], state: Mapping[str, Any]) -> StoredCursor:
-        """What `state_dict` and the counts hold."""
-        return StoredCursor(
-            int(counts["env_steps"]), int(counts["updates"]), state.get("carry", {}), state.get("episodes")
-        )
+        """What `state_dict` and the counts hold. Raises ValueError when they are no such thing."""
+        carry, episodes = state.get("carry", {}), state.get("episodes")
+        if not isinstance(carry, Mapping) or not all(isinstance(leaf, Tensor) for leaf in carry.values()):
+            raise ValueError("the carry is no table of tensors")
+        if episodes is not None and not isinstance(episodes, Mapping):
+            raise ValueError("the running episodes are no table")
+        return StoredCursor(count_in(counts, "env_steps"), count_in(counts, "updates"), carry, episodes)
 
     def state_dict(self) -> dict[str, Any]:
         """All but the counts."""
         return {"carry": self.carry} if self.episodes is None else {"carry": self.carry, "episodes": self.episodes}
 
     def applied_to(self, cursor: Cursor) -> Cursor:
-        """`cursor` with the counts and the carry of this one; a carry of another shape is left fresh."""
+        """`cursor` with the counts and the carry of this one; a carry of another shape is left fresh.
+
+        Raises:
+            ArtifactError: the carry is of another dtype.
+        """
         stored, fresh = tree.numbered(self.carry), tree.leaves(cursor.carry)
         fits = len(stored) == len(fresh) and all(a.shape == b.shape for a, b in zip(stored, fresh, strict=True))
-        values = iter(stored)
-        carry = tree.map_tensors(lambda leaf: next(values).to(leaf.device), cursor.carry) if fits else cursor.carry
+        carry = cursor.carry
+        if fits:
+            with fitting("the file's carry does not fit the policy"):
+                carry = stored_like(cursor.carry, self.carry)
         return replace(cursor, carry=carry, env_steps=self.env_steps, updates=self.updates)
 
-    def observation(self, like: Any) -> Observation:
-        """The observation to act on next, its features nested as those of `like`.
+    def observation(self, like: Any, space: Space, mask: Tensor | None) -> Observation:
+        """The observation to act on next, its features as those of `like`, inside `space`, and its mask as `mask`.
 
         Raises:
             ArtifactError: it does not fit.
         """
         assert self.episodes is not None
         with fitting("the file's observations do not fit the environments"):
-            stored = dict(zip(map(id, tree.leaves(like)), tree.numbered(self.episodes["features"]), strict=True))
-            features = tree.map_tensors(lambda leaf: stored[id(leaf)].to(leaf.device).reshape(leaf.shape), like)
-            device = tree.leaves(like)[0].device
-            mask = self.episodes.get("mask")
-            first: Tensor = self.episodes["is_first"].to(device)
-            return Observation(
-                features, first.view(tree.leaves(like)[0].shape[:1]), None if mask is None else mask.to(device)
-            )
+            features = stored_like(like, self.episodes["features"])
+            require_inside(space, features, "the file's observations")
+            one = tree.leaves(like)[0]
+            first = torch.ones(one.shape[:1], dtype=torch.bool, device=one.device)
+            first = stored_like(first, {"000": self.episodes["is_first"]})
+            if (mask is None) != ("mask" not in self.episodes):
+                raise ValueError("action masks are in one of them only")
+            if mask is not None:
+                mask = stored_like(mask, {"000": self.episodes["mask"]})
+            return Observation(features, first, mask)
 
 
 def begin(agent: Agent, env: Any) -> Cursor:
@@ -90,19 +103,29 @@ def begin(agent: Agent, env: Any) -> Cursor:
     if stored is not None and stored.episodes is not None:
         with fitting("the episodes in the file cannot be taken up"):
             env.set_state(stored.episodes["environments"])
+            masks = _masks_of(env)
         space, count = agent.preparation.inner_facts.observation_space, env.num_envs
+        width = sum(choices_of(agent.facts.action_space))
+        mask = torch.ones(count, width, dtype=torch.bool, device=agent.device) if masks else None
         like = map_leaves(
             space,
             lambda _, leaf: torch.empty(
                 count, *shape_of(leaf), dtype=getattr(torch, dtype_of(leaf)), device=agent.device
             ),
         )
-        return stored.applied_to(Cursor(stored.observation(like), collector.initial_carry(count)))
+        return stored.applied_to(Cursor(stored.observation(like, space, mask), collector.initial_carry(count)))
     steps = agent._total_steps
     own = agent.env.seeds.first if agent.config.seed is None and not steps else None
     seed = derive(agent.seed, "environments", steps) if own is None else own
     cursor = Cursor.begin(env, collector, seed)
     return cursor if stored is None else stored.applied_to(cursor)
+
+
+def _masks_of(env: Any) -> bool:
+    """Whether the environments, inside what prepares them, have action masks."""
+    while not hasattr(env, "has_masks") and hasattr(env, "env"):
+        env = env.env
+    return bool(getattr(env, "has_masks", False))
 
 
 def leave_episodes(agent: Agent) -> None:

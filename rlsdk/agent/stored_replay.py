@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from rlsdk.agent.file_checks import blaming_the_file
 from rlsdk.agent.made_by import upgraded
 from rlsdk.buffers.budget import require_memory
 from rlsdk.errors import ArtifactError, UsageError, fitting
@@ -63,7 +64,7 @@ def restore_replay(agent: Agent) -> None:
     state = agent._pending_replay()
     if state is not None and agent.parts.buffer is not None:
         require_room(agent)
-        with fitting("the replay memory in the file does not fit"):
+        with blaming_the_file(True), fitting("the replay memory in the file does not fit"):
             agent.parts.buffer.load_state_dict(state)
     agent._pending_replay = None
 
@@ -73,8 +74,10 @@ def _whole(document: Mapping[str, Any], state: State, source: Path | IO[bytes]) 
     parts = document.get("replay_parts")
     if parts is None:
         return state
-    if not isinstance(source, Path) or not isinstance(parts, list) or not all(isinstance(name, str) for name in parts):
+    if not isinstance(source, Path):
         raise ArtifactError("the rows of the replay memory lie in a folder beside the file; load it by its path")
+    if not isinstance(parts, list) or not all(isinstance(name, str) for name in parts):
+        raise ArtifactError("the file is damaged: its manifest names no parts of a replay memory")
     return joined(state, source.parent / FOLDER, parts)
 
 

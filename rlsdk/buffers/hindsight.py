@@ -21,7 +21,7 @@ from rlsdk.records import Observation, Rollout, Transitions
 from rlsdk.spaces import Dict
 
 GOAL, ACHIEVED = "desired_goal", "achieved_goal"
-NO_ROW = -1
+NO_ROW, MAX_LENGTH = -1, 2**62
 
 
 class GoalSelectionStrategy(StrEnum):
@@ -71,8 +71,8 @@ class HindsightReplay:
         self.inner = ReplayBuffer(facts, capacity, gamma, **storage)
         self.facts, self.gamma, self.strategy = facts, gamma, _strategy_of(goal_selection_strategy)
         self.share = n_sampled_goal / (n_sampled_goal + 1)
-        shape, envs = (self.inner.ring, facts.num_envs), facts.num_envs
-        self._first_row, self._last_row = torch.zeros(shape, dtype=torch.int64), torch.full(shape, NO_ROW)
+        envs = facts.num_envs
+        self._first_row, self._last_row = torch.empty(0, envs, dtype=torch.int64), torch.empty(0, envs)
         self._begin, self._length = np.zeros(envs, np.int64), np.zeros(envs, np.int64)  # of the running episodes
 
     def reconfigure(self, config: Any) -> None:
@@ -90,10 +90,17 @@ class HindsightReplay:
         return len(self.inner)
 
     def bytes_required(self) -> int:
-        return self.inner.bytes_required() + 2 * 8 * self._last_row.numel()
+        return self.inner.bytes_required() + 2 * 8 * self.inner.ring * self.facts.num_envs
+
+    def _allocate(self) -> None:
+        """Rows know nothing of their episodes yet."""
+        if not len(self._last_row):
+            shape = self.inner.ring, self.facts.num_envs
+            self._first_row, self._last_row = torch.zeros(shape, dtype=torch.int64), torch.full(shape, NO_ROW)
 
     def extend(self, item: Rollout[Any, Any]) -> None:
         """Append T steps of every environment; the oldest rows make room."""
+        self._allocate()
         steps, row = item.steps, self.inner.head
         first, ended = steps.observation.is_first.cpu().numpy(), (steps.terminated | steps.truncated).cpu().numpy()
         self.inner.extend(item)
@@ -156,20 +163,31 @@ class HindsightReplay:
 
     def state_dict(self) -> dict[str, Any]:
         """The memory, and where its episodes begin and end."""
+        self._allocate()
         running = {"begin": torch.from_numpy(self._begin.copy()), "length": torch.from_numpy(self._length.copy())}
         rows = {"first": self._first_row.clone(), "last": self._last_row.clone()}
         return {"memory": self.inner.state_dict(), "rows": rows, "running": running}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Put back what `state_dict` took out; raises as the memory's."""
-        self.inner.load_state_dict(state["memory"])
-        for target, value in ((self._first_row, state["rows"]["first"]), (self._last_row, state["rows"]["last"])):
-            if target.shape != value.shape or int(value.min()) < NO_ROW or int(value.max()) >= self.inner.ring:
+        rows = {name: state["rows"][name] for name in ("first", "last")}
+        running = {name: state["running"][name] for name in ("begin", "length")}
+        ring, envs = self.inner.ring, self.facts.num_envs
+        lowest = {"first": 0, "last": NO_ROW, "begin": 0, "length": 0}
+        highest = {"first": ring - 1, "last": ring - 1, "begin": ring - 1, "length": MAX_LENGTH}
+        for name, value in {**rows, **running}.items():
+            shape = (ring, envs) if name in rows else (envs,)
+            if value.shape != shape or value.dtype != torch.int64:
                 raise UsageError(
                     "the stored episodes do not fit this memory; build the agent with the same buffer_size"
                 )
-            target.copy_(value)
-        self._begin, self._length = (state["running"][name].cpu().numpy().copy() for name in ("begin", "length"))
+            if int(value.min()) < lowest[name] or int(value.max()) > highest[name]:
+                raise UsageError(f"the stored episodes have {name} outside this memory")
+        self.inner.load_state_dict(state["memory"])
+        self._allocate()
+        self._first_row.copy_(rows["first"])
+        self._last_row.copy_(rows["last"])
+        self._begin, self._length = (value.cpu().numpy().copy() for value in running.values())
 
 
 def _strategy_of(value: str | Enum) -> GoalSelectionStrategy:

@@ -123,11 +123,25 @@ class PrioritizedReplay:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Put back what `state_dict` took out; raises as the memory's."""
         self.inner.load_state_dict(state["memory"])
-        priorities = torch.as_tensor(state["priorities"]).numpy()
+        priorities = torch.as_tensor(state["priorities"]).double().numpy()
         if priorities.shape != self.tree.values.shape:
             raise UsageError(f"{len(priorities)} stored priorities for a memory of {len(self.tree.values)} rows")
-        if not np.isfinite(priorities).all() or (priorities < 0.0).any():
+        if not np.isfinite(priorities).all() or (priorities < 0.0).any() or not np.isfinite(priorities.sum()):
             raise UsageError("stored priorities must be finite and not negative")
+        if priorities[self._without_transition()].any() or (len(self) > 0) != bool(priorities.any()):
+            raise UsageError("stored priorities do not belong to the stored rows")
+        largest, beta = float(state["largest"]), float(state["beta"])
+        if not (0.0 < largest < float("inf") and 0.0 <= beta <= 1.0):
+            raise UsageError(f"stored priorities have largest = {largest} and beta = {beta}")
         self.tree.set(np.arange(len(priorities)), priorities)
-        self.largest, self.beta_now = float(state["largest"]), float(state["beta"])
+        self.largest, self.beta_now = largest, beta
         self._forget_cut_stacks()
+
+    def _without_transition(self) -> Any:
+        """bool [places]: where no transition stands."""
+        inner = self.inner
+        empty = np.ones((inner.ring, inner.facts.num_envs), bool)
+        if inner.filled:
+            rows = (inner.head - 1 - np.arange(inner.filled)) % inner.ring
+            empty[rows] = ~inner.storage["valid"].cpu().numpy()[rows]
+        return empty.reshape(-1)

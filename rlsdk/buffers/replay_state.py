@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from rlsdk import tree
+from rlsdk.buffers.space_checks import require_inside
 from rlsdk.errors import UsageError
-from rlsdk.spaces import Discrete, MultiDiscrete, leaf_spaces
+from rlsdk.math.stored import count_in
+from rlsdk.spaces import Space, leaf_spaces, map_leaves
 
 if TYPE_CHECKING:
     from rlsdk.buffers.replay import ReplayBuffer
@@ -35,39 +38,36 @@ def put_back(buffer: ReplayBuffer, state: Mapping[str, Any]) -> None:
     Raises:
         UsageError: it was not.
     """
-    if not state["filled"]:
+    counts = {name: count_in(state, name) for name in ("head", "filled", "written")}
+    if type(state["holes"]) is not bool:
+        raise UsageError(f"the stored replay buffer has holes = {state['holes']!r}")
+    if not counts["filled"]:
+        if counts["head"] or counts["written"]:
+            raise UsageError("the stored replay buffer has no rows, but a position")
         buffer.head = buffer.filled = buffer.written = 0
         return
-    plain = len(list(leaf_spaces(buffer.facts.observation_space))) + 1  # features and is_first
+    plain = len(list(leaf_spaces(buffer.space))) + 1  # features and is_first
     buffer.allocate(masks=len(state["leaves"]["observation"]) > plain)
+    _require_position(buffer, counts, len(state["leaves"]["reward"]["000"]))
+    if set(state["leaves"]) != set(buffer.storage):
+        raise UsageError(f"the stored replay buffer holds {sorted(state['leaves'])}, this one {sorted(buffer.storage)}")
+    used = len(state["leaves"]["reward"]["000"])
     for name, stored in state["leaves"].items():
-        for leaf, value in zip(tree.leaves(buffer.storage.get(name)), tree.numbered(stored), strict=True):
-            if leaf.shape[1:] != value.shape[1:] or leaf.dtype != value.dtype or len(value) > len(leaf):
+        for leaf, value in zip(tree.leaves(buffer.storage[name]), tree.numbered(stored), strict=True):
+            if leaf.shape[1:] != value.shape[1:] or leaf.dtype != value.dtype or len(value) != used:
                 raise UsageError(
                     f"the stored replay buffer holds {name} of shape {tuple(value.shape)}, this agent's buffer"
                     f" {tuple(leaf.shape)}; build the agent with the same buffer_size, n_envs and optimize_memory_usage"
                 )
-            leaf[: len(value)] = value
-    buffer.head, buffer.filled, buffer.holes = int(state["head"]), int(state["filled"]), bool(state["holes"])
-    buffer.written = int(state["written"])
-    used = len(state["leaves"]["reward"]["000"])
-    if buffer.written < buffer.filled or buffer.written % buffer.ring != buffer.head:
-        raise UsageError(f"the stored replay buffer stands at row {buffer.head} after {buffer.written} rows")
-    if not (0 <= buffer.head < buffer.ring and 0 < buffer.filled <= min(buffer.rows, used)):
-        raise UsageError(
-            f"the stored replay buffer stands at row {buffer.head} with {buffer.filled} of {used} rows filled"
-        )
-    _require_actions(buffer, used)
+            leaf[:used] = value
+    buffer.head, buffer.filled, buffer.written = counts["head"], counts["filled"], counts["written"]
+    buffer.holes = state["holes"]
+    _require_values(buffer, used)
     discount = buffer.storage["discount"][:used]
     if bool(((discount != 0.0) & (discount != buffer.gamma)).any()):  # filled under another gamma
         discount.copy_((discount > 0.0).to(discount.dtype) * buffer.gamma)
     if buffer.finals is not None:
-        buffer.finals.leaves = [leaf.clone() for leaf in tree.numbered(state["finals"])]
-        slots = set(buffer.storage["slot"][:used].flatten().tolist()) - {-1}
-        pool = range(len(buffer.finals.leaves[0]))
-        if slots and not (min(slots) in pool and max(slots) in pool):
-            raise UsageError(f"the stored replay buffer refers to observations it does not hold: {max(slots)}")
-        buffer.finals.free = [slot for slot in pool if slot not in slots]
+        _put_back_finals(buffer, tree.numbered(state["finals"]), used)
 
 
 def reconfigure(buffer: ReplayBuffer, config: Any) -> None:
@@ -87,13 +87,45 @@ def reconfigure(buffer: ReplayBuffer, config: Any) -> None:
     buffer.gamma, buffer.n_steps = gamma, min(getattr(config, "n_steps", buffer.n_steps), buffer.rows)
 
 
-def _require_actions(buffer: ReplayBuffer, used: int) -> None:
-    """Losses pick by them: refuse those outside the space, which no environment could have been given."""
-    spaces = [leaf for _, leaf in leaf_spaces(buffer.facts.action_space)]
-    for space, stored in zip(spaces, tree.leaves(buffer.storage["action"]), strict=True):
-        if isinstance(space, Discrete | MultiDiscrete):
-            counts = torch.as_tensor(space.n if isinstance(space, Discrete) else space.nvec)
-            value = stored[:used] - torch.as_tensor(space.start)
-            value[buffer.head : buffer.head + buffer.shared] = 0  # a row that only holds the newest observation
-            if bool(((value < 0) | (value >= counts)).any()):
-                raise UsageError(f"the stored replay buffer holds actions outside {space}")
+def _require_position(buffer: ReplayBuffer, counts: Mapping[str, int], used: int) -> None:
+    head, filled, written = counts["head"], counts["filled"], counts["written"]
+    if written < filled or written % buffer.ring != head:
+        raise UsageError(f"the stored replay buffer stands at row {head} after {written} rows")
+    whole = buffer.ring if filled == buffer.rows else min(filled + buffer.shared, buffer.ring)
+    if not (filled <= buffer.rows and used == whole):
+        raise UsageError(f"the stored replay buffer stands at row {head} with {filled} of {used} rows filled")
+
+
+def _put_back_finals(buffer: ReplayBuffer, stored: list[Tensor], used: int) -> None:
+    assert buffer.finals is not None
+    for leaf, value in zip(buffer.finals.leaves, stored, strict=True):
+        if leaf.shape[1:] != value.shape[1:] or leaf.dtype != value.dtype or len(value) != len(stored[0]):
+            raise UsageError(f"the stored replay buffer holds final observations of shape {tuple(value.shape)}")
+    slots = buffer.storage["slot"][:used].flatten().tolist()
+    taken = set(slots) - {-1}
+    if len(taken) != len(slots) - slots.count(-1):
+        raise UsageError("the stored replay buffer refers to a final observation twice")
+    pool = range(len(stored[0]))
+    if taken and not (min(taken) in pool and max(taken) in pool):
+        raise UsageError(f"the stored replay buffer refers to observations it does not hold: {max(taken)}")
+    held = iter([leaf[sorted(taken)] for leaf in stored])
+    last = tree.map_tensors(lambda _: next(held), buffer.storage["observation"])
+    require_inside(buffer.space, last.features, "the stored replay buffer's final observations")
+    buffer.finals.leaves = [leaf.clone() for leaf in stored]
+    buffer.finals.free = [slot for slot in pool if slot not in taken]
+
+
+def _require_values(buffer: ReplayBuffer, used: int) -> None:
+    """Discrete values must lie inside their spaces. A row that only holds the newest observation has no action."""
+    if buffer.shared and buffer.head < used:
+
+        def reset(_: str, space: Space, leaf: Tensor) -> Tensor:
+            leaf[buffer.head] = torch.as_tensor(getattr(space, "start", 0)).to(leaf)
+            return leaf
+
+        map_leaves(buffer.facts.action_space, reset, buffer.storage["action"])
+    what = "the stored replay buffer's"
+    filled = {name: tree.map_tensors(lambda leaf: leaf[:used], value) for name, value in buffer.storage.items()}
+    require_inside(buffer.facts.action_space, filled["action"], f"{what} actions")
+    for name in {"observation", "next_observation"} & set(filled):
+        require_inside(buffer.space, filled[name].features, f"{what} observations")

@@ -18,9 +18,10 @@ def inspect_file(
 ) -> None:
     """Show what is in an agent file. Runs no code from it, builds nothing, needs no plugin."""
     from rlsdk.storage import choose
-    from rlsdk.storage.agent_file import KIND
+    from rlsdk.storage.agent_file import KIND, require_manifest
 
     document = choose.inspect(file, kind=KIND)
+    require_manifest(document)
     if as_json:
         typer.echo(json.dumps(document, indent=1))
         return

@@ -18,9 +18,9 @@ from rlsdk.environments.masks import INFO, METHOD, MaskRule, mask_methods
 from rlsdk.environments.observations import Allocate, Stacker
 from rlsdk.environments.space_conversion import spaces_of
 from rlsdk.environments.standing import count_reset, standing
-from rlsdk.environments.states import capture, restore
+from rlsdk.environments.states import capture, restore, running_episode
 from rlsdk.environments.step_checks import FLAGS, NUMBERS, flag, number, require_info, shown, success
-from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, RlsdkError, message_of
+from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, RlsdkError, fitting, message_of
 from rlsdk.spaces import Space
 
 FLOAT32_MAX = 3.4028234663852886e38
@@ -192,8 +192,9 @@ class Copies:
         self.reset([0] * len(self.environments))
         self.has_masks, self._clock = has_masks, 0
         for i, state in enumerate(states):
-            restore(self.environments[i], state["environment"])
-            self._returns[i], self._began[i] = float(state["return"]), -int(state["length"])
+            with fitting("the file's environments cannot be taken up"):
+                restore(self.environments[i], state["environment"])
+                self._returns[i], self._began[i] = running_episode(state)
 
     def apply(self, work: Work, items: Sequence[Any]) -> list[Any]:
         """`work(environments, items)`; its errors name the environment."""

@@ -13,7 +13,7 @@ from rlsdk.environments.actions import ActionDecoder
 from rlsdk.environments.attributes import Indices, call_of, chosen, read, wrappers_of, write
 from rlsdk.environments.copies import Copies, StepArrays, Work
 from rlsdk.environments.seeds import Seeds
-from rlsdk.environments.states import state_of, states_in
+from rlsdk.environments.states import masks_in, state_of, states_in
 from rlsdk.environments.step_records import StepRecords
 from rlsdk.records import EnvStep, Observation
 from rlsdk.spaces import Space
@@ -82,7 +82,7 @@ class InProcessEnvs:
 
     def set_state(self, state: Any) -> None:
         """Put back what `get_state` told; raises as `Copies.set_state`."""
-        self.copies.set_state(states_in(state, self.num_envs), bool(state["has_masks"]))
+        self.copies.set_state(states_in(state, self.num_envs), masks_in(state))
 
     def get_attr(self, name: str, indices: Indices = None) -> list[Any]:
         """The attribute `name` of the environments, looked up through their wrappers."""

@@ -17,10 +17,10 @@ from rlsdk.environments.masks import INFO, MaskRule
 from rlsdk.environments.observations import Stacker, batch_of
 from rlsdk.environments.seeds import Seeds
 from rlsdk.environments.standing import standing
-from rlsdk.environments.states import capture, restore
+from rlsdk.environments.states import capture, masks_in, restore
 from rlsdk.environments.step_checks import shown, success
 from rlsdk.environments.vector_infos import infos_of
-from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, UsageError, message_of
+from rlsdk.errors import ArtifactError, EnvironmentFault, MaskError, ObservationError, UsageError, message_of
 from rlsdk.records import EnvStep, Episode, Observation
 from rlsdk.spaces import Space
 
@@ -217,9 +217,12 @@ class NativeVectorEnv:
         """
         self.reset(0)
         restore(self.env, state["environment"])
-        counts = {name: value.numpy().copy() for name, value in state["counts"].items()}
+        own = {"returns": self._returns, "lengths": self._lengths, "resetting": self._resetting}
+        counts = {name: state["counts"][name].numpy().copy() for name in own}
+        if any((counts[name].shape, counts[name].dtype) != (value.shape, value.dtype) for name, value in own.items()):
+            raise ArtifactError(f"the file's running episodes are not those of {self.num_envs} environments")
         self._returns, self._lengths, self._resetting = counts["returns"], counts["lengths"], counts["resetting"]
-        self.has_masks = bool(state["has_masks"])
+        self.has_masks = masks_in(state)
 
     def get_attr(self, name: str, indices: Indices = None) -> list[Any]:
         """The attribute `name` of the environments, where the vector environment gives access to them."""

@@ -23,7 +23,7 @@ from rlsdk.environments.by_value import ByValue
 from rlsdk.environments.copies import Ended, Work, groups
 from rlsdk.environments.seeds import Seeds, seed_of
 from rlsdk.environments.shared_arrays import arrays_in, bytes_for
-from rlsdk.environments.states import OpaqueValue, state_of, states_in
+from rlsdk.environments.states import OpaqueValue, masks_in, state_of, states_in
 from rlsdk.environments.step_records import StepRecords
 from rlsdk.environments.worker import END, Assignment, WithInfos, serve
 from rlsdk.errors import EnvironmentFault
@@ -178,7 +178,7 @@ class ProcessEnvs:
 
     def set_state(self, state: Any) -> None:
         """Put back what `get_state` told; raises as `Copies.set_state`."""
-        states, self.has_masks = states_in(state, self.num_envs), bool(state["has_masks"])
+        states, self.has_masks = states_in(state, self.num_envs), masks_in(state)
         self._ask("set_state", [(states[worker.argument.part], self.has_masks) for worker in self._workers])
 
     def reset_infos(self) -> list[dict[str, Any]]:

@@ -65,6 +65,9 @@ def _points(value: Any) -> tuple[tuple[float, float], ...]:
     return tuple((float(done), float(level)) for done, level in value)
 
 
+MAX_POINTS = 10_000
+
+
 @attrs.frozen
 class Piecewise:
     """Straight lines through `points`, pairs (share of training done, value); constant outside them."""
@@ -73,6 +76,8 @@ class Piecewise:
 
     def __attrs_post_init__(self) -> None:
         shares = [share for share, _ in self.points]
+        if len(shares) > MAX_POINTS:
+            raise SettingsError(f"Piecewise: {len(shares)} points; at most {MAX_POINTS} are possible")
         if not shares or shares != sorted(shares) or not 0.0 <= shares[0] <= shares[-1] <= 1.0:
             raise SettingsError(f"Piecewise: points need rising shares of training within [0, 1], got {shares}")
 

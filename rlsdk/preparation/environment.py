@@ -8,8 +8,10 @@ from typing import Any, cast
 from torch import Tensor
 
 from rlsdk import tree
+from rlsdk.buffers.space_checks import require_inside
 from rlsdk.environments.states import state_told_by
 from rlsdk.interfaces import VectorEnv
+from rlsdk.math.stored import stored_like
 from rlsdk.preparation.frames import FrameStacker
 from rlsdk.preparation.normalizer import Normalizer
 from rlsdk.records import EnvStep, Observation
@@ -90,9 +92,10 @@ class PreparedEnv:
         """Put back what `get_state` told; raises as the environments'."""
         cast("Any", self.env).set_state(state["env"])
         if self.frames is not None:
-            stored = iter(tree.numbered(state["frames"]))
             fresh = self.frames.initial(self.num_envs, self.device)
-            self.frames.memory = map_tensors(lambda leaf: next(stored).to(leaf), fresh)
+            memory = stored_like(fresh, state["frames"])
+            require_inside(self.frames.single, memory, "the file's frames")
+            self.frames.memory = memory
 
     def close(self) -> None:
         self.env.close()

@@ -15,6 +15,7 @@ EXTRACTORS = ("CombinedExtractor", "FlattenExtractor", "NatureCNN")
 ENGINES = ("auto", "autograd", "numpy", "torch")
 OPTIMIZERS = ("adadelta", "adagrad", "adam", "adamax", "adamw", "nadam", "radam", "rmsprop", "sgd")
 """Element-wise optimisers: they may see all parameters as one flat vector."""
+MAX_LAYERS, MAX_WIDTH = 256, 2**20
 
 
 def _key(name: str) -> str:
@@ -78,11 +79,27 @@ def as_net_arch(value: Any) -> dict[str, tuple[int, ...]] | None:
     for name, widths in table.items():
         if isinstance(widths, str) or not hasattr(widths, "__iter__"):
             raise SettingsError(f"net_arch {value!r} must be a list of layer widths, or a table of such lists")
-        layers = tuple(widths)
-        if not all(isinstance(w, int) and not isinstance(w, bool) and w > 0 for w in layers):
-            raise SettingsError(f"net_arch {value!r}: layer widths must be positive whole numbers")
-        result[str(name)] = layers
+        result[str(name)] = as_widths(widths)
     return result
+
+
+def as_widths(value: Any) -> tuple[int, ...]:
+    """Widths of hidden layers.
+
+    Raises:
+        SettingsError: too many of them, or one is not a whole number from 1 to `MAX_WIDTH`.
+    """
+    layers = tuple(value)
+    if len(layers) > MAX_LAYERS:
+        raise SettingsError(f"net_arch of {len(layers)} layers; at most {MAX_LAYERS} are possible")
+    if not all(isinstance(w, int) and not isinstance(w, bool) and 0 < w <= MAX_WIDTH for w in layers):
+        raise SettingsError(f"net_arch {value!r}: layer widths must be positive whole numbers up to {MAX_WIDTH}")
+    return layers
+
+
+def optional_widths(value: Any) -> tuple[int, ...] | None:
+    """`as_widths`, and None for None."""
+    return None if value is None else as_widths(value)
 
 
 def widths(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
 from pathlib import Path
@@ -18,8 +19,27 @@ from rlsdk.settings.load import nested
 
 KIND = "rlsdk-agent"
 SUFFIX = ".rlsdk"
-NOT_RESTORED = ("env", "tensorboard_log")
-"""Settings that are given again at loading: a file does not say where to write."""
+NOT_RESTORED = ("env", "tensorboard_log", "replay_buffer_kwargs.directory")
+"""Settings (dotted names) that are not stored and are given again at loading: a file does not say where to write."""
+FREE = re.compile(r".*_kwargs\.")
+"""Tables of arguments for a caller's own classes; which of them name places cannot be known."""
+PLACE_NAMES = re.compile("path|folder|dir|file|url|log_to|command")
+PLACE = re.compile(r"[/\\\x00-\x1f]|\.\.|^~|^[A-Za-z]:")
+"""What a text that names a place may look like."""
+MANIFEST: dict[str, Any] = {
+    "algorithm": str,
+    "plugin": dict,
+    "environment": str,
+    "num_envs": int,
+    "num_timesteps": int,
+    "seed": int,
+    "config": dict,
+    "not_stored": list,
+    "system": dict,
+    "observation_space": dict,
+    "action_space": dict,
+}
+"""Entries of a manifest and their kinds; any may be missing or null."""
 PACKAGES = ("rlsdk", "torch", "numpy", "gymnasium", "safetensors")
 
 
@@ -66,19 +86,35 @@ def system_info() -> dict[str, str]:
 def describe_agent(spec: AlgorithmSpec, config: Any, facts: Facts, environment: str | None) -> dict[str, Any]:
     """The manifest's own part: which algorithm, which settings, which spaces, made with what."""
     plugin = plugin_of(spec) or find(spec.id)
-    settings = unstructure(config)
+    settings = _without(unstructure(config), NOT_RESTORED)
     return {
         "kind": KIND,
         "algorithm": spec.id,
         "plugin": {"distribution": plugin.distribution, "version": plugin.version},
         "environment": environment,
         "num_envs": facts.num_envs,
-        "config": {name: value for name, value in settings.items() if name != "env"},
+        "config": settings,
         "not_stored": sorted(_objects(settings)),
         "observation_space": spaces.to_json(facts.observation_space),
         "action_space": spaces.to_json(facts.action_space),
         "system": system_info(),
     }
+
+
+def require_manifest(document: Mapping[str, Any]) -> None:
+    """What every reader of a manifest relies on.
+
+    Raises:
+        ArtifactError: an entry is of another kind.
+    """
+    for name, kind in MANIFEST.items():
+        value = document.get(name)
+        if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+            raise ArtifactError(f"the file is damaged: its manifest says {name} = {repr(value)[:80]}")
+    for name in ("plugin", "system"):
+        facts = document.get(name) or {}
+        if wrong := [key for key, value in facts.items() if not isinstance(value, str | None)]:
+            raise ArtifactError(f"the file is damaged: {name} in its manifest has no text for {wrong[0][:80]!r}")
 
 
 def _objects(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
@@ -91,23 +127,73 @@ def _objects(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
     return names
 
 
+def _without(settings: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """The settings without those of these dotted names."""
+    left = dict(settings)
+    for name in names:
+        first, _, rest = name.partition(".")
+        if not rest:
+            left.pop(first, None)
+        elif isinstance(left.get(first), Mapping):
+            left[first] = _without(left[first], [rest])
+    return left
+
+
+def _places(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Dotted names of free arguments with a text that may name a file or a folder."""
+    for key, value in settings.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            yield from _places(value, f"{name}.")
+        elif FREE.match(name) and any(_may_be_place(key, text) for text in _texts(value)):
+            yield name
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item)
+    elif isinstance(value, Mapping):
+        yield from _texts([*value, *value.values()])
+
+
+def _may_be_place(name: str, text: str) -> bool:
+    return PLACE_NAMES.search(name.lower()) is not None or PLACE.search(text) is not None
+
+
 def restored_config(document: Mapping[str, Any], replacements: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a file with `replacements` (dotted names) laid over them.
 
     Raises:
-        ArtifactError: a setting that was an object is not among the replacements, or the manifest is malformed.
+        ArtifactError: a setting that was an object, or a free argument that may name a file or folder, is not among the
+        replacements, or the manifest is malformed.
     """
     config, missing = document.get("config"), document.get("not_stored")
     if not isinstance(config, dict) or not isinstance(missing, list) or not all(isinstance(n, str) for n in missing):
         raise ArtifactError("the file is damaged: its manifest holds no settings")
-    top_level = {name.partition(".")[0] for name in replacements}
-    absent = [name for name in missing if name not in replacements and name.partition(".")[0] not in top_level]
+    settings, given = _without(config, NOT_RESTORED), _dotted(replacements)
+    absent = [name for name in missing if name not in given and name not in NOT_RESTORED]
+    absent = [name for name in absent if name.partition(".")[0] not in {n.partition(".")[0] for n in given}]
     if absent:
         example = f"custom_objects={{{absent[0]!r}: ...}}"
         raise ArtifactError(
             f"the agent was made with objects that files do not store; give {absent} again: load(..., {example})"
         )
-    settings = {name: value for name, value in config.items() if name not in NOT_RESTORED}
+    if places := sorted(set(_places(settings)) - given):
+        raise ArtifactError(
+            f"the file's settings {places} may name files or folders, which no file may choose; give them again:"
+            f" load(..., custom_objects={{{places[0]!r}: ...}})"
+        )
     for name, value in replacements.items():
         settings = merge(settings, nested(name.split("."), value))
     return settings
+
+
+def _dotted(settings: Mapping[str, Any], prefix: str = "") -> set[str]:
+    """Dotted names of all settings in tables, and of the tables."""
+    names = set()
+    for key, value in settings.items():
+        names |= {f"{prefix}{key}"} | (_dotted(value, f"{prefix}{key}.") if isinstance(value, Mapping) else set())
+    return names

@@ -8,6 +8,7 @@ or the new one. Reading validates sizes, digests and formats first; no pickle, e
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import io
 import json
@@ -29,14 +30,19 @@ from rlsdk.errors import ArtifactError
 from rlsdk.storage.tensors import ALIGNMENT, CHUNK, TensorBlock, mapped, read_header
 
 FORMAT = 1
-MAX_JSON = 64 * 2**20
+MAX_JSON = 16 * 2**20
+MAX_BRACKETS = 2**20
+"""Of a JSON member: each is an object, of some hundred bytes."""
+MAX_DEPTH = 50
+MAX_NAME = 1000
+"""Characters of a name in JSON, and of a tensor."""
 MAP_FROM = 64 * 2**20
-"""Tensors of a section this large are mapped into memory instead of read."""
+"""Tensors of a section this large are mapped from a temporary file without a name instead of held in memory."""
 _MANIFEST = "manifest.json"
 _PADDING_FIELD = 0x4252
 _ZIP64_FIELD = 20
 _LOCAL_HEADER = 30
-"""Bytes of a zip entry's header before its name; the last four are the lengths of name and extra field."""
+"""Bytes of a zip entry's header before its name."""
 _READ_ERRORS = (
     zipfile.BadZipFile,
     EOFError,
@@ -252,6 +258,8 @@ def _hint(entries: set[str]) -> str:
 def _json(data: bytes) -> dict[str, Any]:
     if len(data) > MAX_JSON:
         raise ValueError(f"a JSON member of {len(data)} bytes is too large")
+    if data.count(b"{") + data.count(b"[") > MAX_BRACKETS:
+        raise ValueError("a JSON member holds too many tables and lists")
 
     def refuse(text: str) -> Any:
         raise ValueError(f"JSON holds {text}")
@@ -262,15 +270,36 @@ def _json(data: bytes) -> dict[str, Any]:
         raise ValueError("JSON is nested too deeply") from None
     if not isinstance(document, dict):
         raise ValueError("a JSON member is not a table")
+    _require_plain(document)
+    if b"\\ud" in data.lower():  # half a character of two: no file or terminal takes it
+        json.dumps(document, ensure_ascii=False).encode()
     return document
+
+
+def _require_plain(document: dict[str, Any]) -> None:
+    """Raises ValueError for names that are too long, and values that are nested too deeply for what reads them."""
+    level: list[Any] = [document]
+    for _ in range(MAX_DEPTH):
+        following: list[Any] = []
+        for node in level:
+            if isinstance(node, dict):
+                if any(len(name) > MAX_NAME for name in node):
+                    raise ValueError(f"a name has more than {MAX_NAME} characters")
+                following.extend(node.values())
+            elif isinstance(node, list):
+                following.extend(node)
+        level = [node for node in following if isinstance(node, dict | list)]
+        if not level:
+            return
+    raise ValueError("JSON is nested too deeply")
 
 
 def _decode(archive: zipfile.ZipFile, listed: Mapping[str, Any], key: str) -> dict[str, Any]:
     tensors = _tensors(archive, f"{key}.safetensors", listed)
-    try:
-        return tree.unflatten({**tensors, **_json(_checked(archive, f"{key}.json", listed))})
-    except (AttributeError, TypeError):
-        raise ValueError(f"section {key!r} names a value and a table alike") from None
+    values = _json(_checked(archive, f"{key}.json", listed))
+    if any(len(name) > MAX_NAME or name.count("/") > MAX_DEPTH for name in (*tensors, *values)):
+        raise ValueError(f"section {key!r} has a name that is too long or too deep")
+    return tree.unflatten({**tensors, **values})
 
 
 def _checked(archive: zipfile.ZipFile, member: str, listed: Mapping[str, Any]) -> bytes:
@@ -286,21 +315,32 @@ def _require_digest(archive: zipfile.ZipFile, member: str, listed: Mapping[str, 
 
 
 def _tensors(archive: zipfile.ZipFile, member: str, listed: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The tensors of a member; large ones of a file are mapped, not read."""
-    info = archive.getinfo(member)
-    if archive.filename is None or info.file_size < MAP_FROM:
+    """The tensors of a member; large ones are mapped from a private copy, which is what the digest was taken of: the file
+    itself may be changed or truncated by others while the tensors are in use."""
+    size = archive.getinfo(member).file_size
+    if size < MAP_FROM:
         return safetensors.torch.load(_checked(archive, member, listed))
-    with archive.open(member) as stream:
-        _require_digest(archive, member, listed, iter(partial(stream.read, CHUNK), b""))
-    with archive.open(member) as stream:
-        header, begin = read_header(stream.read, info.file_size, limit=MAX_JSON)
-    assert archive.fp is not None
-    archive.fp.seek(info.header_offset + _LOCAL_HEADER - 4)
-    name_length, extra_length = struct.unpack("<HH", archive.fp.read(4))
-    start = info.header_offset + _LOCAL_HEADER + name_length + extra_length + begin
-    if start % ALIGNMENT:  # written by something else
-        return safetensors.torch.load(archive.read(member))
-    return mapped(Path(archive.filename), start, header)
+    with tempfile.TemporaryFile() as copy:
+        try:
+            with archive.open(member) as stream:
+                _require_digest(archive, member, listed, _copied(iter(partial(stream.read, CHUNK), b""), copy))
+            copy.flush()
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            return safetensors.torch.load(_checked(archive, member, listed))  # then in memory
+        copy.seek(0)
+        header, begin = read_header(copy.read, size, limit=MAX_JSON)
+        if begin % ALIGNMENT:  # written by something else
+            copy.seek(0)
+            return safetensors.torch.load(copy.read())
+        return mapped(copy, begin, header)
+
+
+def _copied(chunks: Iterable[bytes], target: IO[bytes]) -> Iterator[bytes]:
+    for chunk in chunks:
+        target.write(chunk)
+        yield chunk
 
 
 def _name_of(archive: zipfile.ZipFile) -> str:

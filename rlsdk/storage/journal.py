@@ -5,6 +5,7 @@ A part is a file with the rows that came since the part before; a checkpoint nam
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -15,11 +16,14 @@ import torch
 from torch import Tensor
 
 from rlsdk import tree
-from rlsdk.errors import ArtifactError
-from rlsdk.storage.archive import read_archive, write_archive
+from rlsdk.errors import ArtifactError, fitting
+from rlsdk.math.stored import count_in
+from rlsdk.storage.archive import inspect_archive, read_archive, write_archive
 
 KIND = "rlsdk-replay-rows"
 FOLDER = "replay"
+PART = re.compile(r"\d{12,19}-[0-9a-f]{8}\.rlsdk")
+"""What names of parts look like; others are not read."""
 RING = {"head", "filled", "written", "leaves"}
 """What the state of a ring of rows has; row r of all that were ever written stands at r modulo the ring's length."""
 
@@ -83,13 +87,16 @@ def joined(state: Mapping[str, Any], folder: Path, names: Iterable[str]) -> dict
     ring = _ring(state, RING - {"leaves"} | {"size"})
     if ring is None:
         raise ArtifactError("the file names parts of a replay memory, but holds none they belong to")
-    size, filled = int(ring["size"]), int(ring["filled"])
-    end = int(ring["written"]) + size - filled
+    with fitting("the file's replay memory is damaged"):
+        size, filled, written = (count_in(ring, name) for name in ("size", "filled", "written"))
+    end = written + size - filled
+    names = list(names)
+    _require_parts(folder, names, end - size, end)
     leaves: dict[str, Tensor] = {}
     known = end - size
     for name in names:
-        document, sections = read_archive(folder / Path(name).name, kind=KIND)
-        start, stop = int(document["start"]), int(document["end"])
+        document, sections = read_archive(folder / name, kind=KIND)
+        start, stop = count_in(document, "start"), count_in(document, "end")
         flat = tree.flatten(sections["rows"])
         if not start <= known <= stop <= end or any(len(leaf) != stop - start for leaf in flat.values()):
             raise ArtifactError(f"the replay memory's parts in {folder} do not join: {name} has rows {start} to {stop}")
@@ -102,6 +109,24 @@ def joined(state: Mapping[str, Any], folder: Path, names: Iterable[str]) -> dict
         raise ArtifactError(f"the replay memory's parts in {folder} end at row {known}, not {end}")
     whole_ring = {name: value for name, value in ring.items() if name != "size"}
     return _replaced(state, {**whole_ring, "leaves": tree.unflatten(leaves)})
+
+
+def _require_parts(folder: Path, names: list[str], begin: int, end: int) -> None:
+    """Look at names and headers before anything is read: the rows `begin` to `end` must be there, each part with some of
+    them, or a few bytes could ask for any amount of work and memory."""
+    if len({*names}) != len(names) or not all(map(PART.fullmatch, names)):
+        raise ArtifactError("the file is damaged: its manifest names no parts of a replay memory")
+    known = begin
+    for name in names:
+        document = inspect_archive(folder / name, kind=KIND)
+        with fitting(f"{folder / name} is damaged"):
+            start, stop = count_in(document, "start"), count_in(document, "end")
+            rows = {shape[0] for _, shape in document["tensors"]["rows"].values()}
+        if not (start <= known < stop <= end and rows == {stop - start}) and known != stop:
+            raise ArtifactError(f"the replay memory's parts in {folder} do not join: {name} has rows {start} to {stop}")
+        known = stop
+    if known != end:
+        raise ArtifactError(f"the replay memory's parts in {folder} end at row {known}, not {end}")
 
 
 def _ring(state: Mapping[str, Any], keys: set[str] = RING) -> Mapping[str, Any] | None:

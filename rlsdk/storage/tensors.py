@@ -10,8 +10,7 @@ import json
 import math
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import numpy as np
 import torch
@@ -99,9 +98,9 @@ def _offsets(facts: Any) -> tuple[int, int]:
     return first, last
 
 
-def mapped(path: Path, start: int, header: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The tensors of a block whose data begin at byte `start` of a file, mapped into memory: pages are read when they are
-    looked at, and writing to them does not change the file."""
+def mapped(stream: IO[bytes], start: int, header: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The tensors of a block whose data begin at byte `start` of an open file, mapped into memory: pages are read when they
+    are looked at, and writing to them does not change the file."""
     found = {}
     for name, facts in header.items():
         first, last = _offsets(facts)
@@ -109,6 +108,6 @@ def mapped(path: Path, start: int, header: Mapping[str, Any]) -> dict[str, Tenso
         if first == last:
             found[name] = torch.empty(shape, dtype=dtype)
             continue
-        pages = np.memmap(path, np.uint8, mode="c", offset=start + first, shape=(last - first,))
+        pages = np.memmap(cast("Any", stream), np.uint8, mode="c", offset=start + first, shape=(last - first,))
         found[name] = torch.from_numpy(pages).view(dtype).reshape(shape)
     return found

@@ -11,6 +11,7 @@ from torch import Generator, Tensor
 from rlsdk.buffers.minibatches import PolicyBatch, in_order, policy_batch, shuffled
 from rlsdk.engines import Fitted
 from rlsdk.math.schedules import Schedule
+from rlsdk.math.stored import count_in
 from rlsdk.math.surrogate import (
     approximate_kl,
     clipped_surrogate,
@@ -179,4 +180,4 @@ class ClippedPolicy:
 
     def load_state_dict(self, state: Mapping[str, Any], /) -> None:
         self.optimizer.load_state_dict(state["optimizer"])
-        self.updates = int(state["counters"]["updates"])
+        self.updates = count_in(state["counters"], "updates")

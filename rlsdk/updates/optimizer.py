@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from rlsdk.engines import Structure
 from rlsdk.errors import SettingsError
 from rlsdk.networks.flat import FlatParameters, is_trained
+from rlsdk.updates.optimizer_state import require_own_state
 
 _CLASSES: dict[str, type[torch.optim.Optimizer]] = {
     "adadelta": torch.optim.Adadelta,
@@ -171,19 +172,7 @@ class FlatOptimizer:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Raises ValueError when the state is not one of this optimiser: its step reads memory without looking."""
-        for name, value in state.items():
-            if (
-                isinstance(value, Tensor)
-                and value.dim()
-                and (value.shape, value.dtype) != (self.flat.shape, self.flat.dtype)
-            ):
-                raise ValueError(
-                    f"the optimiser's {name!r} is {value.dtype} {tuple(value.shape)}, not {tuple(self.flat.shape)}"
-                )
-        if self._is_adam and state:
-            shapes = {name: value.dim() if isinstance(value, Tensor) else None for name, value in state.items()}
-            if shapes != {"step": 0, "exp_avg": 1, "exp_avg_sq": 1} or state["step"].dtype != torch.float32:
-                raise ValueError(f"the optimiser's state {sorted(state)} is not that of Adam")
+        require_own_state(self._make, self.flat, state)
         moments = {name: value.clone() if isinstance(value, Tensor) else value for name, value in state.items()}
         self.optimizer.state.clear()
         if moments:

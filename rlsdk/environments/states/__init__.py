@@ -1,7 +1,16 @@
 """The state of environments, taken out and put back, so that a training goes on in the middle of an episode."""
 
 from rlsdk.environments.states.capture import capture, restore
-from rlsdk.environments.states.several import state_of, state_told_by, states_in
+from rlsdk.environments.states.several import masks_in, running_episode, state_of, state_told_by, states_in
 from rlsdk.environments.states.values import OpaqueValue
 
-__all__ = ["OpaqueValue", "capture", "restore", "state_of", "state_told_by", "states_in"]
+__all__ = [
+    "OpaqueValue",
+    "capture",
+    "masks_in",
+    "restore",
+    "running_episode",
+    "state_of",
+    "state_told_by",
+    "states_in",
+]

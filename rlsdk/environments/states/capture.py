@@ -5,6 +5,7 @@ An environment or wrapper with methods `get_state()` and `set_state(state)` says
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -14,11 +15,13 @@ import torch
 from torch import Tensor
 
 from rlsdk.environments.attributes import named
-from rlsdk.environments.states.values import MISSING, Reader, Writer
+from rlsdk.environments.states.attributes import Assigned
+from rlsdk.environments.states.fitting import may_name_place, require_fit
+from rlsdk.environments.states.reader import MISSING, Reader
+from rlsdk.environments.states.values import Writer, is_constant
 from rlsdk.errors import ArtifactError, fitting
 
-CONSTRUCTION = ("env", "spec", "_saved_kwargs", "_ezpickle_args", "_ezpickle_kwargs", "_cached_spec")
-"""Attributes that say how an environment was made."""
+GENERATORS = (np.random.Generator, type(None))
 
 
 def capture(environment: Any) -> dict[str, Any]:
@@ -28,7 +31,9 @@ def capture(environment: Any) -> dict[str, Any]:
         OpaqueValue: it holds something whose state cannot be told; the text names it.
     """
     writer = Writer()
-    layers = [_layer(layer, writer) for layer in _layers(environment)]
+    found = list(_layers(environment))
+    assigned = Assigned(found)
+    layers = [_layer(layer, writer, assigned) for layer in found]
     arrays = {f"{i:03d}": torch.from_numpy(_bytes(array)) for i, array in enumerate(writer.arrays)}
     return {"layout": json.dumps(layers), "arrays": arrays}
 
@@ -36,20 +41,24 @@ def capture(environment: Any) -> dict[str, Any]:
 def restore(environment: Any, state: Any) -> None:
     """Put back what `capture` took out, into an environment made the same way.
 
+    Only what `capture` would take is put back: attributes that change while an environment is used, each by a value of its
+    own kind. How the environment was made (limits, spaces, folders, functions) stays as it is.
+
     Raises:
         ArtifactError: the state is damaged, or of another kind of environment.
     """
     with fitting(f"the state of {named(environment)} in the file cannot be used"):
         arrays: dict[str, Tensor] = state.get("arrays", {})
-        reader = Reader([arrays[name].numpy().reshape(-1) for name in sorted(arrays, key=int)])
+        reader = Reader([_read(arrays[name]) for name in sorted(arrays, key=int)])
         stored, layers = json.loads(state["layout"]), list(_layers(environment))
         if [entry["class"] for entry in stored] != [_name(layer) for layer in layers]:
             raise ArtifactError(
                 f"the file holds the state of {stored[0]['class']}, wrapped otherwise than {named(environment)}"
                 " or of another kind"
             )
+        assigned = Assigned(layers)
         for entry, layer in zip(stored, layers, strict=True):
-            _put(layer, entry, reader)
+            _put(layer, entry, reader, assigned)
 
 
 def _layers(environment: Any) -> Iterator[Any]:
@@ -64,28 +73,68 @@ def _name(layer: Any) -> str:
     return f"{type(layer).__module__}.{type(layer).__qualname__}"
 
 
-def _layer(layer: Any, writer: Writer) -> dict[str, Any]:
+def _layer(layer: Any, writer: Writer, assigned: Assigned) -> dict[str, Any]:
     where = type(layer).__name__
-    if hasattr(type(layer), "get_state") and hasattr(type(layer), "set_state"):
+    if _has_own(layer):
         generator = writer(vars(layer).get("_np_random"), where)
         return {"class": _name(layer), "own": writer(layer.get_state(), where), "_np_random": generator}
-    attributes = {n: writer(value, f"{where}.{n}") for n, value in vars(layer).items() if n not in CONSTRUCTION}
+    attributes = {
+        name: writer(value, f"{where}.{name}")
+        for name, value in vars(layer).items()
+        if assigned.is_state(layer, name, value)
+    }
     return {"class": _name(layer), "attributes": attributes}
 
 
-def _put(layer: Any, entry: dict[str, Any], reader: Reader) -> None:
+def _has_own(layer: Any) -> bool:
+    return hasattr(type(layer), "get_state") and hasattr(type(layer), "set_state")
+
+
+def _put(layer: Any, entry: dict[str, Any], reader: Reader, assigned: Assigned) -> None:
+    if ("own" in entry) != _has_own(layer):
+        raise ArtifactError(f"the file is damaged: it holds no state of {type(layer).__name__}")
     if "own" in entry:
-        layer.set_state(reader(entry["own"]))
-        if layer is layer.unwrapped:  # a wrapper has the generator of what is inside
-            layer._np_random = reader(entry["_np_random"])
+        _put_own(layer, reader(entry["own"]), reader(entry["_np_random"]))
         return
-    present = vars(layer)
     for name, code in entry["attributes"].items():
-        if hasattr(type(layer), name) and name not in present:
-            raise ArtifactError(f"the file is damaged: it sets {name!r} of {type(layer).__name__}, which is no value")
-        value = reader(code, present.get(name, MISSING))
-        if value is not present.get(name, MISSING):
+        present = _present(layer, name)
+        value = reader(code, present)  # also where it is not used: what follows may refer to it
+        if present is not MISSING and not assigned.is_state(layer, name, present):
+            continue
+        where = f"{type(layer).__name__}.{name}"
+        require_fit(where, value, present, assigned=assigned.has(layer, name))
+        if value is not present and not may_name_place(name, value, present):
             object.__setattr__(layer, name, value)
+
+
+def _put_own(layer: Any, state: Any, generator: Any) -> None:
+    """Hand a state to an environment that takes care of its own."""
+    name = type(layer).__name__
+    if not isinstance(generator, GENERATORS):
+        raise ArtifactError(f"the file is damaged: it holds no generator for {name}")
+    if may_name_place("", state, layer.get_state()):
+        raise ArtifactError(f"the file is refused: the state of {name} in it may name a file or folder")
+    try:
+        layer.set_state(state)
+    except Exception as error:  # code of the environment, given values of a file
+        raise ArtifactError(f"the state in the file does not fit {name}: {type(error).__name__}: {error}") from None
+    if layer is layer.unwrapped:  # a wrapper has the generator of what is inside
+        layer._np_random = generator
+
+
+def _present(layer: Any, name: str) -> Any:
+    """What stands in the place of an attribute: the layer's own value, or the default in its class."""
+    own = vars(layer).get(name, MISSING)
+    default = inspect.getattr_static(type(layer), name, MISSING)
+    if own is MISSING and (is_constant(default) or hasattr(type(default), "__get__")):
+        raise ArtifactError(f"the file is damaged: it sets {name!r} of {type(layer).__name__}, which is no value")
+    return default if own is MISSING else own
+
+
+def _read(array: Any) -> Any:
+    if array.dtype != torch.uint8 or array.dim() != 1:
+        raise ArtifactError("the file is damaged: an environment's state holds an array that is no bytes")
+    return array.numpy()
 
 
 def _bytes(array: Any) -> Any:

@@ -8,6 +8,8 @@ from typing import Any
 from rlsdk.environments.states.values import OpaqueValue
 from rlsdk.errors import ArtifactError
 
+MAX_LENGTH = 2**62
+
 
 def state_told_by(env: Any) -> Any:
     """Where a vector environment stands.
@@ -35,3 +37,22 @@ def states_in(state: Any, count: int) -> list[Any]:
     if len(copies) != count:
         raise ArtifactError(f"the file holds the state of {len(copies)} environments, there are {count} here")
     return [copies[name] for name in sorted(copies)]
+
+
+def running_episode(state: Any) -> tuple[float, int]:
+    """(return so far, step at which the episode began, when now is step 0) of one environment.
+
+    Raises:
+        ArtifactError: they are no such numbers.
+    """
+    total, length = state["return"], state["length"]
+    if type(total) not in (float, int) or type(length) is not int or not 0 <= length <= MAX_LENGTH:
+        raise ArtifactError(f"the file is damaged: an episode has the return {total!r} after {length!r} steps")
+    return float(total), -length
+
+
+def masks_in(state: Any) -> bool:
+    """Whether the environments offered action masks; raises as `running_episode`."""
+    if type(state["has_masks"]) is not bool:
+        raise ArtifactError(f"the file is damaged: environments have masks = {state['has_masks']!r}")
+    return bool(state["has_masks"])

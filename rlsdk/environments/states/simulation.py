@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from rlsdk.errors import ArtifactError
+
 CLASS = "mujoco._structs.MjData"
 MADE_ANEW = ("efc_", "iefc_", "map_", "island_", "contact")
 """Names of arrays that every step makes anew, with as many rows as there are contacts."""
+SWITCHES = ("eq_active",)
+"""Arrays of truth values that are state. Other whole numbers are indices into MuJoCo's memory, which every step makes
+anew: a file does not choose them."""
 
 
 def fields(data: Any) -> list[str]:
-    """Arrays whose size depends on the model alone."""
+    """Arrays of numbers whose size depends on the model alone."""
     import mujoco
 
     fresh = mujoco.MjData(data.model)
@@ -20,5 +27,30 @@ def fields(data: Any) -> list[str]:
     return [
         name
         for name in names
-        if getattr(fresh, name).shape == getattr(data, name).shape and not name.startswith(MADE_ANEW)
+        if getattr(fresh, name).shape == getattr(data, name).shape
+        and not name.startswith(MADE_ANEW)
+        and (getattr(fresh, name).dtype.kind == "f" or name in SWITCHES)
     ]
+
+
+def put_back(data: Any, time: float, stored: Mapping[str, Any]) -> None:
+    """Put stored arrays into the simulation.
+
+    Raises:
+        ArtifactError: one is of another shape or dtype, or the time is none.
+    """
+    if class_name(data) != CLASS or not math.isfinite(time):
+        raise ArtifactError("the file is damaged: an environment's state holds a simulation that cannot be")
+    known = [name for name in fields(data) if name in stored]
+    for name in known:
+        own, value = getattr(data, name), stored[name]
+        if value.shape != own.shape or value.dtype != own.dtype:
+            raise ArtifactError(f"the file is damaged, or of another simulation: its {name} does not fit")
+    data.time = time
+    for name in known:
+        getattr(data, name)[...] = stored[name]
+
+
+def class_name(value: Any) -> str:
+    """Module and name of the class of a value."""
+    return f"{type(value).__module__}.{type(value).__qualname__}"

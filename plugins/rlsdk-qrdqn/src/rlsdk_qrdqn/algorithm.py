@@ -9,6 +9,7 @@ import torch
 
 from rlsdk.math.quantiles import quantile_huber, td_error
 from rlsdk.math.scratch import Scratch
+from rlsdk.math.stored import count_in
 from rlsdk.records import Metrics, Transitions
 from rlsdk.updates import FlatOptimizer, TargetNetwork
 from rlsdk_qrdqn.config import QRDQNConfig
@@ -94,9 +95,9 @@ class QuantileRegression:
     def load_state_dict(self, state: Mapping[str, Any], /) -> None:
         self.target.load_state_dict(state["target"])
         self.optimizer.load_state_dict(state["optimizer"])
-        counters = state["counters"]
-        self.target_updates, self.since_target = int(counters["target_updates"]), int(counters["since_target"])
-        self.counted = int(counters["counted"])
+        counters = {name: count_in(state["counters"], name) for name in ("target_updates", "since_target", "counted")}
+        self.target_updates, self.since_target = counters["target_updates"], counters["since_target"]
+        self.counted = counters["counted"]
 
 
 def optimizer_arguments(config: QRDQNConfig) -> dict[str, Any]:

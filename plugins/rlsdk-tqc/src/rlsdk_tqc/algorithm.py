@@ -11,6 +11,7 @@ from torch import Generator, Tensor
 from rlsdk.engines import Structure
 from rlsdk.math.quantiles import quantile_huber, td_error
 from rlsdk.math.scratch import Scratch
+from rlsdk.math.stored import count_in
 from rlsdk.networks import ContinuousCritics, SquashedActor, mode_matters
 from rlsdk.records import Metrics, Transitions
 from rlsdk.updates import EntropyCoefficient, FlatOptimizer, TargetNetwork
@@ -121,4 +122,4 @@ class TruncatedQuantileCritics:
         self.entropy.load_state_dict(state["entropy"])
         self.actor_optimizer.load_state_dict(state["actor_optimizer"])
         self.critic_optimizer.load_state_dict(state["critic_optimizer"])
-        self.updates = int(state["counters"]["updates"])
+        self.updates = count_in(state["counters"], "updates")

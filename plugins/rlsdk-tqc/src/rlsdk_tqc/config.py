@@ -11,7 +11,7 @@ from rlsdk.exploration.action_noise import ActionNoise, as_action_noise
 from rlsdk.math.schedules import Constant, Schedule, as_schedule
 from rlsdk.settings import AgentConfig, described, finite_schedule, glossary, in_range, structure
 from rlsdk.settings.frequency import TrainFrequency, as_train_frequency
-from rlsdk.settings.networks import NetworkConfig, as_net_arch
+from rlsdk.settings.networks import NetworkConfig, as_net_arch, optional_widths
 
 PAPER = "arXiv:2005.04269, table 3"
 UNIT = in_range(0.0, 1.0)
@@ -38,7 +38,7 @@ class TQCPolicyConfig(NetworkConfig):
     )
     sde_net_arch: tuple[int, ...] | None = attrs.field(
         default=None,
-        converter=attrs.converters.optional(tuple),
+        converter=optional_widths,
         metadata=described("gSDE: own feature layers; none = the policy's latent, [] = the encoded observation"),
     )
     use_expln: bool = attrs.field(

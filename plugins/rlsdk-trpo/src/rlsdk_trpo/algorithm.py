@@ -12,6 +12,7 @@ from torch import Generator, Tensor, nn
 from rlsdk.buffers.minibatches import PolicyBatch, in_order, policy_batch, shuffled
 from rlsdk.engines import Structure
 from rlsdk.math import conjugate_gradient, flat_grad
+from rlsdk.math.stored import count_in
 from rlsdk.math.surrogate import explained_variance, mean_of, normalized
 from rlsdk.networks import ActorCritic, FlatParameters
 from rlsdk.records import Metrics, Rollout
@@ -173,7 +174,7 @@ class TrustRegionPolicy:
 
     def load_state_dict(self, state: Mapping[str, Any], /) -> None:
         self.optimizer.load_state_dict(state["optimizer"])
-        self.updates = int(state["counters"]["updates"])
+        self.updates = count_in(state["counters"], "updates")
 
 
 def hessian_vector_product(

@@ -1,0 +1,56 @@
+"""How much an agent from a file may be before its weights are read: settings of a few bytes can ask for any network."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from rlsdk.errors import ArtifactError
+
+FREE_BYTES = 512 * 2**20
+PER_BYTE = 16
+"""Bytes of networks, targets, gradients and optimisers for each byte of the file, beyond `FREE_BYTES`."""
+FREE_WORK = 2e10
+"""Multiplications for orthogonal initial weights."""
+BY_SIZE = (torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn, torch.full)
+OF_TENSOR = (Tensor.new_empty, Tensor.new_zeros, Tensor.new_ones, Tensor.new_full)
+
+
+class ConstructionLimit(TorchFunctionMode):
+    """Refuses tensors, inside the block, that are together too large for the agent of a file of `size` bytes."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.left = FREE_BYTES + PER_BYTE * size
+        self.work_left = FREE_WORK + float(size) ** 1.5
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Raises ArtifactError before a tensor is allocated that is too large."""
+        options = kwargs or {}
+        if func in BY_SIZE:
+            self._charge(options.get("size", args), options.get("dtype"))
+        elif func in OF_TENSOR:
+            self._charge(options.get("size", args[1:]), options.get("dtype"))
+        elif func is torch.linalg.qr:
+            rows, columns = args[0].shape[-2:]
+            self.work_left -= args[0].numel() * min(rows, columns)
+            self._require_rest()
+        return func(*args, **options)
+
+    def _require_rest(self) -> None:  # not of every function: those that leave `no_grad` come here too
+        if self.left < 0 or self.work_left < 0:
+            raise ArtifactError(
+                "the file's settings and spaces ask for networks that are far larger than the file; they are not its own"
+            )
+
+    def _charge(self, size: Any, dtype: Any) -> None:
+        parts = size[0] if len(size) and isinstance(size[0], Iterable) else size
+        whole = [n for n in parts if isinstance(n, int) and not isinstance(n, bool)]
+        itemsize = dtype.itemsize if isinstance(dtype, torch.dtype) else 4
+        self.left -= math.prod(whole) * itemsize
+        self._require_rest()

@@ -1,0 +1,39 @@
+"""What is looked at before an agent takes over what stands in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlsdk import tree
+from rlsdk.errors import ArtifactError, SettingsError, UnsupportedSpaceError, UsageError
+
+
+@contextmanager
+def blaming_the_file(own: bool) -> Iterator[None]:
+    """Errors about settings, spaces and memories become errors of the file, where they are its `own` and not the caller's."""
+    try:
+        yield
+    except (SettingsError, UnsupportedSpaceError, UsageError) as error:
+        if not own:
+            raise
+        raise ArtifactError(f"the file is damaged, or of another version of its algorithm: {error}") from None
+
+
+def bytes_of(sections: Mapping[str, Any]) -> int:
+    """Bytes of the tensors in some sections."""
+    return sum(leaf.nbytes for leaf in tree.flatten(sections).values() if isinstance(leaf, Tensor))
+
+
+def require_finite(mine: Any, stored: Any, where: str) -> None:
+    """Raises ArtifactError for weights that are not finite: training stops before it could save any."""
+    own = tree.flatten(mine)
+    for name, value in tree.flatten(stored).items():
+        if isinstance(value, Tensor) and value.is_floating_point() and not bool(value.isfinite().all()):
+            built = own.get(name)
+            if not isinstance(built, Tensor) or built.shape != value.shape or not torch.equal(built.cpu(), value):
+                raise ArtifactError(f"the file is damaged: {name} of its {where} holds NaN or infinity")

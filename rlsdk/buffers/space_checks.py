@@ -1,0 +1,30 @@
+"""Whether tensors from a file are what an environment with these spaces could have given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlsdk.spaces import Discrete, MultiBinary, MultiDiscrete, Space, map_leaves
+
+
+def require_inside(space: Space, value: Any, what: str) -> None:
+    """Raises ValueError when discrete leaves of `value` [.., *leaf], nested as `space` is, lie outside it: encoders and losses
+    pick rows by them."""
+
+    def check(path: str, leaf: Space, rows: Tensor) -> Tensor:
+        if isinstance(leaf, MultiBinary):
+            low, high = torch.tensor(0), torch.tensor(1)
+        elif isinstance(leaf, Discrete | MultiDiscrete):
+            counts = leaf.n if isinstance(leaf, Discrete) else leaf.nvec
+            low = torch.as_tensor(leaf.start)
+            high = low + torch.as_tensor(counts) - 1
+        else:
+            return rows
+        if bool(((rows < low.to(rows.device)) | (rows > high.to(rows.device))).any()):
+            raise ValueError(f"{what} lie outside {leaf}")
+        return rows
+
+    map_leaves(space, check, value)

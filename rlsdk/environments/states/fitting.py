@@ -1,0 +1,101 @@
+"""Whether a value from a file may take the place of an attribute: it must be of the kind that stands there."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+
+from rlsdk.environments.states import simulation
+from rlsdk.environments.states.reader import MISSING
+from rlsdk.environments.states.simulation import class_name
+from rlsdk.environments.states.values import is_constant
+from rlsdk.errors import ArtifactError
+
+NUMBERS = (bool, int, float, complex, np.generic)
+TEXTS = (str, bytes)
+SEQUENCES = (list, tuple, np.ndarray, deque, torch.Tensor)
+OTHERS: tuple[Any, ...] = (dict, set, frozenset, np.random.RandomState, random.Random, torch.Generator)
+PATH = re.compile(r"[/\\\x00-\x1f]|\.\.|^~|^[A-Za-z]:")
+"""What a text that names a place may look like."""
+PLACES = re.compile("path|folder|dir|file|prefix|url|command")
+"""Names of attributes whose texts are places."""
+
+
+def require_fit(where: str, value: Any, present: Any, *, assigned: bool) -> None:
+    """Raises ArtifactError unless `value` may replace `present` (`MISSING`: there is nothing yet) as the attribute `where`.
+
+    Attributes that code assigns may change between numbers, sequences and arrays; others keep type, shape and dtype.
+    """
+    if _stays(present) or _stays(value):
+        fits = value is present
+    elif present is MISSING or present is None or value is None:
+        fits = assigned or present is value
+    else:
+        fits = _alike(value, present) if assigned else _same_kind(value, present)
+    if not fits:
+        raise ArtifactError(
+            f"the file is damaged, or of an environment made otherwise: {where} is {_named(present)} here, and"
+            f" {_named(value)} in the file"
+        )
+
+
+def _stays(value: Any) -> bool:
+    """Whether the environment has its own, which no other may replace."""
+    return is_constant(value) or isinstance(value, gymnasium.Space) or class_name(value) == simulation.CLASS
+
+
+def _named(value: Any) -> str:
+    shape = f" of shape {value.shape}" if isinstance(value, np.ndarray) else ""
+    return "nothing" if value is MISSING else f"a {type(value).__name__}{shape}"
+
+
+def _alike(value: Any, present: Any) -> bool:
+    if isinstance(value, np.ndarray) and isinstance(present, np.ndarray):
+        return value.ndim == present.ndim and _numeric(value) == _numeric(present)
+    if isinstance(value, TEXTS) or isinstance(present, TEXTS):
+        return isinstance(value, TEXTS) and isinstance(present, TEXTS)
+    data = (*NUMBERS, *SEQUENCES)
+    if isinstance(value, data) and isinstance(present, data):
+        return True
+    return _same_kind(value, present)
+
+
+def _numeric(array: Any) -> bool:
+    return array.dtype.kind in "biufc"
+
+
+def _same_kind(value: Any, present: Any) -> bool:
+    if isinstance(present, np.random.Generator) and isinstance(value, np.random.Generator):
+        return type(value.bit_generator) is type(present.bit_generator)
+    if isinstance(present, np.ndarray) and isinstance(value, np.ndarray):
+        return bool(value.shape == present.shape and value.dtype == present.dtype)
+    return type(value) is type(present)
+
+
+def may_name_place(name: str, value: Any, present: Any) -> bool:
+    """Whether the attribute `name` would get a text that may be the name of a file or folder, and is not there already."""
+    known, is_place = set(texts_in(present)), PLACES.search(name.lower()) is not None
+    return any(text not in known and (is_place or PATH.search(text)) for text in texts_in(value))
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Every text inside a value."""
+    pending, seen = [value], set[int]()
+    while pending:
+        item = pending.pop()
+        if isinstance(item, str | np.str_):
+            yield str(item)
+        elif isinstance(item, bytes | np.bytes_):
+            yield bytes(item).decode("latin-1")
+        elif isinstance(item, np.ndarray) and item.dtype.kind in "SU":
+            pending.extend(np.unique(item).tolist())
+        elif isinstance(item, dict | list | tuple | set | frozenset | deque) and id(item) not in seen:
+            seen.add(id(item))
+            pending.extend((*item, *item.values()) if isinstance(item, dict) else item)

@@ -1,0 +1,130 @@
+"""Random generators from stored states. numpy reads and writes memory by the positions in a state without looking at them,
+so every number is checked first."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+
+from rlsdk.errors import ArtifactError
+
+MERSENNE_WORDS = 624
+BUFFERED = {"has_uint32": (0, 1), "uinteger": (0, 2**32 - 1)}
+"""A half of a 64-bit word that is still to be used, in every numpy generator but MT19937."""
+
+
+def numpy_generator(state: Any) -> np.random.Generator:
+    """The generator whose `bit_generator.state` this is.
+
+    Raises:
+        ArtifactError: no generator can be in this state.
+    """
+    name = state.get("bit_generator") if isinstance(state, dict) else None
+    if not isinstance(name, str) or name not in _CHECKS:
+        raise _refused(f"the generator {name!r}")
+    _CHECKS[name](state)
+    made = getattr(np.random, name)()
+    made.state = state
+    return np.random.Generator(made)
+
+
+def legacy_generator(state: Any) -> np.random.RandomState:
+    """The `RandomState` whose `get_state(legacy=False)` this is; raises as `numpy_generator`."""
+    _require_names(state, {"bit_generator", "state", "has_gauss", "gauss"})
+    if state["bit_generator"] != "MT19937":
+        raise _refused("a legacy generator of another kind")
+    _require_mersenne({name: state[name] for name in ("bit_generator", "state")})
+    _require_whole(state, "has_gauss", 0, 1)
+    if type(state["gauss"]) is not float:
+        raise _refused("a legacy generator without a number")
+    made = np.random.RandomState()
+    made.set_state(state)
+    return made
+
+
+def python_generator(state: Any) -> random.Random:
+    """The `random.Random` whose `getstate()` this is; raises as `numpy_generator`."""
+    version, words, gauss = state if isinstance(state, tuple) and len(state) == 3 else (None, None, None)
+    if version != 3 or not isinstance(words, tuple) or len(words) != MERSENNE_WORDS + 1:
+        raise _refused("a generator of another length")
+    if not all(type(word) is int and 0 <= word < 2**32 for word in words) or words[-1] > MERSENNE_WORDS:
+        raise _refused("a generator with numbers out of range")
+    if not any(words[:-1]) or not (gauss is None or type(gauss) is float):
+        raise _refused("a generator that gives no random numbers")
+    made = random.Random()  # noqa: S311  # the environment's own
+    made.setstate(state)
+    return made
+
+
+def _require_permuted(state: dict[str, Any]) -> None:
+    _require_names(state, {"bit_generator", "state", *BUFFERED})
+    _require_names(state["state"], {"state", "inc"})
+    for name in ("state", "inc"):
+        _require_whole(state["state"], name, 0, 2**128 - 1)
+    if state["state"]["inc"] % 2 == 0:
+        raise _refused("a generator with an even increment")
+    _require_buffered(state)
+
+
+def _require_mersenne(state: dict[str, Any]) -> None:
+    _require_names(state, {"bit_generator", "state"})
+    _require_names(state["state"], {"key", "pos"})
+    words = _require_words(state["state"], "key", np.uint32, MERSENNE_WORDS)
+    _require_whole(state["state"], "pos", 0, MERSENNE_WORDS)
+    if not words.any():
+        raise _refused("a generator that gives no random numbers")
+
+
+def _require_philox(state: dict[str, Any]) -> None:
+    _require_names(state, {"bit_generator", "state", "buffer", "buffer_pos", *BUFFERED})
+    _require_names(state["state"], {"counter", "key"})
+    _require_words(state["state"], "counter", np.uint64, 4)
+    _require_words(state["state"], "key", np.uint64, 2)
+    _require_words(state, "buffer", np.uint64, 4)
+    _require_whole(state, "buffer_pos", 0, 4)
+    _require_buffered(state)
+
+
+def _require_small_fast(state: dict[str, Any]) -> None:
+    _require_names(state, {"bit_generator", "state", *BUFFERED})
+    _require_names(state["state"], {"state"})
+    _require_words(state["state"], "state", np.uint64, 4)
+    _require_buffered(state)
+
+
+_CHECKS = {
+    "PCG64": _require_permuted,
+    "PCG64DXSM": _require_permuted,
+    "MT19937": _require_mersenne,
+    "Philox": _require_philox,
+    "SFC64": _require_small_fast,
+}
+
+
+def _require_buffered(state: dict[str, Any]) -> None:
+    for name, bounds in BUFFERED.items():
+        _require_whole(state, name, *bounds)
+
+
+def _require_names(state: Any, names: set[str]) -> None:
+    if not isinstance(state, dict) or set(state) != names:
+        raise _refused(f"a generator without exactly {sorted(names)}")
+
+
+def _require_whole(state: dict[str, Any], name: str, low: int, high: int) -> None:
+    value = state[name]
+    if type(value) is not int or not low <= value <= high:
+        raise _refused(f"a generator with {name} = {value!r}")
+
+
+def _require_words(state: dict[str, Any], name: str, dtype: Any, count: int) -> Any:
+    value = state[name]
+    if not isinstance(value, np.ndarray) or value.dtype != dtype or value.shape != (count,):
+        raise _refused(f"a generator whose {name} is not {count} numbers of kind {np.dtype(dtype)}")
+    return value
+
+
+def _refused(what: str) -> ArtifactError:
+    return ArtifactError(f"the file is damaged: an environment's state holds {what}")

@@ -1,0 +1,237 @@
+"""Ways to alter an agent file so that its digests fit again. What is done depends on the seed alone."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import random
+import struct
+import zipfile
+from collections.abc import Callable
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor
+
+NUMBERS: tuple[Any, ...] = (
+    -1, 0, 1, 2, 5, 255, 624, 625, 700, -5, 2**15, 2**31 - 1, -(2**31), 2**31, 2**63 - 1, 2**63, 2**70, 10**8, -(10**8), 10**30,
+    0.5, -0.5, 1.5, 1e308, -1e308, 1e-308, 4096, 65_536,
+)  # fmt: skip
+TEXTS = (
+    "", "x", "../x", "/tmp/evil", "evil", "\x00", "~/x", "a/b", "os.system", "evilmod:Env-v0", "nan", "-inf", "0x1p-3", "0xzz",
+    "float16", "object", "<f8", "<i8", "|O", "V8", "PCG64", "MT19937", "Philox", "auto", "cuda", "meta", "mlp", "é" * 50,
+    "\ud800",
+)  # fmt: skip
+SHAPES: tuple[Any, ...] = (
+    None, True, False, [], {}, [[]], [1], [2**40], [0], {"a": 1}, {"object": "os:system"}, {"kind": "custom"},
+    {"constant": True},
+    {"same": 0}, {"same": -1}, {"same": 10**6}, {"float": "inf"}, {"float": "nan"}, {"float": "0x1.8p+1"}, {"tuple": []},
+    {"list": [1, 2, 3]}, {"set": [1]}, {"dict": []}, {"array": 0, "dtype": "<f8", "shape": [1]}, {"generator": {"dict": []}},
+    {"torch": {"array": 0, "dtype": "|u1", "shape": [5056]}}, {"space": []}, {"simulation": {}}, {"deque": [], "maxlen": -1},
+)  # fmt: skip
+NAMES = (
+    "x", "env", "spec", "action_space", "video_folder", "_max_episode_steps", "step", "__class__", "__dict__", "a/b",
+    "directory",
+    "metadata", "render_mode", "folder", "limit", "_np_random", "norm_obs", "../x", "tensorboard_log", "unwrapped",
+)  # fmt: skip
+DTYPES = (
+    torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.uint8, torch.int8, torch.bool,
+)  # fmt: skip
+
+
+def odd(draw: random.Random) -> Any:
+    """A value that may stand where another is due."""
+    return draw.choice(draw.choice((NUMBERS, NUMBERS, TEXTS, SHAPES)))
+
+
+def altered(value: Any, draw: random.Random) -> Any:  # noqa: C901  # a line for each way
+    """A JSON value with one thing in it changed, removed, added, repeated or put elsewhere."""
+    if isinstance(value, dict) and value and draw.random() < 0.93:
+        key, how = draw.choice(sorted(value)), draw.random()
+        if how < 0.06:
+            return {k: v for k, v in value.items() if k != key}
+        if how < 0.10:
+            return {**value, draw.choice((*NAMES, f"{key}/x", key.upper())): odd(draw)}
+        if how < 0.13:
+            other = draw.choice(sorted(value))
+            return {**value, key: value[other], other: value[key]}
+        if how < 0.15:
+            return {(draw.choice(NAMES) if k == key else k): v for k, v in value.items()}
+        return {**value, key: altered(value[key], draw)}
+    if isinstance(value, list) and value and draw.random() < 0.9:
+        at, how = draw.randrange(len(value)), draw.random()
+        if how < 0.05:
+            return value[:at] + value[at + 1 :]
+        if how < 0.1:
+            return [*value[:at], value[at], *value[at:]]
+        if how < 0.12:
+            return value * draw.choice((2, 50))
+        return [*value[:at], altered(value[at], draw), *value[at + 1 :]]
+    if isinstance(value, str) and value.startswith("[{"):  # JSON inside JSON: states of environments
+        return json.dumps(altered(json.loads(value), draw))
+    if isinstance(value, int) and not isinstance(value, bool) and draw.random() < 0.6:
+        return draw.choice((value + 1, value - 1, -value, value * 2, float(value), str(value), draw.choice(NUMBERS)))
+    return odd(draw)
+
+
+# --- tensors ---------------------------------------------------------------------------------------------------------------
+
+
+def _cast(value: Tensor, draw: random.Random) -> Tensor:
+    kinds = (
+        torch.float64,
+        torch.float32,
+        torch.float16,
+        torch.bfloat16,
+        torch.int64,
+        torch.int32,
+        torch.uint8,
+        torch.int8,
+        torch.bool,
+    )
+    return value.to(draw.choice(kinds))
+
+
+def _reshaped(value: Tensor, draw: random.Random) -> Tensor:
+    how = draw.randrange(7)
+    if how == 0:
+        return value.unsqueeze(draw.randrange(value.dim() + 1))
+    if how == 1:
+        return value.flatten()
+    if how == 2:
+        return value[:0] if value.dim() else value.reshape(1)[:0]
+    if how == 3:
+        return value[:-1] if value.dim() else value.reshape(1, 1)
+    if how == 4:
+        return torch.cat([value, value]) if value.dim() else value.expand(3)
+    if how == 5:
+        return value.flatten()[0] if value.numel() else torch.zeros(())
+    return value.transpose(0, -1) if value.dim() > 1 else value.reshape(-1, 1)
+
+
+def _filled(value: Tensor, draw: random.Random) -> Tensor:
+    changed = value.clone().reshape(-1)
+    if value.dtype == torch.bool:
+        fill: Any = draw.choice((True, False))
+    elif value.is_floating_point():
+        fill = draw.choice((float("nan"), float("inf"), -float("inf"), 1e30, -1e30, 0.0, -1.0, 1e-40))
+    else:
+        info = torch.iinfo(value.dtype)
+        fill = max(info.min, min(info.max, draw.choice((info.min, info.max, -1, 0, 1, 7, 255, 624, 10**8, -(10**8)))))
+    if changed.numel():
+        changed[:] = fill if draw.random() < 0.4 else changed
+        changed[draw.randrange(changed.numel())] = fill
+    return changed.reshape(value.shape)
+
+
+def _noisy(value: Tensor, draw: random.Random) -> Tensor:
+    generator = torch.Generator().manual_seed(draw.randrange(2**31))
+    if not value.numel():
+        return value
+    raw = torch.randint(256, (value.numel() * value.element_size(),), generator=generator, dtype=torch.uint8)
+    if value.dtype == torch.bool:
+        return (raw > 127).reshape(value.shape)
+    return raw.view(value.dtype).reshape(value.shape)
+
+
+OF_TENSOR: tuple[Callable[[Tensor, random.Random], Tensor], ...] = (_cast, _reshaped, _filled, _filled, _filled, _noisy)
+
+
+def with_tensors(block: bytes, draw: random.Random) -> bytes:
+    """A block of tensors with one of them changed, missing, renamed, repeated or exchanged."""
+    tensors = dict(sorted(safetensors.torch.load(block).items()))
+    if not tensors:
+        return safetensors.torch.save({draw.choice(NAMES): torch.zeros(2)})
+    name, how = draw.choice(sorted(tensors)), draw.random()
+    other = draw.choice(sorted(tensors))
+    if how < 0.07:
+        del tensors[name]
+    elif how < 0.12:
+        tensors[draw.choice((f"{name}/x", f"{name}x", name.rpartition("/")[0] or "x", *NAMES))] = tensors.pop(name)
+    elif how < 0.18:
+        tensors[name], tensors[other] = tensors[other], tensors[name]
+    elif how < 0.22:
+        tensors[f"{name.rpartition('/')[0]}/{draw.choice(('999', 'x', '000'))}".lstrip("/")] = tensors[name].clone()
+    else:
+        tensors[name] = draw.choice(OF_TENSOR)(tensors[name], draw).contiguous()
+    return safetensors.torch.save({n: v.clone() for n, v in tensors.items()})
+
+
+def with_header(block: bytes, draw: random.Random) -> bytes:
+    """A block of tensors whose header was altered."""
+    (length,) = struct.unpack("<Q", block[:8])
+    header = altered(json.loads(block[8 : 8 + length]), draw)
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", draw.choice((len(text),) * 5 + (2**62, 0))) + text + block[8 + length :]
+
+
+# --- whole files -----------------------------------------------------------------------------------------------------------
+
+
+def with_members(members: dict[str, bytes], draw: random.Random) -> None:
+    """Sections left out, added, or exchanged."""
+    name, other = draw.choice(sorted(members)), draw.choice(sorted(members))
+    how = draw.randrange(4)
+    if how == 0:
+        del members[name]
+    elif how == 1:
+        members[name], members[other] = members[other], members[name]
+    elif how == 2:
+        members[draw.choice(("../../evil", "/etc/evil", "policy.safetensors/x", "more.json", "replay.json"))] = b"{}"
+    else:
+        section = name.partition(".")[0]
+        for kind in ("json", "safetensors"):
+            members.pop(f"{section}.{kind}", None)
+
+
+def alter(data: bytes, seed: str) -> bytes:  # noqa: C901  # a branch for each kind of member
+    """The file with one to three things altered."""
+    draw = random.Random(seed)
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        members = {info.filename: archive.read(info) for info in archive.infolist()}
+    manifest = json.loads(members.pop("manifest.json"))
+    for _ in range(draw.choice((1, 1, 1, 2, 3))):
+        where = draw.random()
+        texts = sorted(name for name in members if name.endswith(".json") and len(members[name]) > 2)
+        blocks = sorted(name for name in members if name.endswith(".safetensors"))
+        if where < 0.2 and isinstance(manifest, dict):
+            listed = manifest.pop("members", {})
+            manifest = altered(manifest, draw)
+            if isinstance(manifest, dict):
+                manifest["members"] = listed
+        elif where < 0.5 and texts:
+            name = draw.choice(texts)
+            try:
+                members[name] = json.dumps(altered(json.loads(members[name]), draw)).encode()
+            except ValueError:  # what an earlier alteration left is none
+                members[name] = b"[]"
+        elif where < 0.93 and blocks:
+            name = draw.choice(blocks)
+            try:
+                members[name] = with_tensors(members[name], draw)
+            except (safetensors.SafetensorError, ValueError, RuntimeError):  # what an earlier alteration left is none
+                members[name] = b""
+        elif where < 0.96 and blocks:
+            name = draw.choice(blocks)
+            try:
+                members[name] = with_header(members[name], draw)
+            except (struct.error, ValueError):
+                members[name] = b""
+        elif members:
+            with_members(members, draw)
+    return sealed(manifest, members)
+
+
+def sealed(manifest: Any, members: dict[str, bytes]) -> bytes:
+    """The archive, with sizes and digests that fit."""
+    if isinstance(manifest, dict) and isinstance(manifest.get("members"), dict):
+        fits = {n: {"size": len(m), "sha256": hashlib.sha256(m).hexdigest()} for n, m in members.items()}
+        manifest = {**manifest, "members": fits}
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as archive:
+        archive.writestr("manifest.json", json.dumps(manifest))
+        for member, content in members.items():
+            archive.writestr(member, content)
+    return target.getvalue()
