@@ -72,7 +72,19 @@ class Session:
         """The policy's answer to an `Observation` record on the CPU; the session remembers the carry."""
         device = self.facts.device
         moved = observation if device == "cpu" else map_tensors(lambda leaf: leaf.to(device), observation)
-        act = self.policy.act(moved, self.carry, deterministic=self.deterministic, generator=self.generator)
+        carry = self._begun(moved.is_first)
+        act = self.policy.act(moved, carry, deterministic=self.deterministic, generator=self.generator)
         self.carry = act.carry
         self.is_first = torch.zeros(self.n, dtype=torch.bool)
         return act
+
+    def _begun(self, first: torch.Tensor) -> Any:
+        """The carry; where an episode starts, `first` bool [n], as when a rollout starts (gSDE draws new matrices)."""
+        begin = getattr(self.policy, "begin_rollout", None)
+        if begin is None or not bool(first.any()):
+            return self.carry
+
+        def chosen(new: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
+            return torch.where(first.view(-1, *(1,) * (old.dim() - 1)), new, old)
+
+        return map_tensors(chosen, begin(self.carry), self.carry)
