@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn.utils import parametrizations, prune
 
 import rlsdk
-from rlsdk.engines import Structure
+from rlsdk.engines import TORCH, Structure
 from rlsdk.environments import to_space
 from rlsdk.errors import UsageError
 from rlsdk.networks import NatureEncoder
@@ -289,6 +289,12 @@ def test_critics_and_their_target_follow() -> None:
     assert isinstance(algorithm.target.network.ensemble.layers[1], nn.Tanh)
     with pytest.raises(UsageError, match="not the layers"):
         model.save(BytesIO())
+
+
+def test_the_target_is_run_by_the_same_kernels() -> None:
+    algorithm = made("tqc", batch_size=200).learn(8).parts.algorithm
+    online, target = algorithm.critics._stack(), algorithm.target.network._stack()
+    assert online.library is target.library is TORCH
 
 
 def test_ars_follows_or_refuses() -> None:

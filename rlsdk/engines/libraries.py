@@ -43,6 +43,17 @@ class Library:
     stacked: Callable[[Sequence[Array]], Array]
     activations: dict[type[nn.Module], Activation]
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Library:
+        """There is one of each; kernels ask which by identity."""
+        return self
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return _by_name, (self.name,)
+
+
+def _by_name(name: str) -> Library:
+    return LIBRARIES[name]
+
 
 def _numpy_affine(x: Array, matrix: Array, bias: Array) -> Array:
     result = x.dot(matrix) if matrix.ndim == 2 else np.matmul(x, matrix)  # `dot` takes two thirds of the time of a call
