@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
@@ -146,3 +148,29 @@ def test_defaults_that_agents_cannot_work_with_are_named() -> None:
         finally:
             put_back()
     model.learn(16)
+
+
+COLD_THREADS = """
+import threading, warnings
+import torch, rlsdk
+warnings.simplefilter("error")
+made = []
+def work():
+    for _ in range(3):
+        agent = rlsdk.make("trpo", env="CartPole-v1", seed=0)
+        made.append(tuple(float(p.detach().sum()) for p in agent.policy.parameters()))
+threads = [threading.Thread(target=work) for _ in range(3)]
+torch.manual_seed(3)
+expected = torch.rand(1000)
+torch.manual_seed(3)
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+assert len(made) == 9 and len(set(made)) == 1, made
+assert torch.equal(torch.rand(1000), expected)
+"""
+
+
+def test_agents_made_by_id_in_threads_of_a_new_process() -> None:
+    """The first of them imports the plugin under guard; the threads of the host are no side effects of it."""
+    done = subprocess.run([sys.executable, "-c", COLD_THREADS], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

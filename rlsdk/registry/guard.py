@@ -33,13 +33,14 @@ class _Output(io.StringIO):
 def protected(plugin: str) -> Iterator[list[str]]:
     """Runs the body; yields the list of side effects, which is filled on exit, and noted on an exception."""
     before, output, effects = list[tuple[State, Any]](), _Output(), list[str]()
-    threads, torch_loaded = set(threading.enumerate()), "torch" in sys.modules
+    torch_loaded = "torch" in sys.modules
     _remember(of_process(), before)
     for name in LIBRARIES:
         if name in sys.modules:
             _remember(of_library(name), before)
     try:
         with (
+            _started_threads() as threads,
             _streams(effects),
             _no_exit(),
             contextlib.redirect_stdout(output),
@@ -58,7 +59,7 @@ def protected(plugin: str) -> Iterator[list[str]]:
             effects.append("imported torch, which makes every listing slow")
         if output.text:
             effects.append(f"printed {shown(output.text, 80)}")
-        if started := [thread.name for thread in threading.enumerate() if thread not in threads]:
+        if started := [thread.name for thread in threads if thread.is_alive()]:
             effects.append(f"started threads: {one_line(', '.join(started), 80)}")
 
 
@@ -125,6 +126,23 @@ def _place(number: int) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+@contextlib.contextmanager
+def _started_threads() -> Iterator[list[threading.Thread]]:
+    """Yields the list of threads that the body starts; those of the host's other threads are not in it."""
+    started, importing, start = list[threading.Thread](), threading.get_ident(), threading.Thread.start
+
+    def noted(thread: threading.Thread) -> None:
+        if threading.get_ident() == importing:
+            started.append(thread)
+        start(thread)
+
+    threading.Thread.start = noted  # type: ignore[method-assign]
+    try:
+        yield started
+    finally:
+        threading.Thread.start = start  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager

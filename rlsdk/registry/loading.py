@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -24,6 +25,9 @@ from rlsdk.registry.discovery import (
 )
 from rlsdk.registry.plain_files import one_line, shown
 from rlsdk.registry.spec import AlgorithmSpec
+
+ONE_AT_A_TIME = threading.RLock()
+"""Held while a plugin is imported: the guard puts back state of the whole process."""
 
 
 def load(name: str) -> AlgorithmSpec:
@@ -111,11 +115,20 @@ def agent_type(spec: AlgorithmSpec) -> type[Any] | None:
     if spec.agent is None:
         return None
     plugin = plugin_of(spec)
-    who = spec.id if plugin is None else f"{plugin.qualified_id} {plugin.version}"
-    found = _guarded(who, spec.agent)
+    with ONE_AT_A_TIME:
+        return _agent_type(spec.id if plugin is None else f"{plugin.qualified_id} {plugin.version}", spec.agent)
+
+
+@cache
+def _agent_type(who: str, agent: Callable[[], type[Any]]) -> type[Any]:
+    """The class that `agent` imports; asked once, as the guard would undo what other threads do meanwhile."""
+    found = _guarded(who, agent)
     if not isinstance(found, type) or getattr(found, "spec", None) is None:
         raise PluginError(f"{who} is broken: its `agent` returned {shown(found)}; return its subclass of rlsdk.Agent")
     return found
+
+
+FORGET.append(_agent_type.cache_clear)
 
 
 def _package(value: Any) -> str:
@@ -129,7 +142,8 @@ def _unusable(plugin: Plugin) -> PluginError:
 def _call(plugin: Plugin, hook: str) -> Any:
     if plugin.problem:
         raise _unusable(plugin)
-    return _call_installed(plugin, hook)
+    with ONE_AT_A_TIME:
+        return _call_installed(plugin, hook)
 
 
 @cache
