@@ -33,7 +33,10 @@ else:
 
         def __get__(self, instance: object, owner: type | None = None) -> Any:
             if instance is not None:
-                raise UsageError("load makes a new agent: write agent = TQC.load(path); set_parameters works in place")
+                kind = type(instance).__name__
+                raise UsageError(
+                    f"load makes a new agent: write agent = {kind}.load(path); set_parameters works in place"
+                )
             return super().__get__(instance, owner)
 
 

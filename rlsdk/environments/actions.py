@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from rlsdk.environments.unusable_input import no_tensors
 from rlsdk.errors import DivergenceError
 from rlsdk.spaces import Box, Dict, Space, Tuple, dtype_of, shape_of
 
@@ -34,12 +35,12 @@ class ActionDecoder:
         """One action per environment: an array with a leading axis [B], or for nested spaces a list of B values.
 
         Raises:
-            DivergenceError: a policy answered NaN or infinity.
+            DivergenceError: a policy answered NaN or infinity. UsageError: actions are no tensors.
         """
         if not self.parts:
             leaf: Sequence[Any] = self._leaf(action)
             return leaf
-        decoded = {key: part(action[key]) for key, part in self.parts.items()}
+        decoded = {key: part(self._part(action, key)) for key, part in self.parts.items()}
         rows = [{key: values[i] for key, values in decoded.items()} for i in range(len(next(iter(decoded.values()))))]
         return rows if isinstance(self.space, Dict) else [tuple(row.values()) for row in rows]
 
@@ -47,11 +48,20 @@ class ActionDecoder:
         """As calling it, but nested as the space with arrays [B, ...], as gymnasium's vector environments take actions."""
         if not self.parts:
             return self._leaf(action)
-        parts = {key: part.batched(action[key]) for key, part in self.parts.items()}
+        parts = {key: part.batched(self._part(action, key)) for key, part in self.parts.items()}
         return parts if isinstance(self.space, Dict) else tuple(parts.values())
 
+    def _part(self, action: Any, key: Any) -> Any:
+        try:
+            return action[key]
+        except (KeyError, IndexError, TypeError, ValueError):
+            raise no_tensors(action, f"a {type(self.space).__name__} of tensors, with the part {key!r}") from None
+
     def _leaf(self, action: Tensor) -> Any:
-        array = action.numpy(force=True) if action.requires_grad or not action.is_cpu else action.numpy()
+        try:
+            array = action.numpy(force=True) if action.requires_grad or not action.is_cpu else action.numpy()
+        except AttributeError:
+            raise no_tensors(action, "a torch tensor") from None
         if array.shape[1:] != self.shape:
             array = array.reshape(-1, *self.shape)
         if self.clips:

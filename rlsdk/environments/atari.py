@@ -28,7 +28,7 @@ def _require_games() -> None:
     gymnasium.register_envs(ale_py)
 
 
-def make_atari_env(  # noqa: PLR0913  # the documented signature
+def make_atari_env(  # the documented signature
     env_id: str,
     n_envs: int = 1,
     seed: int | None = None,
@@ -36,7 +36,7 @@ def make_atari_env(  # noqa: PLR0913  # the documented signature
     monitor_dir: str | Path | None = None,
     wrapper_kwargs: Mapping[str, Any] | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
-    vectorization: str = "auto",
+    **more: Any,
 ) -> Any:
     """`make_vec_env` for games of ale-py, such as `ALE/Breakout-v5` or `BreakoutNoFrameskip-v4`, inside `AtariWrapper`.
 
@@ -47,10 +47,10 @@ def make_atari_env(  # noqa: PLR0913  # the documented signature
         monitor_dir: folder for one monitor file per copy.
         wrapper_kwargs: arguments of `AtariWrapper`.
         env_kwargs: arguments of `gymnasium.make`.
-        vectorization: see `make_vec_env`.
+        more: further arguments of `make_vec_env`, such as `vectorization`.
 
     Raises:
-        EnvironmentFault: there is no such game, or ale-py or OpenCV is missing.
+        SettingsError: an unknown argument. EnvironmentFault: there is no such game, or ale-py or OpenCV is missing.
     """
     from rlsdk.environments.vectorize import make_vec_env
 
@@ -58,7 +58,7 @@ def make_atari_env(  # noqa: PLR0913  # the documented signature
         _require_games()
         return AtariWrapper(gymnasium.make(env_id, **{"frameskip": 1, **(env_kwargs or {})}), **(wrapper_kwargs or {}))
 
-    return make_vec_env(make, n_envs, seed, monitor_dir=monitor_dir, vectorization=vectorization)
+    return make_vec_env(make, n_envs, seed, monitor_dir=monitor_dir, **more)
 
 
 class AtariWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):

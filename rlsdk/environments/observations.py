@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from rlsdk.environments.unusable_input import refuse_records, shape_of_value
 from rlsdk.errors import ObservationError
 from rlsdk.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple, dtype_of, shape_of
 
@@ -187,6 +188,7 @@ def batch_of(space: Space, observation: Any, path: str = "observation") -> tuple
     Raises:
         ObservationError: neither one observation nor a batch of them.
     """
+    refuse_records(observation, path)
     count = _batch_size(space, observation, path)
     if count is None:
         return [observation], True
@@ -200,7 +202,7 @@ def _batch_size(space: Space, value: Any, path: str) -> int | None:
     elif isinstance(space, Tuple):
         sizes = {_batch_size(child, value[i], f"{path}[{i}]") for i, child in enumerate(space.spaces)}
     else:
-        shape, wanted = np.shape(value), shape_of(space)
+        shape, wanted = shape_of_value(value, path), shape_of(space)
         if shape == wanted:
             return None
         if shape[1:] != wanted or len(shape) != len(wanted) + 1:

@@ -11,11 +11,13 @@ from torch import Generator, Tensor, nn
 from rlsdk.engines import NUMPY, NUMPY_ACTING_ROWS, Fitted, Library, Stack, dense, stack_of
 from rlsdk.exploration import epsilon_greedy
 from rlsdk.networks import backward, features_dim, mlp, mode_matters
+from rlsdk.networks.documented_methods import explains_documented_methods
 from rlsdk.records import Act, Observation
 from rlsdk.spaces import Discrete, MultiDiscrete
 from rlsdk_qrdqn.loss import greedy_action
 
 
+@explains_documented_methods
 class QuantilePolicy(nn.Module):
     """Encoder -> hidden layers -> quantiles [N, A, K], where A counts the values of all choices, one choice after the other."""
 

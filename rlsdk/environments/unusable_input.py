@@ -1,0 +1,46 @@
+"""What users give to `predict` and `step` that cannot be used: errors that say what to use instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rlsdk.errors import ObservationError, UsageError
+from rlsdk.records import EnvStep, Observation
+
+LOOP = "for numpy arrays, step rlsdk.environments.NumpyVectorEnv(env), or model.get_env()"
+
+
+def no_tensors(action: Any, wanted: str) -> UsageError:
+    """The error for actions that are not `wanted`."""
+    return UsageError(
+        f"actions are of type {type(action).__name__}; accepted: {wanted}, an action for each environment; {LOOP}"
+    )
+
+
+def refuse_records(observation: Any, path: str) -> None:
+    """Nothing for arrays.
+
+    Raises:
+        ObservationError: `observation` is a record that a vector environment gave.
+    """
+    if isinstance(observation, Observation | EnvStep):
+        raise ObservationError(
+            f"{path} is a record for algorithms ({type(observation).__name__}), not an array; {LOOP}"
+        )
+
+
+def shape_of_value(value: Any, path: str) -> tuple[int, ...]:
+    """The shape of an array, or of lists that make one.
+
+    Raises:
+        ObservationError: they make none.
+    """
+    try:
+        return np.shape(value)
+    except (ValueError, TypeError, RuntimeError):  # lists of different lengths
+        pair = isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], Mapping)
+        hint = "; reset gives (observation, info): pass its first part" if pair else ""
+        raise ObservationError(f"{path} is a {type(value).__name__} that makes no array{hint}") from None
