@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rlsdk
+from rlsdk.agent.resumption import training_env
 from rlsdk.preparation.moments import RunningMoments
 from rlsdk.preparation.rewards import RewardScale
 from rlsdk.settings.preparation import Normalization
@@ -123,7 +124,7 @@ def test_episodes_of_different_lengths_count_every_observation_but_the_last_ones
 def test_final_observations_are_normalised_with_the_statistics_after_the_step() -> None:
     """As the peer's wrapper does; early on the two differ by units."""
     agent = trained("trpo", AutoresetMode.SAME_STEP, [2], 6)
-    env = agent._training_env()
+    env = training_env(agent)
     env.reset(0)
     env.normalizer.scales["observation['number']"].moments = RunningMoments((1,))
     env.normalizer.scales["observation['number']"].refresh()

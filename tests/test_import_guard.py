@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,15 @@ def state() -> dict[str, Any]:
     return {name: value for name, value in everything.items() if name not in ("loaded modules", "logging")}
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C works, which it does not in a process that a shell started in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize(("what", "code"), ATTACKS.items(), ids=ATTACKS)
 @pytest.mark.parametrize("fails", [False, True])
 def test_state_is_put_back(what: str, code: str, fails: bool) -> None:

@@ -20,7 +20,9 @@ SMALL: dict[str, Any] = {"buffer_size": 300, "learning_starts": 20, "batch_size"
 
 def fake_run(folder: Path, algorithm: str, slope: float, evaluations: int = 3) -> Path:
     folder.mkdir()
-    (folder / "run.json").write_text(json.dumps({"algorithm": algorithm, "env": "Pendulum-v1"}))
+    (folder / "run.json").write_text(
+        json.dumps({"algorithm": algorithm, "env": "Pendulum-v1", "steps": 1000, "n_envs": 1})
+    )
     rows = ["step,rollout/ep_rew_mean,time/time_elapsed,time/episodes,eval/mean_reward"]
     for k in range(1, 11):
         evaluation = k * slope if k <= evaluations else ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from time import time_ns
 from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
@@ -13,11 +12,12 @@ from rlsdk.agent import attributes, persistence
 from rlsdk.agent.arguments import check_learn_arguments, positive, without_effect
 from rlsdk.agent.attributes import DeviceName, setting_names
 from rlsdk.agent.creation import assemble, described, warn_of_small_minibatches
-from rlsdk.agent.loggers import as_logger, chosen_sinks, dump_logs
+from rlsdk.agent.learning import Request, run_training
+from rlsdk.agent.loggers import as_logger, dump_logs
 from rlsdk.agent.offline_updates import update_from_memory
 from rlsdk.agent.prediction import predict
 from rlsdk.agent.reconfiguration import change_settings
-from rlsdk.agent.resumption import StoredCursor, begin, leave_episodes, leave_moved_episodes
+from rlsdk.agent.resumption import StoredCursor, leave_episodes
 from rlsdk.agent.session import Session
 from rlsdk.agent.stored_replay import load_replay_buffer, require_room, restore_replay, save_replay_buffer
 from rlsdk.agent.switch_environment import numpy_environment, require_same_spaces, switch_environment
@@ -27,20 +27,17 @@ from rlsdk.compilation import compiling
 from rlsdk.constructor import bind, class_only
 from rlsdk.environments import NumpyVectorEnv, connect, to_gymnasium
 from rlsdk.environments.actions import ActionDecoder
-from rlsdk.environments.executor_envs import ExecutorEnvs
 from rlsdk.environments.masks import MaskGate
 from rlsdk.environments.observations import Stacker
-from rlsdk.environments.on_device import OnDevice
 from rlsdk.environments.requests import without_requests
-from rlsdk.environments.standing import standing_of
 from rlsdk.errors import UsageError
 from rlsdk.loops import Cursor
 from rlsdk.parts import Facts, Parts
 from rlsdk.preparation import Normalizer, Preparation
 from rlsdk.seeding import Streams, derive
-from rlsdk.settings import flat_scalars, structure
+from rlsdk.settings import structure
 from rlsdk.sinks import Logger, MetricSink
-from rlsdk.train import Run, train
+from rlsdk.train import Run
 
 if TYPE_CHECKING:
     from rlsdk.registry import AlgorithmSpec
@@ -225,47 +222,11 @@ class Agent:
             buffer does not fit.
         """
         check_learn_arguments(self.spec, documented)
-        env = self._training_env()
-        self.start_time = time_ns()
-        default = 4 if self.spec.family == "off-policy" else 1
-        interval = positive(default if log_interval is None else log_interval, "log_interval")
-        total = positive(total_timesteps, "total_timesteps")
-        if reset_num_timesteps:
-            self._step_offset = self._total_steps
-        leave_moved_episodes(self)
-        if self.cursor is None:
-            require_room(self)
-            self.cursor = begin(self, env)
-        callbacks = as_callbacks(callback)
-        if progress_bar:
-            callbacks = [*callbacks, ProgressBar()]
+        callbacks = [*as_callbacks(callback), *([ProgressBar()] if progress_bar else [])]
         name = tb_log_name or self.spec.id.upper()
-        if not self._logger_was_set:
-            self._logger.use(chosen_sinks(self.config, name, fresh=reset_num_timesteps))
-        self._logger.hyperparameters(flat_scalars(self.config))
-        self.run = run = Run(self, self.cursor, total, callbacks)
-        run.tb_log_name = name
-        if not reset_num_timesteps and self._stored_log is not None:
-            run.tally.load_state_dict(self._stored_log)
-        try:
-            with compiling(compile):
-                train(run, env, self.parts, log_every=interval, threads=threads)
-        finally:
-            self.run, self._stored_log = None, run.tally.state_dict()
-            self.standing = standing_of(self.env)
-            if not self._logger_was_set:
-                self._logger.close()
+        with compiling(compile):
+            run_training(self, Request(total_timesteps, log_interval, name, reset_num_timesteps, threads), callbacks)
         return self
-
-    def _training_env(self) -> Any:
-        if self.env is None:
-            raise UsageError("the agent has no environment; call set_env(env), or load(path, env=env)")
-        if self.spec.family == "population":
-            return self.env  # its candidates act in numpy, wherever the networks are
-        if isinstance(self.env, ExecutorEnvs):
-            self.env.refuse_steps()
-        env = self.env if self.facts.device == "cpu" else OnDevice(self.env, self.facts.device)
-        return self.preparation.environment(env, self.parts)
 
     @in_plain_modes
     def train(self, gradient_steps: int | None = None, batch_size: int | None = None) -> Mapping[str, float]:

@@ -11,9 +11,11 @@ from torch import Tensor
 
 from rlsdk import tree
 from rlsdk.buffers.space_checks import require_inside
+from rlsdk.environments.executor_envs import ExecutorEnvs
+from rlsdk.environments.on_device import OnDevice
 from rlsdk.environments.standing import standing_of
 from rlsdk.environments.states import OpaqueValue, state_told_by
-from rlsdk.errors import EnvironmentFault, fitting
+from rlsdk.errors import EnvironmentFault, UsageError, fitting
 from rlsdk.loops import Cursor
 from rlsdk.math.stored import count_in, stored_like
 from rlsdk.records import Observation
@@ -93,6 +95,22 @@ class StoredCursor:
             return Observation(features, first, mask)
 
 
+def training_env(agent: Agent) -> Any:
+    """What the loop of the agent's family steps: its environment, on its device, with observations prepared.
+
+    Raises:
+        UsageError: the agent has no environment, or one that only plays whole episodes.
+    """
+    if agent.env is None:
+        raise UsageError("the agent has no environment; call set_env(env), or load(path, env=env)")
+    if agent.spec.family == "population":
+        return agent.env  # its candidates act in numpy, wherever the networks are
+    if isinstance(agent.env, ExecutorEnvs):
+        agent.env.refuse_steps()
+    env = agent.env if agent.facts.device == "cpu" else OnDevice(agent.env, agent.facts.device)
+    return agent.preparation.environment(env, agent.parts)
+
+
 def begin(agent: Agent, env: Any) -> Cursor:
     """The cursor a training of `agent` in `env` goes on from: a stored one's running episodes, or new ones.
 
@@ -157,7 +175,7 @@ def episodes_of(agent: Agent) -> Any:
     if agent.env is None or agent.cursor is None or agent.in_round or _moved(agent):
         return None
     try:
-        return state_told_by(agent._training_env())
+        return state_told_by(training_env(agent))
     except (OpaqueValue, EnvironmentFault):  # unknown, closed or broken: what was learnt can be saved all the same
         return None
 
@@ -167,4 +185,4 @@ def restart_episodes(run: Run) -> None:
     them."""
     agent = run.agent
     agent._stored_cursor, agent.cursor = StoredCursor.of(run.cursor), None
-    run.cursor = agent.cursor = begin(agent, agent._training_env())
+    run.cursor = agent.cursor = begin(agent, training_env(agent))

@@ -90,7 +90,10 @@ def reconfigure(buffer: ReplayBuffer, config: Any) -> None:
 def _require_position(buffer: ReplayBuffer, counts: Mapping[str, int], used: int) -> None:
     head, filled, written = counts["head"], counts["filled"], counts["written"]
     if written < filled or written % buffer.ring != head:
-        raise UsageError(f"the stored replay buffer stands at row {head} after {written} rows")
+        raise UsageError(
+            f"the stored replay buffer stands at row {head} after {written} rows, which one of {buffer.ring} rows cannot;"
+            " build the agent with the same buffer_size, n_envs and optimize_memory_usage"
+        )
     whole = buffer.ring if filled == buffer.rows else min(filled + buffer.shared, buffer.ring)
     if not (filled <= buffer.rows and used == whole):
         raise UsageError(f"the stored replay buffer stands at row {head} with {filled} of {used} rows filled")

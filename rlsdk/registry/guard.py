@@ -138,7 +138,7 @@ def _started_threads() -> Iterator[list[threading.Thread]]:
             started.append(thread)
         start(thread)
 
-    threading.Thread.start = noted  # type: ignore[method-assign]
+    threading.Thread.start = noted  # type: ignore[assignment,method-assign]
     try:
         yield started
     finally:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from rlsdk.agent import agent, persistence
+from rlsdk.agent import agent, creation, persistence
 from rlsdk.agent.session import Session
 from rlsdk.preparation import Normalizer
 from tests.mutants.catalogue import Patch, mutant
@@ -29,14 +29,14 @@ def evaluation_draws_from_the_training_stream(patch: Patch) -> None:
 def networks_start_from_global_random_state(patch: Patch) -> None:
     import contextlib
 
-    patch.setattr(agent, "initialisation", lambda seed: contextlib.nullcontext())
+    patch.setattr(creation, "initialisation", lambda seed: contextlib.nullcontext())
 
 
 @mutant("agent.global-state-untouched")
 def building_seeds_the_global_generator(patch: Patch) -> None:
     import contextlib
 
-    patch.setattr(agent, "initialisation", lambda seed: contextlib.nullcontext(torch.manual_seed(seed + 12345)))
+    patch.setattr(creation, "initialisation", lambda seed: contextlib.nullcontext(torch.manual_seed(seed + 12345)))
 
 
 @mutant("agent.parameters-round-trip")

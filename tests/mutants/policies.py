@@ -11,6 +11,7 @@ from rlsdk.agent import agent
 from rlsdk.distributions import Categorical, SquashedGaussian
 from rlsdk.environments.actions import ActionDecoder
 from rlsdk.networks import ActionScale, ActorCritic, SquashedActor
+from rlsdk.networks.squashed_actor import _Stacks
 from tests.mutants.catalogue import Patch, mutant
 
 
@@ -32,8 +33,8 @@ def deterministic_actions_are_sampled(patch: Patch) -> None:
 
 @mutant("policy.randomness-from-generator")
 def samples_come_from_the_global_generator(patch: Patch) -> None:
-    unit = SquashedActor._unit_by_hand
-    patch.setattr(SquashedActor, "_unit_by_hand", lambda self, *args: unit(self, *args[:-1], torch.default_generator))
+    unit = _Stacks.unit_action
+    patch.setattr(_Stacks, "unit_action", lambda self, *args: unit(self, *args[:-1], torch.default_generator))
 
 
 @mutant("policy.rows-independent")

@@ -9,7 +9,7 @@ from torch.nn.utils import parameters_to_vector
 
 from rlsdk.agent import Agent
 from rlsdk.constructor import configured_by
-from rlsdk.errors import SettingsError
+from rlsdk.errors import SettingsError, UsageError
 from rlsdk.loops.population import play, scores
 from rlsdk_ars.config import ARSConfig
 from rlsdk_ars.plugin import SPEC
@@ -43,8 +43,10 @@ class ARS(Agent):
         Raises:
             UsageError: the agent has no environment. SettingsError: weights in another number.
         """
-        expected = len(parameters_to_vector(self._built.policy.parameters()))  # type: ignore[attr-defined]
+        expected = len(parameters_to_vector(self.policy.parameters()))
         if candidate_weights.dim() != 2 or candidate_weights.shape[1] != expected:
             raise SettingsError(f"candidate_weights has shape {tuple(candidate_weights.shape)}, not (P, {expected})")
+        if self.env is None:
+            raise UsageError("the agent has no environment to play candidates in; call set_env(env)")
         plan = cast("PopulationPlan", self.parts.plan)
-        return scores(plan, play(self._training_env(), plan, candidate_weights, self.seed, self._n_updates))
+        return scores(plan, play(self.env, plan, candidate_weights, self.seed, self._n_updates))
