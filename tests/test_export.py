@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import io
+import json
 import shutil
 import subprocess
 import sys
@@ -219,10 +219,9 @@ def test_command_line(cli: Any) -> None:
     Path("run").mkdir()
     shutil.copy(golden / "trpo.rlsdk", "run/final.rlsdk")
     final = {"mean": -100.0, "std": 1.0, "episodes": 2}
-    record = {"algorithm": "trpo", "env": "Pendulum-v1", "steps": 100, "n_envs": 1, "final_evaluation": final}
+    record = {"algorithm": "trpo", "env": "Pendulum-v1", "steps": 100, "n_envs": 1, "seed": 0}
+    record["final_evaluation"] = final
     Path("run/run.json").write_text(json.dumps(record))
-        '{"algorithm": "tqc", "env": "Pendulum-v1", "steps": 100, "final_evaluation": {"mean": -100.0, "std": 1.0, "episodes": 2}}'
-    )
     code, out, err = cli("export", "run/final.rlsdk")
     assert code == 0, err
     assert "final.onnx: inputs observation; outputs action" in out

@@ -21,7 +21,7 @@ SMALL: dict[str, Any] = {"buffer_size": 300, "learning_starts": 20, "batch_size"
 def fake_run(folder: Path, algorithm: str, slope: float, evaluations: int = 3) -> Path:
     folder.mkdir()
     (folder / "run.json").write_text(
-        json.dumps({"algorithm": algorithm, "env": "Pendulum-v1", "steps": 1000, "n_envs": 1})
+        json.dumps({"algorithm": algorithm, "env": "Pendulum-v1", "steps": 1000, "n_envs": 1, "seed": 0})
     )
     rows = ["step,rollout/ep_rew_mean,time/time_elapsed,time/episodes,eval/mean_reward"]
     for k in range(1, 11):
@@ -58,7 +58,7 @@ def test_bad_requests_for_plots(tmp_path: Path) -> None:
         plot_runs([run], out, x="weeks")
     with pytest.raises(SettingsError, match="has logged no 'train/los'"):
         plot_runs([run], out, metric="train/los")
-    with pytest.raises(SettingsError, match="cannot be read: No such file"):
+    with pytest.raises(SettingsError, match="metrics.csv is missing, or is no file"):
         plot_runs([tmp_path / "nowhere"], out)
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "metrics.csv").write_text("step\n")
