@@ -159,6 +159,8 @@ def _caption(groups: dict[str, list[Curve]], smooth: int) -> str:
 
 
 def _label(folder: Path) -> str:
+    if not (folder / "run.json").exists():
+        raise SettingsError(f"{folder} holds no run: it has no run.json; give directories that `rlsdk run --out` wrote")
     record = RunRecord.read(folder / "run.json")
     return f"{record.algorithm} on {record.env}"
 
