@@ -58,7 +58,7 @@ def test_bad_requests_for_plots(tmp_path: Path) -> None:
         plot_runs([run], out, x="weeks")
     with pytest.raises(SettingsError, match="has logged no 'train/los'"):
         plot_runs([run], out, metric="train/los")
-    with pytest.raises(SettingsError, match="metrics.csv is missing"):
+    with pytest.raises(SettingsError, match=r"metrics\.csv is missing"):
         plot_runs([tmp_path / "nowhere"], out)
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "metrics.csv").write_text("step\n")
