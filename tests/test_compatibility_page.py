@@ -81,6 +81,10 @@ CONSTRUCTOR = {
     "`collect_rollouts`": here("what_the_six_have_not_says_what_to_use"),
     "torch threads in `learn`": there("agent", "threads_are_put_back"),
     "unknown keyword": here("unknown_keywords_are_value_errors"),
+    "`learning_starts` of QRDQN": there("guide_of_names", "every_member_of_the_first_row_has_the_documented_arguments"),
+    "arguments of `learn` after `reset_num_timesteps`, by position": there(
+        "guide_of_names", "arguments_of_learn_that_differ_between_versions_are_given_by_name"
+    ),
     "`log_interval` of `learn`": here("logs_come_as_often_as_documented"),
     "`set_random_seed(None)`": there("agent", "set_random_seed"),
 }

@@ -221,7 +221,7 @@ class Agent:
             EnvironmentFault: the environment misbehaved. DivergenceError: a loss became NaN. ResourceError: the replay
             buffer does not fit.
         """
-        check_learn_arguments(self.spec, documented)
+        check_learn_arguments(self.spec, documented, progress_bar)
         callbacks = [*as_callbacks(callback), *([ProgressBar()] if progress_bar else [])]
         name = tb_log_name or self.spec.id.upper()
         with compiling(compile):

@@ -61,12 +61,17 @@ def without_effect(spec: AlgorithmSpec, arguments: Mapping[str, Any]) -> dict[st
     return rest
 
 
-def check_learn_arguments(spec: AlgorithmSpec, arguments: Mapping[str, Any]) -> None:
+def check_learn_arguments(spec: AlgorithmSpec, arguments: Mapping[str, Any], progress_bar: object) -> None:
     """Look at arguments of `learn` that it does not have.
 
     Raises:
-        UsageError: a documented one with a value that would need an effect. SettingsError: an unknown one.
+        UsageError: a documented one with a value that would need an effect. SettingsError: an unknown one, or
+        `progress_bar` got the value of another one by position.
     """
+    if not isinstance(progress_bar, bool | int | np.bool_):
+        raise SettingsError(
+            f"progress_bar = {progress_bar!r} must be True or False; give arguments after reset_num_timesteps by name"
+        )
     for name, value in arguments.items():
         if name in OF_LEARN:
             _require(f"learn({name}=)", value, *OF_LEARN[name])

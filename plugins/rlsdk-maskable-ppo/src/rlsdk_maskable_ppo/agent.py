@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from rlsdk.agent import Agent
 from rlsdk.constructor import configured_by
+from rlsdk.errors import SettingsError
 from rlsdk_maskable_ppo.config import MaskablePPOConfig
 from rlsdk_maskable_ppo.plugin import SPEC
 
 if TYPE_CHECKING:
     from rlsdk.networks import ActorCritic
+
+BY_POSITION = 4
+"""Arguments of `learn` that may be given by position after `total_timesteps`: up to `reset_num_timesteps`."""
 
 
 class MaskablePPO(Agent):
@@ -23,7 +27,15 @@ class MaskablePPO(Agent):
         super().__init__(*args, **kwargs)
 
     def learn(self, total_timesteps: float, *args: Any, use_masking: bool = True, **kwargs: Any) -> Self:
-        """As `Agent.learn`; with `use_masking=False` this training ignores masks, as if every action were allowed."""
+        """As `Agent.learn`; with `use_masking=False` this training ignores masks, as if every action were allowed.
+
+        Raises:
+            SettingsError: an argument after `reset_num_timesteps` by position: their order differs between versions.
+        """
+        if len(args) > BY_POSITION:
+            raise SettingsError(
+                "learn takes arguments after reset_num_timesteps by name: learn(..., use_masking=False)"
+            )
         network = cast("ActorCritic", self._built.policy)
         before, network.use_masks = network.use_masks, network.use_masks and use_masking
         try:
