@@ -65,12 +65,11 @@ def check_learn_arguments(spec: AlgorithmSpec, arguments: Mapping[str, Any], pro
     """Look at arguments of `learn` that it does not have.
 
     Raises:
-        UsageError: a documented one with a value that would need an effect. SettingsError: an unknown one, or
-        `progress_bar` got the value of another one by position.
+        UsageError: a documented one with a value that would need an effect. SettingsError: any other.
     """
     if not isinstance(progress_bar, bool | int | np.bool_):
         raise SettingsError(
-            f"progress_bar = {progress_bar!r} must be True or False; give arguments after reset_num_timesteps by name"
+            f"progress_bar = {progress_bar!r} is no bool; give arguments after reset_num_timesteps by name"
         )
     for name, value in arguments.items():
         if name in OF_LEARN:

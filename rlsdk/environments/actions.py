@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from rlsdk.environments.unusable_input import no_tensors
+from rlsdk.environments.unusable_input import no_tensors, part_of
 from rlsdk.errors import DivergenceError
 from rlsdk.spaces import Box, Dict, Space, Tuple, dtype_of, shape_of
 
@@ -40,7 +40,7 @@ class ActionDecoder:
         if not self.parts:
             leaf: Sequence[Any] = self._leaf(action)
             return leaf
-        decoded = {key: part(self._part(action, key)) for key, part in self.parts.items()}
+        decoded = {key: part(part_of(action, key, self.space)) for key, part in self.parts.items()}
         rows = [{key: values[i] for key, values in decoded.items()} for i in range(len(next(iter(decoded.values()))))]
         return rows if isinstance(self.space, Dict) else [tuple(row.values()) for row in rows]
 
@@ -48,14 +48,8 @@ class ActionDecoder:
         """As calling it, but nested as the space with arrays [B, ...], as gymnasium's vector environments take actions."""
         if not self.parts:
             return self._leaf(action)
-        parts = {key: part.batched(self._part(action, key)) for key, part in self.parts.items()}
+        parts = {key: part.batched(part_of(action, key, self.space)) for key, part in self.parts.items()}
         return parts if isinstance(self.space, Dict) else tuple(parts.values())
-
-    def _part(self, action: Any, key: Any) -> Any:
-        try:
-            return action[key]
-        except (KeyError, IndexError, TypeError, ValueError):
-            raise no_tensors(action, f"a {type(self.space).__name__} of tensors, with the part {key!r}") from None
 
     def _leaf(self, action: Tensor) -> Any:
         try:

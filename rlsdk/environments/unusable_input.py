@@ -9,6 +9,7 @@ import numpy as np
 
 from rlsdk.errors import ObservationError, UsageError
 from rlsdk.records import EnvStep, Observation
+from rlsdk.spaces import Space
 
 LOOP = "for numpy arrays, step rlsdk.environments.NumpyVectorEnv(env), or model.get_env()"
 
@@ -18,6 +19,18 @@ def no_tensors(action: Any, wanted: str) -> UsageError:
     return UsageError(
         f"actions are of type {type(action).__name__}; accepted: {wanted}, an action for each environment; {LOOP}"
     )
+
+
+def part_of(actions: Any, key: Any, space: Space) -> Any:
+    """The part `key` of actions of a Dict or Tuple space.
+
+    Raises:
+        UsageError: they have none.
+    """
+    try:
+        return actions[key]
+    except (KeyError, IndexError, TypeError, ValueError):
+        raise no_tensors(actions, f"a {type(space).__name__} of tensors, with the part {key!r}") from None
 
 
 def refuse_records(observation: Any, path: str) -> None:

@@ -6,6 +6,7 @@ from rlsdk.networks.actor_critic import ActorCritic, Estimates
 from rlsdk.networks.build_actor_critic import build_actor_critic
 from rlsdk.networks.build_encoder import build_encoder, uses_nature_cnn
 from rlsdk.networks.critics import ContinuousCritics, EnsembleMLP
+from rlsdk.networks.documented_methods import explains_documented_methods
 from rlsdk.networks.encoders import CombinedEncoder, FlattenEncoder, NatureEncoder, features_dim
 from rlsdk.networks.features_extractors import BaseFeaturesExtractor, CombinedExtractor, FlattenExtractor, NatureCNN
 from rlsdk.networks.flat import FlatParameters, backward, flatten_parameters
@@ -44,3 +45,6 @@ __all__ = [
     "mode_matters",
     "uses_nature_cnn",
 ]
+
+for policy in (ActorCritic, SearchPolicy, SquashedActor):
+    explains_documented_methods(policy)

@@ -19,7 +19,6 @@ from rlsdk.exploration.state_dependent_noise import NoiseMatrices, StateDependen
 from rlsdk.interfaces import Distribution
 from rlsdk.memories import Memory
 from rlsdk.networks.action_heads import ActionHead
-from rlsdk.networks.documented_methods import explains_documented_methods
 from rlsdk.networks.modes import mode_matters
 from rlsdk.networks.sides import Sides, sides_of
 from rlsdk.records import Act, Observation, StepData
@@ -95,7 +94,6 @@ class InputReader(Protocol):
     def action(self, given: Any) -> Any: ...
 
 
-@explains_documented_methods
 class ActorCritic(nn.Module):
     """A policy and its value function."""
 

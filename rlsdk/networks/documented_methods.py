@@ -20,7 +20,7 @@ T = TypeVar("T", bound=type)
 
 
 def explains_documented_methods(policy: T) -> T:
-    """A class decorator: the methods of `INSTEAD` that the class lacks raise UsageError when they are called."""
+    """The methods of `INSTEAD` that the class lacks raise UsageError when they are called; a class decorator too."""
     for name in INSTEAD:
         if getattr(policy, name, nn.Module.forward) is nn.Module.forward:
             setattr(policy, name, _explaining(policy.__name__, name))

@@ -15,7 +15,6 @@ from torch import Generator, Tensor, nn
 from rlsdk.errors import SettingsError, suggest
 from rlsdk.networks.action_scale import ActionScale
 from rlsdk.networks.build_encoder import build_encoder
-from rlsdk.networks.documented_methods import explains_documented_methods
 from rlsdk.networks.encoders import features_dim
 from rlsdk.networks.mlp import mlp
 from rlsdk.parts import Facts
@@ -31,7 +30,6 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@explains_documented_methods
 class SearchPolicy(nn.Module):
     """Encoder without parameters -> layers -> an action: the largest output of each choice, the sign of each bit, or outputs
     clipped or squashed into a Box."""

@@ -13,7 +13,6 @@ from rlsdk.distributions import SquashedGaussian
 from rlsdk.engines import NUMPY, NUMPY_ACTING_ROWS, Fitted, Library, Stack, fits, stack_of
 from rlsdk.exploration.state_dependent_noise import NoiseMatrices, StateDependentNoise
 from rlsdk.networks.action_scale import ActionScale
-from rlsdk.networks.documented_methods import explains_documented_methods
 from rlsdk.networks.encoders import features_dim
 from rlsdk.networks.flat import backward
 from rlsdk.networks.mlp import mlp
@@ -26,7 +25,6 @@ LOG_STD_RANGE = (-20.0, 2.0)
 SdeCarry = NoiseMatrices | tuple[()]
 
 
-@explains_documented_methods
 class SquashedActor(nn.Module):
     """A policy: encoder -> hidden layers -> mean and log std of a tanh-squashed Gaussian.
 

@@ -10,7 +10,6 @@ import torch
 from torch import Generator
 
 from rlsdk.interfaces import FillsExtras, Policy
-from rlsdk.networks.documented_methods import explains_documented_methods
 from rlsdk.preparation import user_questions
 from rlsdk.preparation.frames import FrameStacker
 from rlsdk.preparation.normalizer import Normalizer
@@ -26,7 +25,6 @@ class FramesCarry:
     inner: Any
 
 
-@explains_documented_methods
 class PreparedPolicy:
     """Stacks frames and normalises, then asks `inner`. Acting changes no statistics."""
 
