@@ -120,7 +120,7 @@ def test_arguments_of_learn_that_differ_between_versions_are_given_by_name() -> 
     maskable, ars = (next(m for m in models() if type(m).__name__ == kind) for kind in ("MaskablePPO", "ARS"))
     with pytest.raises(SettingsError, match="after reset_num_timesteps by name"):
         maskable.learn(8, None, 1, "run", True, False)
-    with pytest.raises(SettingsError, match="after reset_num_timesteps by name"):
+    with pytest.raises(SettingsError, match="is no bool; after reset_num_timesteps give names"):
         ars.learn(8, None, 1, "run", True, AsyncEval([], None))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -31,15 +30,14 @@ class ActionDecoder:
         self.low: Any = space.low[None] if isinstance(space, Box) else None
         self.high: Any = space.high[None] if isinstance(space, Box) else None
 
-    def __call__(self, action: Any) -> Sequence[Any]:
+    def __call__(self, action: Any) -> Any:
         """One action per environment: an array with a leading axis [B], or for nested spaces a list of B values.
 
         Raises:
             DivergenceError: a policy answered NaN or infinity. UsageError: actions are no tensors.
         """
         if not self.parts:
-            leaf: Sequence[Any] = self._leaf(action)
-            return leaf
+            return self._leaf(action)
         decoded = {key: part(part_of(action, key, self.space)) for key, part in self.parts.items()}
         rows = [{key: values[i] for key, values in decoded.items()} for i in range(len(next(iter(decoded.values()))))]
         return rows if isinstance(self.space, Dict) else [tuple(row.values()) for row in rows]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rlsdk.environments.unusable_input import refuse_records, shape_of_value
+from rlsdk.environments.unusable_input import shape_of_value, without_record
 from rlsdk.errors import ObservationError
 from rlsdk.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple, dtype_of, shape_of
 
@@ -188,8 +188,7 @@ def batch_of(space: Space, observation: Any, path: str = "observation") -> tuple
     Raises:
         ObservationError: neither one observation nor a batch of them.
     """
-    refuse_records(observation, path)
-    count = _batch_size(space, observation, path)
+    count = _batch_size(space, without_record(observation, path), path)
     if count is None:
         return [observation], True
     return [_row(space, observation, i) for i in range(count)], False

@@ -33,8 +33,8 @@ def part_of(actions: Any, key: Any, space: Space) -> Any:
         raise no_tensors(actions, f"a {type(space).__name__} of tensors, with the part {key!r}") from None
 
 
-def refuse_records(observation: Any, path: str) -> None:
-    """Nothing for arrays.
+def without_record(observation: Any, path: str) -> Any:
+    """The observation itself.
 
     Raises:
         ObservationError: `observation` is a record that a vector environment gave.
@@ -43,6 +43,7 @@ def refuse_records(observation: Any, path: str) -> None:
         raise ObservationError(
             f"{path} is a record for algorithms ({type(observation).__name__}), not an array; {LOOP}"
         )
+    return observation
 
 
 def shape_of_value(value: Any, path: str) -> tuple[int, ...]:
