@@ -17,11 +17,12 @@ from rlsdk.environments.masks import MaskGate
 from rlsdk.environments.observations import Stacker
 from rlsdk.environments.requests import without_requests
 from rlsdk.errors import PluginError, SettingsError
+from rlsdk.networks.initialisation import initialisation
 from rlsdk.parts import Facts, OnPolicyPlan, require_parts
 from rlsdk.preparation import prepare
 from rlsdk.registry import agent_type, require_usable
 from rlsdk.registry import load as load_plugin
-from rlsdk.seeding import Streams, fresh_seed, initialisation
+from rlsdk.seeding import Streams, fresh_seed
 from rlsdk.settings import docstring, evolve
 from rlsdk.sinks import Logger
 

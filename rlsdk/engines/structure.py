@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import chain
 from operator import attrgetter, is_
 from typing import Any, Generic, TypeVar
@@ -54,9 +54,8 @@ class Structure:
             and self._sizes == list(map(len, self._attributes))
         ):
             return False
-        before = self._members, self._sizes, self.hooked
+        members, sizes, hooked = self._members, self._sizes, self.hooked
         self._look()
-        members, sizes, hooked = before
         same = len(members) == len(self._members) and all(map(is_, members, self._members))
         return not (same and sizes == self._sizes and hooked == self.hooked)
 
@@ -111,23 +110,3 @@ class Fitted(Generic[KernelT]):
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Made at the first use: the network around it may not be whole yet."""
         self._make, self.structure = state["make"], Structure(state["root"], only=state["only"])
-
-
-def architecture(*networks: nn.Module) -> list[str]:
-    """What settings must say of networks for a file to give the same ones: classes and their arguments, names and shapes."""
-    found = []
-    for network in networks:
-        for name, module in network.named_modules():
-            kind = type(module)
-            told = module.extra_repr() if kind.__module__.startswith("torch.nn.modules.") else ""
-            found.append(f"{name}: {kind.__module__}.{kind.__qualname__}({told})")
-            found += [f"{name}.{own} {_kind_of(value)}" for own, value in _tensors(module)]
-    return found
-
-
-def _tensors(module: nn.Module) -> Iterable[tuple[str, Any]]:
-    return chain(module.named_parameters(recurse=False), module.named_buffers(recurse=False))
-
-
-def _kind_of(tensor: Any) -> str:
-    return f"{tuple(tensor.shape)} {tensor.dtype}"

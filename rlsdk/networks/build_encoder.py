@@ -10,8 +10,10 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
 from rlsdk.errors import SettingsError, UnsupportedSpaceError
-from rlsdk.networks.encoders import CombinedEncoder, FlattenEncoder, NatureEncoder
+from rlsdk.networks.combined_encoder import CombinedEncoder
+from rlsdk.networks.encoders import FlattenEncoder
 from rlsdk.networks.features_extractors import CombinedExtractor, NatureCNN
+from rlsdk.networks.nature_encoder import NatureEncoder
 from rlsdk.parts import Facts
 from rlsdk.settings.networks import NetworkConfig
 from rlsdk.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple, leaf_spaces, map_leaves, map_space

@@ -10,8 +10,9 @@ from torch import nn
 from rlsdk.engines import Library, Stack, fits
 from rlsdk.memories import NoMemory
 from rlsdk.networks.action_heads import PLAIN
+from rlsdk.networks.combined_encoder import CombinedEncoder
 from rlsdk.networks.draws import DRAWS, Draw
-from rlsdk.networks.encoders import CombinedEncoder, FlattenEncoder
+from rlsdk.networks.encoders import FlattenEncoder
 from rlsdk.spaces import Box, dtype_of
 
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol, cast
+from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 import torch
@@ -13,15 +13,11 @@ from rlsdk.distributions import SquashedGaussian
 from rlsdk.engines import NUMPY, NUMPY_ACTING_ROWS, Fitted, Library, Stack, fits, stack_of
 from rlsdk.exploration.state_dependent_noise import NoiseMatrices, StateDependentNoise
 from rlsdk.networks.action_scale import ActionScale
-from rlsdk.networks.encoders import features_dim
 from rlsdk.networks.flat import backward
-from rlsdk.networks.mlp import mlp
 from rlsdk.networks.modes import mode_matters
 from rlsdk.records import Act, Observation
 
 LOG_STD_RANGE = (-20.0, 2.0)
-
-
 SdeCarry = NoiseMatrices | tuple[()]
 
 
@@ -169,40 +165,3 @@ class _Stacks:
             self.body.backward(trace, slope, self.body.gradients())
 
         return action, log_prob, pull
-
-
-class SdeSettings(Protocol):
-    """The hyper-parameters of state-dependent noise."""
-
-    @property
-    def log_std_init(self) -> float: ...
-    @property
-    def sde_net_arch(self) -> tuple[int, ...] | None: ...
-    @property
-    def use_expln(self) -> bool: ...
-    @property
-    def clip_mean(self) -> float: ...
-
-
-def build_squashed_actor(
-    encoder: nn.Module,
-    hidden: Sequence[int],
-    activation_fn: str | Callable[[], nn.Module],
-    scale: ActionScale,
-    *,
-    sde: SdeSettings | None = None,
-    resample_every: int | None = None,
-) -> SquashedActor:
-    """An actor on top of `encoder`; with `sde`, one that explores by state-dependent noise."""
-    inputs = features_dim(encoder)
-    body = mlp(inputs, hidden, activation_fn)
-    latent = hidden[-1] if hidden else inputs
-    if sde is None:
-        return SquashedActor(encoder, body, latent, scale)
-    own = sde.sde_net_arch
-    sde_latent = latent if own is None else own[-1] if own else inputs
-    noise = StateDependentNoise(sde_latent, scale.size, sde.log_std_init, sde.use_expln, learn_features=True)
-    actor = SquashedActor(encoder, body, latent, scale, noise)
-    actor.sde_body = None if own is None else mlp(inputs, own, activation_fn)
-    actor.clip_mean, actor.resample_every = sde.clip_mean, resample_every
-    return actor

@@ -25,7 +25,8 @@ from rlsdk.networks.actor_critic import ActorCritic
 from rlsdk.records import Metrics, Rollout
 from rlsdk.settings.networks import NetworkConfig
 from rlsdk.updates.evaluation import Evaluation, Evaluator, Slopes, evaluator_of
-from rlsdk.updates.optimizer import FlatOptimizer, adam_arguments
+from rlsdk.updates.optimizer import FlatOptimizer
+from rlsdk.updates.optimizer_choice import adam_arguments
 
 METRICS = (
     "train/policy_gradient_loss",

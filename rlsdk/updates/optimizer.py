@@ -5,54 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from itertools import accumulate
 from operator import is_
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from rlsdk.engines import Structure
-from rlsdk.errors import SettingsError
 from rlsdk.networks.flat import FlatParameters, is_trained
+from rlsdk.updates.optimizer_choice import maker
 from rlsdk.updates.optimizer_state import require_own_state
-
-_CLASSES: dict[str, type[torch.optim.Optimizer]] = {
-    "adadelta": torch.optim.Adadelta,
-    "adagrad": torch.optim.Adagrad,
-    "adam": torch.optim.Adam,
-    "adamax": torch.optim.Adamax,
-    "adamw": torch.optim.AdamW,
-    "nadam": torch.optim.NAdam,
-    "radam": torch.optim.RAdam,
-    "rmsprop": torch.optim.RMSprop,
-    "sgd": torch.optim.SGD,
-}
-_FUSED = ("adagrad", "adam", "adamw", "sgd")
-
-
-def adam_arguments(choice: object, arguments: Mapping[str, Any] | None) -> dict[str, Any]:
-    """`arguments` of an optimiser. Adam's epsilon is 1e-5 for on-policy algorithms, as documented, where none are given; where
-    some are, it is torch's default 1e-8 unless they name it."""
-    if arguments is None:
-        return {"eps": 1e-5} if choice == "adam" else {}
-    return dict(arguments)
-
-
-def _maker(
-    choice: str | Callable[..., torch.optim.Optimizer], learning_rate: float, arguments: Mapping[str, Any] | None
-) -> Callable[[nn.Parameter], torch.optim.Optimizer]:
-    """Makes the optimiser of one vector of parameters."""
-    kind: Callable[..., torch.optim.Optimizer] = _CLASSES[choice] if isinstance(choice, str) else choice
-
-    def make(flat: nn.Parameter) -> torch.optim.Optimizer:
-        options: dict[str, Any] = {"lr": learning_rate, **(arguments or {})}
-        if isinstance(choice, str) and choice in _FUSED:
-            options.setdefault("fused", flat.numel() > 0 and flat.is_floating_point())
-        try:
-            return kind([flat], **options)
-        except (TypeError, ValueError) as error:
-            raise SettingsError(f"optimizer_kwargs {dict(arguments or {})} do not fit {choice}: {error}") from None
-
-    return make
 
 
 def _spans(parameters: Iterable[nn.Parameter]) -> list[slice]:
@@ -79,12 +40,10 @@ class FlatOptimizer:
         Raises:
             SettingsError: the optimiser does not take `arguments`.
         """
-        self._network = parameters if isinstance(parameters, nn.Module) else None
-        self._structure = None if self._network is None else Structure(self._network)
-        choice = "adam" if choice is None else choice
-        self._make = _maker(choice, learning_rate, arguments)
-        self._choice = choice
-        self._begin(self._network.parameters() if self._network is not None else cast("Any", parameters))
+        self._structure = Structure(parameters) if isinstance(parameters, nn.Module) else None
+        self._choice = "adam" if choice is None else choice
+        self._make = maker(self._choice, learning_rate, arguments)
+        self._begin(parameters.parameters() if isinstance(parameters, nn.Module) else parameters)
         if self._structure is not None:
             self._structure.changed()
 
@@ -98,7 +57,7 @@ class FlatOptimizer:
         self._is_adam = self._choice == "adam" and bool(group["fused"]) and not group.get("decoupled_weight_decay")
 
     def adopt(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Train these parameters from now on; the moments of those trained before are kept, those of new ones begin at 0."""
+        """Train these parameters from now on; those trained before keep their moments, those of new ones begin at 0."""
         wanted, before, flat = list(parameters), self._memory.parameters, self.flat
         if len(wanted) == len(before) and all(map(is_, wanted, before)):
             return
@@ -120,8 +79,7 @@ class FlatOptimizer:
     def zero_grad(self) -> None:
         """Before `backward`; parameters that were replaced in the network since take part from here on."""
         if self._structure is not None and self._structure.changed():
-            assert self._network is not None
-            self.adopt(self._network.parameters())
+            self.adopt(self._structure.roots[0].parameters())
         self._memory.zero_grad()
 
     def step(self, learning_rate: float, max_norm: float | None = None) -> None:
@@ -146,8 +104,8 @@ class FlatOptimizer:
 
     @torch.no_grad()
     def _adam(self, moments: dict[str, Tensor], options: dict[str, Any]) -> None:
-        """What the fused `torch.optim.Adam.step` comes down to for one tensor, without its preparations, which cost more
-        than the arithmetic of a small network."""
+        """The arithmetic of the fused `torch.optim.Adam.step` for one tensor, without its preparations, which cost more than
+        the arithmetic of a small network."""
         moments["step"] += 1
         torch._fused_adam_(
             [self.flat],

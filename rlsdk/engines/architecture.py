@@ -1,0 +1,29 @@
+"""A network's layers as text, to compare networks by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+from typing import Any
+
+from torch import nn
+
+
+def architecture(*networks: nn.Module) -> list[str]:
+    """What two networks must have in common to take the same weights: classes and their arguments, names and shapes."""
+    found = []
+    for network in networks:
+        for name, module in network.named_modules():
+            kind = type(module)
+            arguments = module.extra_repr() if kind.__module__.startswith("torch.nn.modules.") else ""
+            found.append(f"{name}: {kind.__module__}.{kind.__qualname__}({arguments})")
+            found += [f"{name}.{own} {_kind_of(value)}" for own, value in _tensors(module)]
+    return found
+
+
+def _tensors(module: nn.Module) -> Iterable[tuple[str, Any]]:
+    return chain(module.named_parameters(recurse=False), module.named_buffers(recurse=False))
+
+
+def _kind_of(tensor: Any) -> str:
+    return f"{tuple(tensor.shape)} {tensor.dtype}"

@@ -1,0 +1,50 @@
+"""Optimisers by name, with their arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from rlsdk.errors import SettingsError
+
+CLASSES: dict[str, type[torch.optim.Optimizer]] = {
+    "adadelta": torch.optim.Adadelta,
+    "adagrad": torch.optim.Adagrad,
+    "adam": torch.optim.Adam,
+    "adamax": torch.optim.Adamax,
+    "adamw": torch.optim.AdamW,
+    "nadam": torch.optim.NAdam,
+    "radam": torch.optim.RAdam,
+    "rmsprop": torch.optim.RMSprop,
+    "sgd": torch.optim.SGD,
+}
+FUSED = ("adagrad", "adam", "adamw", "sgd")
+
+
+def adam_arguments(choice: object, arguments: Mapping[str, Any] | None) -> dict[str, Any]:
+    """`arguments` of an optimiser. Adam's epsilon is 1e-5 for on-policy algorithms, as documented, where none are given; where
+    some are, it is torch's default 1e-8 unless they name it."""
+    if arguments is None:
+        return {"eps": 1e-5} if choice == "adam" else {}
+    return dict(arguments)
+
+
+def maker(
+    choice: str | Callable[..., torch.optim.Optimizer], learning_rate: float, arguments: Mapping[str, Any] | None
+) -> Callable[[nn.Parameter], torch.optim.Optimizer]:
+    """Makes the optimiser of one vector of parameters."""
+    kind: Callable[..., torch.optim.Optimizer] = CLASSES[choice] if isinstance(choice, str) else choice
+
+    def make(flat: nn.Parameter) -> torch.optim.Optimizer:
+        options: dict[str, Any] = {"lr": learning_rate, **(arguments or {})}
+        if isinstance(choice, str) and choice in FUSED:
+            options.setdefault("fused", flat.numel() > 0 and flat.is_floating_point())
+        try:
+            return kind([flat], **options)
+        except (TypeError, ValueError) as error:
+            raise SettingsError(f"optimizer_kwargs {dict(arguments or {})} do not fit {choice}: {error}") from None
+
+    return make
