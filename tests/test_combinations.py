@@ -15,8 +15,9 @@ from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import AnySpaceEnv
 from rlsdk.loops import Cursor
 from rlsdk.networks import build_actor_critic
+from rlsdk.networks.initialisation import initialisation
 from rlsdk.parts import Facts
-from rlsdk.seeding import Streams, initialisation
+from rlsdk.seeding import Streams
 from rlsdk.settings.actor_critic import RecurrentConfig
 from rlsdk.tree import map_tensors
 from rlsdk.updates import ClippedPolicy

@@ -17,7 +17,8 @@ from torch import nn
 
 import rlsdk
 from rlsdk.errors import UsageError
-from rlsdk.seeding import derive, initialisation
+from rlsdk.networks.initialisation import initialisation
+from rlsdk.seeding import derive
 from rlsdk_trpo import TRPO
 
 SEEN = {
