@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zipfile
 from io import BytesIO
 from pathlib import Path
@@ -39,6 +40,7 @@ from rlsdk_recurrent_ppo import RecurrentPPO
 from rlsdk_tqc import TQC
 from rlsdk_trpo import TRPO
 
+ROOT = Path(__file__).parents[1]
 ON: dict[str, Any] = {"n_steps": 8, "batch_size": 8, "seed": 0, "policy_kwargs": {"net_arch": [4]}}
 OFF: dict[str, Any] = {"buffer_size": 100, "learning_starts": 8, "batch_size": 4, "seed": 0}
 
@@ -190,6 +192,11 @@ def test_callbacks_that_return_nothing_go_on() -> None:
     assert trpo().learn(16, callback=[Silent(), note]).num_timesteps == 16
     assert any(name.startswith("train/") for name in metrics)
     assert not {"obs_tensor", "values", "log_probs", "rollout_buffer"} & set(found[0])
+    page = (ROOT / "docs" / "callbacks.md").read_text()
+    promised = set(re.findall(r"`([a-z_]+)`", page.partition("and in `locals`:")[2].partition("With normalisation")[0]))
+    promised -= {"terminal_observation", "episode"}  # of infos
+    assert len(promised) > 14
+    assert promised <= set(found[0])
 
 
 def test_sinks_get_numbers_and_media_apart() -> None:
