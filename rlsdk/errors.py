@@ -80,7 +80,7 @@ def fitting(what: str) -> Iterator[None]:
     except RlsdkError:
         raise
     except Exception as error:
-        raise ArtifactError(f"{what}: {type(error).__name__}: {error}") from None
+        raise ArtifactError(f"{what}: {type(error).__name__}: {message_of(error)}") from None
 
 
 def suggest(name: str, candidates: Iterable[str]) -> str:
@@ -99,8 +99,8 @@ def suggest(name: str, candidates: Iterable[str]) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """`str` of an exception, of one whose `__str__` raises too."""
+    """`str` of an exception; a remark in its place where `__str__` raises."""
     try:
         return str(error)
-    except Exception as another:
-        return f"(its message could not be made: {type(another).__name__})"
+    except Exception:
+        return "(its message cannot be shown)"

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 from rlsdk.errors import ArtifactError, PluginError, RlsdkError, fitting
 from rlsdk.registry import AlgorithmSpec, plugin_of, plugins
 from rlsdk.registry import load as load_plugin
-from rlsdk.registry.plain_files import shown
+from rlsdk.runtime.output import shown
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent

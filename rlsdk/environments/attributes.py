@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rlsdk.environments.step_checks import shown
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, message_of
+from rlsdk.runtime.output import shown
 
 Indices = int | Sequence[int] | None
 """Which environments: one, several, or all (None)."""

@@ -15,8 +15,9 @@ from gymnasium.utils.env_checker import check_env as gymnasium_check
 from rlsdk.environments.masks import MaskRule, mask_methods
 from rlsdk.environments.observations import stack
 from rlsdk.environments.space_conversion import to_space
-from rlsdk.environments.step_checks import FLAGS, number, require_info, shown, success
+from rlsdk.environments.step_checks import FLAGS, number, require_info, success
 from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, RlsdkError, message_of
+from rlsdk.runtime.output import shown
 from rlsdk.spaces import Space
 
 HARMLESS = {

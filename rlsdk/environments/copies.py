@@ -19,8 +19,9 @@ from rlsdk.environments.observations import Allocate, Stacker
 from rlsdk.environments.space_conversion import spaces_of
 from rlsdk.environments.standing import count_reset, standing
 from rlsdk.environments.states import capture, restore, running_episode
-from rlsdk.environments.step_checks import FLAGS, NUMBERS, flag, number, require_info, shown, success
+from rlsdk.environments.step_checks import FLAGS, NUMBERS, flag, number, require_info, success
 from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, RlsdkError, fitting, message_of
+from rlsdk.runtime.output import shown
 from rlsdk.spaces import Space
 
 FLOAT32_MAX = 3.4028234663852886e38

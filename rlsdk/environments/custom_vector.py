@@ -13,9 +13,9 @@ from rlsdk import spaces
 from rlsdk.environments.seeds import Seeds
 from rlsdk.environments.space_conversion import to_space
 from rlsdk.environments.standing import count_reset, resets_of
-from rlsdk.environments.step_checks import shown
 from rlsdk.errors import EnvironmentFault, RlsdkError, UsageError, message_of
 from rlsdk.records import EnvStep, Observation
+from rlsdk.runtime.output import shown
 from rlsdk.spaces import Space, dtype_of, map_leaves, shape_of
 
 MEMBERS = ("num_envs", "observation_space", "action_space", "reset", "step", "close")

@@ -16,9 +16,9 @@ from rlsdk.environments.processes import ProcessEnvs
 from rlsdk.environments.registration import register_game
 from rlsdk.environments.requests import without_requests
 from rlsdk.environments.space_conversion import spaces_of, to_space
-from rlsdk.environments.step_checks import shown
 from rlsdk.errors import EnvironmentFault, RlsdkError, message_of, suggest
 from rlsdk.registry import extension, extensions
+from rlsdk.runtime.output import shown
 
 EnvSource = str | Callable[[], Any] | Any
 Envs = InProcessEnvs | ProcessEnvs | NativeVectorEnv | ExecutorEnvs | CustomVectorEnv

@@ -15,10 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlsdk.environments.step_checks import shown
 from rlsdk.errors import MaskError
 from rlsdk.interfaces import VectorEnv
 from rlsdk.registry import MaskUse
+from rlsdk.runtime.output import shown
 from rlsdk.spaces import Space, choices_of
 
 METHOD, INFO = "action_masks", "action_mask"

@@ -18,10 +18,11 @@ from rlsdk.environments.observations import Stacker, batch_of
 from rlsdk.environments.seeds import Seeds
 from rlsdk.environments.standing import standing
 from rlsdk.environments.states import capture, masks_in, restore
-from rlsdk.environments.step_checks import shown, success
+from rlsdk.environments.step_checks import success
 from rlsdk.environments.vector_infos import infos_of
 from rlsdk.errors import ArtifactError, EnvironmentFault, MaskError, ObservationError, UsageError, message_of
 from rlsdk.records import EnvStep, Episode, Observation
+from rlsdk.runtime.output import shown
 from rlsdk.spaces import Space
 
 

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from rlsdk.environments.attributes import Indices, name_of_class
 from rlsdk.environments.pictures import pictures_of, show_windows, tiled
 from rlsdk.environments.space_conversion import to_gymnasium
-from rlsdk.environments.step_checks import shown
 from rlsdk.errors import UsageError
 from rlsdk.records import EnvStep
+from rlsdk.runtime.output import shown
 from rlsdk.spaces import Box, Dict, Space, Tuple, dtype_of, shape_of
 
 STEPPING = ("reset", "step")

@@ -8,22 +8,12 @@ from typing import Any
 import numpy as np
 
 from rlsdk.errors import EnvironmentFault
+from rlsdk.runtime.output import shown
 
 NUMBERS = frozenset((float, int, np.float64, np.float32, np.float16, np.int64, np.int32))
 """Types of rewards that `float` converts as meant."""
 FLAGS = frozenset((bool, np.bool_))
 """Types of `terminated` and `truncated` that need no look."""
-SHOWN = 200
-"""Characters of a value in a message."""
-
-
-def shown(value: Any) -> str:
-    """`repr` for messages: short, on one line, and of objects whose `repr` raises too."""
-    try:
-        text = " ".join(repr(value).split())
-    except Exception as error:
-        text = f"a {type(value).__name__} whose repr raises {type(error).__name__}"
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
 def number(value: Any) -> float:

@@ -20,9 +20,9 @@ from rlsdk.environments.native_vector import NativeVectorEnv
 from rlsdk.environments.processes import ProcessEnvs, ProcessOptions
 from rlsdk.environments.seeds import Seeds
 from rlsdk.environments.space_conversion import spaces_of
-from rlsdk.environments.step_checks import shown
 from rlsdk.environments.wrappers import Monitor
 from rlsdk.errors import EnvironmentFault, SettingsError, suggest
+from rlsdk.runtime.output import shown
 
 KINDS = ("auto", "sync", "async", "native")
 WORTH_PROCESSES = 700e-6

@@ -19,8 +19,8 @@ import attrs
 from rlsdk.errors import PluginError, suggest
 from rlsdk.registry.installed import GROUP, Entry, scan
 from rlsdk.registry.manifest import Manifest, ManifestError, checked_manifest, read_manifest
-from rlsdk.registry.plain_files import shown
 from rlsdk.registry.spec import AlgorithmSpec
+from rlsdk.runtime.output import shown
 
 __all__ = ["GROUP", "HOOKS", "SWITCH", "Plugin", "algorithms", "find", "plugins", "register", "unregister"]
 

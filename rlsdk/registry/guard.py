@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from rlsdk.registry.library_state import LIBRARIES, of_library, watched
-from rlsdk.registry.plain_files import one_line, shown
 from rlsdk.registry.process_state import State, of_process
+from rlsdk.runtime.output import one_line, shown
 
 
 class PluginSideEffect(UserWarning):

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import attrs
 
-from rlsdk.registry.plain_files import PlainFileError, one_line, read_plain
+from rlsdk.registry.plain_files import PlainFileError, read_plain
+from rlsdk.runtime.output import one_line
 
 GROUP = "rlsdk.plugins"
 _SECTION = re.compile(rb"^[ \t]*\[[ \t]*" + re.escape(GROUP).encode() + rb"[ \t]*\]", re.MULTILINE)
@@ -104,7 +105,7 @@ def _content(distribution: Distribution, folder: Path | None, name: str) -> byte
     try:
         text = distribution.read_text(name)
     except (OSError, ValueError) as error:
-        raise PlainFileError(f"cannot be read: {one_line(error)}") from None
+        raise PlainFileError(f"cannot be read: {one_line(error, 300)}") from None
     return None if text is None else text.encode()
 
 

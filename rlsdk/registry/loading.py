@@ -9,7 +9,7 @@ from functools import cache
 from importlib.metadata import EntryPoint
 from typing import Any
 
-from rlsdk.errors import PluginError, RlsdkError, suggest
+from rlsdk.errors import PluginError, RlsdkError, message_of, suggest
 from rlsdk.registry.discovery import (
     FORGET,
     GROUP,
@@ -23,8 +23,8 @@ from rlsdk.registry.discovery import (
     registered,
     registrations,
 )
-from rlsdk.registry.plain_files import one_line, shown
 from rlsdk.registry.spec import AlgorithmSpec
+from rlsdk.runtime.output import one_line, shown
 
 ONE_AT_A_TIME = threading.RLock()
 """Held while a plugin is imported: the guard puts back state of the whole process."""
@@ -196,9 +196,5 @@ def _guarded(who: str, work: Callable[[], Any]) -> Any:
 
 
 def _described(error: BaseException) -> str:
-    """Class and message, on one line; a message that cannot be made is left out."""
-    try:
-        text = str(error)
-    except Exception:
-        text = "(its message cannot be shown)"
-    return one_line(f"{type(error).__name__}: {text}", 500)
+    """Class and message, on one line."""
+    return one_line(f"{type(error).__name__}: {message_of(error)}", 500)

@@ -9,8 +9,9 @@ from typing import Any
 
 import attrs
 
-from rlsdk.registry.plain_files import PlainFileError, one_line, read_toml, shown
+from rlsdk.registry.plain_files import PlainFileError, read_toml
 from rlsdk.registry.spec import FAMILIES, Family
+from rlsdk.runtime.output import one_line, shown
 
 EXTENSIONS = ("sinks", "environments", "serializers", "executors")
 SPACES = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
@@ -73,9 +74,9 @@ def read_manifest(module: str) -> Manifest:
     try:
         data = read_toml(path)
     except PlainFileError as error:
-        raise ManifestError(f"its manifest {one_line(path)} {error}") from None
+        raise ManifestError(f"its manifest {one_line(path, 300)} {error}") from None
     if data is None:
-        raise ManifestError(f"it has no manifest: {one_line(path)} does not exist")
+        raise ManifestError(f"it has no manifest: {one_line(path, 300)} does not exist")
     return parse_manifest(data)
 
 

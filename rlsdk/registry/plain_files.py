@@ -9,7 +9,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from rlsdk.runtime import output
+from rlsdk.runtime.output import one_line
 
 LIMIT = 64 * 1024
 """Bytes; the manifests and presets that exist are below 2 kB."""
@@ -30,20 +30,6 @@ class PlainFileError(ValueError):
     """Why a file cannot be read; one line that begins with `is` or `cannot`."""
 
 
-def one_line(text: object, most: int = 300) -> str:
-    """Foreign text for a message: control characters escaped, and not too long."""
-    shown = output.one_line(str(text))
-    return shown if len(shown) <= most else shown[:most] + "..."
-
-
-def shown(value: object, most: int = 300) -> str:
-    """A foreign value for a message."""
-    try:
-        return one_line(repr(value), most)
-    except ValueError:  # whole numbers of more than 4,300 digits have no decimal form
-        return "a very large number"
-
-
 def read_plain(path: Path, limit: int = LIMIT) -> bytes | None:
     """The content of a regular file, None where there is no file.
 
@@ -55,7 +41,7 @@ def read_plain(path: Path, limit: int = LIMIT) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
-        raise PlainFileError(f"cannot be read: {one_line(getattr(error, 'strerror', None) or error)}") from None
+        raise PlainFileError(f"cannot be read: {one_line(getattr(error, 'strerror', None) or error, 300)}") from None
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise PlainFileError("is no regular file")
@@ -107,7 +93,7 @@ def parse_toml(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits is a plain ValueError
-        raise PlainFileError(f"is not valid TOML: {one_line(error)}") from None
+        raise PlainFileError(f"is not valid TOML: {one_line(error, 300)}") from None
 
 
 def _depth(text: str) -> int:

@@ -19,7 +19,8 @@ import attrs
 from rlsdk.errors import SettingsError
 from rlsdk.registry.discovery import find
 from rlsdk.registry.manifest import ManifestError, package_folder
-from rlsdk.registry.plain_files import PlainFileError, one_line, read_toml, shown
+from rlsdk.registry.plain_files import PlainFileError, read_toml
+from rlsdk.runtime.output import one_line, shown
 
 
 @attrs.frozen(kw_only=True)
@@ -76,7 +77,7 @@ def _read(path: Path, env: str) -> Preset:
     try:
         data = read_toml(path) or {}
     except PlainFileError as error:
-        raise SettingsError(f"the preset for {env}, {one_line(path)}, {error}") from None
+        raise SettingsError(f"the preset for {env}, {one_line(path, 300)}, {error}") from None
     run, settings = data.get("run", {}), data.get("settings", {})
     known = {field.name for field in attrs.fields(Preset)} - {"env", "settings"}
     if set(data) - {"run", "settings"} or not isinstance(run, dict) or not isinstance(settings, dict):

@@ -26,7 +26,7 @@ from rlsdk.errors import PluginError
 from rlsdk.registry.discovery import HOOKS, Plugin, plugins, registered
 from rlsdk.registry.guard import PluginSideEffect
 from rlsdk.registry.loading import extensions_of, load
-from rlsdk.registry.plain_files import one_line
+from rlsdk.runtime.output import one_line
 
 SECONDS = 20.0
 """A plugin that imports no torch takes a tenth of a second."""
@@ -153,7 +153,7 @@ def _load(plugin: Plugin) -> Trial:
         except PluginError as error:
             return Trial(problem=str(error))
         except Exception as error:
-            cause = one_line(f"{type(error).__name__}: {error}")
+            cause = one_line(f"{type(error).__name__}: {error}", 300)
             return Trial(
                 problem=f"{plugin.qualified_id} {plugin.version} is broken: its settings cannot be read: {cause}"
             )

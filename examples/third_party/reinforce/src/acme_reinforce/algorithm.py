@@ -32,7 +32,7 @@ class Reinforce:
 
     def __init__(self, policy: SoftmaxPolicy, config: ReinforceConfig) -> None:
         self.policy, self.config = policy, config
-        self.optimizer = FlatOptimizer(policy.parameters(), "adam", config.learning_rate)
+        self.optimizer = FlatOptimizer(policy, "adam", config.learning_rate)
 
     def update(self, batch: Rollout[Any, Any], *, progress: float) -> Metrics:
         """Learn from a rollout [T, B]."""
