@@ -11,14 +11,15 @@ from typing import Any
 import attrs
 
 from rlsdk.agent import Agent, agent_class
+from rlsdk.agent.loggers import chosen_sinks
 from rlsdk.callbacks import Callback, CheckpointCallback, EvalCallback, ProgressBar, StopOnInterrupt
 from rlsdk.constructor import bind
 from rlsdk.environments import make_vec_env
-from rlsdk.errors import EnvironmentFault, SettingsError
+from rlsdk.errors import EnvironmentFault, SettingsError, message_of
 from rlsdk.evaluate import Evaluation, run_episodes
 from rlsdk.experiments.run_record import FinalEvaluation, RunRecord
 from rlsdk.experiments.run_request import RunRequest
-from rlsdk.experiments.run_sinks import Maker, configured_sinks, named_sinks
+from rlsdk.experiments.run_sinks import Maker, named_sinks
 from rlsdk.experiments.trust import (
     places_in,
     require_own_environment,
@@ -106,17 +107,25 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, *, profile: bool) -> 
             )
         raise
     finally:
+        if agent.env is not None:
+            _close(agent.env, "training")
         if sinks:
             several(sinks).close()
-        if agent.env is not None:
-            agent.env.close()
+
+
+def _close(env: Any, use: str) -> None:
+    """Close an environment that is no longer needed; a failure is printed, as the results do not depend on it."""
+    try:
+        env.close()
+    except Exception as error:
+        tell(f"warning: closing the {use} environment failed: {type(error).__name__}: {message_of(error)}")
 
 
 def _sinks(prepared: Prepared) -> list[MetricSink]:
     directory, agent = prepared.directory, prepared.agent
     made: list[MetricSink] = [CsvSink(directory.csv), JsonlSink(directory.jsonl)]
     name = f"{agent.spec.id.upper()}-{folder_name(directory.path.resolve().name)}"  # no other run continues it
-    made += configured_sinks(agent.config, name, resumed=prepared.resumed)
+    made += chosen_sinks(agent.config, name, fresh=not prepared.resumed)
     return made + [make(directory.path, prepared.resumed) for make in prepared.sinks]
 
 
@@ -127,7 +136,7 @@ def _finish(prepared: Prepared, seconds: float, *, interrupted: bool) -> RunResu
     try:
         evaluation = run_episodes(agent, env, record.eval_episodes, seed=agent.derived_seed("final evaluation"))
     finally:
-        env.close()
+        _close(env, "evaluation")
     seconds += time.perf_counter() - began
     summary = FinalEvaluation(mean=evaluation.mean, std=evaluation.std, episodes=len(evaluation.returns))
     done = attrs.evolve(
@@ -184,7 +193,7 @@ def _evaluator(record: RunRecord, directory: RunDirectory) -> Iterator[list[Eval
         callback.best = directory.best_evaluation()
         yield [callback]
     finally:
-        env.close()
+        _close(env, "evaluation")
 
 
 @contextmanager
@@ -202,7 +211,7 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
     directory = RunDirectory.choose(request.out, spec.id, env, config.seed)
     with contextlib.ExitStack() as unused:
         envs = make_vec_env(env, width(spec, known, request.n_envs), vectorization=request.vectorization or "auto")
-        unused.callback(envs.close)
+        unused.callback(_close, envs, "training")
         agent = agent_class(spec)(**{**settings, "env": envs})
         agent.env_name = env
         record = RunRecord(
@@ -286,7 +295,7 @@ def _resumed(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
         record = _checked(request, directory, spec)
         makers = named_sinks(record.sinks)
         envs = make_vec_env(record.env, record.n_envs, vectorization=record.vectorization)
-        unused.callback(envs.close)
+        unused.callback(_close, envs, "training")
         changes: dict[str, Any] = {"device": record.device, "custom_objects": record.places}
         agent = directory.newest(lambda path: agent_class(spec).load(path, env=envs, force_reset=False, **changes))
         if record.steps < agent.num_timesteps:

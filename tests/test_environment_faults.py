@@ -204,7 +204,7 @@ def test_errors_without_text_are_named(kind: str) -> None:
 
     with closing(make_vec_env(lambda: Raising(3), 2, vectorization=kind)) as env:
         env.reset(0)
-        with pytest.raises(EnvironmentFault, match=r"raised Unhelpful in step.*could not be made"):
+        with pytest.raises(EnvironmentFault, match=r"raised Unhelpful in step.*its message cannot be shown"):
             env.step(torch.zeros(2, 1))
 
 

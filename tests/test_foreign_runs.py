@@ -17,6 +17,8 @@ import attrs
 import pytest
 
 import rlsdk
+from rlsdk.buffers import replay
+from rlsdk.buffers.storage import OnDisk
 from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.experiments.lock import claimed
 from rlsdk.experiments.run_record import RunRecord
@@ -143,6 +145,39 @@ def test_a_record_names_no_place(folder: Path, tmp_path: Path) -> None:
     changed(folder / "run.json", places={"tensorboard_log": str(folder / "events")}, steps=64)
     run(attrs.evolve(RESUME, out=folder))
     assert list((folder / "events").glob("*/events*"))
+
+
+def test_a_replay_memory_is_on_disk_again_where_its_directory_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[str] = []
+
+    class Noted(OnDisk):
+        def __init__(self, directory: str | Path, device: str) -> None:
+            used.append(str(directory))
+            super().__init__(directory, device)
+
+    monkeypatch.setattr(replay, "OnDisk", Noted)
+    first, second = ({"replay_buffer_kwargs": {"directory": str(tmp_path / name)}} for name in ("first", "second"))
+    small = {"policy_kwargs": {"net_arch": [4]}, "buffer_size": 100, "learning_starts": 100, "seed": 0}
+    request = RunRequest(
+        algorithm="tqc",
+        env="rlsdk/IdentityEnvBox-v0",
+        steps=16,
+        n_envs=1,
+        settings={**small, **first},
+        out=tmp_path / "run",
+        eval_every=0,
+        eval_episodes=1,
+        use_preset=False,
+    )
+    run(request)
+    resumed = RunRequest(algorithm="tqc", out=tmp_path / "run", resume=True)
+    with pytest.raises(SettingsError, match=r"--set replay_buffer_kwargs\.directory="):
+        run(resumed)
+    run(attrs.evolve(resumed, steps=24, trust=True))
+    run(attrs.evolve(resumed, steps=32, settings=second))
+    assert used == [str(tmp_path / name) for name in ("first", "first", "second")]
 
 
 @pytest.mark.parametrize("name", ["metrics.csv", "metrics.jsonl", "checkpoints", "learning_curve.png"])

@@ -11,10 +11,16 @@ import sys
 import time
 from pathlib import Path
 
+import attrs
+import gymnasium
 import pytest
 
 import rlsdk
+from rlsdk.environments.toy import IdentityEnv
+from rlsdk.run_directory import RunDirectory
+from rlsdk.runner import run
 from tests.test_cli import SMALL
+from tests.test_resumed_options import BASE
 
 
 def test_resume_after_a_hard_kill(tmp_path: Path) -> None:
@@ -153,6 +159,26 @@ def test_an_environment_that_breaks_in_mid_run_loses_nothing(tmp_path: Path) -> 
     assert (record["status"], record["env_steps"]) == ("failed", 149)
     agent = rlsdk.load(tmp_path / "run" / "checkpoints" / "step_000000149")
     assert agent.num_timesteps == 149
+
+
+class NotClosing(IdentityEnv):
+    def close(self) -> None:
+        raise OSError("the simulator is gone")
+
+
+def test_an_environment_that_cannot_be_closed_costs_no_result(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gymnasium.register("NotClosing-v0", NotClosing)
+    try:
+        result = run(attrs.evolve(BASE, env="NotClosing-v0", out=tmp_path / "run"))
+    finally:
+        del gymnasium.registry["NotClosing-v0"]
+    assert RunDirectory(tmp_path / "run").read_record().status == "finished"
+    assert rlsdk.load(tmp_path / "run" / "final").num_timesteps == result.env_steps == 48
+    printed = capsys.readouterr().out
+    assert printed.count("the simulator is gone") == 3, "of training, and of both kinds of evaluation"
+    assert "warning: closing the training environment failed: EnvironmentFault: environment" in printed
 
 
 def test_a_full_disk_is_one_clear_error(tmp_path: Path) -> None:

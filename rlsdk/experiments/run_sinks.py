@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 from rlsdk.errors import SettingsError, suggest
 from rlsdk.registry import extension, extensions
@@ -36,11 +35,3 @@ def _named(name: str) -> Maker:
         )
     make = extension("sinks", name)
     return lambda folder, resumed: make(folder)
-
-
-def configured_sinks(config: Any, name: str, *, resumed: bool) -> list[MetricSink]:
-    """The sinks that the settings `verbose` and `tensorboard_log` ask for, as in `Agent.learn`."""
-    sinks: list[MetricSink] = [ConsoleSink()] if config.verbose else []
-    if config.tensorboard_log:
-        sinks.append(TensorBoardSink(Path(config.tensorboard_log), name, continue_last=resumed))
-    return sinks
