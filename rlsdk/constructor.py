@@ -54,4 +54,10 @@ def bind(kind: type[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> A
     values = dict(zip(names, args, strict=False))
     if twice := sorted(set(values) & set(kwargs)):
         raise SettingsError(f"{twice} given by position and by name")
+    policy = {**values, **kwargs}.get("policy")
+    if isinstance(policy, type) and not issubclass(policy, str):
+        raise SettingsError(
+            f"policy = {policy.__module__}.{policy.__name__} is a class of another library; give a name such as"
+            " 'MlpPolicy', or the documented class's name imported from the plugin"
+        )
     return structure({**values, **kwargs}, kind)

@@ -80,6 +80,10 @@ CONSTRUCTOR = {
     ),
     "`collect_rollouts`": here("what_the_six_have_not_says_what_to_use"),
     "torch threads in `learn`": there("agent", "threads_are_put_back"),
+    "objects of stable-baselines3 as arguments": here(
+        "objects_of_the_peer_work_or_are_refused", "vector_environments_of_the_peer_are_refused"
+    )
+    + there("documented_callbacks", "the_peers_own_callbacks_run"),
     "unknown keyword": here("unknown_keywords_are_value_errors"),
     "`learning_starts` of QRDQN": there("guide_of_names", "every_member_of_the_first_row_has_the_documented_arguments"),
     "arguments of `learn` after `reset_num_timesteps`, by position": there(

@@ -301,6 +301,35 @@ def test_vector_environments_of_the_peer_are_refused() -> None:
             call()
 
 
+def test_objects_of_the_peer_work_or_are_refused() -> None:
+    peers = pytest.importorskip("stable_baselines3")
+    from sb3_contrib.common.wrappers import TimeFeatureWrapper
+    from sb3_contrib.tqc.policies import TQCPolicy
+    from stable_baselines3.common.buffers import ReplayBuffer
+    from stable_baselines3.common.logger import configure
+    from stable_baselines3.common.monitor import Monitor
+    from stable_baselines3.common.noise import NormalActionNoise
+    from stable_baselines3.common.torch_layers import FlattenExtractor
+
+    env = TimeFeatureWrapper(Monitor(gymnasium.make("CartPole-v1")))
+    model = trpo(env, policy_kwargs={"net_arch": [4], "features_extractor_class": FlattenExtractor}).learn(8)
+    for call, words in (
+        (
+            lambda: TQC(TQCPolicy, "Pendulum-v1", **OFF),
+            "is a class of another library; give a name such as 'MlpPolicy'",
+        ),
+        (lambda: tqc(replay_buffer_class=ReplayBuffer), "a memory is .*'hindsight'"),
+        (lambda: tqc(replay_buffer_class=peers.HerReplayBuffer), "a memory is .*'hindsight'"),
+        (
+            lambda: tqc(action_noise=NormalActionNoise(np.zeros(1), np.ones(1))),
+            r"rlsdk\.exploration\.NormalActionNoise",
+        ),
+        (lambda: model.set_logger(configure(None, [])), r"rlsdk\.sinks\.configure"),
+    ):
+        with pytest.raises(SettingsError, match=words):
+            call()
+
+
 def test_discrete_spaces_have_a_largest_size() -> None:
     def made(size: int) -> Any:
         return make_vec_env(lambda: AnySpaceEnv(spaces.Discrete(size), spaces.Discrete(2), 4))
@@ -328,6 +357,7 @@ def test_other_algorithms_use_masks_that_are_there(kind: Any) -> None:
     mask = [False, False, True, False, False, False]
     actions = {int(model.predict(np.int64(0), action_masks=mask)[0]) for _ in range(20)}
     assert actions == {2}
+    assert model.predict(np.int64(0))[0] in range(6)
 
 
 def test_atari_environments_have_the_documented_rewards(tmp_path: Path) -> None:

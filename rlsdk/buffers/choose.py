@@ -63,4 +63,5 @@ def build_replay(facts: Facts, config: ReplaySettings) -> Buffer[Any, Any]:
     try:
         return make(facts, config.buffer_size, config.gamma, shared_observations=shared, **arguments)
     except TypeError as error:
-        raise SettingsError(f"replay_buffer_kwargs {arguments} do not fit {choice!r}: {error}") from None
+        kinds = f"a memory is {', '.join(map(repr, KINDS))}, or a class called as rlsdk.buffers.ReplayBuffer is"
+        raise SettingsError(f"replay_buffer_kwargs {arguments} do not fit {choice!r}: {error}; {kinds}") from None

@@ -100,7 +100,10 @@ def as_action_noise(value: Mapping[str, Any] | ActionNoise | None) -> ActionNois
         return value
     if not isinstance(value, Mapping) or value.get("kind") not in KINDS:
         kind = value.get("kind") if isinstance(value, Mapping) else value
-        raise SettingsError(f"action_noise {kind!r} is no kind of noise; {suggest(str(kind), KINDS)}")
+        raise SettingsError(
+            f"action_noise {kind!r} is no kind of noise; {suggest(str(kind), KINDS)}; give"
+            " rlsdk.exploration.NormalActionNoise, OrnsteinUhlenbeckActionNoise or a table"
+        )
     fields = {k: v for k, v in value.items() if k != "kind"}
     try:
         noise: ActionNoise = KINDS[value["kind"]](**fields)
