@@ -90,7 +90,7 @@ def run_episodes(
 
 
 def _connected(agent: Agent, env: Any, use_masking: bool) -> Any:
-    """The environments of an evaluation, which are the agent's kind and not in training."""
+    """The environments of an evaluation, checked: they fit the agent, and no training uses them."""
     envs = connect(env)
     if _shared(envs, agent.env):
         if agent.run is not None:

@@ -67,7 +67,7 @@ class Facts:
     statistics of now. For algorithms that sample a memory of their own or bring their own data: only rollouts on-policy, and
     the `Transitions` that `Parts.buffer` samples, are normalised already. Statistics do not change."""
     reward_normalizer: Callable[[Tensor], Tensor] = as_it_is
-    """Rewards of any shape as the environment gives them -> as they are learnt from, likewise."""
+    """Rewards of any shape as the environment gives them -> as the algorithm learns from them; see `observation_normalizer`."""
 
 
 class OffPolicySettings(Protocol):

@@ -67,10 +67,10 @@ class Run:
         return self.tally.mean_return
 
     def values_of(self, step: EnvStep) -> dict[str, Any]:
-        """What callbacks with the documented interface find in `locals` after this step; worked out once."""
+        """The `locals` of callbacks with the documented interface after this step; computed once."""
         if self._values is None or self._values[0] is not step:
             done = self.steps_in_round // self.agent.facts.num_envs
-            self._values = step, {**step_values(step, self.agent._decode), "n_steps": done}
+            self._values = step, {**step_values(step, self.agent.decode_action), "n_steps": done}
         return self._values[1]
 
     def advance(self, cursor: Cursor, report: Report) -> None:
@@ -101,7 +101,7 @@ class Run:
         self.tally.clear()
 
     def tell(self, event: str, *details: Any) -> None:
-        """Tell every callback; one that answers False stops the training: at once after `on_step`, else after this round."""
+        """Notify every callback; one that returns False stops the training: at once after `on_step`, else after this round."""
         for callback in self.callbacks:
             if says_stop(getattr(callback, event)(self, *details)):
                 self.stopping = True

@@ -422,7 +422,7 @@ def test_the_exploration_rate_of_qrdqn_can_be_read_and_set() -> None:
 
 def test_parts_have_their_documented_names() -> None:
     tqc, qrdqn = made("tqc", normalize=True), made("qrdqn")
-    assert tqc.actor is tqc._built.policy
+    assert tqc.actor is tqc.built.policy
     assert tqc.critic is tqc.parts.algorithm.critics  # type: ignore[attr-defined]
     assert tqc.critic_target is tqc.parts.algorithm.target.network  # type: ignore[attr-defined]
     assert qrdqn.quantile_net is qrdqn.policy

@@ -67,11 +67,11 @@ class Agent:
     run: Run | None
     """The training that is going on."""
     in_round: bool
-    """Whether environments are further than the cursor says."""
+    """Whether the environments have gone further than `cursor`."""
     _config: Any
     _env: Any
     _seed: int
-    _built: Parts
+    built: Parts
     """The parts as the plugin built them, without what prepares observations."""
     _stored_cursor: StoredCursor | None
     _stored_log: Mapping[str, Any] | None
@@ -79,7 +79,7 @@ class Agent:
     _logger: Logger
     _logger_was_set: bool
     _step_offset: int
-    _decode: ActionDecoder
+    decode_action: ActionDecoder
     _stack: Stacker
     standing: Any
     """Of the environments when the last training ended."""

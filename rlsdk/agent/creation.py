@@ -62,7 +62,7 @@ def assemble(agent: Agent, config: Any, spaces: tuple[Any, Any], num_envs: int, 
     agent._step_offset = 0
     agent._logger, agent._logger_was_set = Logger(), False
     agent._logger.current_step = lambda: agent.num_timesteps
-    agent._decode, agent._stack = ActionDecoder(spaces[1]), Stacker(spaces[0])
+    agent.decode_action, agent._stack = ActionDecoder(spaces[1]), Stacker(spaces[0])
 
 
 def build_parts(agent: Agent) -> None:
@@ -79,7 +79,7 @@ def build_parts(agent: Agent) -> None:
             f"{agent.spec.id!r} says that {', '.join(agent.spec.live)} can change while an agent lives, but"
             f" {type(built.algorithm).__name__} has no method reconfigure(config); add it, or leave `live` out"
         )
-    agent._built = built
+    agent.built = built
     agent.parts = agent.preparation.applied_to(built)
     agent._made_as = architecture_of(built)
     policy: Any = agent.parts.policy

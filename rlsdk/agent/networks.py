@@ -25,7 +25,7 @@ def require_same_layers(agent: Agent, what: str) -> None:
     Raises:
         UsageError: layers were replaced by others since the agent was made.
     """
-    now = architecture_of(agent._built)
+    now = architecture_of(agent.built)
     if now != agent._made_as:
         different = next((line for line in now if line not in agent._made_as), "fewer layers")
         raise UsageError(

@@ -40,7 +40,7 @@ def _predict(
     carry = agent.parts.policy.initial_carry(len(rows)) if state is None else state
     moved = map_tensors(lambda leaf: leaf.to(agent.facts.device), seen)
     act = agent.parts.policy.act(moved, carry, deterministic=deterministic, generator=agent.streams["predict"])
-    actions = agent._decode(act.action)
+    actions = agent.decode_action(act.action)
     chosen = actions[0] if single else actions
     nested = isinstance(agent.facts.action_space, Dict | Tuple)
     return chosen if nested else np.asarray(chosen), act.carry if leaves(act.carry) else None

@@ -33,7 +33,7 @@ def change_settings(agent: Agent, changes: Mapping[str, Any]) -> None:
     before, config = agent.config, evolve(agent.config, changes)
     changed = {name for name in changes if getattr(config, name) != getattr(before, name)}
     fixed = sorted(changed - OF_THE_AGENT - set(agent.spec.live))
-    memory = agent._built.buffer
+    memory = agent.built.buffer
     if memory is not None and not hasattr(memory, "reconfigure"):
         fixed += sorted(changed & OF_MEMORIES & set(agent.spec.live))
     if fixed:
@@ -58,7 +58,7 @@ def _refusal(agent: Agent, name: str) -> str:
 def _tell_parts(agent: Agent, config: Any) -> None:
     plan = agent.parts.plan
     new = plan_with(plan, config, agent.facts)
-    built, normalizer = agent._built, agent.preparation.normalizer
+    built, normalizer = agent.built, agent.preparation.normalizer
     parts: tuple[Any, ...] = (built.policy, built.algorithm, built.buffer)
     for part in parts:
         if hasattr(part, "reconfigure"):

@@ -36,7 +36,7 @@ class HindsightReplay:
     """A `ReplayBuffer` of a goal environment. Of `n_sampled_goal + 1` transitions drawn, `n_sampled_goal` get another goal:
     what was achieved at a later step of the episode (`future`), at its last (`final`), or at any (`episode`).
 
-    Rewards, and terminations where the environment has `compute_terminated`, are computed anew for it. Transitions of an
+    Rewards, and terminations where the environment has `compute_terminated`, are computed for that goal. Transitions of an
     episode that is not over keep their goal.
     """
 
@@ -124,7 +124,7 @@ class HindsightReplay:
         """`size` transitions drawn with replacement.
 
         Raises:
-            UsageError: the buffer is empty, or the agent has no environment that could tell rewards.
+            UsageError: the buffer is empty, or the agent has no environment, which computes rewards.
         """
         index = self.inner.draw(size, generator)
         batch = self.inner.at(index)

@@ -1,4 +1,4 @@
-"""What a replay memory holds, taken out and put back; what comes from a file is looked at first."""
+"""The contents of a replay memory, taken out and put back; those of a file are checked first."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def put_back(buffer: ReplayBuffer, state: Mapping[str, Any]) -> None:
 
 
 def reconfigure(buffer: ReplayBuffer, config: Any) -> None:
-    """Take `gamma` and `n_steps` of new settings, for the rows that are stored too.
+    """Use `gamma` and `n_steps` of new settings, for the stored rows too.
 
     Raises:
         UsageError: rows were stored with gamma = 0, which does not say which of them ended an episode.

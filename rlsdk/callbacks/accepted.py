@@ -1,4 +1,4 @@
-"""What `learn(callback=)` accepts, as a list of callbacks."""
+"""Makes a list of callbacks of anything that `learn(callback=)` accepts."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class Callback:
     """
 
     needs_infos = False
-    """Whether `on_step` wants `step.infos`: the environments gather them only then."""
+    """Whether `on_step` needs `step.infos`: the environments gather them only then."""
 
     def on_training_start(self, run: Run) -> bool | None:
         """Before the first step."""
@@ -31,10 +31,10 @@ class Callback:
         """Before a round of collecting."""
 
     def on_step(self, run: Run, step: EnvStep) -> bool | None:
-        """After every vector step; `step.action` has led to it. Costs nothing unless some callback overrides it.
+        """After every vector step; `step.action` are the actions taken. Costs nothing unless some callback overrides it.
 
         A round that ends here before it is complete is counted (and remembered, off-policy), and not learnt from.
-        Population methods play whole episodes first: their steps come afterwards, one environment step [1] at a time.
+        Population methods play whole episodes first and report their steps afterwards, one environment step [1] at a time.
         """
 
     def on_rollout_end(self, run: Run) -> bool | None:
@@ -96,7 +96,7 @@ class LambdaCallback(Callback):
 
 
 def says_stop(answer: Any) -> bool:
-    """Whether a callback answered False, of Python, numpy or torch; None and numbers go on."""
+    """Whether a callback returned False, of Python, numpy or torch; None and numbers let training go on."""
     return answer is False or ("bool" in str(getattr(answer, "dtype", "")) and not answer)
 
 

@@ -24,18 +24,18 @@ class EvaluationLog:
     def __init__(self, folder: str | Path) -> None:
         self.path = Path(folder) / "evaluations.npz"
         self.before: dict[str, Any] = {}
-        """What an earlier part of the same training wrote."""
+        """Arrays that an earlier part of the same training wrote."""
 
     def start(self, steps: int) -> None:
-        """Training begins at `steps`: evaluations up to there stay in the file, for it is continued."""
+        """Training begins at `steps`: evaluations up to there stay in the file, new ones are appended."""
         self.before = {}
         if not steps or not self.path.exists():
             return
         try:
             with np.load(self.path, allow_pickle=False) as found:
                 arrays = {name: found[name] for name in found.files}
-            kept = arrays["timesteps"] <= steps
-            self.before = {name: arrays[name][kept] for name in (*NAMES, "successes") if name in arrays}
+            earlier = arrays["timesteps"] <= steps
+            self.before = {name: arrays[name][earlier] for name in (*NAMES, "successes") if name in arrays}
             if set(NAMES) - set(self.before):
                 raise ValueError("arrays are missing")
         except (OSError, ValueError, KeyError, IndexError, TypeError, BadZipFile) as error:
@@ -43,7 +43,7 @@ class EvaluationLog:
             warnings.warn(f"{self.path} cannot be continued and is begun again: {error}", stacklevel=3)
 
     def write(self, history: Sequence[tuple[int, Evaluation]]) -> None:
-        """Replace the file, whole or not at all, with these evaluations after those of before."""
+        """Replace the file, whole or not at all, by the earlier evaluations and these."""
         arrays: dict[str, Any] = {
             "timesteps": np.array([step for step, _ in history], np.int64),
             "results": np.array([result.returns for _, result in history], np.float64),

@@ -1,4 +1,4 @@
-"""What callbacks with the documented interface find in `locals`."""
+"""The `locals` of callbacks with the documented interface."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def training_values(run: Run) -> dict[str, Any]:
-    """What is known when training starts."""
+    """Entries that are known when training starts."""
     agent = run.agent
     return {
         "self": agent,
@@ -32,8 +32,8 @@ def training_values(run: Run) -> dict[str, Any]:
 
 
 def step_values(step: EnvStep, decode: Callable[[Any], Any]) -> dict[str, Any]:
-    """What a step gave, in numpy: arrays over B environments, nested as the spaces are, and one info for each; `decode` gives
-    actions as the environments take them."""
+    """Entries of one step, in numpy: arrays over B environments, nested as the spaces are, and one info for each; `decode`
+    gives actions as the environments take them."""
     ended = (step.terminated | step.truncated).cpu().numpy()
     action: Any = map_tensors(lambda leaf: leaf.cpu(), step.action)
     return {

@@ -71,7 +71,7 @@ class StopOnNoImprovement(Callback):
 
 class StopOnMaxEpisodes(Callback):
     """Stops after `max_episodes` episodes, times the number of environments where they are stepped together; before the next
-    step, with population methods once what is being played is over."""
+    step, with population methods once the episodes being played are over."""
 
     def __init__(self, max_episodes: int, verbose: int = 0) -> None:
         if isinstance(max_episodes, bool) or not isinstance(max_episodes, int) or max_episodes < 1:

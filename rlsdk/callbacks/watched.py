@@ -34,7 +34,7 @@ def gathered_infos(env: Any, wanted: bool) -> Iterator[None]:
 
 
 class Watched:
-    """Notifies callbacks of every step and of the end of collecting; anything else is the environment's own."""
+    """Notifies callbacks of every step and of the end of collecting; all else is passed to the environment."""
 
     def __init__(self, env: VectorEnv, run: Run, *, infos: bool) -> None:
         self.env, self.run, self.infos = env, run, infos
@@ -73,7 +73,7 @@ class Watched:
         return outcomes
 
     def rollout_ended(self) -> None:
-        """What is to be learnt from has been collected."""
+        """Collecting is over, the update comes next."""
         self.run.tell("on_rollout_end")
 
     def _notify(self, step: EnvStep, count: int) -> None:

@@ -53,8 +53,8 @@ class SquashedGaussian:
         return self.mean.tanh()
 
     def log_prob(self, action: Tensor) -> Tensor:
-        """That of actions next to the bounds is of the nearest ones inside: where tanh saturates they do not say where they
-        come from."""
+        """Actions at the bounds get the log-density of the nearest ones inside: tanh saturates there, so that the unsquashed
+        value is not known."""
         margin = torch.finfo(action.dtype).eps
         raw = action.clamp(-1.0 + margin, 1.0 - margin).atanh()
         return self._before_tanh.log_prob(raw) - log_jacobian(raw).sum(-1)

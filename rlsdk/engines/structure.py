@@ -32,10 +32,10 @@ class Structure:
         """`only`: names of the roots' children that matter; () = all."""
         self.roots, self.only = roots, only
         self.hooked = False
-        """Whether a hook, or a `forward` set on an instance, wants to see calls that kernels do not make."""
+        """Whether a hook, or a `forward` set on an instance, needs calls of modules, which kernels leave out."""
         self._containers: list[nn.Module] = []
         self._leaves: list[dict[str, Any]] = []
-        self._members: list[Any] = [self]  # what they held; never equal at first
+        self._members: list[Any] = [self]  # what they held at the last look; never equal at first
         self._attributes: list[dict[str, Any]] = []
         self._sizes: list[int] = []
         self._last_hook = -1
@@ -73,7 +73,7 @@ class Structure:
         self.hooked = any(GLOBAL_HOOKS) or any(hooks) or any("forward" in own for own in self._attributes)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Copies look for themselves."""
+        """Copies check for themselves."""
         return {"roots": self.roots, "only": self.only}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -93,7 +93,7 @@ class Fitted(Generic[KernelT]):
         self._make, self.structure = make, Structure(root, only=only)
         self.structure.changed()
         self.kernel: KernelT = make(self.structure.hooked)
-        """Of the last look; call the object, or ask `structure.changed()` and then `fit()`, for that of now."""
+        """As of the last check; for the current one call the object, or `fit()` where `structure.changed()`."""
 
     def __call__(self) -> KernelT:
         if self.structure.changed():

@@ -13,7 +13,7 @@ def reconfigure_behavior(policy: Any, config: Any) -> None:
     """Give warm-up and action noise, and what they wrap, new settings; other policies take theirs by `reconfigure(config)`.
 
     Raises:
-        UsageError: the noise is to go, which takes another policy.
+        UsageError: `action_noise` becomes None, which needs another policy.
     """
     if isinstance(policy, UniformWarmUp):
         policy.steps = config.learning_starts

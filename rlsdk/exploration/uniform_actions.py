@@ -35,7 +35,7 @@ def uniform_actions(space: Space, batch: int, generator: Generator) -> Tensor:
 
 
 def allowed_actions(space: Space, mask: Tensor, generator: Generator) -> Tensor | None:
-    """Actions drawn evenly from those that `mask` bool [B, A] allows; None for spaces where masks are not used so."""
+    """Actions drawn evenly from those that `mask` bool [B, A] allows; None for spaces without masks of this form."""
     if isinstance(space, Discrete):
         return Categorical.of(torch.zeros(mask.shape, device=mask.device), mask).sample(generator) + space.start
     if isinstance(space, MultiDiscrete):

@@ -36,11 +36,11 @@ def stored_like(node: T, stored: Any) -> T:
         ValueError: there are more or fewer, or one has another shape or dtype.
     """
     if not isinstance(stored, Mapping) or not all(isinstance(leaf, Tensor) for leaf in stored.values()):
-        raise ValueError("what is stored are no tensors")
+        raise ValueError("the stored values are no tensors")
     mine, given = leaves(node), numbered(stored)
     shapes = [(tuple(leaf.shape), leaf.dtype) for leaf in given]
     if shapes != [(tuple(leaf.shape), leaf.dtype) for leaf in mine]:
-        raise ValueError(f"what is stored is {shapes}, not {[(tuple(leaf.shape), leaf.dtype) for leaf in mine]}")
+        raise ValueError(f"the stored tensors are {shapes}, not {[(tuple(leaf.shape), leaf.dtype) for leaf in mine]}")
     values = iter(given)
     return map_tensors(lambda leaf: next(values).to(leaf.device), node)
 

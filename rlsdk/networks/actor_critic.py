@@ -118,14 +118,14 @@ class ActorCritic(nn.Module):
         self._whole = Fitted(self._fit, self)
 
     def _look(self) -> None:
-        """What is asked of the modules at every step."""
+        """Properties of the modules that every step needs."""
         self.mode_matters = mode_matters(self.encoder, self.critic_encoder, self.body, self.critic_body)
         self.recurrent = bool(cast("Memory", self.memory).initial(1))
         if isinstance(self.head, SdeHead):
             self.sde = self.head.noise
 
     def _fit(self, hooked: bool) -> Sides | None:
-        """The dense layers by hand, where nothing else is in them and no hook wants to see them called."""
+        """The dense layers by hand, where there are no other layers and no hooks."""
         self._look()
         return None if hooked or self.engine == "autograd" else sides_of(self, NUMPY)
 

@@ -103,7 +103,7 @@ def _require_arguments(made: Any, name: str, arguments: dict[str, Any], own: set
     try:
         signature = inspect.signature(made)
     except (TypeError, ValueError):
-        return  # builtins that do not say
+        return  # written in C: its arguments are not known
     names = [parameter for parameter in list(signature.parameters)[1:] if parameter not in own]
     try:
         if own & set(arguments):

@@ -51,7 +51,7 @@ class NatureEncoder(nn.Module):
         return dense([self.linear], self._convolved(pixels))
 
     def _fit(self, hooked: bool) -> bool:
-        """Whether the convolutions are those made here, and no hook wants to see them called."""
+        """Whether the convolutions are those made here, without hooks."""
         return not hooked and architecture(self.convolutions) == self._made_as
 
     def _convolved(self, pixels: Tensor) -> Tensor:

@@ -54,7 +54,7 @@ class SquashedActor(nn.Module):
         return self
 
     def _fit(self, hooked: bool) -> _Stacks | None:
-        """What is asked of the modules at every step."""
+        """What runs the dense layers by hand, where that is possible."""
         self.mode_matters = mode_matters(self.encoder, self.body, self.sde_body)
         if hooked or self._library is None or self.log_std is None or not len(self.body):
             return None

@@ -29,7 +29,7 @@ class Preparation:
 
     @property
     def inner_facts(self) -> Facts:
-        """What the algorithm is built for: stacked observations, and how what it fetches itself is normalised."""
+        """The facts that the algorithm is built for: with stacked observations, and functions to normalise data of its own."""
         facts, frames, normalizer = self.facts, self.frames, self.normalizer
         if frames is not None:
             facts = replace(facts, observation_space=frames.space, frames=frames)

@@ -74,7 +74,7 @@ class RewardScale:
         return self._scaled(reward, self._deviation(self.moments.variance)) if self.settings.norm_reward else reward
 
     def prepared(self, reward: Tensor) -> Tensor:
-        """Rewards of any shape as they are learnt from, with the statistics of now: signs where those are asked for."""
+        """Rewards of any shape as they are learnt from, with the current statistics: signs under `sign_reward`."""
         return reward.sign() if self.settings.sign_reward else self.normalized(reward)
 
     def restored(self, reward: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What users ask a policy besides actions, with observations as the environment gives them."""
+"""Values, likelihoods and distributions that users ask a policy for, with observations as the environment gives them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def evaluate_actions(policy: PreparedPolicy, observation: Any, action: Any, *mem
     return ask_inner(policy, "evaluate_actions", observation, (taken,), memory, given)
 
 
-def ask_inner(  # what was asked, in the order it was given
+def ask_inner(
     policy: PreparedPolicy,
     question: str,
     observation: Any,
@@ -52,7 +52,7 @@ def ask_inner(  # what was asked, in the order it was given
         and not isinstance(states, tuple)
         and not hasattr(states, "actor")
         and not hasattr(states, "frames")
-    ):
+    ):  # an array in this place is meant as action_masks
         states, masks = None, states
     starts = given.get("episode_starts", None if states is None else False)
     seen = observation if policy.reader is None else policy.reader.observation(observation, masks, starts)

@@ -35,7 +35,7 @@ class Logger:
         self._ignored: set[str] = set()
 
     def use(self, sinks: Iterable[MetricSink]) -> None:
-        """Write to these sinks from now on; what was recorded before goes to them."""
+        """Write to these sinks from now on, values that were recorded before included."""
         self.sinks = tuple(
             part for sink in sinks for part in (sink.sinks if isinstance(sink, Several | Logger) else (sink,))
         )
@@ -137,11 +137,11 @@ class Logger:
         """Print messages from this level on: DEBUG 10, INFO 20, WARN 30, ERROR 40, DISABLED 50."""
         self.level = level
 
-    # --- what it is --------------------------------------------------------------------------------------------------
+    # --- where it writes --------------------------------------------------------------------------------------------------
 
     @property
     def dir(self) -> str | None:
-        """The folder of what is written: as given, or that of a TensorBoard sink; None without."""
+        """The folder that was given, or that of a TensorBoard sink; None without either."""
         if self.folder is not None:
             return self.folder
         return next((str(sink.path) for sink in self.sinks if getattr(sink, "format", "") == "tensorboard"), None)  # type: ignore[attr-defined]

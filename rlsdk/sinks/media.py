@@ -1,4 +1,4 @@
-"""What can be recorded besides numbers and texts; TensorBoard shows it, other sinks leave it out."""
+"""Values besides numbers and texts; TensorBoard shows them, other sinks leave them out."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class TensorBoardSink:
             self.writer.add_histogram(f"parameters/{name}", tensor, step)
 
     def flush(self) -> None:
-        """Write what is waiting to disk."""
+        """Write waiting values to disk."""
         self.writer.flush()
 
     def close(self) -> None:

@@ -129,7 +129,7 @@ class FlatOptimizer:
         return {name: value.clone() if isinstance(value, Tensor) else value for name, value in state.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Raises ValueError when the state is not one of this optimiser: its step reads memory without looking."""
+        """Raises ValueError when the state is not one of this optimiser: its fused step reads memory without any check."""
         require_own_state(self._make, self.flat, state)
         moments = {name: value.clone() if isinstance(value, Tensor) else value for name, value in state.items()}
         self.optimizer.state.clear()

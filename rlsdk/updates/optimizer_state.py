@@ -1,4 +1,4 @@
-"""Whether a stored state is one of an optimiser: its step reads memory without looking, and takes what it needs for granted."""
+"""Checks that a stored state is one of an optimiser: fused steps read memory by it without any check."""
 
 from __future__ import annotations
 

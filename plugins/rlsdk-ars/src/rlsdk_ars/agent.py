@@ -41,7 +41,7 @@ class ARS(Agent):
             async_eval: accepted for compatibility; candidates are played side by side.
 
         Raises:
-            UsageError: the agent has no environment. SettingsError: weights in another number.
+            UsageError: the agent has no environment. SettingsError: the weights have another shape.
         """
         expected = len(parameters_to_vector(self.policy.parameters()))
         if candidate_weights.dim() != 2 or candidate_weights.shape[1] != expected:

@@ -38,7 +38,7 @@ class RandomSearch:
         return self.memory.values
 
     def _refit(self) -> None:
-        """Take over replaced parameters.
+        """Search the parameters that the policy has now; some were replaced.
 
         Raises:
             UsageError: hooks, or other layers than candidates have.
@@ -83,7 +83,11 @@ class RandomSearch:
         return {"search": {"deltas": self.deltas.clone()}}
 
     def load_state_dict(self, state: Mapping[str, Any], /) -> None:
-        """Directions in another number are those of other settings; the next proposal replaces them."""
+        """Another number of directions belongs to another `n_delta`; the next proposal replaces them.
+
+        Raises:
+            ValueError: directions of another policy.
+        """
         deltas = state["search"]["deltas"]
         if deltas.shape[1:] != self.deltas.shape[1:]:
             raise ValueError(

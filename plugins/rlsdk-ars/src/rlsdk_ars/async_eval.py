@@ -1,4 +1,4 @@
-"""The documented helper for playing candidates in other processes, which ARS does by itself here."""
+"""The documented class for playing candidates in other processes, which needs no class here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class AsyncEval:
         self.n_envs = len(envs_fn)
 
     def close(self) -> None:
-        """Nothing is to be ended."""
+        """Does nothing, as nothing was started."""
 
     def __enter__(self) -> Self:
         return self

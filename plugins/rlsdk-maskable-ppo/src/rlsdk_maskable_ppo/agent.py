@@ -36,7 +36,7 @@ class MaskablePPO(Agent):
             raise SettingsError(
                 "learn takes arguments after reset_num_timesteps by name: learn(..., use_masking=False)"
             )
-        network = cast("ActorCritic", self._built.policy)
+        network = cast("ActorCritic", self.built.policy)
         before, network.use_masks = network.use_masks, network.use_masks and use_masking
         try:
             return super().learn(total_timesteps, *args, **kwargs)

@@ -27,12 +27,12 @@ class QRDQN(Agent):
     @property
     def quantile_net(self) -> QuantilePolicy:
         """The network that predicts quantiles of returns."""
-        return cast("QuantilePolicy", self._built.policy)
+        return cast("QuantilePolicy", self.built.policy)
 
     @property
     def quantile_net_target(self) -> QuantilePolicy:
-        """What it learns towards."""
-        return cast("QuantileRegression", self._built.algorithm).target.network
+        """The target network."""
+        return cast("QuantileRegression", self.built.algorithm).target.network
 
     @property
     def exploration_rate(self) -> float:

@@ -26,7 +26,7 @@ class TQC(Agent):
     @property
     def actor(self) -> SquashedActor:
         """The policy's network."""
-        return cast("SquashedActor", self._built.policy)
+        return cast("SquashedActor", self.built.policy)
 
     @property
     def critic(self) -> ContinuousCritics:
@@ -35,9 +35,9 @@ class TQC(Agent):
 
     @property
     def critic_target(self) -> ContinuousCritics:
-        """What the critics learn towards."""
+        """The target network of the critics."""
         return self._algorithm.target.network
 
     @property
     def _algorithm(self) -> TruncatedQuantileCritics:
-        return cast("TruncatedQuantileCritics", self._built.algorithm)
+        return cast("TruncatedQuantileCritics", self.built.algorithm)

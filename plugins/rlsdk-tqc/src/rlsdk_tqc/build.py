@@ -39,8 +39,8 @@ def build(facts: Facts, config: TQCConfig) -> Parts:
     scale = ActionScale(facts.action_space)
     actor = _actor(facts, config, scale).to(facts.device)
     critics = _critics(facts, config, actor).to(facts.device)
-    aim = config.entropy_aim(scale.size)
-    entropy = EntropyCoefficient(config.ent_coef, aim, config.learning_rate(1.0), facts.device)
+    target = config.target_entropy_for(scale.size)
+    entropy = EntropyCoefficient(config.ent_coef, target, config.learning_rate(1.0), facts.device)
     return Parts(
         policy=actor,
         algorithm=TruncatedQuantileCritics(actor, critics, entropy, config, facts.streams["update"]),

@@ -129,10 +129,10 @@ class TQCConfig(AgentConfig):
 
     @property
     def kept_quantiles(self) -> int:
-        """Atoms of all critics that are left for the target."""
+        """Atoms of all critics that the target is made of."""
         networks = self.policy_kwargs
         return networks.n_critics * (networks.n_quantiles - self.top_quantiles_to_drop_per_net)
 
-    def entropy_aim(self, dimensions: int) -> float:
-        """The entropy that a learnt coefficient aims for, with so many action dimensions."""
+    def target_entropy_for(self, dimensions: int) -> float:
+        """The target entropy for actions of so many dimensions."""
         return -float(dimensions) if self.target_entropy == "auto" else float(self.target_entropy)

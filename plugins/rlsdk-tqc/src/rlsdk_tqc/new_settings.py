@@ -1,4 +1,4 @@
-"""New settings for a TQC update that is under way."""
+"""New settings for a TQC update that exists."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def take_settings(algorithm: TruncatedQuantileCritics, config: TQCConfig) -> Non
     """Use new settings from the next update on.
 
     Raises:
-        UsageError: action noise begins or ends, which takes another policy for collecting.
-        SettingsError: `ent_coef` is none.
+        UsageError: `action_noise` becomes None or was None, which needs another policy for collecting.
+        SettingsError: `ent_coef` is no entropy coefficient.
     """
     before = algorithm.config
     if (config.action_noise is None) != (before.action_noise is None):
@@ -30,15 +30,15 @@ def take_settings(algorithm: TruncatedQuantileCritics, config: TQCConfig) -> Non
             " load(path, action_noise=value)"
         )
     if config.ent_coef != before.ent_coef:
-        begin_again(algorithm.entropy, config.ent_coef)
-    algorithm.entropy.target_entropy = config.entropy_aim(algorithm.actor.scale.size)
+        replace_coefficient(algorithm.entropy, config.ent_coef)
+    algorithm.entropy.target_entropy = config.target_entropy_for(algorithm.actor.scale.size)
     algorithm.actor.resample_every, algorithm.keep = config.sde_period, config.kept_quantiles
     algorithm.config = config
 
 
 @torch.no_grad()
-def begin_again(entropy: EntropyCoefficient, value: str | float) -> None:
-    """Go on with another coefficient, from where it says."""
+def replace_coefficient(entropy: EntropyCoefficient, value: str | float) -> None:
+    """Use another `ent_coef` from now on; a learnt one begins at its initial value."""
     initial, entropy.learnt = parse_entropy_coefficient(value)
     entropy.fixed = torch.full_like(entropy.fixed, initial)
     if entropy.learnt:

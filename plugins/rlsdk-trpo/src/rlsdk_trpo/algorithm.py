@@ -36,7 +36,7 @@ class TrustRegionPolicy:
         self.structure.changed()
         self.actor = FlatParameters(network.actor_parameters)
         self.critic = self._critic_parameters()
-        """What the value function alone depends on."""
+        """Parameters that only the value function depends on."""
         kwargs = config.policy_kwargs
         self.optimizer = FlatOptimizer(
             self.critic,
