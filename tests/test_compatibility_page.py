@@ -191,7 +191,8 @@ TRAINING = {
     "`optimizer_kwargs` of QRDQN without `optimizer_class`": there(
         "optimizer_arguments", "arguments_without_a_class_are_used_by_qrdqn"
     ),
-    "`target_update_interval` of TQC": plugin("tqc", "settings", "target_update_interval_and_tau"),
+    "`target_update_interval` of TQC": plugin("tqc", "settings", "target_update_interval_and_tau")
+    + plugin("tqc", "schedule_parity", "the_target_network_moves_when_the_peers_does"),
     "actions in the replay buffer": here("rounds_are_whole_and_actions_are_stored_as_given"),
     "`target_update_interval` and exploration of QRDQN": plugin(
         "qrdqn", "schedule_parity", "every_step_explores_and_every_target_moves_as_the_peers"
@@ -203,6 +204,7 @@ NOISE = {
     "`sde_sample_freq`": there("gsde", "matrices_are_drawn_when_the_peers_are")
     + plugin("tqc", "gsde_parity", "matrices_are_drawn_when_the_peers_are"),
     "entropy of squashed gSDE policies, on-policy": there("numbers", "squashed_entropy_against_numerical_integration"),
+    "`train/std` with `use_expln`": plugin("recurrent-ppo", "parity", "an_update_with_gsde_equals_the_peers"),
     "gSDE in updates": plugin("tqc", "gsde_parity", "the_expected_gradient_is_the_peers"),
 }
 SINGLE = {

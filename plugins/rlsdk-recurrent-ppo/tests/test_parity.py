@@ -9,9 +9,11 @@ import pytest
 import torch
 
 from rlsdk.environments import make_vec_env
+from rlsdk.exploration.state_dependent_noise import StateDependentNoise
 from rlsdk.testing.rollouts import rollout_of
 from rlsdk_recurrent_ppo import RecurrentPPO
 from tests.peer_actor_critic import distance, same_order, transplant
+from tests.peer_gsde import Counting
 
 sb3_contrib = pytest.importorskip("sb3_contrib")
 from sb3_contrib.common.recurrent.type_aliases import RNNStates  # noqa: E402
@@ -80,3 +82,73 @@ def test_an_update_equals_the_peers(kwargs: dict[str, Any], monkeypatch: pytest.
         expected = float(theirs.logger.name_to_value[name])
         assert float(metrics[name]) == pytest.approx(expected, abs=1e-4, rel=1e-3), name
     assert np.isfinite(float(metrics["train/loss"]))
+
+
+class Rewarding(Counting):
+    """Episodes of seven steps that terminate, with rewards that depend on the actions."""
+
+    def step(self, action: Any) -> Any:
+        observation, _, _, over, info = super().step(action)
+        return observation, float(1.0 - np.square(action - observation).sum()), over, False, info
+
+
+EVERY = 8
+"""Steps between exploration matrices."""
+
+
+def replay(rollout: Any, model: Any, drawn: list[torch.Tensor]) -> None:
+    """Act in the peer on our observations, with our exploration matrices: the same actions, values and likelihoods."""
+    steps, extras = rollout.steps, rollout.steps.extras
+    assert len(drawn) == STEPS // EVERY
+    zeros = torch.zeros(1, ENVS, model.policy.lstm_actor.hidden_size)
+    states = RNNStates((zeros, zeros), (zeros, zeros))
+    for t in range(STEPS):
+        model.policy.action_dist.exploration_matrices = drawn[t // EVERY]
+        starts = steps.observation.is_first[t].float()
+        with torch.no_grad():
+            action, value, log_prob, states = model.policy(steps.observation.features[t], states, starts)
+        near: dict[str, Any] = {"atol": 1e-5, "rtol": 1e-5}
+        torch.testing.assert_close(steps.action[t], action, **near)
+        torch.testing.assert_close(extras.value[t], value.flatten(), **near)
+        torch.testing.assert_close(extras.log_prob[t], log_prob, **near)
+
+
+@pytest.mark.parametrize(
+    "networks",
+    [
+        {},
+        {"shared_lstm": True, "enable_critic_lstm": False, "full_std": False, "log_std_init": -1.0},
+        {"enable_critic_lstm": False, "use_expln": True, "log_std_init": 0.5},
+        {"squash_output": True, "log_std_init": -1.0},
+    ],
+    ids=["two memories", "shared, deviations per feature", "actor only, expln", "squashed"],
+)
+def test_an_update_with_gsde_equals_the_peers(networks: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    entropy = 0.0 if "squash_output" in networks else 0.01  # of squashed actions: integrated here, sampled there
+    common: dict[str, Any] = {"n_steps": STEPS, "batch_size": ENVS * STEPS, "n_epochs": 1, "seed": 0, "device": "cpu"}
+    common |= {"use_sde": True, "sde_sample_freq": EVERY, "ent_coef": entropy, "learning_rate": 3e-3}
+    common |= {"policy_kwargs": {"lstm_hidden_size": 8, "net_arch": {"pi": [8], "vf": [8]}, **networks}}
+    theirs = sb3_contrib.RecurrentPPO("MlpLstmPolicy", make_theirs(Rewarding, ENVS), **common)
+    theirs.set_logger(configure(None, []))
+    ours = RecurrentPPO("MlpLstmPolicy", make_vec_env(Rewarding, ENVS, vectorization="sync"), **common)
+    transplant(ours.policy, theirs.policy)
+    drawn, draw = list[torch.Tensor](), StateDependentNoise.matrices
+    monkeypatch.setattr(StateDependentNoise, "matrices", lambda *given: (drawn.append(draw(*given)), drawn[-1])[1])
+    rollout = rollout_of(ours, STEPS)
+    replay(rollout, theirs, drawn)
+    fill(theirs.rollout_buffer, rollout, theirs)
+    same_order(ours, monkeypatch)
+    before = [value.detach().clone() for value in ours.policy.parameters()]
+    metrics = ours.parts.algorithm.update(rollout, progress=0.0)
+    theirs._update_current_progress_remaining(0, 100)
+    theirs.train()
+    moved = [float((a - b).abs().max()) for a, b in zip(before, ours.policy.parameters(), strict=True)]
+    assert min(moved) > 1e-3
+    assert distance(ours.policy, theirs.policy) < 1e-5
+    for name in ("train/policy_gradient_loss", "train/value_loss"):
+        assert float(metrics[name]) == pytest.approx(float(theirs.logger.name_to_value[name]), abs=1e-5), name
+    used = theirs.policy.action_dist.get_std(theirs.policy.log_std).mean()
+    assert float(metrics["train/std"]) == pytest.approx(float(used), abs=1e-5)
+    assert (float(metrics["train/std"]) != pytest.approx(float(theirs.logger.name_to_value["train/std"]), abs=0.1)) == (
+        "use_expln" in networks
+    )

@@ -151,7 +151,7 @@ def test_target_update_interval_and_tau() -> None:
     algorithm = model.parts.algorithm
     equal = []
     model.learn(7, callback=every_round(lambda: equal.append(_same(algorithm.critics, algorithm.target.network))))
-    assert equal == [False, False, True, False, False, True, False]
+    assert equal == [True, False, False, True, False, False, True]
 
 
 def _same(one: torch.nn.Module, two: torch.nn.Module) -> bool:

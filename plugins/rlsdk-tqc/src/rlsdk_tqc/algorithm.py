@@ -64,9 +64,9 @@ class TruncatedQuantileCritics:
         pull(-slope, (alpha / len(log_prob)).expand_as(log_prob))  # of mean(alpha * log pi - Q)
         self.actor_optimizer.step(rate)
         actor_loss = alpha * log_prob.mean() - value
-        self.updates += 1
         if self.updates % self.config.target_update_interval == 0:
             self.target.update(self.config.tau)
+        self.updates += 1
         return {"train/critic_loss": critic_loss, "train/actor_loss": actor_loss, **metrics}
 
     def _noise(self, rows: int) -> Tensor:
