@@ -22,8 +22,8 @@ from rlsdk.experiments.run_request import RunRequest
 from rlsdk.experiments.run_sinks import Maker, named_sinks
 from rlsdk.experiments.trust import (
     places_in,
+    require_own_choices,
     require_own_environment,
-    require_own_files,
     require_own_places,
     without_places,
 )
@@ -316,16 +316,12 @@ def _checked(request: RunRequest, directory: RunDirectory, spec: AlgorithmSpec) 
     Raises:
         SettingsError: it is damaged, of another run, or asks for more than an untrusted file may.
     """
-    stored, source, trust = directory.read_record(), str(directory.record), request.trust
+    stored = directory.read_record()
     if stored.algorithm != spec.id:
         raise SettingsError(f"{directory.path} holds a run of {stored.algorithm!r}, not of {spec.id!r}")
     if request.env not in (None, stored.env):
         raise SettingsError(f"{directory.path} holds a run on {stored.env!r}; leave out --env {request.env}")
-    given = places_in(request.settings)
-    named = {name: place for name, place in stored.places.items() if name not in given}
-    require_own_environment(stored.env, source, trust=trust or request.env is not None)
-    require_own_places(named, directory.path, source, trust=trust)
-    require_own_files(directory.written(), trust=trust)
-    device = request.settings.get("device", stored.device)
-    fresh = {"places": {**stored.places, **given}, "device": device, "status": "running", "error": None}
+    require_own_choices(request, directory.record, stored.env, stored.places, directory.written())
+    device, places = request.settings.get("device", stored.device), {**stored.places, **places_in(request.settings)}
+    fresh = {"places": places, "device": device, "status": "running", "error": None}
     return attrs.evolve(stored, **request.said(), **fresh)

@@ -17,13 +17,7 @@ from rlsdk.constructor import bind
 from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.executors import make_executor
 from rlsdk.experiments.stored_tables import Entries, read_table
-from rlsdk.experiments.trust import (
-    places_in,
-    require_own_environment,
-    require_own_files,
-    require_own_places,
-    without_places,
-)
+from rlsdk.experiments.trust import places_in, require_own_choices, without_places
 from rlsdk.interfaces import Executor
 from rlsdk.plotting import plot_runs
 from rlsdk.registry import load, preset
@@ -143,12 +137,8 @@ def stored(asked: RunRequest, jobs: int | None = None) -> Sweep | None:
         raise SettingsError(
             "--resume goes on with the settings of the runs; leave out --set, --config, --seed, --device"
         )
-    given = places_in(asked.settings)
-    named = {name: place for name, place in places_in(request.settings).items() if name not in given}
-    env = request.env or str(request.settings.get("env"))
-    require_own_environment(env, str(source), trust=asked.trust or asked.env is not None)
-    require_own_places(named, folder, str(source), trust=asked.trust)
-    require_own_files([*folder.iterdir(), *folder.glob("seed-*/*")], trust=asked.trust)
+    env, files = request.env or str(request.settings.get("env")), [*folder.iterdir(), *folder.glob("seed-*/*")]
+    require_own_choices(asked, source, env, places_in(request.settings), files)
     settings = merge(request.settings, asked.settings)
     laid_over = attrs.evolve(request, settings=settings, out=folder, resume=True, trust=asked.trust, **asked.said())
     return Sweep(

@@ -115,11 +115,12 @@ def test_every_setting_that_is_a_place_is_known() -> None:
     import attrs
 
     from rlsdk.registry import load
-    from rlsdk.storage.agent_file import NOT_RESTORED, PLACE_NAMES
+    from rlsdk.runtime.places import NAMES
+    from rlsdk.storage.agent_file import NOT_RESTORED
 
     for plugin in rlsdk.algorithms():
         for field in attrs.fields(load(plugin.id).config_type):
-            if PLACE_NAMES.search(field.name.replace("profile", "")) or field.name.endswith("_log"):
+            if NAMES.search(field.name.replace("profile", "")) or field.name.endswith("_log"):
                 assert field.name in NOT_RESTORED, field.name
 
 

@@ -73,6 +73,8 @@ class Agent:
     _seed: int
     built: Parts
     """The parts as the plugin built them, without what prepares observations."""
+    _made_as: list[str]
+    """The layers that the settings made; see `require_same_layers`."""
     _stored_cursor: StoredCursor | None
     _stored_log: Mapping[str, Any] | None
     _pending_replay: Callable[[], Mapping[str, Any] | None] | None
@@ -252,7 +254,7 @@ class Agent:
 
         Args:
             observation: of the observation space, or stacked on one more leading axis.
-            state: what the last call returned, for policies with a memory; None starts anew.
+            state: what the last call returned, for policies with a memory; None begins new episodes.
             episode_start: bool per observation, True where an episode has just begun.
             deterministic: the policy's mode instead of a sample.
             action_masks: bool [A], or one per observation, True where allowed; "none" restricts nothing. Algorithms that
@@ -372,7 +374,7 @@ class Agent:
             custom_objects: setting name (dotted) -> value, for classes and functions that files do not hold.
             print_system_info: print the versions the file was made with, and those here.
             force_reset: reset the environment before training goes on; False takes up the episodes that were running when
-                the file was written, in environments whose state can be kept.
+                the file was written, in environments whose state can be stored.
             kwargs: settings that override the stored ones.
 
         Raises:

@@ -1,4 +1,4 @@
-"""How an agent comes to be: from settings and an environment, or by the id of its algorithm."""
+"""Making an agent: from settings and an environment, or by the id of its algorithm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is looked at before an agent takes over what stands in a file."""
+"""Checks of the content of a file, before an agent takes it over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a training stands, as files keep it: counts, carry, the running episodes, and what is on its way to the log."""
+"""Where a training stands, as files hold it: counts, the carry and the running episodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlsdk.buffers.space_checks import require_inside
 from rlsdk.environments.executor_envs import ExecutorEnvs
 from rlsdk.environments.on_device import OnDevice
 from rlsdk.environments.standing import standing_of
-from rlsdk.environments.states import OpaqueValue, state_told_by
+from rlsdk.environments.states import OpaqueValue, read_state
 from rlsdk.errors import EnvironmentFault, UsageError, fitting
 from rlsdk.loops import Cursor
 from rlsdk.math.stored import count_in, stored_like
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StoredCursor:
-    """A cursor as files keep it: with `episodes`, in the middle of them; without, environments start anew."""
+    """A cursor as files hold it: with `episodes`, in the middle of them; without, environments begin new episodes."""
 
     env_steps: int
     updates: int
@@ -164,18 +164,18 @@ def _moved(agent: Agent) -> bool:
 
 
 def stored_cursor(agent: Agent) -> StoredCursor | None:
-    """Where the training of an agent stands, with its episodes where their state can be told; None before it began."""
+    """Where the training of an agent stands, with its episodes where their state can be read; None before it began."""
     if agent.cursor is None:
         return agent._stored_cursor
     return StoredCursor.of(agent.cursor, episodes_of(agent))
 
 
 def episodes_of(agent: Agent) -> Any:
-    """The state of the environments an agent trains in; None where it cannot be told, as in the middle of a round."""
+    """The state of the environments an agent trains in; None where it cannot be read, as in the middle of a round."""
     if agent.env is None or agent.cursor is None or agent.in_round or _moved(agent):
         return None
     try:
-        return state_told_by(training_env(agent))
+        return read_state(training_env(agent))
     except (OpaqueValue, EnvironmentFault):  # unknown, closed or broken: what was learnt can be saved all the same
         return None
 

@@ -1,4 +1,4 @@
-"""A session: an agent acting on observations, with everything it must remember between steps kept for the caller."""
+"""A session: an agent acting on observations, which remembers between steps what the policy needs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rlsdk.tree import map_tensors
 
 
 class Session:
-    """Acts for `n` environments at a time. `act` takes numpy observations; `ended` tells which episodes are over.
+    """Acts for `n` environments at a time. `act` takes numpy observations; `ended` notes which episodes are over.
 
     >>> session = agent.session(1)                     # doctest: +SKIP
     >>> action = session.act(observation)              # doctest: +SKIP
@@ -42,7 +42,7 @@ class Session:
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything: all episodes start anew."""
+        """Forget everything: every environment starts a new episode."""
         self.carry = self.policy.initial_carry(self.n)
         self.is_first = torch.ones(self.n, dtype=torch.bool)
 

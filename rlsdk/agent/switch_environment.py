@@ -1,4 +1,4 @@
-"""Another environment for an agent that exists: what must be the same, and what is built anew."""
+"""Another environment for an agent that exists: what must be the same, and what is built again."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -25,8 +25,7 @@ def inspect_file(
     if as_json:
         typer.echo(json.dumps(document, indent=1))
         return
-    plugin, system = _table(document.get("plugin")), _table(document.get("system"))
-    not_stored = document.get("not_stored")
+    plugin, system = document.get("plugin") or {}, document.get("system") or {}
     rows = {
         "algorithm": f"{document.get('algorithm')} ({plugin.get('distribution')} {plugin.get('version')})",
         "environment": f"{document.get('environment')}, {document.get('num_timesteps')} steps, seed {document.get('seed')}",
@@ -34,7 +33,7 @@ def inspect_file(
         "action": _short(document.get("action_space")),
         "made with": ", ".join(f"{name} {value}" for name, value in system.items()),
     }
-    if not_stored and isinstance(not_stored, list):
+    if not_stored := document.get("not_stored"):
         names = ", ".join(map(str, not_stored))
         rows["not stored"] = f"{names} (give them to load through custom_objects)"
     for name, text in rows.items():
@@ -43,11 +42,6 @@ def inspect_file(
         count = sum(math.prod(shape) for _, shape in tensors.values())
         typer.echo(f"section:      {one_line(section)}, {len(tensors)} tensors, {count:,} numbers")
     typer.echo("settings:     " + json.dumps(document.get("config")))
-
-
-def _table(value: object) -> dict[str, Any]:
-    """A table of the manifest; empty where something else stands in its place."""
-    return value if isinstance(value, dict) else {}
 
 
 def _short(space: object) -> str:

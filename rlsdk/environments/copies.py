@@ -176,7 +176,7 @@ class Copies:
         """Where every environment stands.
 
         Raises:
-            OpaqueValue: one holds something whose state cannot be told.
+            OpaqueValue: one holds something whose state cannot be read.
         """
         facts = zip(self.environments, self._returns, self._began, strict=True)
         return [
@@ -185,7 +185,7 @@ class Copies:
         ]
 
     def set_state(self, states: Sequence[Any], has_masks: bool) -> None:
-        """Put back what `get_state` told, into environments made the same way; no episode begins.
+        """Put back what `get_state` gave, into environments made the same way; no episode begins.
 
         Raises:
             ArtifactError: the state is damaged, or of other environments.

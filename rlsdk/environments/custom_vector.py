@@ -72,15 +72,20 @@ class CustomVectorEnv:
             self._check(step.final_observation, ended, "step, final_observation")
         return step
 
-    def _ask(self, call: Callable[[], Any], kind: type[Any], what: str) -> Any:
+    def _call(self, call: Callable[[], Any], what: str) -> Any:
+        """The answer of the object; what goes wrong in it names the environment."""
         try:
-            given = call()
+            return call()
         except RlsdkError:
             raise
         except Exception as error:
             raise EnvironmentFault(
                 f"environment {self.name!r} raised {type(error).__name__} in {what}: {message_of(error)}"
             ) from error
+
+    def _ask(self, call: Callable[[], Any], kind: type[Any], what: str) -> Any:
+        """The record that the object answers with."""
+        given = self._call(call, what)
         if not isinstance(given, kind):
             raise EnvironmentFault(
                 f"environment {self.name!r}: {what} gave {shown(given)}, not a rlsdk.records.{kind.__name__}"
@@ -127,7 +132,7 @@ class CustomVectorEnv:
         return answers
 
     def close(self) -> None:
-        self.env.close()
+        self._call(self.env.close, "close")
 
 
 def _space(space: Any, path: str) -> Space:

@@ -81,7 +81,7 @@ class InProcessEnvs:
         return state_of(self.copies.get_state(), self.has_masks)
 
     def set_state(self, state: Any) -> None:
-        """Put back what `get_state` told; raises as `Copies.set_state`."""
+        """Put back what `get_state` gave; raises as `Copies.set_state`."""
         self.copies.set_state(states_in(state, self.num_envs), masks_in(state))
 
     def get_attr(self, name: str, indices: Indices = None) -> list[Any]:

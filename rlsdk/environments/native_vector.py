@@ -211,7 +211,7 @@ class NativeVectorEnv:
         return {"environment": capture(self.env), "counts": own, "has_masks": self.has_masks}
 
     def set_state(self, state: Any) -> None:
-        """Put back what `get_state` told.
+        """Put back what `get_state` gave.
 
         Raises:
             ArtifactError: the state is damaged, or of another environment.

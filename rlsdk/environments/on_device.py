@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
-from rlsdk.environments.states import state_told_by
+from rlsdk.environments.states import read_state
 from rlsdk.interfaces import VectorEnv
 from rlsdk.records import EnvStep, Observation
 from rlsdk.tree import map_tensors
@@ -43,7 +43,7 @@ class OnDevice:
 
     def get_state(self) -> Any:
         """Of the environments."""
-        return state_told_by(self.env)
+        return read_state(self.env)
 
     def set_state(self, state: Any) -> None:
         """Of the environments."""

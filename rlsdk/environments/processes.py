@@ -177,7 +177,7 @@ class ProcessEnvs:
         return state_of([state for answer in answers for state in answer], self.has_masks)
 
     def set_state(self, state: Any) -> None:
-        """Put back what `get_state` told; raises as `Copies.set_state`."""
+        """Put back what `get_state` gave; raises as `Copies.set_state`."""
         states, self.has_masks = states_in(state, self.num_envs), masks_in(state)
         self._ask("set_state", [(states[worker.argument.part], self.has_masks) for worker in self._workers])
 

@@ -11,7 +11,7 @@ import attrs
 from rlsdk.compilation import require_mode
 from rlsdk.errors import SettingsError
 from rlsdk.experiments.stored_tables import Entries, read_table
-from rlsdk.experiments.trust import PLACES
+from rlsdk.runtime.places import PLACES
 
 MAX_ENVS, MAX_THREADS = 2**16, 2**12
 

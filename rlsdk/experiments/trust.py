@@ -4,12 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlsdk.errors import SettingsError
+from rlsdk.runtime.places import PLACES
 
-PLACES = ("tensorboard_log", "replay_buffer_kwargs.directory")
-"""Settings (dotted) that name a place on disk."""
+if TYPE_CHECKING:
+    from rlsdk.experiments.run_request import RunRequest
+
+
+def require_own_choices(
+    request: RunRequest, source: Path, env: str, places: Mapping[str, Any], files: Iterable[Path]
+) -> None:
+    """Check what the record `source` would decide for `request`: its environment, its places, and the files that will be
+    written beside it. What the request gives again is its own choice.
+
+    Raises:
+        SettingsError: a module would be imported, or something written elsewhere, and the request does not trust the folder.
+    """
+    given = places_in(request.settings)
+    named = {name: place for name, place in places.items() if name not in given}
+    require_own_environment(env, str(source), trust=request.trust or request.env is not None)
+    require_own_places(named, source.parent, str(source), trust=request.trust)
+    require_own_files(files, trust=request.trust)
 
 
 def require_own_environment(env: str, source: str, *, trust: bool) -> str:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rlsdk import tree
 from rlsdk.buffers.space_checks import require_inside
-from rlsdk.environments.states import state_told_by
+from rlsdk.environments.states import read_state
 from rlsdk.interfaces import VectorEnv
 from rlsdk.math.stored import stored_like
 from rlsdk.preparation.frames import FrameStacker
@@ -86,10 +86,10 @@ class PreparedEnv:
     def get_state(self) -> dict[str, Any]:
         """Where the environments stand, and the frames seen last; raises as theirs."""
         frames = {} if self.frames is None else tree.number(self.frames.memory)
-        return {"env": state_told_by(self.env), "frames": frames}
+        return {"env": read_state(self.env), "frames": frames}
 
     def set_state(self, state: Any) -> None:
-        """Put back what `get_state` told; raises as the environments'."""
+        """Put back what `get_state` gave; raises as the environments'."""
         cast("Any", self.env).set_state(state["env"])
         if self.frames is not None:
             fresh = self.frames.initial(self.num_envs, self.device)

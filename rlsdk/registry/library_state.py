@@ -10,7 +10,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from rlsdk.registry.process_state import State
+from rlsdk.registry.process_state import State, put_values, values_at
 
 LIBRARIES = ("numpy", "torch")
 
@@ -67,7 +67,7 @@ def _of_torch(torch: Any) -> list[State]:
             lambda value: torch.set_autocast_enabled("cpu", value),
         ),
         State("torch's flushing of denormal numbers", flush_denormal, torch.set_flush_denormal),
-        State("cudnn's settings", lambda: _read(switches), lambda value: _write(switches, value)),
+        State("cudnn's settings", lambda: values_at(switches), lambda value: put_values(switches, value)),
     ]
 
 
@@ -81,15 +81,6 @@ def _put_gpus(torch: Any, value: list[bytes]) -> None:
     if not value:
         raise RuntimeError("GPUs were not in use before")
     torch.cuda.set_rng_state_all([torch.frombuffer(bytearray(state), dtype=torch.uint8) for state in value])
-
-
-def _read(places: Sequence[tuple[Any, str]]) -> list[Any]:
-    return [getattr(owner, name) for owner, name in places]
-
-
-def _write(places: Sequence[tuple[Any, str]], values: Sequence[Any]) -> None:
-    for (owner, name), value in zip(places, values, strict=True):
-        setattr(owner, name, value)
 
 
 class _Watch(MetaPathFinder):

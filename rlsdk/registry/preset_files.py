@@ -31,7 +31,7 @@ class Preset:
     steps: int
     settings: dict[str, Any]
     n_envs: int | None = None
-    """None: as many as the algorithm takes where nobody says."""
+    """None: the algorithm's default."""
     source: str = ""
 
 

@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -45,10 +45,10 @@ def of_process() -> list[State]:
         State("the alarm", _alarm, _put_alarm),
         State("the garbage collector", _collector, _put_collector),
         State("interpreter settings", _interpreter, _put_interpreter),
-        State("exception hooks", lambda: _read(HOOKS), lambda value: _write(HOOKS, value)),
+        State("exception hooks", lambda: values_at(HOOKS), lambda value: put_values(HOOKS, value)),
         State("logging", _logging, _put_logging, _with_loggers),
         State("warning filters", lambda: list(warnings.filters), _put_filters, _merged_filters),
-        State("warning functions", lambda: _read(WARNINGS), lambda value: _write(WARNINGS, value)),
+        State("warning functions", lambda: values_at(WARNINGS), lambda value: put_values(WARNINGS, value)),
         State("the start method of processes", _start_method, _put_start_method),
         State("the locale", _locale, _put_locale),
         State("resource limits", _limits, _put_limits),
@@ -66,11 +66,13 @@ HOOKS = (
 WARNINGS = ((warnings, "showwarning"), (warnings, "formatwarning"))
 
 
-def _read(places: tuple[tuple[Any, str], ...]) -> list[Any]:
+def values_at(places: Sequence[tuple[Any, str]]) -> list[Any]:
+    """The values of attributes, each given as owner and name."""
     return [getattr(owner, name) for owner, name in places]
 
 
-def _write(places: tuple[tuple[Any, str], ...], values: list[Any]) -> None:
+def put_values(places: Sequence[tuple[Any, str]], values: Sequence[Any]) -> None:
+    """Set the attributes that `values_at` read."""
     for (owner, name), value in zip(places, values, strict=True):
         setattr(owner, name, value)
 

@@ -51,7 +51,7 @@ class AlgorithmSpec:
 
     @property
     def default_envs(self) -> int:
-        """Copies of an environment given by its id, where nobody says how many: candidates are played side by side."""
+        """Copies of an environment given by its id, where no number is given: candidates are played side by side."""
         return SIDE_BY_SIDE if self.family == "population" else 1
 
     @config_type.validator

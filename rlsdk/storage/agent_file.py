@@ -14,18 +14,16 @@ from rlsdk import spaces
 from rlsdk.errors import ArtifactError
 from rlsdk.parts import Facts
 from rlsdk.registry import AlgorithmSpec, extensions, find, plugin_of
+from rlsdk.runtime.places import PLACES, may_be_place
 from rlsdk.settings import merge, unstructure
 from rlsdk.settings.load import nested
 
 KIND = "rlsdk-agent"
 SUFFIX = ".rlsdk"
-NOT_RESTORED = ("env", "tensorboard_log", "replay_buffer_kwargs.directory")
+NOT_RESTORED = ("env", *PLACES)
 """Settings (dotted names) that are not stored and are given again at loading: a file does not say where to write."""
 FREE = re.compile(r".*_kwargs\.")
 """Tables of arguments for a caller's own classes; which of them name places cannot be known."""
-PLACE_NAMES = re.compile("path|folder|dir|file|url|log_to|command")
-PLACE = re.compile(r"[/\\\x00-\x1f]|\.\.|^~|^[A-Za-z]:")
-"""What a text that names a place may look like."""
 MANIFEST: dict[str, Any] = {
     "algorithm": str,
     "plugin": dict,
@@ -145,7 +143,7 @@ def _places(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
         name = f"{prefix}{key}"
         if isinstance(value, Mapping):
             yield from _places(value, f"{name}.")
-        elif FREE.match(name) and any(_may_be_place(key, text) for text in _texts(value)):
+        elif FREE.match(name) and any(may_be_place(key, text) for text in _texts(value)):
             yield name
 
 
@@ -157,10 +155,6 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(item)
     elif isinstance(value, Mapping):
         yield from _texts([*value, *value.values()])
-
-
-def _may_be_place(name: str, text: str) -> bool:
-    return PLACE_NAMES.search(name.lower()) is not None or PLACE.search(text) is not None
 
 
 def restored_config(document: Mapping[str, Any], replacements: Mapping[str, Any]) -> dict[str, Any]:

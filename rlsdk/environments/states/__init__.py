@@ -1,7 +1,7 @@
 """The state of environments, taken out and put back, so that a training goes on in the middle of an episode."""
 
 from rlsdk.environments.states.capture import capture, restore
-from rlsdk.environments.states.several import masks_in, running_episode, state_of, state_told_by, states_in
+from rlsdk.environments.states.several import masks_in, read_state, running_episode, state_of, states_in
 from rlsdk.environments.states.values import OpaqueValue
 
 __all__ = [
@@ -11,6 +11,6 @@ __all__ = [
     "restore",
     "running_episode",
     "state_of",
-    "state_told_by",
+    "read_state",
     "states_in",
 ]

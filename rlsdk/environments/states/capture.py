@@ -28,7 +28,7 @@ def capture(environment: Any) -> dict[str, Any]:
     """The state as `layout` (JSON text) and `arrays` (uint8 tensors by number).
 
     Raises:
-        OpaqueValue: it holds something whose state cannot be told; the text names it.
+        OpaqueValue: it holds something whose state cannot be read; the text names it.
     """
     writer = Writer()
     found = list(_layers(environment))

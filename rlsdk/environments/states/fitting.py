@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
@@ -17,15 +16,12 @@ from rlsdk.environments.states.reader import MISSING
 from rlsdk.environments.states.simulation import class_name
 from rlsdk.environments.states.values import is_constant
 from rlsdk.errors import ArtifactError
+from rlsdk.runtime.places import may_be_place
 
 NUMBERS = (bool, int, float, complex, np.generic)
 TEXTS = (str, bytes)
 SEQUENCES = (list, tuple, np.ndarray, deque, torch.Tensor)
 OTHERS: tuple[Any, ...] = (dict, set, frozenset, np.random.RandomState, random.Random, torch.Generator)
-PATH = re.compile(r"[/\\\x00-\x1f]|\.\.|^~|^[A-Za-z]:")
-"""What a text that names a place may look like."""
-PLACES = re.compile("path|folder|dir|file|prefix|url|command")
-"""Names of attributes whose texts are places."""
 
 
 def require_fit(where: str, value: Any, present: Any, *, assigned: bool) -> None:
@@ -81,8 +77,8 @@ def _same_kind(value: Any, present: Any) -> bool:
 
 def may_name_place(name: str, value: Any, present: Any) -> bool:
     """Whether the attribute `name` would get a text that may be the name of a file or folder, and is not there already."""
-    known, is_place = set(texts_in(present)), PLACES.search(name.lower()) is not None
-    return any(text not in known and (is_place or PATH.search(text)) for text in texts_in(value))
+    known = set(texts_in(present))
+    return any(text not in known and may_be_place(name, text) for text in texts_in(value))
 
 
 def texts_in(value: Any) -> Iterator[str]:

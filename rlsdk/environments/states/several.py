@@ -11,11 +11,11 @@ from rlsdk.errors import ArtifactError
 MAX_LENGTH = 2**62
 
 
-def state_told_by(env: Any) -> Any:
-    """Where a vector environment stands.
+def read_state(env: Any) -> Any:
+    """The state of a vector environment.
 
     Raises:
-        OpaqueValue: it does not say.
+        OpaqueValue: it has no method `get_state`, or holds something whose state cannot be read.
     """
     if not hasattr(env, "get_state"):
         raise OpaqueValue(f"{type(env).__name__} has no method get_state")

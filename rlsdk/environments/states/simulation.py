@@ -11,11 +11,11 @@ import numpy as np
 from rlsdk.errors import ArtifactError
 
 CLASS = "mujoco._structs.MjData"
-MADE_ANEW = ("efc_", "iefc_", "map_", "island_", "contact")
-"""Names of arrays that every step makes anew, with as many rows as there are contacts."""
+REBUILT = ("efc_", "iefc_", "map_", "island_", "contact")
+"""Names of arrays that every step builds again, with as many rows as there are contacts."""
 SWITCHES = ("eq_active",)
-"""Arrays of truth values that are state. Other whole numbers are indices into MuJoCo's memory, which every step makes
-anew: a file does not choose them."""
+"""Arrays of truth values that are state. Other whole numbers are indices into MuJoCo's memory, which every step
+builds again: a file does not choose them."""
 
 
 def fields(data: Any) -> list[str]:
@@ -28,7 +28,7 @@ def fields(data: Any) -> list[str]:
         name
         for name in names
         if getattr(fresh, name).shape == getattr(data, name).shape
-        and not name.startswith(MADE_ANEW)
+        and not name.startswith(REBUILT)
         and (getattr(fresh, name).dtype.kind == "f" or name in SWITCHES)
     ]
 

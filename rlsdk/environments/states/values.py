@@ -37,7 +37,7 @@ PLAIN_KINDS = "biufcmMSU"
 
 
 class OpaqueValue(Exception):  # noqa: N818  # says what was met
-    """A value whose state cannot be told from outside; the text says where it is."""
+    """A value whose state cannot be read from outside; the text says where it is."""
 
 
 class Writer:
