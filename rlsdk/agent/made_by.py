@@ -50,8 +50,8 @@ def class_for(document: Mapping[str, Any], cls: type[Agent]) -> type[Agent]:
             )
         return cls
     qualified = f"{distribution}/{name}"
+    installed = any(plugin.qualified_id == qualified for plugin in plugins())
     try:
-        installed = any(plugin.qualified_id == qualified for plugin in plugins())
         return agent_class(load_plugin(qualified if installed else name))
     except PluginError as error:
         missing = not installed and distribution not in (UNKNOWN, "registered")

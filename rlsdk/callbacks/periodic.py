@@ -24,7 +24,8 @@ class EveryNSteps(Callback):
     def __init__(self, n_steps: int, callback: Any) -> None:
         self.rounds, self.steps = (StepCounter(n_steps, "EveryNSteps n_steps") for _ in range(2))
         nested = isinstance(callback, Callback | list | tuple) or is_documented(callback)
-        self.function: Callable[[Run], bool | None] | None = None if nested else callback
+        function: Any = None if nested else callback
+        self.function: Callable[[Run], bool | None] | None = function
         self.children = as_callbacks(callback, self) if nested else []
         self.at_steps = [child for child in self.children if isinstance(child, DocumentedCallback)]
         self.at_rounds = [child for child in self.children if not isinstance(child, DocumentedCallback)]

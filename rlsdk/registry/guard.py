@@ -33,14 +33,14 @@ class _Output(io.StringIO):
 def protected(plugin: str) -> Iterator[list[str]]:
     """Runs the body; yields the list of side effects, which is filled on exit, and noted on an exception."""
     before, output, effects = list[tuple[State, Any]](), _Output(), list[str]()
-    torch_loaded = "torch" in sys.modules
+    threads, torch_loaded = list[threading.Thread](), "torch" in sys.modules
     _remember(of_process(), before)
     for name in LIBRARIES:
         if name in sys.modules:
             _remember(of_library(name), before)
     try:
         with (
-            _started_threads() as threads,
+            _noting(threads),
             _streams(effects),
             _no_exit(),
             contextlib.redirect_stdout(output),
@@ -129,9 +129,9 @@ def _place(number: int) -> tuple[int, int] | None:
 
 
 @contextlib.contextmanager
-def _started_threads() -> Iterator[list[threading.Thread]]:
-    """Yields the list of threads that the body starts; those of the host's other threads are not in it."""
-    started, importing, start = list[threading.Thread](), threading.get_ident(), threading.Thread.start
+def _noting(started: list[threading.Thread]) -> Iterator[None]:
+    """Adds the threads that the body starts to `started`; those of the host's other threads are not in it."""
+    importing, start = threading.get_ident(), threading.Thread.start
 
     def noted(thread: threading.Thread) -> None:
         if threading.get_ident() == importing:
@@ -140,7 +140,7 @@ def _started_threads() -> Iterator[list[threading.Thread]]:
 
     threading.Thread.start = noted  # type: ignore[assignment,method-assign]
     try:
-        yield started
+        yield
     finally:
         threading.Thread.start = start  # type: ignore[method-assign]
 

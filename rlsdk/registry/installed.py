@@ -74,6 +74,7 @@ def _entries(distribution: Distribution, folder: Path | None) -> Iterator[Entry]
     if problem is None and not _SECTION.search(content or b""):
         return
     name, number = _identity(distribution, folder)
+    text = ""
     if problem is None:
         try:
             text = (content or b"").decode("utf-8")

@@ -37,7 +37,7 @@ def of_process() -> list[State]:
         State("sys.argv", lambda: list(sys.argv), lambda value: sys.argv.__setitem__(slice(None), value)),
         State("sys.meta_path", lambda: list(sys.meta_path), _put_meta_path, _with_additions),
         State("loaded modules", lambda: dict(sys.modules), sys.modules.update, _same_keys),
-        State("builtins", lambda: dict(vars(builtins)), vars(builtins).update, _same_keys),
+        State("builtins", lambda: dict(vars(builtins)), builtins.__dict__.update, _same_keys),
         State("the working directory", _cwd, os.chdir),
         State("the umask", _umask, os.umask),
         State("signal handlers", _handlers, _put_handlers),
@@ -164,7 +164,7 @@ def _put_interpreter(value: tuple[Any, ...]) -> None:
     sys.set_int_max_str_digits(digits)
     sys.settrace(trace)
     if traceback is None:
-        vars(sys).pop("tracebacklimit", None)
+        sys.__dict__.pop("tracebacklimit", None)
     else:
         sys.tracebacklimit = traceback
 

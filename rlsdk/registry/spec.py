@@ -21,6 +21,13 @@ SIDE_BY_SIDE = 16
 49, 49, 50. Sixteen leave two processes eight each."""
 
 
+def _known_settings(spec: AlgorithmSpec, _: object, value: tuple[str, ...]) -> None:
+    """The validator of `live`."""
+    known = [field.name for field in attrs.fields(spec.config_type)] if attrs.has(spec.config_type) else []
+    if unknown := sorted(set(value) - set(known)):
+        raise TypeError(f"live of {spec.id!r} names {unknown}; the settings are {', '.join(known)}")
+
+
 @attrs.frozen(kw_only=True)
 class AlgorithmSpec:
     """An algorithm, ready to be built.
@@ -45,7 +52,7 @@ class AlgorithmSpec:
     """`upgrade(settings, state, from_version)` of an agent file, before they are used: returns both as this version of the
     plugin writes them. `settings` are plain data, `state` has the sections `policy`, `training` and `replay`, as far as they
     are read, and `from_version` is the plugin's version that made the file, or `unknown`. None: nothing was ever renamed."""
-    live: tuple[str, ...] = attrs.field(default=())
+    live: tuple[str, ...] = attrs.field(default=(), validator=_known_settings)
     """Settings that can be assigned while an agent lives (`model.gamma = 0.9`): the parts read them when they use them, or take
     them over in a method `reconfigure(config)`. Others are refused; `load(path, name=value)` changes those."""
 
@@ -58,9 +65,3 @@ class AlgorithmSpec:
     def _check_config_type(self, _: object, value: type[Any]) -> None:
         if not attrs.has(value):
             raise TypeError(f"config_type of {self.id!r} must be an attrs class, not {value!r}")
-
-    @live.validator
-    def _check_live(self, _: object, value: tuple[str, ...]) -> None:
-        known = [field.name for field in attrs.fields(self.config_type)] if attrs.has(self.config_type) else []
-        if unknown := sorted(set(value) - set(known)):
-            raise TypeError(f"live of {self.id!r} names {unknown}; the settings are {', '.join(known)}")

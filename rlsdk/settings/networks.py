@@ -40,7 +40,7 @@ def as_activation(value: str | Callable[..., Any]) -> str | Callable[..., Any]:
     return result
 
 
-def as_optimizer(value: str | Callable[..., Any]) -> str | Callable[..., Any]:
+def as_optimizer(value: str | Callable[..., Any] | None) -> str | Callable[..., Any] | None:
     """`torch.optim.Adam` or `"adam"` -> `"adam"`; other callables stay (they are not stored in files)."""
     result: str | Callable[..., Any] = _named(value, OPTIMIZERS, "optimizer")
     return result
