@@ -62,12 +62,12 @@ def start(
     options += ["--checkpoint-every", str(checkpoint_every), *SMALL]
     pipe = subprocess.PIPE
 
-    def heed_ctrl_c() -> (
-        None
-    ):  # a test run started in the background of a shell ignores SIGINT, and so would its children
+    def heed_signals() -> None:
+        """Under a background shell or nohup, tests ignore these signals, and their children would too."""
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-    return subprocess.Popen([*command, *options], stdout=pipe, stderr=pipe, text=True, preexec_fn=heed_ctrl_c)  # noqa: PLW1509  # no threads here
+    return subprocess.Popen([*command, *options], stdout=pipe, stderr=pipe, text=True, preexec_fn=heed_signals)  # noqa: PLW1509  # no threads here
 
 
 def wait_for(path: Path, seconds: float = 60.0) -> None:
