@@ -9,7 +9,7 @@ import torch
 from torch import Generator
 
 from rlsdk import tree
-from rlsdk.interfaces import FillsExtras, Policy, VectorEnv
+from rlsdk.interfaces import Policy, VectorEnv
 from rlsdk.records import Episode, FinalObservations, Observation, Rollout, StepData
 
 CarryT = TypeVar("CarryT")
@@ -47,8 +47,9 @@ def collect(
         if step.stops:
             break
     steps = rows.joined()
-    if isinstance(policy, FillsExtras):
-        steps = replace(steps, extras=policy.estimates(steps))
+    fill = getattr(policy, "estimates", None)  # FillsExtras; isinstance would take 15 us for policies without it
+    if fill is not None:
+        steps = replace(steps, extras=fill(steps))
     return Rollout(steps, initial_carry, observation, carry, _join(finals), tuple(episodes), step.stops)
 
 
