@@ -47,8 +47,8 @@ def collect(
         if step.stops:
             break
     steps = rows.joined()
-    fill = getattr(policy, "estimates", None)  # FillsExtras; isinstance would take 15 us for policies without it
-    if fill is not None:
+    # FillsExtras; isinstance would take 15 us for policies without it
+    if (fill := getattr(policy, "estimates", None)) is not None:
         steps = replace(steps, extras=fill(steps))
     return Rollout(steps, initial_carry, observation, carry, _join(finals), tuple(episodes), step.stops)
 
