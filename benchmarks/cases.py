@@ -37,8 +37,8 @@ class Case:
         count = max(self.n_envs, load(self.algorithm).default_envs)  # what a user gets who says nothing
         kind = "async" if self.workers else "sync"
         env = make_vec_env(self.source(), count, vectorization=kind, workers=self.workers or None)
-        facts = {"seed": seed, "device": "cpu", **({"normalize": True} if self.normalize else {})}
-        model = rlsdk.make(self.algorithm, env=env, policy=self.policy, **facts, **self.settings)
+        context = {"seed": seed, "device": "cpu", **({"normalize": True} if self.normalize else {})}
+        model = rlsdk.make(self.algorithm, env=env, policy=self.policy, **context, **self.settings)
         model.learn(self.warmup, threads=None)
 
         def learn(steps: int) -> object:

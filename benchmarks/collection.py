@@ -16,9 +16,9 @@ import numpy as np
 import torch
 
 import rlsdk
-from rlsdk.collect import collect
 from rlsdk.environments import make_vec_env
-from rlsdk.records import Act, Observation
+from rlsdk.records import Act, ActingState, Observation
+from rlsdk.training.collect import collect
 
 CASES = [("CartPole-v1", 12_000), ("HalfCheetah-v5", 3_000)]
 COUNTS = (1, 8, 64)
@@ -75,14 +75,14 @@ def ours(name: str, count: int, *, acting: bool = False) -> Callable[[], None]:
     policy: Any = Fixed(torch.from_numpy(actions_for(name, count)))
     if acting:
         policy = rlsdk.make("trpo", env=env, seed=0, device="cpu").parts.policy
-    observation, carry = env.reset(0), policy.initial_carry(count)
+    at = ActingState(env.reset(0), policy.initial_carry(count))
 
     def run() -> None:
-        nonlocal observation, carry
-        rollout = collect(env, policy, observation, carry, ACTING_LENGTH if acting else LENGTH, generator=generator)
+        nonlocal at
+        rollout = collect(env, policy, at, ACTING_LENGTH if acting else LENGTH, generator=generator)
         if acting:
             policy.estimates(rollout.steps)
-        observation, carry = rollout.last_observation, rollout.last_carry
+        at = ActingState(rollout.last_observation, rollout.last_carry)
 
     return run
 

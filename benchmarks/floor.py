@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.cases import IMAGES, Case
-from rlsdk.engines import products
 from rlsdk.environments.gymnasium_adapter import make_one
+from rlsdk.kernels import backends, factory
 
 Work = Callable[[], object]
 SECONDS, BLOCKS = 0.2, 5
@@ -59,10 +59,10 @@ def _block(work: Work) -> float:
 
 
 def _multiply(left: Tensor, right: Tensor, out: Tensor) -> object:
-    """Copies in front; into `out` where that is no copying."""
-    if not products.is_quick(left[0], right[0]):
+    """EnvironmentGroup in front; into `out` where that is no copying."""
+    if not backends.is_quick(left[0], right[0]):
         return torch.bmm(left, right, out=out)
-    return [products.product(one, other) for one, other in zip(left, right, strict=True)]
+    return [backends.product(one, other) for one, other in zip(left, right, strict=True)]
 
 
 class Layers:
@@ -72,7 +72,7 @@ class Layers:
         widths = list(sizes)
         self.seen = [torch.randn(copies, rows, width) for width in widths]
         self.weights = [torch.randn(copies, a, b) for a, b in pairwise(widths)]
-        self.slopes = [torch.empty_like(weight) for weight in self.weights]
+        self.grads = [torch.empty_like(weight) for weight in self.weights]
 
     def forward(self) -> float:
         """Seconds."""
@@ -86,7 +86,7 @@ class Layers:
 
     def to_weights(self) -> float:
         """Seconds for the gradient of the weights."""
-        calls = list(zip(self.seen, self.seen[1:], self.slopes, strict=False))
+        calls = list(zip(self.seen, self.seen[1:], self.grads, strict=False))
         return _seconds(lambda: [_multiply(x.mT, y, w) for x, y, w in calls])
 
     def learning(self) -> float:
@@ -97,8 +97,8 @@ class Layers:
 def _sizes(case: Case) -> tuple[int, int]:
     """(observation numbers, action numbers) of the case's environment."""
     env = make_one(case.source(), {})
-    actions = int(getattr(env.action_space, "n", 0)) or int(np.prod(env.action_space.shape))
-    return int(getattr(env.observation_space, "n", 0)) or int(np.prod(env.observation_space.shape)), actions
+    actions = int(getattr(env.action_space, "n", 0)) or int(np.prod(env.action_space.shape or ()))
+    return int(getattr(env.observation_space, "n", 0)) or int(np.prod(env.observation_space.shape or ())), actions
 
 
 def _tqc(case: Case) -> float:
@@ -136,7 +136,7 @@ class _Dense(nn.Sequential):
     """By the quickest products."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return products.dense(self, x)
+        return factory.sequential(self, x)
 
 
 @torch.no_grad()

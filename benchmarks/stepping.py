@@ -34,8 +34,8 @@ def by_hand(name: str, count: int) -> Callable[[], None]:
             if terminated or truncated:
                 final[i] = latest[i]
                 latest[i] = environment.reset()[0]
-        facts = torch.tensor(rewards, dtype=torch.float32), torch.tensor(terminations), torch.tensor(truncations)
-        return torch.from_numpy(np.stack(latest)), *facts, final
+        context = torch.tensor(rewards, dtype=torch.float32), torch.tensor(terminations), torch.tensor(truncations)
+        return torch.from_numpy(np.stack(latest)), *context, final
 
     def run() -> None:
         for _ in range(LENGTH):

@@ -1,4 +1,4 @@
-"""A network of your own: the custom features extractors of the documented library's guide, with one import changed.
+"""Networks of your own: features extractors as in the documented library's guide, with one import changed, and whole networks.
 
 Run it: `python examples/custom_network.py` (a few seconds).
 """
@@ -59,8 +59,21 @@ class CustomCombinedExtractor(BaseFeaturesExtractor):
         return torch.cat(encoded, dim=1)
 
 
+class ResidualNetwork(nn.Module):
+    """A whole network: from preprocessed observations to `output_dim` numbers, with no layers of rlsdk's."""
+
+    def __init__(self, observation_space: spaces.Box, output_dim: int, width: int = 64) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(observation_space.shape[0], width), nn.Linear(width, output_dim)
+        self.block = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, width), nn.SiLU())
+
+    def forward(self, observations: Tensor) -> Tensor:
+        hidden = self.first(observations)
+        return self.last(hidden + self.block(hidden))
+
+
 def main() -> None:
-    """Train both for a moment; a file names the class, which is given again when the file is loaded."""
+    """Train each for a moment; a file names the class, which is given again when the file is loaded."""
     cnn = {"features_extractor_class": CustomCNN, "features_extractor_kwargs": {"features_dim": 128}}
     pictures = FakeImageEnv(action_space=spaces.Discrete(4))  # uint8 [36, 36, 1]: the network gets float [N, 1, 36, 36]
     model = QRDQN("CnnPolicy", pictures, policy_kwargs=cnn, buffer_size=200, learning_starts=16, seed=0)
@@ -75,6 +88,14 @@ def main() -> None:
     other = TRPO("MultiInputPolicy", several, policy_kwargs=combined, n_steps=32, batch_size=16, seed=0)
     other.learn(64)
     print("a Dict observation:", other.predict(other.observation_space.sample(), deterministic=True)[0])
+
+    whole = {"actor_class": ResidualNetwork, "actor_kwargs": {"width": 32}, "critic_class": ResidualNetwork}
+    third = TRPO("MlpPolicy", "CartPole-v1", policy_kwargs=whole, n_steps=32, batch_size=16, seed=0)
+    third.learn(64)
+    third.save("whole_network")
+    classes = {"policy_kwargs.actor_class": ResidualNetwork, "policy_kwargs.critic_class": ResidualNetwork}
+    again = TRPO.load("whole_network", custom_objects=classes)
+    print("a whole network:", again.predict(again.observation_space.sample(), deterministic=True)[0])
 
 
 if __name__ == "__main__":

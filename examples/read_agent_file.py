@@ -24,9 +24,9 @@ def read(path: str) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
         if manifest["format"] != 1:
             raise SystemExit(f"{path} has format {manifest['format']}, this reads format 1")
         members = {}
-        for name, facts in manifest["members"].items():
+        for name, context in manifest["members"].items():
             data = archive.read(name)
-            if len(data) != facts["size"] or hashlib.sha256(data).hexdigest() != facts["sha256"]:
+            if len(data) != context["size"] or hashlib.sha256(data).hexdigest() != context["sha256"]:
                 raise SystemExit(f"{path} is damaged: {name}")
             members[name] = data
     sections: dict[str, dict[str, Any]] = {}
@@ -40,11 +40,11 @@ def tensors(block: bytes) -> dict[str, Any]:
     """The arrays of a block in the safetensors format: the length of the header, the header (JSON), the data."""
     (length,) = struct.unpack("<Q", block[:8])
     header, found = json.loads(block[8 : 8 + length]), {}
-    for name, facts in header.items():
+    for name, context in header.items():
         if name == "__metadata__":
             continue
-        start, end = (8 + length + offset for offset in facts["data_offsets"])
-        found[name] = np.frombuffer(block[start:end], DTYPES[facts["dtype"]]).reshape(facts["shape"])
+        start, end = (8 + length + offset for offset in context["data_offsets"])
+        found[name] = np.frombuffer(block[start:end], DTYPES[context["dtype"]]).reshape(context["shape"])
     return found
 
 

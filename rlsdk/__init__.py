@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rlsdk.lazy import attach
+from rlsdk.runtime.lazy import attach
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent as Agent

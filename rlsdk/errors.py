@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 
-from rlsdk.runtime.output import printable
+from rlsdk.text import printable
 
 
 class RlsdkError(Exception):
@@ -104,3 +104,13 @@ def message_of(error: BaseException) -> str:
         return str(error)
     except Exception:
         return "(its message cannot be shown)"
+
+
+def raised(error: BaseException, where: str = "") -> str:
+    """What foreign code did, for a message that begins with whose it is.
+
+    >>> "environment 'Mine-v0' " + raised(ValueError("no"), "step(2)")
+    "environment 'Mine-v0' raised ValueError in step(2): no"
+    """
+    place = f" in {where}" if where else ""
+    return f"raised {type(error).__name__}{place}: {message_of(error)}"

@@ -8,8 +8,8 @@ attrs classes cannot be built inside a `torch.compile(fullgraph=True)` region.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar
 
 from torch import Tensor
 
@@ -21,6 +21,9 @@ Features = Any
 
 Infos = Sequence[Mapping[str, Any]]
 """One `info` per environment, as gymnasium gave it; in the row of an episode that ended, that of its last step."""
+
+Unit = Literal["steps", "updates"]
+"""The unit of progress of a training."""
 
 Metrics = Mapping[str, Tensor]
 """Name -> 0-d float tensor, on the device; the driver moves them to the host once per update."""
@@ -48,7 +51,7 @@ class Episode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EnvStep:
-    """What one vector step gave back.
+    """The result of one vector step.
 
     `observation` is already the first of the next episode in rows that ended; the true last observation of those
     rows, in row order, is in `final_observation` (None when no row ended).
@@ -62,16 +65,39 @@ class EnvStep:
     final_observation: Observation | None = None  # [number of rows that ended]
     episodes: tuple[Episode, ...] = ()
     infos: Infos | None = None
-    """What each environment said in its `info`, B mappings; None unless a callback asked for it."""
+    """The `info` of each environment, B mappings; None unless a callback needs it."""
     action: Any = None
     """The actions that led here, [B] or [B, A], nested as the action space; set for callbacks."""
     stops: bool = False
     """Whether a callback ended the training with this step."""
+    info: Mapping[str, Tensor] = field(default_factory=dict)
+    """The entries of `info` that the algorithm declares (`Parts.info`, or `info` in the manifest), float32 [B] each. Rows that
+    ended hold those of the last step, rows that are not `valid` 0. Empty where nothing is declared."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ActingState(Generic[CarryT]):
+    """The acting state of a group of B environments: the observation [B] to act on next, and the policy's carry."""
+
+    observation: Observation
+    carry: CarryT
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """How far a training is: totals since the agent was made. A plan takes one and yields the next."""
+
+    env_steps: int = 0
+    updates: int = 0
+
+    def count(self, unit: Unit) -> int:
+        """What progress is counted in: environment steps, or updates."""
+        return self.env_steps if unit == "steps" else self.updates
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Act(Generic[CarryT, ExtrasT]):
-    """What a policy answers. `action` is in the units of the environment's action space."""
+    """The result of a policy. `action` is in the units of the environment's action space."""
 
     action: Tensor  # [B] or [B, A]
     carry: CarryT
@@ -98,11 +124,13 @@ class StepData(Generic[ExtrasT]):
     truncated: Tensor
     valid: Tensor
     extras: ExtrasT
+    info: Mapping[str, Tensor] = field(default_factory=dict)
+    """Declared entries of `info`, float32 [T, B] each, as `EnvStep.info`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rollout(Generic[CarryT, ExtrasT]):
-    """T steps of B environments, with what is needed to go on from them."""
+    """T steps of B environments, and the observation and carry after them."""
 
     steps: StepData[ExtrasT]
     initial_carry: CarryT
@@ -111,7 +139,7 @@ class Rollout(Generic[CarryT, ExtrasT]):
     final_observations: FinalObservations | None = None
     episodes: tuple[Episode, ...] = ()
     stopped: bool = False
-    """Whether a callback ended the training with the last of these steps; there may be fewer than were asked for."""
+    """Whether a callback ended the training with the last of these steps; the rollout may then be shorter."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,11 +156,33 @@ class Transitions:
     next_observation: Observation
     index: Tensor  # int64 [N]; where in the buffer the row came from
     weight: Tensor | None = None  # float32 [N]; importance weights of prioritised sampling
+    extras: Mapping[str, Tensor] = field(default_factory=dict)
+    """The extras of the acting policy that the memory stores, [N, ..] by name."""
+    info: Mapping[str, Tensor] = field(default_factory=dict)
+    """Declared entries of `info`, float32 [N] each, as `EnvStep.info`."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sequences(Generic[CarryT]):
+    """N sequences of T consecutive steps, [T, N]. Episodes may end and begin within them.
+
+    Where `steps.valid` is False the row is padding (the memory held fewer steps) or a filler row. `loss_mask` is False there,
+    and in the burn-in: the first rows, which only bring a carry up to date.
+    """
+
+    steps: StepData[Mapping[str, Tensor]]
+    """The extras are those that the memory stores, by name."""
+    next_observation: Observation  # [T, N]; the last one of the episode where it ended
+    discount: Tensor  # float32 [T, N]; gamma, and 0 where the episode terminated
+    loss_mask: Tensor  # bool [T, N]
+    initial_carry: CarryT | None  # [N, ..]; None where the memory stores no carries
+    index: Tensor  # int64 [N]; where in the buffer the first row came from
+    weight: Tensor | None = None  # float32 [N]; importance weights of prioritised sampling
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scored:
-    """P candidates and what they earned."""
+    """P candidates and their scores."""
 
     parameters: Tensor  # [P, D]
     score: Tensor  # [P]
@@ -141,7 +191,7 @@ class Scored:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Report:
-    """What a loop tells the driver after each of its rounds; counts are totals since training began."""
+    """What a plan reports to the driver after each round; counts are totals since training began."""
 
     env_steps: int
     updates: int

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -163,7 +163,7 @@ def nbytes(space: Space) -> int:
     return sum(math.prod(shape_of(leaf)) * np.dtype(dtype_of(leaf)).itemsize for _, leaf in leaf_spaces(space))
 
 
-def to_json(space: Space) -> dict[str, Any]:
+def to_json(space: Space) -> dict[str, object]:
     """The space as JSON values; bounds that are equal everywhere are written once, infinities as text."""
     kind = type(space).__name__
     if isinstance(space, Box):
@@ -177,14 +177,14 @@ def to_json(space: Space) -> dict[str, Any]:
     return {"kind": kind, **{k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}}
 
 
-def _bound_to_json(bound: NDArray[Any]) -> Any:
+def _bound_to_json(bound: NDArray[np.generic]) -> object:
     values = bound.ravel().tolist()
     values = values[:1] if len(set(values)) == 1 else values
     return [str(v) if isinstance(v, float) and math.isinf(v) else v for v in values]
 
 
-def from_json(data: Any) -> Space:
-    """The space that `to_json` wrote, every field checked (the data may come from a stranger).
+def from_json(data: object) -> Space:
+    """The space that `to_json` wrote, every field checked (the data may be hostile).
 
     Raises:
         ArtifactError: it is no space.
@@ -234,18 +234,20 @@ def _box_from_json(data: Any) -> Box:
     )
 
 
-def _count(value: Any) -> int:
+def _count(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= MAX_ELEMENTS:
         raise ValueError(f"{value!r} is not a positive size")
     return value
 
 
-def _whole(value: Any) -> int:
+def _whole(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not -MAX_START <= value <= MAX_START:
         raise ValueError(f"{value!r} is no whole number that values may start at")
     return value
 
 
-def _bound_from_json(values: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+def _bound_from_json(
+    values: Sequence[float | str], shape: tuple[int, ...], dtype: np.dtype[np.generic]
+) -> NDArray[np.generic]:
     flat = np.asarray([float(v) if isinstance(v, str) else v for v in values], dtype=dtype)
     return np.broadcast_to(flat, shape) if flat.size == 1 else flat.reshape(shape)

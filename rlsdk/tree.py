@@ -15,31 +15,35 @@ import torch
 from torch import Tensor
 
 T = TypeVar("T")
+_Path = tuple[tuple[Any, bool], ...]
+"""How a leaf is reached: names, keys and positions, and whether they are names of fields."""
 
 
 def map_tensors(function: Callable[..., Tensor], first: T, *rest: T) -> T:
-    """A value shaped like `first` whose tensors are `function(leaf of first, leaves of rest...)`; None stays None.
+    """A tree like `first` whose leaves [..] are `function(leaf of first, leaves of rest...)`; None stays None.
 
     Raises:
         TypeError: a leaf is neither tensor nor None.
     """
     node: Any = first
+    found: Any  # no cast: this runs for every record of every step
     if node is None:
-        return first
-    if isinstance(node, Tensor):
-        return cast("T", function(node, *rest))
-    if isinstance(node, Mapping):
-        mapped = {k: map_tensors(function, v, *(cast("Any", r)[k] for r in rest)) for k, v in sorted(node.items())}
-        return cast("T", mapped)
-    if isinstance(node, tuple):
-        parts = (map_tensors(function, v, *(cast("Any", r)[i] for r in rest)) for i, v in enumerate(node))
-        return cast("T", tuple(parts))
-    if dataclasses.is_dataclass(node):
-        values = {
-            n: map_tensors(function, getattr(node, n), *(getattr(r, n) for r in rest)) for n in _names(node.__class__)
-        }
-        return cast("T", cast("Any", type(node))(**values))
-    raise TypeError(f"{type(node).__name__} is not a tree of tensors (record, mapping, tuple, tensor or None)")
+        found = None
+    elif isinstance(node, Tensor):
+        found = function(node, *rest)
+    elif isinstance(node, Mapping):
+        found = {k: map_tensors(function, v, *(cast("Any", r)[k] for r in rest)) for k, v in sorted(node.items())}
+    elif isinstance(node, tuple):
+        found = tuple(map_tensors(function, v, *(cast("Any", r)[i] for r in rest)) for i, v in enumerate(node))
+    elif dataclasses.is_dataclass(node):
+        kind: Any = node.__class__
+        found = kind(
+            **{n: map_tensors(function, getattr(node, n), *(getattr(r, n) for r in rest)) for n in _names(kind)}
+        )
+    else:
+        raise TypeError(f"{type(node).__name__} is not a tree of tensors (record, mapping, tuple, tensor or None)")
+    mapped: T = found
+    return mapped
 
 
 def builder(node: Any) -> Callable[[Iterator[Tensor]], Any]:
@@ -59,7 +63,7 @@ def builder(node: Any) -> Callable[[Iterator[Tensor]], Any]:
     return lambda found: kind(*[make(found) for make in fields])
 
 
-def picker(node: Any) -> Callable[[Any], Sequence[Tensor]]:
+def picker(node: object) -> Callable[[Any], Sequence[Tensor]]:
     """`leaves` for values shaped like `node`, faster where there are many of them."""
     paths = list(_paths(node))
     if len(paths) > 1 and all(is_field for steps in paths for _, is_field in steps):
@@ -77,7 +81,7 @@ def picker(node: Any) -> Callable[[Any], Sequence[Tensor]]:
     return pick
 
 
-def _paths(node: Any, before: tuple[tuple[Any, bool], ...] = ()) -> Iterator[tuple[tuple[Any, bool], ...]]:
+def _paths(node: object, before: _Path = ()) -> Iterator[_Path]:
     """How each leaf is reached: names, and whether they are fields."""
     if isinstance(node, Tensor):
         yield before
@@ -94,20 +98,20 @@ def _paths(node: Any, before: tuple[tuple[Any, bool], ...] = ()) -> Iterator[tup
 
 
 def split(node: T, size: int) -> Iterator[T]:
-    """Pieces of `size` rows (the last may be smaller), views of the leaves."""
+    """Parts of `size` rows (the last may be smaller), views of the leaves."""
     make = builder(node)
-    pieces = zip(*(torch.split(leaf, size) for leaf in leaves(node)), strict=True)
-    return map(make, map(iter, pieces))
+    parts = zip(*(torch.split(leaf, size) for leaf in leaves(node)), strict=True)
+    return map(make, map(iter, parts))
 
 
-def leaves(node: Any) -> list[Tensor]:
-    """The tensors of a nested value, in the order `map_tensors` visits them."""
+def leaves(node: object) -> list[Tensor]:
+    """The tensors [..] of a tree, in the order in which `map_tensors` visits them."""
     found: list[Tensor] = []
     _gather(node, found)
     return found
 
 
-def _gather(node: Any, found: list[Tensor]) -> None:
+def _gather(node: object, found: list[Tensor]) -> None:
     if isinstance(node, Tensor):
         found.append(node)
     elif isinstance(node, tuple):
@@ -128,17 +132,17 @@ def _names(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(kind))
 
 
-def number(node: Any) -> dict[str, Tensor]:
-    """The leaves as a mapping "000" -> first, "001" -> second, ..., for writing to files."""
+def number(node: object) -> dict[str, Tensor]:
+    """The leaves [..] as a mapping "000" -> first, "001" -> second, ..., for writing to files."""
     return {f"{i:03d}": leaf for i, leaf in enumerate(leaves(node))}
 
 
 def numbered(mapping: Mapping[str, Tensor]) -> list[Tensor]:
-    """The leaves that `number` named, in their order (files list them in another)."""
+    """The leaves [..] that `number` named, in their order (files list them in another)."""
     return [leaf for _, leaf in sorted(mapping.items())]
 
 
-def flatten(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(node: Mapping[str, object], prefix: str = "") -> dict[str, Any]:
     """A nested mapping as one flat one, keys joined by '/'; an empty mapping stays as it is."""
     flat: dict[str, Any] = {}
     for key, value in node.items():
@@ -150,7 +154,7 @@ def flatten(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def unflatten(flat: Mapping[str, Any]) -> dict[str, Any]:
+def unflatten(flat: Mapping[str, object]) -> dict[str, Any]:
     """The inverse of `flatten`. Raises ValueError when a name is that of a value and of a table."""
     nested: dict[str, Any] = {}
     for name, value in flat.items():

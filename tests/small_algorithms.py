@@ -9,10 +9,11 @@ import torch
 from torch import nn
 
 from rlsdk.networks import FlattenEncoder
-from rlsdk.parts import Facts, OnPolicyPlan, Parts, require_spaces
 from rlsdk.records import Act, Rollout
 from rlsdk.registry import AlgorithmSpec, Manifest, register
+from rlsdk.registry.parts import BuildContext, Parts, require_spaces
 from rlsdk.settings import AgentConfig, described, in_range
+from rlsdk.training import OnPolicyPlan
 from rlsdk.tree import map_tensors
 from rlsdk.updates import FlatOptimizer
 
@@ -27,10 +28,10 @@ class Config(AgentConfig):
 class Softmax(nn.Module):
     """A linear softmax policy; it respects masks."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, context: BuildContext) -> None:
         super().__init__()
-        self.encoder = FlattenEncoder(facts.observation_space)
-        self.linear = nn.Linear(self.encoder.features_dim, facts.action_space.n)  # type: ignore[union-attr]
+        self.encoder = FlattenEncoder(context.observation_space)
+        self.linear = nn.Linear(self.encoder.features_dim, context.action_space.n)  # type: ignore[union-attr]
 
     def log_probabilities(self, observation: Any) -> torch.Tensor:
         scores = self.linear(self.encoder(observation.features))
@@ -75,15 +76,17 @@ class Reinforce:
         self.optimizer.load_state_dict(state["optimizer"])
 
 
-def build(facts: Facts, config: Config) -> Parts:
-    require_spaces(facts, "reinforce", actions=("Discrete",), observations=("Box", "Discrete", "MultiDiscrete"))
-    policy = Softmax(facts)
+def build(context: BuildContext, config: Config) -> Parts:
+    require_spaces(context, "reinforce", actions=("Discrete",), observations=("Box", "Discrete", "MultiDiscrete"))
+    policy = Softmax(context)
     return Parts(policy=policy, algorithm=Reinforce(policy, config.rate), plan=OnPolicyPlan(config.n_steps))
 
 
 def register_reinforce(**changes: Any) -> None:
     """Make it known as `reinforce`."""
-    facts: dict[str, Any] = {"id": "reinforce", "family": "on-policy", "policies": ("MlpPolicy",)}
+    context: dict[str, Any] = {"id": "reinforce", "family": "on-policy", "policies": ("MlpPolicy",)}
     words = {"title": "REINFORCE", "summary": "for tests", "sdk": ">=0.1", "actions": ("Discrete",)}
     spaces = {"observations": ("Box", "Discrete", "MultiDiscrete")}
-    register(AlgorithmSpec(config_type=Config, build=build, **facts, **changes), Manifest(**facts, **words, **spaces))
+    register(
+        AlgorithmSpec(config_type=Config, build=build, **context, **changes), Manifest(**context, **words, **spaces)
+    )

@@ -25,7 +25,7 @@ from rlsdk.errors import (
     UnsupportedSpaceError,
     UsageError,
 )
-from rlsdk.evaluate import evaluate_policy, run_episodes
+from rlsdk.evaluation.evaluate import evaluate_policy, run_episodes
 from rlsdk.sinks import ConsoleSink, CsvSink, JsonlSink, several
 from rlsdk.testing.subject import differing, flat_state
 from rlsdk_tqc import TQC
@@ -146,7 +146,7 @@ def test_set_env_keeps_learning_elsewhere() -> None:
 
 def test_a_filled_memory_is_not_asked_to_fit_again(monkeypatch: pytest.MonkeyPatch) -> None:
     model = small().learn(20)
-    monkeypatch.setattr("rlsdk.buffers.budget.available_bytes", lambda: 10)
+    monkeypatch.setattr("rlsdk.runtime.memory_budget.available_bytes", lambda: 10)
     model.set_env(IdentityEnvBox(episode_length=10))
     assert model.learn(10, reset_num_timesteps=False).num_timesteps == 30
     with pytest.raises(ResourceError, match="lower buffer_size"):
@@ -305,7 +305,7 @@ def test_evaluate_policy_equals_a_loop_by_hand() -> None:
     assert lengths == [6, 6, 6]
     env = IdentityEnvBox(episode_length=6)
     by_hand = []
-    from rlsdk.seeding import derive
+    from rlsdk.runtime.seeding import derive
 
     observation, _ = env.reset(seed=derive(0, "environment", 0) % 2**31)
     for _ in range(3):

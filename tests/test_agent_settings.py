@@ -152,7 +152,7 @@ def begun(name: str, **changes: Any) -> Agent:
 
 def state(agent: Agent) -> dict[str, Any]:
     """Everything that training left, as flat tensors and numbers."""
-    parts = {"policy": dict(agent.parts.policy.state_dict()), "algorithm": agent.parts.algorithm.state_dict()}
+    parts = {"policy": agent.get_parameters()["policy"], "algorithm": agent.parts.algorithm.state_dict()}
     counts = {"steps": agent.num_timesteps, "updates": agent._n_updates}
     return {**flatten(parts), **counts}
 
@@ -388,7 +388,7 @@ def test_a_memory_takes_gamma_and_steps_for_stored_rows_too(kind: str) -> None:
     agent = made("qrdqn", replay_buffer_class=kind).learn(100)
     agent.gamma, agent.n_steps = 0.5, 3
     inner = getattr(agent.replay_buffer, "inner", agent.replay_buffer)
-    assert set(inner.storage["discount"][: inner.filled].unique().tolist()) <= {0.0, 0.5}
+    assert set(inner.stored.storage["discount"][: inner.stored.filled].unique().tolist()) <= {0.0, 0.5}
     assert (inner.gamma, inner.n_steps) == (0.5, 3)
 
 
@@ -396,8 +396,8 @@ def test_a_memory_of_ones_own_that_cannot_change_refuses() -> None:
     from rlsdk.buffers import ReplayBuffer
 
     class Plain:
-        def __init__(self, facts: Any, capacity: int, gamma: float, *, shared_observations: bool) -> None:
-            self.inner = ReplayBuffer(facts, capacity, gamma, shared_observations=shared_observations)
+        def __init__(self, context: Any, capacity: int, gamma: float, *, shared_observations: bool) -> None:
+            self.inner = ReplayBuffer(context, capacity, gamma, shared_observations=shared_observations)
             self.extend, self.sample, self.state_dict = self.inner.extend, self.inner.sample, self.inner.state_dict
             self.load_state_dict, self.bytes_required = self.inner.load_state_dict, self.inner.bytes_required
 
@@ -422,7 +422,7 @@ def test_the_exploration_rate_of_qrdqn_can_be_read_and_set() -> None:
 
 def test_parts_have_their_documented_names() -> None:
     tqc, qrdqn = made("tqc", normalize=True), made("qrdqn")
-    assert tqc.actor is tqc.built.policy
+    assert tqc.actor is tqc.parts.policy
     assert tqc.critic is tqc.parts.algorithm.critics  # type: ignore[attr-defined]
     assert tqc.critic_target is tqc.parts.algorithm.target.network  # type: ignore[attr-defined]
     assert qrdqn.quantile_net is qrdqn.policy

@@ -16,10 +16,10 @@ from gymnasium import spaces
 
 import rlsdk
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.atari import PressToStart
 from rlsdk.environments.toy import ChainEnv
+from rlsdk.environments.wrappers.atari import PressToStart
 from rlsdk.errors import EnvironmentFault, SettingsError
-from rlsdk.runner import RunRequest, run
+from rlsdk.experiments.runner import RunRequest, run
 
 SIGNS = {"norm_obs": False, "norm_reward": False, "sign_reward": True}
 
@@ -77,13 +77,13 @@ def test_signs_are_learnt_from_and_true_returns_are_reported(monkeypatch: pytest
     env = make_vec_env(lambda: ChainEnv(5, terminate_every=0, action_space=spaces.Discrete(2)), 1)
     agent = rlsdk.make("trpo", env=env, seed=0, normalize=SIGNS, n_steps=10)
     algorithm: Any = agent.parts.algorithm
-    given, update = list[Any](), algorithm.inner.update
+    given, update = list[Any](), algorithm.update
 
     def noted(rollout: Any, *, progress: float) -> Any:
         given.append(rollout)
         return update(rollout, progress=progress)
 
-    monkeypatch.setattr(algorithm.inner, "update", noted)
+    monkeypatch.setattr(algorithm, "update", noted)
     agent.learn(10)
     assert given[0].steps.reward[:, 0].tolist() == [0.0, 1.0, 1.0, 1.0, 1.0] * 2
     assert [episode.episode_return for episode in given[0].episodes] == [10.0, 10.0]

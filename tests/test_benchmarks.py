@@ -19,14 +19,14 @@ def comparison(**changes: Any) -> Comparison:
         "ours": [Timing(200.0, 190.0, 0.5), Timing(300.0, 290.0, 0.7), Timing(240.0, 230.0, 0.6)],
         "theirs": [Timing(100.0, 90.0, 0.9), Timing(100.0, 90.0, 0.8), Timing(80.0, 70.0, 0.7)],
     }
-    facts = {
+    context = {
         "case": CASES["tqc-pendulum"],
         "threads": 1,
         "timings": timings,
         "floor": 480.0,
         "mib": {"ours": 1, "theirs": 2},
     }
-    return Comparison(**{**facts, **changes})
+    return Comparison(**{**context, **changes})
 
 
 def test_a_row_of_the_table_by_hand() -> None:

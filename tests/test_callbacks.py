@@ -24,7 +24,7 @@ from rlsdk.callbacks import (
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import ChainEnv, IdentityEnv
 from rlsdk.errors import SettingsError
-from rlsdk.evaluate import Evaluation
+from rlsdk.evaluation.evaluate import Evaluation
 from rlsdk.records import Episode
 from rlsdk.registry import unregister
 from rlsdk.tree import flatten, leaves
@@ -136,7 +136,7 @@ class Graded(EvalCallback):
         children = self.after + (self.on_new_best if evaluation.mean > self.best else [])
         self.best = max(self.best, evaluation.mean)
         answers = [child.on_evaluation(run, evaluation) for child in children]
-        run.tell("on_evaluation", evaluation)
+        run.notify("on_evaluation", evaluation)
         return False not in answers
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import rlsdk
-from rlsdk.plotting import plot_run
+from rlsdk.experiments.plotting import plot_run
 from rlsdk.testing.subject import differing, flat_state
 
 SMALL = ["--set", "policy_kwargs.net_arch=[8]", "--set", "buffer_size=2000", "--set", "batch_size=16"]
@@ -181,9 +181,9 @@ def test_eval_and_inspect(cli: Any) -> None:
     assert code == 0
     assert "Pendulum-v1: return -" in out
     code, out, _ = cli("eval", "run/final.rlsdk", "--episodes", "3", "--n-envs", "2", "--stochastic", "--json")
-    facts = json.loads(out)
-    assert len(facts["returns"]) == 3
-    assert not facts["deterministic"]
+    context = json.loads(out)
+    assert len(context["returns"]) == 3
+    assert not context["deterministic"]
     code, out, _ = cli("inspect", "run/final.rlsdk")
     assert code == 0
     for word in ("tqc (rlsdk-tqc", "Pendulum-v1, 210 steps, seed 3", "section:      policy"):

@@ -9,18 +9,18 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from rlsdk.buffers.minibatches import policy_batch
-from rlsdk.collect import collect
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import AnySpaceEnv
-from rlsdk.loops import Cursor
 from rlsdk.networks import build_actor_critic
 from rlsdk.networks.initialisation import initialisation
-from rlsdk.parts import Facts
-from rlsdk.seeding import Streams
+from rlsdk.registry.parts import BuildContext
+from rlsdk.runtime.seeding import Streams
 from rlsdk.settings.actor_critic import RecurrentConfig
+from rlsdk.training import begin_acting
+from rlsdk.training.collect import collect
 from rlsdk.tree import map_tensors
 from rlsdk.updates import ClippedPolicy
+from rlsdk.updates.minibatches import policy_batch
 from rlsdk_recurrent_ppo.config import RecurrentPPOConfig
 from rlsdk_trpo.algorithm import TrustRegionPolicy
 from rlsdk_trpo.config import TRPOConfig
@@ -58,17 +58,16 @@ def test_one_update_runs_and_starts_at_ratio_one(update: str, seen: str, action:
     masked = action not in ("box",)
     env = make_vec_env(lambda: AnySpaceEnv(observations, ACTIONS[action], 5, strict=True), 2, vectorization="sync")
     streams = Streams(0)
-    facts = Facts(env.observation_space, env.action_space, 2, "cpu", streams)
+    context = BuildContext(env.observation_space, env.action_space, 2, "cpu", streams)
     extractor = {"features_dim": 8} if seen == "image" else {"cnn_output_dim": 8} if prefix == "MultiInput" else {}
     networks = RecurrentConfig(net_arch=[8], lstm_hidden_size=6, features_extractor_kwargs=extractor)
     kind = RecurrentPPOConfig if update == "ppo" else TRPOConfig
     config = kind(policy=f"{prefix}Policy", n_steps=8, batch_size=6, policy_kwargs=networks)
     with initialisation(0):
-        network = build_actor_critic(facts, config, memory=memory, use_sde=sde, sde_every=3)
+        network = build_actor_critic(context, config, memory=memory, use_sde=sde, sde_every=3)
     make: Any = ClippedPolicy if update == "ppo" else TrustRegionPolicy
     algorithm = make(network, config, streams["update"])
-    cursor = Cursor.begin(env, network, 0)
-    rollout = collect(env, network, cursor.observation, cursor.carry, 8, generator=streams["action"])
+    rollout = collect(env, network, begin_acting(env, network, 0), 8, generator=streams["action"])
     assert (rollout.steps.observation.action_mask is not None) == masked
     rows = policy_batch(rollout, network, gamma=0.9, lam=0.9)
     with torch.no_grad():

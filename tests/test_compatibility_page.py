@@ -136,10 +136,10 @@ CALLBACKS = {
     "best agent of `EvalCallback`": there("documented_callbacks", "what_an_evaluation_prints_and_calls"),
     "evaluations.npz of a continued training": there("documented_callbacks", "evaluations_are_written_to_a_file"),
     "`EvalCallback`: environments normalised like the training's": there(
-        "preparation", "returns_stay_true_in_logs_and_evaluation"
+        "preprocessing", "returns_stay_true_in_logs_and_evaluation"
     ),
     "`CheckpointCallback`": there("documented_callbacks", "checkpoints_with_a_prefix")
-    + there("preparation", "a_file_holds_the_statistics_and_predict_applies_them"),
+    + there("preprocessing", "a_file_holds_the_statistics_and_predict_applies_them"),
     "`evaluate_policy(model)`": there("documented_callbacks", "evaluation_calls_back_after_every_step"),
     "`evaluate_policy(render=True)`, `EvalCallback(render=True)`": there(
         "documented_callbacks", "rendering_needs_an_environment_that_shows_itself"
@@ -147,7 +147,9 @@ CALLBACKS = {
 }
 ENVIRONMENTS = {
     "`VecNormalize`, `VecFrameStack`": there(
-        "preparation", "on_policy_training_sees_what_the_peers_wrapper_gives", "frames_are_those_of_gymnasiums_wrapper"
+        "preprocessing",
+        "on_policy_training_sees_what_the_peers_wrapper_gives",
+        "frames_are_those_of_gymnasiums_wrapper",
     ),
     "`get_vec_normalize_env`": here("the_normaliser_stands_for_the_wrapper"),
     "`get_env()`": there(

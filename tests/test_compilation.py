@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 import rlsdk
-from rlsdk import compilation
-from rlsdk.compilation import compiled, compiling
 from rlsdk.errors import SettingsError
-from rlsdk.math import pairs
+from rlsdk.kernels import reference
 from rlsdk.math.quantiles import quantile_huber
+from rlsdk.runtime import compilation
+from rlsdk.runtime.compilation import compiled, compiling
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +50,7 @@ def test_the_fused_form_gives_the_same_sums(weighted: bool, eager: list[Any]) ->
     plain = quantile_huber(z, y, sum_over_quantiles=True, weight=weight)
     with compiling("default"):
         fused = quantile_huber(z, y, sum_over_quantiles=True, weight=weight)
-    assert [function for function, _ in eager] == [pairs._fused]
+    assert [function for function, _ in eager] == [reference.pairwise_huber]
     torch.testing.assert_close(fused, plain)
 
 
@@ -59,7 +59,7 @@ def test_the_fused_form_gives_the_same_sums(weighted: bool, eager: list[Any]) ->
 def test_trainings_agree(mode: str) -> None:
     """With the real compiler."""
     plain, fast = (small().learn(60, compile=how).get_parameters() for how in ("off", mode))
-    assert compilation._forms[mode, pairs._fused] is not None, "it was compiled"
+    assert compilation._forms[mode, reference.pairwise_huber] is not None, "it was compiled"
     for name, value in plain["policy"].items():
         torch.testing.assert_close(fast["policy"][name], value, atol=1e-4, rtol=1e-3)
 
@@ -69,7 +69,7 @@ def test_nothing_is_compiled_unless_asked_for(eager: list[Any]) -> None:
     assert eager == []
     small().learn(12, compile="max")
     assert [options["mode"] for _, options in eager] == ["max-autotune-no-cudagraphs"]
-    assert compiled(pairs._fused) is None, "outside of learning"
+    assert compiled(reference.pairwise_huber) is None, "outside of learning"
 
 
 def test_training_goes_on_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +85,7 @@ def test_training_goes_on_without_a_compiler(monkeypatch: pytest.MonkeyPatch) ->
         warnings.simplefilter("always")
         found = small().learn(24, compile="default").get_parameters()
     said = [str(w.message) for w in caught if "torch.compile" in str(w.message)]
-    assert said == ["_fused goes on without torch.compile, which failed: no C++ compiler was found"]
+    assert said == ["pairwise_huber goes on without torch.compile, which failed: no C++ compiler was found"]
     for name, value in expected["policy"].items():
         torch.testing.assert_close(found["policy"][name], value, atol=1e-5, rtol=1e-4)
 

@@ -1,4 +1,4 @@
-"""Any object with the members of `rlsdk.interfaces.VectorEnv` and spaces can be trained in, and what it gives is checked."""
+"""Any object with the members of `rlsdk.interfaces.VectorEnv` can be trained in, and what it gives is checked."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import torch
 from gymnasium import spaces
 
 import rlsdk
-from rlsdk.environments import connect, to_space
+from rlsdk.environments import NumpyVectorEnv, check_env, connect, to_space
 from rlsdk.errors import EnvironmentFault, RlsdkError, UsageError
-from rlsdk.evaluate import evaluate_policy
+from rlsdk.evaluation.evaluate import evaluate_policy
 from rlsdk.records import EnvStep, Episode, Observation
 from rlsdk_tqc import TQC
 from rlsdk_trpo import TRPO
@@ -137,6 +137,50 @@ def test_what_it_gives_is_checked(changes: dict[str, Any], words: str) -> None:
     env.reset(0)
     with pytest.raises(EnvironmentFault, match=f"'Wrong'.*{words}"):
         env.step(torch.zeros(3, 1))
+
+
+def test_declared_entries_of_info_are_checked() -> None:
+    class Costly(Points):
+        told: Any = None
+
+        def select_info(self, names: Any) -> None:
+            self.told = names
+
+        def step(self, action: Any) -> EnvStep:
+            return replace(super().step(action), info={"cost": torch.ones(3), "double": torch.ones(3).double()})
+
+    inner = Costly()
+    env = connect(inner)
+    env.select_info(("cost",))
+    assert inner.told == ("cost",)
+    env.reset(0)
+    assert env.step(torch.zeros(3, 1)).info["cost"].tolist() == [1.0, 1.0, 1.0]
+    env.select_info(("cost", "risk"))
+    with pytest.raises(EnvironmentFault, match="'Costly', step: info has no 'risk'"):
+        env.step(torch.zeros(3, 1))
+    env.select_info(("double",))
+    with pytest.raises(EnvironmentFault, match=r"step, info\['double'\]: got torch.float64"):
+        env.step(torch.zeros(3, 1))
+
+
+def test_it_is_checked_as_other_environments_are() -> None:
+    assert check_env(Points(), steps=20) == []
+    assert isinstance(NumpyVectorEnv(Points()).reset(), np.ndarray)
+
+    class Infinite(Points):
+        def step(self, action: Any) -> EnvStep:
+            return replace(super().step(action), reward=torch.full((3,), float("inf")))
+
+    with pytest.raises(EnvironmentFault, match="Infinite, step 0: the rewards are"):
+        check_env(Infinite())
+
+    class Closeless:
+        num_envs, observation_space, action_space = 3, Points.observation_space, Points.action_space
+        reset, step = Points.reset, Points.step
+
+    for accepts in (connect, check_env, NumpyVectorEnv):
+        with pytest.raises(EnvironmentFault, match="it lacks close"):
+            accepts(Closeless())  # type: ignore[arg-type]
 
 
 def test_what_is_no_vector_environment_is_told() -> None:

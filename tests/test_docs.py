@@ -39,7 +39,7 @@ def quick(algorithm: str) -> list[str]:
     """Options that shorten `rlsdk run ALGORITHM`."""
     spec = load(algorithm)
     fields = {field.name for field in attrs.fields(spec.config_type)}
-    if spec.family != "on-policy":  # there it is how far targets look ahead
+    if "buffer_size" in fields:  # with a replay memory it is how far targets look ahead
         fields -= {"n_steps"}
     chosen = [f"{name}={value}" for name, value in SMALL.items() if name in fields]
     return [part for text in ["policy_kwargs.net_arch=[8]", *chosen] for part in ("--set", text)]
@@ -112,22 +112,50 @@ def test_links_and_paths_exist(path: Path) -> None:
             assert (ROOT / name).exists() or (path.parent / name).exists(), name
 
 
+def resolves(name: str) -> bool:
+    """Whether a dotted name is a module, or a name in one."""
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:length]))
+        except ImportError:
+            continue
+        break
+    else:
+        return False
+    for attribute in parts[length:]:
+        if not hasattr(found, attribute):
+            return False
+        found = getattr(found, attribute)
+    return True
+
+
+def names_in(path: Path) -> set[str]:
+    """Dotted names of rlsdk and of the plugins in backticks; no file names, no entry point groups."""
+    return set(re.findall(r"`(rlsdk(?:_\w+)?(?:\.\w+)+)", path.read_text())) - {"rlsdk.toml", "rlsdk.plugins"}
+
+
 def test_every_name_in_the_table_of_names_is_there() -> None:
     """docs/guides/coming-from-sb3-contrib.md promises them to people who come from elsewhere."""
-    text = (ROOT / "docs/guides/coming-from-sb3-contrib.md").read_text()
-    names = sorted(set(re.findall(r"`(rlsdk(?:_\w+)?(?:\.\w+)+)`", text)))
+    names = sorted(names_in(ROOT / "docs/guides/coming-from-sb3-contrib.md"))
     assert len(names) > 35
-    for name in names:
-        parts = name.split(".")
-        for length in range(len(parts), 0, -1):
-            try:
-                found = importlib.import_module(".".join(parts[:length]))
-            except ImportError:
-                continue
-            break
-        for attribute in parts[length:]:
-            assert hasattr(found, attribute), name
-            found = getattr(found, attribute)
+    assert [name for name in names if not resolves(name)] == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [page for page in PAGES if names_in(page) and page.name != "CHANGELOG.md" and page.parent.name != "decisions"],
+    ids=identifier,
+)
+def test_names_in_pages_exist(path: Path) -> None:
+    """History may name what is gone: changelogs and decisions."""
+    assert [name for name in sorted(names_in(path)) if not resolves(name)] == []
+
+
+def test_names_in_docstrings_and_comments_exist() -> None:
+    sources = [*ROOT.glob("rlsdk/**/*.py"), *ROOT.glob("plugins/*/src/**/*.py")]
+    named = {name: path for path in sources for name in names_in(path)}
+    assert {name: str(path) for name, path in named.items() if not resolves(name)} == {}
 
 
 def test_the_commands_in_the_table_of_names_exist() -> None:

@@ -179,7 +179,7 @@ def test_maskable_ppo_can_learn_without_masks() -> None:
     def learnt(**given: Any) -> dict[str, Any]:
         model = MaskablePPO("MlpPolicy", InvalidActionEnvDiscrete(6, 4), **SMALL, n_epochs=1)
         model.learn(16, **given)
-        assert model.built.policy.use_masks  # type: ignore[attr-defined]
+        assert model.parts.policy.use_masks  # type: ignore[attr-defined]
         return dict(model.policy.state_dict())
 
     masked, free, default = learnt(use_masking=True), learnt(use_masking=False), learnt()

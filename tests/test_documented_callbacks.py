@@ -28,7 +28,7 @@ from rlsdk.callbacks import (
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import ChainEnv, InvalidActionEnvDiscrete
 from rlsdk.errors import MaskError, SettingsError
-from rlsdk.evaluate import evaluate_policy, run_episodes
+from rlsdk.evaluation.evaluate import evaluate_policy, run_episodes
 
 
 def on_policy(n_envs: int = 1, **settings: Any) -> Any:

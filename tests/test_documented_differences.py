@@ -96,7 +96,7 @@ def test_what_the_six_have_not_says_what_to_use() -> None:
         for name in sorted(questions - ({"forward"} if isinstance(model, QRDQN) else set())):
             with pytest.raises(UsageError, match=rf"{type(model.policy).__name__} has no method '{name}'; \w+"):
                 getattr(model.policy, name)(np.zeros(4))
-        with pytest.raises(UnknownAttributeError, match=r"collecting is rlsdk\.collect\.collect"):
+        with pytest.raises(UnknownAttributeError, match=r"collecting is rlsdk\.training\.collect\.collect"):
             model.collect_rollouts(8)
         with pytest.raises(UnknownAttributeError, match="rollouts are records"):
             _ = model.rollout_buffer
@@ -150,7 +150,7 @@ def test_what_extractors_are_given() -> None:
     kwargs = {"net_arch": [4], "features_extractor_class": Recorder}
     box = spaces.Box(-3.0, 7.0, (2,), np.float32)
     model = trpo(AnySpaceEnv(box, spaces.Discrete(2), 4), policy_kwargs=kwargs, normalize=True)
-    assert model.policy.inner.encoder.extractor._observation_space == box
+    assert model.policy.encoder.extractor._observation_space == box
     pair = spaces.Tuple([box, spaces.Discrete(3)])
     model = trpo(AnySpaceEnv(pair, spaces.Discrete(2), 4), policy_kwargs=kwargs)
     model.predict((np.zeros(2, np.float32), 2))

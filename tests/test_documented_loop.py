@@ -15,10 +15,10 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 import rlsdk
 from rlsdk.callbacks import Callback
 from rlsdk.environments import NumpyVectorEnv, connect, get_action_masks, is_masking_supported, make_vec_env
-from rlsdk.environments.numpy_vector import to_actions
 from rlsdk.environments.toy import AnySpaceEnv, BitFlippingEnv, ChainEnv, IdentityEnv, InvalidActionEnvDiscrete
+from rlsdk.environments.vector.numpy_vector import to_actions
 from rlsdk.errors import MaskError, UsageError
-from rlsdk.evaluate import evaluate_policy
+from rlsdk.evaluation.evaluate import evaluate_policy
 from rlsdk.spaces import Dict as DictSpace
 from rlsdk_maskable_ppo import MaskablePPO
 from rlsdk_recurrent_ppo import RecurrentPPO
@@ -235,7 +235,7 @@ def first_observations(model: Any) -> Any:
 
     class First(Callback):
         def on_rollout_start(self, run: Any) -> None:
-            seen.append(run.cursor.observation)
+            seen.append(run.agent.acting[0].observation)
 
     model.learn(8, callback=First(), reset_num_timesteps=False)
     return seen[0].features.clone(), seen[0].is_first.clone()

@@ -11,13 +11,13 @@ import pytest
 import torch
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from rlsdk.collect import collect
 from rlsdk.environments import connect, make_vec_env
 from rlsdk.environments.toy import ChainEnv
 from rlsdk.errors import EnvironmentFault, SettingsError
-from rlsdk.evaluate import run_episodes
+from rlsdk.evaluation.evaluate import run_episodes
 from rlsdk.exploration.uniform import UniformWarmUp
-from rlsdk.loops import Cursor
+from rlsdk.training import begin_acting
+from rlsdk.training.collect import collect
 from rlsdk_tqc import TQC
 
 CHAIN = lambda: ChainEnv(length=3, terminate_every=2)  # noqa: E731
@@ -41,8 +41,7 @@ class Still:
 
 
 def rollout(env: Any, steps: int) -> Any:
-    cursor = Cursor.begin(env, Still(), seed=0)
-    return collect(env, Still(), cursor.observation, cursor.carry, steps, generator=torch.Generator())
+    return collect(env, Still(), begin_acting(env, Still(), seed=0), steps, generator=torch.Generator())
 
 
 def test_a_rollout_tells_the_truth() -> None:

@@ -19,7 +19,7 @@ from torch import nn
 import rlsdk
 from rlsdk.environments.toy import FakeImageEnv, HybridActionEnv, SimpleMultiObsEnv, TMazeEnv
 from rlsdk.errors import ArtifactError, SettingsError, UsageError
-from rlsdk.export import export, model_card
+from rlsdk.interchange.export import export, model_card
 
 ort = pytest.importorskip("onnxruntime")
 STEPS = 200

@@ -142,12 +142,12 @@ def test_they_learn_save_load_and_go_on(algorithm: str, name: str) -> None:
 def test_stacked_and_normalised_observations_reach_the_extractor() -> None:
     model = made("trpo", LAST, {"features_extractor_class": Recorder}, frame_stack=2)
     model.predict(LAST.sample())
-    assert model.policy.inner.encoder.extractor._observation_space.shape == (6, 36, 40)
+    assert model.policy.encoder.extractor._observation_space.shape == (6, 36, 40)
     model = made("tqc", SPACES["vector"], {"features_extractor_class": Recorder}, normalize=True).learn(20)
-    extractor = model.policy.inner.encoder.extractor
+    extractor = model.policy.encoder.extractor
     seen = SPACES["vector"].sample()
     model.predict(seen)
-    assert torch.equal(extractor.given[-1], model.normalizer.normalized(torch.from_numpy(seen)[None]))
+    assert torch.equal(extractor.given[-1], model.normalizer.observations(torch.from_numpy(seen)[None]))
 
 
 @pytest.mark.parametrize("algorithm", ["trpo", "qrdqn", "tqc"])

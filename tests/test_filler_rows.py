@@ -14,11 +14,13 @@ import torch
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from rlsdk.agent import agent_class
-from rlsdk.buffers import in_order, shuffled
 from rlsdk.environments.toy import IdentityEnv
+from rlsdk.registry.manifest import read_manifest
+from rlsdk.registry.named import spec_of
 from rlsdk.scaffold import new_package
 from rlsdk.testing.rollouts import rollout_of
 from rlsdk.testing.subject import differing, flat_state
+from rlsdk.updates import in_order, shuffled
 from rlsdk_maskable_ppo import MaskablePPO
 from rlsdk_recurrent_ppo import RecurrentPPO
 from rlsdk_trpo import TRPO
@@ -47,7 +49,7 @@ def resetting(num_envs: int, length: int) -> Any:
 
 def made(name: str) -> Callable[..., Any]:
     if name == "reinforce":
-        return agent_class(import_module("acme_reinforce.plugin").algorithm())
+        return agent_class(spec_of(read_manifest("acme_reinforce")))
     ours: dict[str, Any] = {"trpo": TRPO, "recurrent-ppo": RecurrentPPO, "maskable-ppo": MaskablePPO}
     return ours[name] if name in ours else import_module("rlsdk_my_on").MyOn  # type: ignore[no-any-return]
 

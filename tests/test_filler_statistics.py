@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rlsdk
-from rlsdk.agent.resumption import training_env
-from rlsdk.preparation.moments import RunningMoments
-from rlsdk.preparation.rewards import RewardScale
-from rlsdk.settings.preparation import Normalization
+from rlsdk.networks.running_moments import RunningMoments
+from rlsdk.preprocessing.rewards import RewardScale
+from rlsdk.settings.preprocessing import Normalization
+from rlsdk.testing.rollouts import rollout_of
 
 SMALL: dict[str, dict[str, Any]] = {
     "trpo": {"n_steps": 6, "batch_size": 6},
@@ -94,48 +94,47 @@ def test_statistics_are_those_of_the_peers_wrapper() -> None:
     ours = trained("trpo", AutoresetMode.NEXT_STEP, [3, 3], 24)
     theirs = VecNormalize(DummyVecEnv([lambda i=i: Numbered(3, 100.0 * i) for i in range(2)]), gamma=0.99)
     theirs.reset()
-    for _ in range(18):
+    for _ in range(17):
         theirs.step(np.zeros(2, np.int64))
+    seen = {key: (rms.mean.copy(), rms.var.copy()) for key, rms in theirs.obs_rms.items()}  # of what was acted on
+    theirs.step(np.zeros(2, np.int64))
     for key in ("number", "clock"):
         moments = ours.normalizer.moments[f"observation[{key!r}]"]
-        np.testing.assert_allclose(moments.mean, theirs.obs_rms[key].mean, rtol=1e-6)
-        np.testing.assert_allclose(moments.variance, theirs.obs_rms[key].var, rtol=1e-6)
+        np.testing.assert_allclose(moments.mean, seen[key][0], rtol=1e-6)
+        np.testing.assert_allclose(moments.variance, seen[key][1], rtol=1e-6)
     assert float(ours.normalizer.rewards.moments.variance) == pytest.approx(float(theirs.ret_rms.var))
 
 
-def test_episodes_of_different_lengths_count_every_observation_but_the_last_ones() -> None:
+def test_episodes_of_different_lengths_count_every_observation_that_was_acted_on() -> None:
     lengths, steps = [1, 4], 20
     agent = trained("qrdqn", AutoresetMode.NEXT_STEP, lengths, steps, train_freq=4)
     twins, seen = [Numbered(n, 100.0 * i) for i, n in enumerate(lengths)], list[float]()
     for twin in twins:
-        seen.append(float(twin.reset()[0]["number"][0]))
+        newest = twin.reset()[0]
         for _ in range(steps):
             if twin.now == twin.length:
-                seen.append(float(twin.reset()[0]["number"][0]))
-            elif not (over := (given := twin.step(0))[3]):
-                seen.append(float(given[0]["number"][0]))
+                newest = twin.reset()[0]
             else:
-                assert over
+                seen.append(float(newest["number"][0]))
+                newest = twin.step(0)[0]
     moments = agent.normalizer.moments["observation['number']"]
     assert moments.count == pytest.approx(len(seen), abs=1e-3)
     assert float(moments.mean[0]) == pytest.approx(np.mean(seen), rel=1e-5)
 
 
-def test_final_observations_are_normalised_with_the_statistics_after_the_step() -> None:
-    """As the peer's wrapper does; early on the two differ by units."""
+def test_final_observations_are_normalised_as_those_acted_on() -> None:
+    """With the statistics before the rollout."""
     agent = trained("trpo", AutoresetMode.SAME_STEP, [2], 6)
-    env = training_env(agent)
-    env.reset(0)
-    env.normalizer.scales["observation['number']"].moments = RunningMoments((1,))
-    env.normalizer.scales["observation['number']"].refresh()
-    for _ in range(2):
-        step = env.step(torch.zeros(1, dtype=torch.int64))
-    scale = env.normalizer.scales["observation['number']"]
-    raw = scale.restored(step.final_observation.features["number"])
-    mean, deviation = scale.known
-    expected = (raw.double().numpy() - mean) / deviation
-    np.testing.assert_allclose(step.final_observation.features["number"].numpy(), expected, atol=1e-5)
-    assert float(raw) == pytest.approx(round(float(raw)), abs=1e-3), "what the environment gave is a whole number"
+    leaf = agent.normalizer.observations.leaves["observation['number']"]
+    before = leaf.mean.clone(), leaf.deviation.clone()
+    rollout = rollout_of(agent, 4)
+    assert not torch.equal(leaf.mean, before[0])
+    finals = rollout.final_observations
+    assert finals is not None
+    raw = finals.observation.features["number"] * before[1] + before[0]
+    assert raw.double().numpy() == pytest.approx(np.round(raw.double().numpy()), abs=1e-3), "whole numbers"
+    acted = rollout.steps.observation.features["number"][1:2] * before[1] + before[0]
+    assert float(raw[0, 0]) == pytest.approx(float(acted[0, 0, 0]) + 1.0, abs=1e-3)
 
 
 @settings(max_examples=60, deadline=None)

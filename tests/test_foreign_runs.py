@@ -17,17 +17,17 @@ import attrs
 import pytest
 
 import rlsdk
-from rlsdk.buffers import replay
+from rlsdk.buffers import preallocated_rows
 from rlsdk.buffers.storage import OnDisk
 from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.experiments.lock import claimed
+from rlsdk.experiments.plotting import plot_runs, read_metric
+from rlsdk.experiments.run_directory import RunDirectory
 from rlsdk.experiments.run_record import RunRecord
-from rlsdk.plotting import plot_runs, read_metric
-from rlsdk.run_directory import RunDirectory
-from rlsdk.runner import run
+from rlsdk.experiments.runner import run
+from rlsdk.experiments.suites import Bench, Cell, Suite, bench, scores_below
+from rlsdk.experiments.sweep import RunRequest, Sweep, stored, sweep
 from rlsdk.settings import load_settings
-from rlsdk.suites import Bench, Cell, Suite, bench, scores_below
-from rlsdk.sweep import RunRequest, Sweep, stored, sweep
 from tests.test_resumed_options import BASE
 
 MODULE = """
@@ -157,7 +157,7 @@ def test_a_replay_memory_is_on_disk_again_where_its_directory_is_given(
             used.append(str(directory))
             super().__init__(directory, device)
 
-    monkeypatch.setattr(replay, "OnDisk", Noted)
+    monkeypatch.setattr(preallocated_rows, "OnDisk", Noted)
     first, second = ({"replay_buffer_kwargs": {"directory": str(tmp_path / name)}} for name in ("first", "second"))
     small = {"policy_kwargs": {"net_arch": [4]}, "buffer_size": 100, "learning_starts": 100, "seed": 0}
     request = RunRequest(

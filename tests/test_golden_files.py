@@ -66,7 +66,7 @@ def test_the_example_reads_them_with_the_standard_library_and_numpy(path: Path, 
     subprocess.run([sys.executable, "-c", ALONE, str(path), str(target)], check=True, cwd=ROOT)
     agent = rlsdk.load(path)
     wanted: dict[str, Any] = {
-        k: v for k, v in tree.flatten(dict(agent.policy.state_dict())).items() if hasattr(v, "numpy")
+        k: v for k, v in tree.flatten(agent.get_parameters()["policy"]).items() if hasattr(v, "numpy")
     }
     with np.load(target) as found:
         assert {name.replace("|", "/") for name in found} == set(wanted)

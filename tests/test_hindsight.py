@@ -14,13 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlsdk.buffers import GoalSelectionStrategy, HindsightReplay
-from rlsdk.collect import collect
 from rlsdk.environments import make_vec_env, to_space
 from rlsdk.environments.toy import BitFlippingEnv
 from rlsdk.errors import EnvironmentFault, SettingsError, UnsupportedSpaceError, UsageError
-from rlsdk.evaluate import run_episodes
-from rlsdk.loops import Cursor
+from rlsdk.evaluation.evaluate import run_episodes
+from rlsdk.records import ActingState
 from rlsdk.testing.subject import differing, flat_state
+from rlsdk.training import begin_acting
+from rlsdk.training.collect import collect
 from rlsdk_qrdqn import QRDQN
 from rlsdk_tqc import TQC
 
@@ -72,15 +73,15 @@ def played(rounds: list[int], envs: int = 1, rows: int = 12, **settings: Any) ->
         **kwargs,
     )
     buffer: Any = model.replay_buffer
-    cursor = Cursor.begin(env, model.parts.collector, 0)
-    observation, carry = cursor.observation, cursor.carry
+    policy = model.parts.behavior_policy
+    at = begin_acting(env, policy, 0)
     for length in rounds:
         if not length:
-            observation = env.reset(1)
+            at = ActingState(env.reset(1), at.carry)
             continue
-        rollout = collect(env, model.parts.collector, observation, carry, length, generator=torch.Generator())
+        rollout = collect(env, policy, at, length, generator=torch.Generator())
         buffer.extend(rollout)
-        observation, carry = rollout.last_observation, rollout.last_carry
+        at = ActingState(rollout.last_observation, rollout.last_carry)
     return model, buffer
 
 

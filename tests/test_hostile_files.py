@@ -19,7 +19,7 @@ import torch
 
 import rlsdk
 from rlsdk.errors import ArtifactError, RlsdkError, SettingsError
-from rlsdk.interchange import import_sb3, read_sb3
+from rlsdk.interchange.sb3 import import_sb3, read_sb3
 from rlsdk.settings.networks import MAX_LAYERS
 from rlsdk.storage import archive, read_archive, write_archive
 from rlsdk.storage.agent_file import KIND

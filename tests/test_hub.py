@@ -165,7 +165,7 @@ def test_what_goes_wrong_is_said(hub: Any, tmp_path: Path) -> None:
 
 
 def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    from rlsdk.hub import pull
+    from rlsdk.interchange.hub import pull
 
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(SettingsError, match=r"pip install rlsdk\[hub\]"):

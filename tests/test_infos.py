@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -100,7 +101,7 @@ def test_an_info_that_cannot_be_sent_is_named() -> None:
 
 
 def test_infos_of_vectors_without_presence_masks() -> None:
-    from rlsdk.environments.vector_infos import infos_of
+    from rlsdk.environments.vector.vector_infos import infos_of
 
     rows = infos_of({"lives": np.array([3, 2]), "version": "1.0", "players": {"id": np.array([7, 8])}}, 2)
     assert rows == [
@@ -125,4 +126,62 @@ def test_infos_cost_nothing_before_and_after_they_are_asked_for() -> None:
     env.keep_infos(True)
     assert calls() > before
     env.keep_infos(False)
+    assert calls() == before
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_declared_entries_are_tensors_of_the_last_step(kind: str) -> None:
+    env = KINDS[kind]()
+    try:
+        assert all(step.info == {} for step in play(env, 3))
+        env.select_info(("speed", "at"))
+        steps = play(env, 3)
+        for at, step in enumerate(steps, 1):
+            assert step.infos is None
+            assert list(step.info) == ["speed", "at"]
+            assert step.info["at"].dtype == torch.float32
+            assert step.info["at"].tolist() == [at, at]
+            assert step.info["speed"].tolist() == [0.5 * at, 0.5 * at]
+        assert bool((steps[-1].terminated | steps[-1].truncated).all())
+        step = env.step(torch.zeros(2, 1))
+        assert step.info["at"].tolist() == torch.where(step.valid, 1.0, 0.0).tolist()
+        env.keep_infos(True)
+        step = play(env, 1)[0]
+        assert (step.infos[0]["at"], step.info["at"][0]) == (1, 1.0)
+        env.select_info(())
+        env.keep_infos(False)
+        assert env.step(torch.zeros(2, 1)).info == {}
+    finally:
+        env.close()
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize(("name", "words"), [("cost", "gave no info"), ("deep", "it must be a finite float32")])
+def test_a_declared_entry_that_is_missing_or_no_number_is_named(kind: str, name: str, words: str) -> None:
+    env = KINDS[kind]()
+    try:
+        env.select_info((name,))
+        with pytest.raises(EnvironmentFault, match=rf"\(number 0\) .*info\['{name}'\]") as caught:
+            play(env, 1)
+        assert words in str(caught.value)
+    finally:
+        env.close()
+
+
+def test_declared_entries_cost_nothing_before_and_after() -> None:
+    env = make_vec_env(Talking, 2, vectorization="sync")
+    env.reset(0)
+
+    def calls() -> int:
+        with counted("calls") as counts:
+            for _ in range(12):
+                env.step(torch.zeros(2, 1))
+        return counts.calls
+
+    gc.collect()  # what it ends counts too
+    calls()
+    before = calls()
+    env.select_info(("at",))
+    assert calls() > before
+    env.select_info(())
     assert calls() == before

@@ -18,10 +18,11 @@ import torch
 from gymnasium import spaces
 
 import rlsdk
-from rlsdk import interchange, registry
+from rlsdk import registry
 from rlsdk.environments.toy import FakeImageEnv, InvalidActionEnvDiscrete
 from rlsdk.errors import ArtifactError, SettingsError
-from rlsdk.interchange import import_sb3, read_sb3
+from rlsdk.interchange import sb3
+from rlsdk.interchange.sb3 import import_sb3, read_sb3
 
 sb3_contrib = pytest.importorskip("sb3_contrib")
 SMALL = {"net_arch": [12, 7]}
@@ -213,7 +214,7 @@ def test_what_is_no_such_file_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(ArtifactError, match="no tqc agent"):
         import_sb3(cases[-1][0], "tqc", "Pendulum-v1")
     alone = attrs.evolve(registry.load("trpo"), from_sb3=None)
-    monkeypatch.setattr(interchange, "load_plugin", lambda _: alone)
+    monkeypatch.setattr(sb3, "load_plugin", lambda _: alone)
     with pytest.raises(SettingsError, match="no counterpart"):
         import_sb3(cases[-1][0], "trpo", "CartPole-v1")
     assert read_sb3(cases[-1][0]).settings == {}

@@ -17,8 +17,8 @@ import pytest
 
 import rlsdk
 from rlsdk.environments.toy import IdentityEnv
-from rlsdk.run_directory import RunDirectory
-from rlsdk.runner import run
+from rlsdk.experiments.run_directory import RunDirectory
+from rlsdk.experiments.runner import run
 from tests.test_cli import SMALL
 from tests.test_resumed_options import BASE
 

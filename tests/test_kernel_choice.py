@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import rlsdk
-from rlsdk.engines.libraries import NUMPY_ROWS
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import InvalidActionEnvDiscrete
+from rlsdk.kernels.factory import NUMPY_ROWS
 
 
 @pytest.mark.parametrize(
@@ -27,4 +27,4 @@ from rlsdk.environments.toy import InvalidActionEnvDiscrete
 def test_the_rows_of_a_rollout_count(name: str, envs: int, settings: dict[str, Any], expected: str) -> None:
     env = make_vec_env(lambda: InvalidActionEnvDiscrete(4, 1), envs, vectorization="sync")
     algorithm: Any = rlsdk.make(name, env=env, seed=0, **settings).parts.algorithm
-    assert algorithm.evaluate.name == expected
+    assert algorithm.kernel.name == expected

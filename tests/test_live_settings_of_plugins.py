@@ -11,8 +11,8 @@ import pytest
 import rlsdk
 from rlsdk.environments.toy import BitFlippingEnv, IdentityEnv
 from rlsdk.errors import PluginError, SettingsError, UsageError
-from rlsdk.parts import Facts, Parts
 from rlsdk.registry import AlgorithmSpec, unregister
+from rlsdk.registry.parts import BuildContext, Parts
 from tests import small_algorithms
 from tests.small_algorithms import Config, Reinforce, register_reinforce
 
@@ -36,8 +36,8 @@ class Adjustable(Reinforce):
 def test_what_is_listed_reaches_parts_and_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = small_algorithms.build
 
-    def adjustable(facts: Facts, config: Config) -> Parts:
-        parts = plain(facts, config)
+    def adjustable(context: BuildContext, config: Config) -> Parts:
+        parts = plain(context, config)
         return Parts(parts.policy, Adjustable(parts.policy, config.rate), parts.plan)  # type: ignore[arg-type]
 
     monkeypatch.setattr(small_algorithms, "build", adjustable)
@@ -70,9 +70,9 @@ def test_a_list_without_a_way_to_take_it_is_a_fault_of_the_plugin() -> None:
         PluginError, match=r"rate can change while an agent lives, but Reinforce has no method reconfigure"
     ):
         rlsdk.make("reinforce", env=IdentityEnv(3))
-    facts: Any = {"id": "x", "family": "on-policy", "policies": ("MlpPolicy",), "build": small_algorithms.build}
+    context: Any = {"id": "x", "family": "on-policy", "policies": ("MlpPolicy",), "build": small_algorithms.build}
     with pytest.raises(TypeError, match=r"live of 'x' names \['rat'\]; the settings are policy, env, "):
-        AlgorithmSpec(config_type=Config, live=("rat",), **facts)
+        AlgorithmSpec(config_type=Config, live=("rat",), **context)
 
 
 def test_a_hindsight_memory_takes_gamma() -> None:

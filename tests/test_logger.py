@@ -211,3 +211,37 @@ def test_what_no_sink_shows_is_warned_of_once() -> None:
         logger.record("other", Image(np.zeros((2, 2, 3))), exclude="csv")
         logger.dump(1)
         Logger().record("x", "y")
+
+
+class Full:
+    """A sink whose disk is full."""
+
+    closed = False
+
+    def write(self, step: int, values: Any) -> None:
+        raise OSError("no space left on device")
+
+    def close(self) -> None:
+        raise OSError("no space left on device")
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_a_sink_that_fails_costs_one_warning_and_nobody_else(together: bool) -> None:
+    kept, model = Kept(), agent()
+    closed: list[bool] = []
+    kept.close = lambda: closed.append(True)  # type: ignore[method-assign]
+    sinks = [Full(), kept]
+    model.set_logger(several(sinks) if together else Logger(output_formats=sinks))
+    with pytest.warns(
+        UserWarning, match="metric sink Full raised OSError: no space left on device; training goes on"
+    ) as told:
+        model.learn(24, log_interval=1)
+    assert len([one for one in told if "Full" in str(one.message)]) == 1
+    assert [step for step, _ in kept.rows] == [8, 16, 24]
+    with warnings.catch_warnings(record=True) as more:
+        model.logger.close()
+    assert (closed, more) == ([True], [])
+    alone = several([Full(), kept])
+    with pytest.warns(UserWarning, match="Full"):
+        alone.close()
+    assert closed == [True, True]

@@ -13,10 +13,10 @@ from gymnasium import spaces
 
 import rlsdk
 from rlsdk.environments import ActionMasker, make_vec_env, to_space
-from rlsdk.environments.masks import MaskRule
+from rlsdk.environments.adapters.masks import MaskRule
 from rlsdk.environments.toy import IdentityEnv, InvalidActionEnvDiscrete, InvalidActionEnvMultiBinary
 from rlsdk.errors import EnvironmentFault, MaskError
-from rlsdk.evaluate import run_episodes
+from rlsdk.evaluation.evaluate import run_episodes
 from rlsdk.registry import unregister
 from rlsdk_tqc import TQC
 from tests.small_algorithms import register_reinforce
@@ -126,7 +126,7 @@ def test_policies_obey_them_everywhere() -> None:
 def test_predict_refuses_to_go_without() -> None:
     agent = rlsdk.make("reinforce", env=InvalidActionEnvDiscrete(4, 1), seed=1)
     seen = agent.observation_space.sample()
-    with pytest.raises(MaskError, match="needs the action masks of now"):
+    with pytest.raises(MaskError, match="needs the current action masks"):
         agent.predict(seen)
     agent.predict(seen, action_masks="none")
     with pytest.raises(MaskError, match=r"shape \(3,\); this action space needs \(4,\)"):

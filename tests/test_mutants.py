@@ -40,7 +40,7 @@ def test_each_clause_finds_what_no_other_finds() -> None:
             continue
         with pytest.MonkeyPatch.context() as patch:
             plant(patch)
-            failed = {outcome.id for outcome in run_checks(algorithm) if outcome.status == "failed"}
+            failed = {result.id for result in run_checks(algorithm) if result.status == "failed"}
         assert clause in failed, f"{plant.__name__} is not found by {clause}"
         alone |= failed if len(failed) == 1 else set()
     assert alone == {clause.id for clause in clauses()}

@@ -13,10 +13,10 @@ from torch import Tensor
 from torch.distributions import Normal, TanhTransform, TransformedDistribution
 
 from rlsdk.distributions import Gaussian, SquashedGaussian
-from rlsdk.exploration.state_dependent_noise import StateDependentNoise
-from rlsdk.math import pairs, quantile_huber_loss
+from rlsdk.kernels import pairwise_huber
+from rlsdk.math import quantile_huber_loss
 from rlsdk.math.quantiles import midpoints, quantile_huber
-from rlsdk.math.scratch import Scratch
+from rlsdk.networks.state_dependent_noise import StateDependentNoise
 
 SEEDS = st.integers(0, 10_000)
 
@@ -62,10 +62,8 @@ def test_squashed_density_is_exact_where_tanh_saturates() -> None:
     density.sum().backward()
     torch.testing.assert_close(raw.grad, 2.0 * raw.detach().tanh())
     distribution = SquashedGaussian(raw.detach(), torch.zeros_like(raw))
-    slopes = distribution.transform_slope(
-        torch.zeros_like(raw), raw.detach().tanh(), torch.zeros_like(raw), torch.ones(1)
-    )
-    torch.testing.assert_close(slopes[0], raw.grad)
+    grads = distribution.transform_vjp(torch.zeros_like(raw), raw.detach().tanh(), torch.zeros_like(raw), torch.ones(1))
+    torch.testing.assert_close(grads[0], raw.grad)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -156,17 +154,17 @@ def test_quantile_huber_against_the_definition(seed: int, rows: int, k: int, m: 
 
 @given(SEEDS, st.sampled_from([(), (2,)]), st.integers(1, 7), st.booleans(), st.booleans(), st.integers(1, 60))
 @settings(max_examples=50)
-def test_quantile_huber_in_pieces(
-    seed: int, members: tuple[int, ...], rows: int, weighted: bool, total: bool, piece: int
+def test_quantile_huber_in_segments(
+    seed: int, members: tuple[int, ...], rows: int, weighted: bool, total: bool, segment: int
 ) -> None:
-    generator, scratch = torch.Generator().manual_seed(seed), Scratch()
+    generator = torch.Generator().manual_seed(seed)
     z, y = torch.randn(*members, rows, 3, generator=generator), torch.randn(rows, 4, generator=generator)
     weight = torch.rand(rows, generator=generator) if weighted else None
     whole, gradient = quantile_huber(z, y, sum_over_quantiles=total, weight=weight)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pairs, "PIECE", piece)
+        patch.setattr(pairwise_huber, "SEGMENT", segment)
         for _ in range(2):  # in fresh memory, and again
-            found = quantile_huber(z, y, sum_over_quantiles=total, weight=weight, scratch=scratch)
+            found = quantile_huber(z, y, sum_over_quantiles=total, weight=weight)
             torch.testing.assert_close(found, (whole, gradient))
 
 

@@ -12,12 +12,12 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from rlsdk.buffers import budget
 from rlsdk.environments import RecordedOnly, make_vec_env
 from rlsdk.environments.toy import AnySpaceEnv, IdentityEnv, IdentityEnvBox
 from rlsdk.errors import ObservationError, ResourceError, RlsdkError, SettingsError, UsageError
-from rlsdk.evaluate import run_episodes
-from rlsdk.offline import remember
+from rlsdk.evaluation.evaluate import run_episodes
+from rlsdk.interchange.recorded_data import remember
+from rlsdk.runtime import memory_budget
 from rlsdk_qrdqn import QRDQN
 from rlsdk_tqc import TQC
 from rlsdk_trpo import TRPO
@@ -82,7 +82,7 @@ def test_continuous_actions_and_normalisation() -> None:
     episodes = recorded(env, 10)
     remember(model, episodes)
     values = np.concatenate([episode.observations[:-1] for episode in episodes])
-    (moments,) = model.preparation.normalizer.moments.values()
+    (moments,) = model.preprocessing.normalizer.moments.values()
     assert moments.mean == pytest.approx(values.mean(0), abs=1e-3)
     assert all(np.isfinite(value) for value in model.train(20).values())
 
@@ -193,7 +193,7 @@ def test_a_place_that_cannot_hold_a_memory(tmp_path: Path, monkeypatch: pytest.M
 
     (tmp_path / "file").write_text("")
     assert "cannot be used" in str(make(tmp_path / "file"))
-    monkeypatch.setattr(budget.shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
+    monkeypatch.setattr(memory_budget.shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
     error = make(tmp_path / "full")
     assert isinstance(error, ResourceError)
     assert "lower buffer_size" in str(error)

@@ -19,11 +19,12 @@ from rlsdk.callbacks import ProgressBar, StopOnInterrupt
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import IdentityEnv
 from rlsdk.errors import RlsdkError, SettingsError
-from rlsdk.plotting import literal
+from rlsdk.experiments.plotting import literal
+from rlsdk.experiments.runner import RunRequest, run
 from rlsdk.registry import find, load, register
-from rlsdk.runner import RunRequest, run
-from rlsdk.runtime.output import Lasting, one_line, printable, tell
+from rlsdk.runtime.output import Lasting, print_line
 from rlsdk.sinks import ConsoleSink
+from rlsdk.text import one_line, printable
 from tests.test_resumed_options import BASE, SMALL
 
 EVIL = "a\x1b]0;title\x07\x1b[2Jb\rc\u202ed\ud800e\nf"
@@ -101,7 +102,7 @@ def test_training_outlives_what_it_prints_to(error: Exception, tty: bool) -> Non
     agent.set_logger(ConsoleSink(stream))
     agent.learn(16, ProgressBar(stream, seconds=0.0))
     assert agent.num_timesteps == 16
-    tell("x", stream)
+    print_line("x", stream)
 
 
 def test_no_streams_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,8 +169,8 @@ def test_the_final_agent_holds_the_running_episodes(tmp_path: Path) -> None:
         run(attrs.evolve(request, out=tmp_path / kind, vectorization=kind))
         env = make_vec_env("CartPole-v1", 2)
         agent = rlsdk.load(tmp_path / kind / "final", env=env, force_reset=False)
-        assert agent._stored_cursor is not None
-        assert agent._stored_cursor.episodes is not None, kind
+        assert agent._assembled.stored_cursor is not None
+        assert agent._assembled.stored_cursor.episodes is not None, kind
 
 
 class Failing(IdentityEnv):

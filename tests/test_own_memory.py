@@ -1,4 +1,4 @@
-"""`Facts.observation_normalizer` and `reward_normalizer`, for algorithms that sample their own memory or bring their data."""
+"""`BuildContext.observation_normalizer` and `reward_normalizer`, for algorithms with a memory or data of their own."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import torch
 
 import rlsdk
 from rlsdk.environments import make_vec_env
-from rlsdk.parts import Facts, OffPolicyPlan, Parts
 from rlsdk.records import Rollout
 from rlsdk.registry import AlgorithmSpec, Manifest, register, unregister
+from rlsdk.registry.parts import BuildContext, Parts
+from rlsdk.training import OffPolicyPlan
 from rlsdk_tqc import TQC
 from tests.small_algorithms import Config, Softmax
 
@@ -53,8 +54,8 @@ class Rows:
 class Watching:
     """Learns nothing."""
 
-    def __init__(self, facts: Facts) -> None:
-        self.facts = facts
+    def __init__(self, context: BuildContext) -> None:
+        self.context = context
         self.given: list[Any] = []
         MADE.append(self)
 
@@ -71,14 +72,14 @@ class Watching:
 
 @pytest.fixture
 def watching() -> Iterator[None]:
-    def build(facts: Facts, config: Config) -> Parts:
+    def build(context: BuildContext, config: Config) -> Parts:
         plan = OffPolicyPlan(4, 1, 16, 0)
-        return Parts(policy=Softmax(facts), algorithm=Watching(facts), plan=plan, buffer=Rows())
+        return Parts(policy=Softmax(context), algorithm=Watching(context), plan=plan, buffer=Rows())
 
     words: dict[str, Any] = {"title": "Watching", "summary": "for tests", "sdk": ">=0.1"}
-    facts: dict[str, Any] = {"id": "watching", "family": "off-policy", "policies": ("MlpPolicy",)}
-    manifest = Manifest(actions=("Discrete",), observations=("Box",), **facts, **words)
-    register(AlgorithmSpec(config_type=Config, build=build, **facts), manifest)
+    context: dict[str, Any] = {"id": "watching", "family": "off-policy", "policies": ("MlpPolicy",)}
+    manifest = Manifest(actions=("Discrete",), observations=("Box",), **context, **words)
+    register(AlgorithmSpec(config_type=Config, build=build, **context), manifest)
     yield
     unregister("watching")
 
@@ -112,30 +113,30 @@ def test_a_memory_of_ones_own_is_normalised_by_the_facts(watching: None) -> None
     batch = algorithm.given[-1]
     assert float(batch["seen"].mean()) > 30.0, "batches of other types are given as they are"
     assert float(batch["reward"].std()) > 50.0
-    seen = algorithm.facts.observation_normalizer(batch["seen"])
+    seen = algorithm.context.observation_normalizer(batch["seen"])
     assert abs(float(seen.mean())) < 0.2
     assert 0.8 < float(seen.std()) < 1.2
     assert agent.normalizer is not None
     assert np.allclose(seen, agent.normalizer.normalize_obs(batch["seen"].numpy()), atol=1e-5)
-    reward = algorithm.facts.reward_normalizer(batch["reward"])
+    reward = algorithm.context.reward_normalizer(batch["reward"])
     assert np.allclose(reward, agent.normalizer.normalize_reward(batch["reward"].numpy()), atol=1e-5)
     assert 0.1 < float(reward.std()) < 3.0
     sequence = torch.full((5, 3, 2), 40.0)  # [T, B, ..] too
-    assert algorithm.facts.observation_normalizer(sequence).shape == sequence.shape
+    assert algorithm.context.observation_normalizer(sequence).shape == sequence.shape
 
 
 def test_statistics_that_are_loaded_are_those_it_uses(watching: None, tmp_path: Any) -> None:
     rlsdk.make("watching", env=make_vec_env(Large, 1), normalize=True, seed=0).learn(100).save(tmp_path / "a")
     agent = rlsdk.load(tmp_path / "a", env=make_vec_env(Large, 1))
-    assert abs(float(MADE[-1].facts.observation_normalizer(torch.full((1, 2), 40.0)).mean())) < 1.0
+    assert abs(float(MADE[-1].context.observation_normalizer(torch.full((1, 2), 40.0)).mean())) < 1.0
     assert agent.num_timesteps == 100
 
 
 def test_without_normalisation_values_stay_as_they_are(watching: None) -> None:
     rlsdk.make("watching", env=make_vec_env(Large, 1), seed=0)
-    facts, values = MADE[-1].facts, torch.full((3, 2), 40.0)
-    assert facts.observation_normalizer(values) is values
-    assert facts.reward_normalizer(values[:, 0]).tolist() == [40.0] * 3
+    context, values = MADE[-1].context, torch.full((3, 2), 40.0)
+    assert context.observation_normalizer(values) is values
+    assert context.reward_normalizer(values[:, 0]).tolist() == [40.0] * 3
 
 
 @pytest.mark.parametrize(
@@ -144,10 +145,10 @@ def test_without_normalisation_values_stay_as_they_are(watching: None) -> None:
 )
 def test_parts_of_it_that_are_off(watching: None, normalize: Any, expected: float | None) -> None:
     rlsdk.make("watching", env=make_vec_env(Large, 1), normalize=normalize, seed=0).learn(60)
-    facts = MADE[-1].facts
-    seen = facts.observation_normalizer(torch.full((1, 2), 40.0))
+    context = MADE[-1].context
+    seen = context.observation_normalizer(torch.full((1, 2), 40.0))
     assert (float(seen[0, 0]) == expected) if expected is not None else abs(float(seen[0, 0])) < 2.0
-    reward = facts.reward_normalizer(torch.tensor([-50.0, 0.0, 70.0]))
+    reward = context.reward_normalizer(torch.tensor([-50.0, 0.0, 70.0]))
     if normalize.get("sign_reward"):
         assert reward.tolist() == [-1.0, 0.0, 1.0]
     elif not normalize.get("norm_reward", True):
@@ -157,7 +158,7 @@ def test_parts_of_it_that_are_off(watching: None, normalize: Any, expected: floa
 def test_the_memory_of_the_loop_is_normalised_once() -> None:
     model = TQC("MlpPolicy", "Pendulum-v1", normalize=True, buffer_size=100, learning_starts=10**6, seed=0).learn(60)
     buffer: Any = model.parts.buffer
-    raw = buffer.inner.at(torch.arange(60)).observation.features
-    batch = buffer.sample(64, torch.Generator().manual_seed(0))
-    expected = model.preparation.inner_facts.observation_normalizer(raw)[batch.index]
+    raw = buffer.at(torch.arange(60)).observation.features
+    batch = model.parts.sample(64, torch.Generator().manual_seed(0))
+    expected = model.preprocessing.build_context.observation_normalizer(raw)[batch.index]
     assert torch.allclose(batch.observation.features, expected)

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from rlsdk.cli.main import app
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError
-from rlsdk.plotting import _band, _curve, plot_runs
+from rlsdk.experiments.plotting import _band, _curve, plot_runs
 from rlsdk_tqc import TQC
 
 SMALL: dict[str, Any] = {"buffer_size": 300, "learning_starts": 20, "batch_size": 8, "policy_kwargs": {"net_arch": [8]}}
@@ -97,7 +97,7 @@ def test_a_video_is_written_and_can_be_read_back(suffix: str, tmp_path: Path) ->
 
 
 def test_bad_requests_for_videos(tmp_path: Path) -> None:
-    from rlsdk.video import record_video
+    from rlsdk.experiments.video import record_video
 
     agent = TQC("MlpPolicy", "Pendulum-v1", seed=1, **SMALL)
     with pytest.raises(SettingsError, match=r"\.mp4 or \.gif"):

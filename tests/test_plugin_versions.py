@@ -14,7 +14,7 @@ import rlsdk
 from rlsdk.agent import agent_class
 from rlsdk.errors import ArtifactError, PluginError, RlsdkError, SettingsError
 from rlsdk.registry import discovery, load, plugin_of, plugins
-from rlsdk.storage import agent_file, choose
+from rlsdk.storage import agent_file, factory
 from tests.plugin_site import Site
 
 MANIFEST = """
@@ -185,7 +185,7 @@ def test_a_file_is_opened_by_the_distribution_it_names(site: Site, old: Path, tm
     other = rlsdk.make("acme-twin/bad", env="CartPole-v1", other=0.5)
     other.save(tmp_path / "twin")
     assert rlsdk.load(tmp_path / "twin").config.other == 0.5
-    assert choose.inspect(tmp_path / "twin.rlsdk", kind=agent_file.KIND)["kind"] == agent_file.KIND
+    assert factory.inspect(tmp_path / "twin.rlsdk", kind=agent_file.KIND)["kind"] == agent_file.KIND
     assert [plugin_of(each.spec).distribution for each in (agent, other)] == ["acme-bad", "acme-twin"]  # type: ignore[union-attr]
 
 

@@ -28,7 +28,7 @@ DOCUMENTED = {
 def test_every_name_is_one_of_the_algorithms_policies(algorithm: str) -> None:
     package, spec = import_module(f"rlsdk_{algorithm.replace('-', '_')}"), load(algorithm)
     module = import_module(f"{package.__name__}.policies")
-    names = {name: value for name, value in vars(module).items() if isinstance(value, PolicyName)}
+    names = {name: value for name in dir(module) if isinstance(value := getattr(module, name), PolicyName)}
     assert set(names.values()) <= set(spec.policies)
     assert names.items() >= DOCUMENTED[algorithm].items()
     assert all(getattr(package, name) == value for name, value in DOCUMENTED[algorithm].items())

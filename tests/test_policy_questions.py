@@ -42,7 +42,7 @@ def test_one_and_many_numpy_and_torch_give_the_same(settings: dict[str, Any]) ->
 def test_normalised_values_are_of_normalised_observations() -> None:
     model = agent(normalize=True).learn(64)
     seen = np.array([model.observation_space.sample() for _ in range(3)])
-    inner = model.built.policy.predict_values(_record(model, model.normalizer.normalized(torch.from_numpy(seen))))
+    inner = model.parts.policy.predict_values(_record(model, model.normalizer.observations(torch.from_numpy(seen))))
     assert torch.equal(model.policy.predict_values(seen), inner)
 
 

@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from rlsdk.buffers import PrioritizedReplay, ReplayBuffer, SumTree
-from rlsdk.collect import collect
 from rlsdk.environments import make_vec_env, to_space
 from rlsdk.environments.toy import AnySpaceEnv, IdentityEnv, IdentityEnvBox
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk.math.quantiles import quantile_huber, quantile_huber_loss, td_error
-from rlsdk.parts import Facts
-from rlsdk.preparation.environment import PreparedEnv
-from rlsdk.preparation.frames import FrameStacker
-from rlsdk.records import Act
-from rlsdk.seeding import Streams
+from rlsdk.preprocessing.frame_stack_env import FrameStackEnv
+from rlsdk.preprocessing.frames import FrameStacker
+from rlsdk.records import Act, ActingState
+from rlsdk.registry.parts import BuildContext
+from rlsdk.runtime.seeding import Streams
+from rlsdk.training.collect import collect
 from rlsdk_qrdqn import QRDQN
 from rlsdk_tqc import TQC
-from tests.test_replay import Script, facts
+from tests.test_replay import Script, context
 
 
 @given(st.integers(1, 40), st.data())
@@ -44,7 +44,7 @@ def test_the_tree_finds_what_running_sums_find(size: int, data: st.DataObject) -
 
 
 def memory(envs: int = 1, rows: int = 8, **settings: Any) -> tuple[PrioritizedReplay, Script]:
-    buffer = PrioritizedReplay(facts(envs), rows * envs, 0.5, **settings)
+    buffer = PrioritizedReplay(context(envs), rows * envs, 0.5, **settings)
     return buffer, Script(buffer, envs)  # type: ignore[arg-type]
 
 
@@ -156,12 +156,12 @@ def test_stacks_whose_frames_were_overwritten_are_never_drawn(envs: int, rows: i
     """Frames stored once in a small memory, priorities changed between draws, and the memory written and read."""
     single = to_space(spaces.Box(-np.inf, np.inf, (1,), np.float32))
     frames = FrameStacker(single, count)
-    common = Facts(frames.space, to_space(spaces.Discrete(2)), envs, "cpu", Streams(0), frames=frames)
+    common = BuildContext(frames.space, to_space(spaces.Discrete(2)), envs, "cpu", Streams(0), frames=frames)
     buffer = PrioritizedReplay(common, rows * envs, 0.9, shared_observations=True, n_steps=2)
     generator, rng = torch.Generator().manual_seed(0), np.random.default_rng(envs)
     lengths = cycle((3, 7, 4, 9))
     env = make_vec_env(lambda: AnySpaceEnv(unit_box(), spaces.Discrete(2), next(lengths)), envs, vectorization="sync")
-    prepared = PreparedEnv(env, frames, None, normalize=False, device="cpu")
+    prepared = FrameStackEnv(env, frames, "cpu")
     seen, stacks = prepared.reset(0), list[torch.Tensor]()
     for _ in range(4 * rows // 3 + 12):
         rollout = played(prepared, seen, int(rng.integers(1, 4)), generator)
@@ -171,7 +171,7 @@ def test_stacks_whose_frames_were_overwritten_are_never_drawn(envs: int, rows: i
         assert set(np.flatnonzero(buffer.tree.values)) == drawable(buffer, envs)
         batch = buffer.sample(64, generator)
         row, column = batch.index // envs, batch.index % envs
-        age = (buffer.inner.head - 1 - row) % buffer.inner.ring
+        age = (buffer.inner.stored.head - 1 - row) % buffer.inner.stored.ring
         expected = torch.stack([stacks[len(stacks) - 1 - int(a)][int(e)] for a, e in zip(age, column, strict=True)])
         assert torch.equal(batch.observation.features, expected)
         buffer.prioritize(batch.index, torch.rand(64, generator=generator) * 5.0)
@@ -183,7 +183,7 @@ def test_stacks_whose_frames_were_overwritten_are_never_drawn(envs: int, rows: i
 def drawable(buffer: PrioritizedReplay, envs: int) -> set[int]:
     """Flat positions of rows whose stacks are whole."""
     inner = buffer.inner
-    rows = (inner.head - 1 - torch.arange(inner.filled)) % inner.ring
+    rows = (inner.stored.head - 1 - torch.arange(inner.stored.filled)) % inner.stored.ring
     index = (rows[:, None] * envs + torch.arange(envs)).flatten()
     return set(index[inner.usable(index)].tolist())
 
@@ -200,18 +200,18 @@ def played(env: Any, seen: Any, length: int, generator: torch.Generator) -> Any:
         def act(self, observation: Any, carry: Any, **_: Any) -> Any:
             return Act(torch.zeros(len(observation.is_first), dtype=torch.int64), (), ())
 
-    return collect(env, Still(), seen, (), length, generator=generator)  # type: ignore[arg-type]
+    return collect(env, Still(), ActingState(seen, ()), length, generator=generator)  # type: ignore[arg-type]
 
 
 def test_a_file_of_before_gives_no_broken_stacks() -> None:
     """Priorities of rows that cannot be drawn, as files may hold them, and errors told late, change nothing."""
     frames = FrameStacker(to_space(unit_box()), 3)
-    common = Facts(frames.space, to_space(spaces.Discrete(2)), 1, "cpu", Streams(0), frames=frames)
+    common = BuildContext(frames.space, to_space(spaces.Discrete(2)), 1, "cpu", Streams(0), frames=frames)
     buffer, other = (PrioritizedReplay(common, 6, 0.9, shared_observations=True) for _ in range(2))
     env = make_vec_env(lambda: AnySpaceEnv(unit_box(), spaces.Discrete(2), 100), 1)
-    prepared = PreparedEnv(env, frames, None, normalize=False, device="cpu")
+    prepared = FrameStackEnv(env, frames, "cpu")
     buffer.extend(played(prepared, prepared.reset(0), 11, torch.Generator()))
-    gone = sorted(set(range(buffer.inner.ring)) - drawable(buffer, 1))
+    gone = sorted(set(range(buffer.inner.stored.ring)) - drawable(buffer, 1))
     assert len(gone) == 3  # the newest observation's row, and two stacks
     buffer.prioritize(torch.tensor(gone), torch.ones(3))
     assert (buffer.tree.values[gone] == 0.0).all()

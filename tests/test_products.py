@@ -13,11 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from rlsdk.engines import TORCH, Stack, dense, products
+from rlsdk.kernels import backends, layer_products
+from rlsdk.kernels.backends import TORCH
+from rlsdk.kernels.dense_kernel import DenseKernel
+from rlsdk.kernels.factory import sequential
 from rlsdk.networks import EnsembleMLP, flatten_parameters
 
 SIZES = st.integers(1, 40)
-pytestmark = pytest.mark.skipif(not products.has_onednn(), reason="this build of torch has no oneDNN")
+pytestmark = pytest.mark.skipif(not backends.has_onednn(), reason="this build of torch has no oneDNN")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -25,7 +28,7 @@ def chosen() -> Iterator[None]:
     """oneDNN for products of any size."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {"AHEAD": True, "WORTH": 1, "ROWS": 1, "SUMMED": 1}.items():
-            patch.setattr(products, name, value)
+            patch.setattr(backends, name, value)
         yield
 
 
@@ -39,13 +42,13 @@ def laid(rows: int, columns: int, turned: bool) -> Tensor:
 def test_products_equal_torchs(n: int, k: int, m: int, turned: tuple[bool, bool], seed: int) -> None:
     torch.manual_seed(seed)
     left, right, bias = laid(n, k, turned[0]), laid(k, m, turned[1]), torch.randn(1, m)
-    assert products.is_quick(left, right)
+    assert backends.is_quick(left, right)
     expected = (left.double() @ right.double()).float()
-    assert torch.allclose(products.product(left, right), expected, atol=1e-4)
+    assert torch.allclose(backends.product(left, right), expected, atol=1e-4)
     out = torch.full((n, m), np.nan)
-    assert products.product(left, right, out=out) is out
+    assert backends.product(left, right, out=out) is out
     assert torch.allclose(out, expected, atol=1e-4)
-    assert torch.allclose(products.affine(left, right, bias), expected + bias, atol=1e-4)
+    assert torch.allclose(backends.affine(left, right, bias), expected + bias, atol=1e-4)
 
 
 @settings(max_examples=30, deadline=None)
@@ -55,20 +58,20 @@ def test_products_equal_torchs(n: int, k: int, m: int, turned: tuple[bool, bool]
 def test_members_one_after_another_equal_autograd(widths: list[int], rows: int, members: int) -> None:
     network = EnsembleMLP(members, widths[0], widths[1:-1], widths[-1], "relu").double()
     flatten_parameters(network.parameters())
-    stack = Stack(list(network.layers), TORCH)
+    kernel = DenseKernel(list(network.layers), TORCH)
     x = torch.randn(rows, widths[0], dtype=torch.float64, requires_grad=True)
     outputs = network(x)
-    found, trace = stack.forward(x.detach())
+    found, trace = kernel.forward(x.detach())
     assert isinstance(trace[0], list), "run apart"
     assert torch.allclose(found, outputs, atol=1e-12)
-    assert torch.equal(stack(x.detach()), found)
-    slope, direction = torch.randn_like(outputs), [torch.randn_like(p) for p in stack.parameters]
-    expected = torch.autograd.grad(outputs, [x, *stack.parameters], slope)
-    assert torch.allclose(stack.input_slope(trace, slope, stack.gradients()).sum(0), expected[0], atol=1e-10)
-    for parameter, gradient in zip(stack.parameters, expected[1:], strict=True):
+    assert torch.equal(kernel(x.detach()), found)
+    grad, direction = torch.randn_like(outputs), [torch.randn_like(p) for p in kernel.parameters]
+    expected = torch.autograd.grad(outputs, [x, *kernel.parameters], grad)
+    assert torch.allclose(kernel.input_grad(trace, grad, kernel.gradients()).sum(0), expected[0], atol=1e-10)
+    for parameter, gradient in zip(kernel.parameters, expected[1:], strict=True):
         assert torch.allclose(parameter.grad, gradient, atol=1e-10)
     inner = sum(float((d * g).sum()) for d, g in zip(direction, expected[1:], strict=True))
-    assert float((stack.tangent(trace, direction) * slope).sum()) == pytest.approx(inner, abs=1e-8)
+    assert float((kernel.jvp(trace, direction) * grad).sum()) == pytest.approx(inner, abs=1e-8)
 
 
 def test_layers_with_a_graph_differentiate_twice() -> None:
@@ -82,19 +85,19 @@ def test_layers_with_a_graph_differentiate_twice() -> None:
         along = sum((g * d).sum() for g, d in zip(first, direction, strict=True))
         return [outputs, *first, *torch.autograd.grad(along, inputs)]  # type: ignore[arg-type]
 
-    for ours, theirs in zip(derivatives(dense(modules, x)), derivatives(modules(x)), strict=True):
+    for ours, theirs in zip(derivatives(sequential(modules, x)), derivatives(modules(x)), strict=True):
         assert torch.allclose(ours, theirs, atol=1e-4)
 
 
 def test_few_rows_without_a_graph_go_through_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(products, "AHEAD", False)
-    monkeypatch.setattr(products, "LARGE", 1)
+    monkeypatch.setattr(backends, "AHEAD", False)
+    monkeypatch.setattr(layer_products, "LARGE", 1)
     modules, x, asked = nn.Sequential(nn.Linear(6, 3)), torch.randn(1, 6), []
-    monkeypatch.setattr(products.np, "matmul", lambda *of: asked.append(of) or np.dot(*of))
+    monkeypatch.setattr(layer_products.np, "matmul", lambda *of: asked.append(of) or np.dot(*of))
     with torch.no_grad():
-        assert torch.allclose(dense(modules, x), modules(x), atol=1e-6)
+        assert torch.allclose(sequential(modules, x), modules(x), atol=1e-6)
     assert len(asked) == 1
-    dense(modules, x)  # a graph is wanted
+    sequential(modules, x)  # a graph is wanted
     assert len(asked) == 1
 
 
@@ -108,7 +111,7 @@ def test_hooks_and_other_layers_are_kept() -> None:
             return 2.0 * super().forward(input)
 
     modules, x = [hooked, Doubled(3, 3), nn.Linear(3, 2, bias=False), nn.ReLU()], torch.randn(4, 3)
-    assert torch.equal(dense(modules, x), nn.Sequential(*modules)(x))
+    assert torch.equal(sequential(modules, x), nn.Sequential(*modules)(x))
     assert seen == ["hook", "hook"]
 
 
@@ -125,7 +128,7 @@ def test_transforms_of_torch_see_its_own_layers() -> None:
         per_row = torch.func.vmap(torch.func.grad(total), in_dims=(None, 0))(weight, x)
         return [per_row, *torch.func.jvp(network, (x,), (torch.ones_like(x),))]
 
-    for ours, theirs in zip(transformed(partial(dense, modules)), transformed(modules), strict=True):
+    for ours, theirs in zip(transformed(partial(sequential, modules)), transformed(modules), strict=True):
         assert torch.allclose(ours, theirs, atol=1e-5)
 
 
@@ -136,7 +139,7 @@ def test_what_is_exported_runs_on_any_processor() -> None:
             self.layers = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
 
         def forward(self, x: Tensor) -> Tensor:
-            return dense(self.layers, x)
+            return sequential(self.layers, x)
 
     program = torch.export.export(Layers(), (torch.randn(2, 3),))
     assert "mkldnn" not in str(program.graph)

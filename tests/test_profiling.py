@@ -9,7 +9,7 @@ import torch
 
 import rlsdk
 from rlsdk.environments import make_vec_env
-from rlsdk.profiling import KINDS, Profile, profiled
+from rlsdk.experiments.profiling import PHASES, Profile, profiled
 from rlsdk.tree import flatten
 
 QUICK: dict[str, tuple[str, dict[str, Any]]] = {
@@ -38,9 +38,9 @@ def test_measuring_changes_nothing_and_adds_up(algorithm: str) -> None:
             assert sum(profile.seconds.values()) == pytest.approx(profile.total)
             busy = {"environment", "update", "other"} | ({"acting"} if algorithm != "ars" else set())
             busy |= {"memory"} if algorithm in ("tqc", "qrdqn") else set()
-            assert {kind for kind in KINDS if profile.seconds[kind] > 0.0} == busy
-            assert all(kind in profile.table() for kind in KINDS)
-        weights = [value.flatten().double() for value in flatten(model.policy.state_dict()).values()]
+            assert {kind for kind in PHASES if profile.seconds[kind] > 0.0} == busy
+            assert all(kind in profile.table() for kind in PHASES)
+        weights = [value.flatten().double() for value in flatten(model.get_parameters()["policy"]).values()]
         trained.append(torch.cat(weights))
     assert torch.equal(*trained)
 
@@ -71,8 +71,8 @@ def test_advice_fits_what_takes_longest(
     monkeypatch.setattr("os.cpu_count", lambda: 4)
     profile = Profile()
     profile.seconds[largest], profile.total, profile.env_steps = 1.0, 1.0, 1000
-    facts: dict[str, Any] = {"n_envs": 1, "images": False, "device": "cpu", **arguments}
-    assert words in profile.advice(facts.pop("n_envs"), **facts)
+    context: dict[str, Any] = {"n_envs": 1, "images": False, "device": "cpu", **arguments}
+    assert words in profile.advice(context.pop("n_envs"), **context)
     profile.env_steps = 10**6
     if largest == "environment":
         assert "too fast for processes" in profile.advice(1, images=False, device="cpu")

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from rlsdk.buffers.minibatches import in_order, policy_batch, shuffled
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import ChainEnv, TMazeEnv
 from rlsdk.errors import SettingsError
 from rlsdk.math import gae
-from rlsdk.memories import build_memory
+from rlsdk.networks import build_memory
 from rlsdk.testing.rollouts import rollout_of
+from rlsdk.updates.minibatches import in_order, policy_batch, shuffled
 from rlsdk_recurrent_ppo import RecurrentPPO
 
 T, B, F, H = 20, 3, 4, 5

@@ -15,9 +15,9 @@ from torch import nn
 from torch.nn.utils import parametrizations, prune
 
 import rlsdk
-from rlsdk.engines import TORCH, Structure
 from rlsdk.environments import to_space
 from rlsdk.errors import UsageError
+from rlsdk.kernels import Structure
 from rlsdk.networks import NatureEncoder
 from rlsdk.updates import FlatOptimizer, TargetNetwork
 
@@ -57,11 +57,11 @@ def by_torch(model: Any) -> Any:
     policy = copy.deepcopy(model.policy)
     policy.apply(lambda module: module.register_forward_hook(lambda *_: None))  # hooks: no kernel
     kept = model.parts
-    model.parts = type(kept)(policy, kept.algorithm, kept.plan)
+    model._assembled.parts = type(kept)(policy, kept.algorithm, kept.plan)
     try:
         return acted(model)
     finally:
-        model.parts = kept
+        model._assembled.parts = kept
 
 
 def last(policy: Any) -> nn.Linear:
@@ -293,8 +293,8 @@ def test_critics_and_their_target_follow() -> None:
 
 def test_the_target_is_run_by_the_same_kernels() -> None:
     algorithm = made("tqc", batch_size=200).learn(8).parts.algorithm
-    online, target = algorithm.critics._stack(), algorithm.target.network._stack()
-    assert online.library is target.library is TORCH
+    online, target = algorithm.critics._kernel(), algorithm.target.network._kernel()
+    assert online.name == target.name == "torch"
 
 
 def test_ars_follows_or_refuses() -> None:

@@ -13,19 +13,19 @@ from hypothesis import strategies as st
 
 from rlsdk import tree
 from rlsdk.buffers import ReplayBuffer
-from rlsdk.buffers.budget import available_bytes, gigabytes, require_memory
 from rlsdk.environments import to_space
 from rlsdk.errors import ResourceError, UsageError
-from rlsdk.parts import Facts
-from rlsdk.records import FinalObservations, Observation, Rollout, StepData
-from rlsdk.seeding import Streams
+from rlsdk.records import ActingState, FinalObservations, Observation, Rollout, StepData
+from rlsdk.registry.parts import BuildContext
+from rlsdk.runtime.memory_budget import available_bytes, gigabytes, require_memory
+from rlsdk.runtime.seeding import Streams
 
 SPACE = spaces.Dict({"x": spaces.Box(-1e9, 1e9, (1,), np.float32), "k": spaces.Discrete(7)})
 ACTION = spaces.Box(-1.0, 1.0, (1,), np.float32)
 
 
-def facts(num_envs: int) -> Facts:
-    return Facts(to_space(SPACE), to_space(ACTION), num_envs, "cpu", Streams(0))
+def context(num_envs: int) -> BuildContext:
+    return BuildContext(to_space(SPACE), to_space(ACTION), num_envs, "cpu", Streams(0))
 
 
 def features(numbers: Any) -> Any:
@@ -126,7 +126,7 @@ ROLLOUTS = st.lists(st.one_of(st.just("interrupt"), STEPS), min_size=1, max_size
 def test_samples_are_exactly_what_was_stored(
     shared: bool, rollouts: list[Any], envs: int, rows: int, n_steps: int
 ) -> None:
-    buffer = ReplayBuffer(facts(envs), rows * envs, 0.5, shared_observations=shared, n_steps=n_steps)
+    buffer = ReplayBuffer(context(envs), rows * envs, 0.5, shared_observations=shared, n_steps=n_steps)
     script = Script(buffer, envs)
     for rollout in rollouts:
         if rollout == "interrupt":
@@ -136,7 +136,7 @@ def test_samples_are_exactly_what_was_stored(
     if script.rows:
         assert script.sampled(seed=1) == script.expected(rows, n_steps)
         assert len(buffer) == min(len(script.rows), rows) * envs
-        other = ReplayBuffer(facts(envs), rows * envs, 0.5, shared_observations=shared, n_steps=n_steps)
+        other = ReplayBuffer(context(envs), rows * envs, 0.5, shared_observations=shared, n_steps=n_steps)
         other.load_state_dict(buffer.state_dict())
         script.buffer = other
         script.play([["c"] * envs, ["u"] * envs])
@@ -146,13 +146,13 @@ def test_samples_are_exactly_what_was_stored(
 @pytest.mark.parametrize("shared", [False, True])
 def test_filler_rows_are_never_sampled(shared: bool) -> None:
     for n_steps in (1, 3):
-        script = Script(ReplayBuffer(facts(2), 20, 0.5, shared_observations=shared, n_steps=n_steps), 2)
+        script = Script(ReplayBuffer(context(2), 20, 0.5, shared_observations=shared, n_steps=n_steps), 2)
         script.play([["c", "x"], ["x", "c"], ["c", "c"], ["u", "x"]])
         assert script.sampled(seed=3) == script.expected(10, n_steps)
 
 
 def test_sampling_is_uniform() -> None:
-    script = Script(ReplayBuffer(facts(2), 20, 0.5), 2)
+    script = Script(ReplayBuffer(context(2), 20, 0.5), 2)
     for _ in range(30):
         script.play([["c", "c"]])
     index = script.buffer.sample(40_000, torch.Generator().manual_seed(0)).index
@@ -162,24 +162,24 @@ def test_sampling_is_uniform() -> None:
 
 
 def test_a_final_pool_grows_and_forgets() -> None:
-    buffer = ReplayBuffer(facts(1), 200, 0.5, shared_observations=True)
+    buffer = ReplayBuffer(context(1), 200, 0.5, shared_observations=True)
     script = Script(buffer, 1)
     for _ in range(1000):
         script.play([["u"]])
     assert script.sampled(seed=1, count=4000) == script.expected(200)
-    pool: Any = buffer.finals
+    pool: Any = buffer.stored.finals
     assert len(pool.leaves[0]) == 256
     assert len(pool.free) == 256 - 200
 
 
 def test_empty_and_mismatched_buffers() -> None:
-    buffer = ReplayBuffer(facts(1), 20, 0.5)
+    buffer = ReplayBuffer(context(1), 20, 0.5)
     with pytest.raises(UsageError, match="empty"):
         buffer.sample(1, torch.Generator())
     script = Script(buffer, 1)
     script.play([["c"]] * 9)
     with pytest.raises(UsageError, match="same buffer_size"):
-        ReplayBuffer(facts(1), 5, 0.5).load_state_dict(buffer.state_dict())
+        ReplayBuffer(context(1), 5, 0.5).load_state_dict(buffer.state_dict())
 
 
 def test_what_cannot_fit_is_refused_before_anything_is_allocated() -> None:
@@ -204,8 +204,8 @@ def test_frames_stored_once_are_stacked_as_they_were_seen(
     """Beside a memory that stores whole stacks: images, vectors and choices, ends of every kind, a full ring."""
     from rlsdk.environments import make_vec_env
     from rlsdk.environments.toy import AnySpaceEnv
-    from rlsdk.preparation.environment import PreparedEnv
-    from rlsdk.preparation.frames import FrameStacker
+    from rlsdk.preprocessing.frame_stack_env import FrameStackEnv
+    from rlsdk.preprocessing.frames import FrameStacker
 
     single = spaces.Dict(
         {
@@ -218,8 +218,8 @@ def test_frames_stored_once_are_stacked_as_they_were_seen(
     )
     frames = FrameStacker(to_space(single), count)
     env = make_vec_env(lambda: AnySpaceEnv(single, spaces.Discrete(2), 7), envs, vectorization="sync")
-    prepared = PreparedEnv(env, frames, None, normalize=False, device="cpu")
-    common = Facts(frames.space, to_space(spaces.Discrete(2)), envs, "cpu", Streams(0), frames=frames)
+    prepared = FrameStackEnv(env, frames, "cpu")
+    common = BuildContext(frames.space, to_space(spaces.Discrete(2)), envs, "cpu", Streams(0), frames=frames)
     once = ReplayBuffer(common, rows * envs, 0.9, shared_observations=True, n_steps=n_steps)
     whole = ReplayBuffer(common, rows * envs, 0.9, n_steps=n_steps)
     assert once.bytes_required() < whole.bytes_required() / count
@@ -232,7 +232,7 @@ def test_frames_stored_once_are_stacked_as_they_were_seen(
         whole.extend(rollout)
         seen, played = rollout.last_observation, played + length
     kept = range(max(0, played - rows), played)
-    places = [(t % once.ring * envs + e, t % whole.ring * envs + e) for t in kept for e in range(envs)]
+    places = [(t % once.stored.ring * envs + e, t % whole.stored.ring * envs + e) for t in kept for e in range(envs)]
     mine, theirs = (torch.tensor(column) for column in zip(*places, strict=True))
     usable = once.usable(mine)
     assert int((~usable).sum()) <= (count - 1) * envs, "only the oldest rows are lost"
@@ -246,9 +246,9 @@ def test_frames_stored_once_are_stacked_as_they_were_seen(
 
 
 def _played(env: Any, seen: Observation, length: int, generator: torch.Generator) -> Rollout[Any, Any]:
-    from rlsdk.collect import collect
     from rlsdk.exploration.uniform import UniformWarmUp
     from rlsdk.records import Act
+    from rlsdk.training.collect import collect
 
     class Still:
         def initial_carry(self, batch: int) -> tuple[()]:
@@ -258,7 +258,7 @@ def _played(env: Any, seen: Observation, length: int, generator: torch.Generator
             return Act(torch.zeros(len(observation.is_first), dtype=torch.int64), (), ())
 
     policy: Any = UniformWarmUp(Still(), to_space(spaces.Discrete(2)), 10**6)  # type: ignore[arg-type]
-    return collect(env, policy, seen, policy.initial_carry(env.num_envs), length, generator=generator)
+    return collect(env, policy, ActingState(seen, policy.initial_carry(env.num_envs)), length, generator=generator)
 
 
 def test_agents_learn_from_frames_stored_once() -> None:

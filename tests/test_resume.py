@@ -22,7 +22,7 @@ from rlsdk.callbacks import Callback, CheckpointCallback, EvalCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import BitFlippingEnv, FakeImageEnv, SimpleMultiObsEnv, TMazeEnv
 from rlsdk.errors import ArtifactError, EnvironmentFault, UsageError
-from rlsdk.evaluate import evaluate_policy
+from rlsdk.evaluation.evaluate import evaluate_policy
 from tests.stateful_environments import Own, Secretive
 
 REPLAY = {"learning_starts": 60, "buffer_size": 500}
@@ -55,7 +55,7 @@ class WriteAtEnd(Callback):
 
 def everything(agent: Any) -> dict[str, Any]:
     """Weights, optimisers, statistics, random streams and memories of an agent, flat."""
-    state = {"policy": dict(agent.policy.state_dict()), "algorithm": agent.parts.algorithm.state_dict()}
+    state = {"policy": agent.get_parameters()["policy"], "algorithm": agent.parts.algorithm.state_dict()}
     state["streams"] = agent.streams.state_dict()
     if agent.replay_buffer is not None:
         state["replay"] = agent.replay_buffer.state_dict()
@@ -198,8 +198,8 @@ def test_a_file_written_in_the_middle_of_a_round_begins_episodes_anew(tmp_path: 
     rlsdk.make("trpo", env="CartPole-v1", n_steps=32, seed=0).learn(64, SaveInside())
     agent = rlsdk.load(tmp_path / "inside", env="CartPole-v1", force_reset=False)
     assert agent.num_timesteps == 32
-    assert agent._stored_cursor is not None
-    assert agent._stored_cursor.episodes is None
+    assert agent._assembled.stored_cursor is not None
+    assert agent._assembled.stored_cursor.episodes is None
     agent.learn(32, reset_num_timesteps=False)
 
 
@@ -208,7 +208,7 @@ def test_environments_used_for_something_else_begin_anew(tmp_path: Path) -> None
     agent = rlsdk.make("trpo", env=env, n_steps=32, seed=0).learn(32)
     evaluate_policy(agent, env, 2)  # plays on, in the environment that is trained in
     agent.save(tmp_path / "agent")
-    assert rlsdk.load(tmp_path / "agent", force_reset=False)._stored_cursor.episodes is None
+    assert rlsdk.load(tmp_path / "agent", force_reset=False)._assembled.stored_cursor.episodes is None
     agent.learn(32, reset_num_timesteps=False)
     assert agent.num_timesteps == 64
     with pytest.raises(UsageError, match="environment of its own"):
@@ -231,8 +231,8 @@ def test_an_environment_that_fails_in_a_round_leaves_no_episodes(tmp_path: Path)
     with pytest.raises(EnvironmentFault, match="the plug was pulled"):
         agent.learn(96)
     agent.save(tmp_path / "agent")
-    stored = rlsdk.load(tmp_path / "agent", force_reset=False)._stored_cursor
-    assert (stored.env_steps, stored.episodes) == (32, None), "the environment is further than what was learnt"
+    stored = rlsdk.load(tmp_path / "agent", force_reset=False)._assembled.stored_cursor
+    assert (stored.counts.env_steps, stored.episodes) == (32, None), "the environment is further than what was learnt"
 
 
 # --- the command line --------------------------------------------------------------------------------------------------

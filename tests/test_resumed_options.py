@@ -16,8 +16,8 @@ from rlsdk.callbacks import StopOnInterrupt
 from rlsdk.cli.run import run_training
 from rlsdk.errors import SettingsError
 from rlsdk.experiments.run_record import RunRecord
-from rlsdk.runner import RunRequest, run
-from rlsdk.sweep import Sweep, stored, sweep
+from rlsdk.experiments.runner import RunRequest, run
+from rlsdk.experiments.sweep import Sweep, stored, sweep
 from rlsdk.testing.subject import differing, flat_state
 
 STEPS, STOP = 48, 24
@@ -172,7 +172,7 @@ def test_the_command_line_hands_over_every_option(cli: Any, monkeypatch: pytest.
         caught.append(request)
         raise SettingsError("enough")
 
-    monkeypatch.setattr("rlsdk.runner.run", refuse)
+    monkeypatch.setattr("rlsdk.experiments.runner.run", refuse)
     assert set(TYPED) == set(SHAPING)
     cli("run", "trpo")
     for name, value in TYPED.items():

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 import rlsdk
 from rlsdk.environments import RecordedOnly, make_vec_env
 from rlsdk.environments.toy import ChainEnv, IdentityEnv
+from rlsdk.interchange.recorded_data import remember
 from rlsdk.math.returns import FEW, discounted_sums
-from rlsdk.offline import remember
-from rlsdk.preparation.moments import FIRST_COUNT, RunningMoments
-from rlsdk.preparation.rewards import RewardScale
+from rlsdk.networks.running_moments import FIRST_COUNT, RunningMoments
+from rlsdk.preprocessing.rewards import RewardScale
 from rlsdk.records import Rollout, StepData
-from rlsdk.settings.preparation import Normalization
+from rlsdk.settings.preprocessing import Normalization
 from rlsdk_qrdqn import QRDQN
 
 
@@ -62,7 +62,7 @@ def test_rollouts_give_what_single_steps_would(steps: list[int], envs: int, offs
     rewards = RewardScale(Normalization(), 0.9, envs)
     deviations, given = one_by_one(reward, ended, 0.9), []
     for part, over in zip(reward.split(steps), ended.split(steps), strict=True):
-        given.append(rewards.seen(rollout(part, over), normalize=True).steps.reward)
+        given.append(rewards.update_and_normalize(rollout(part, over)).steps.reward)
     expected = np.clip(reward.double().numpy() / deviations[:, None], -10.0, 10.0)
     assert torch.cat(given).double().numpy() == pytest.approx(expected, rel=1e-6, abs=1e-6)
     assert torch.cat(given).dtype == torch.float32
@@ -72,7 +72,7 @@ def test_rollouts_give_what_single_steps_would(steps: list[int], envs: int, offs
 def test_small_deviations_of_large_returns_do_not_cancel() -> None:
     moments = RunningMoments(())
     values = 1e8 + np.random.default_rng(0).normal(size=(500, 3))
-    moments.kept, moments.count = (values[:1, 0], np.zeros(1)), 1.0
+    moments.mean_variance, moments.count = (values[:1, 0], np.zeros(1)), 1.0
     found = moments.update_each(values)
     everything = np.concatenate([values[:1, 0], values.ravel()])
     assert found[-1] == pytest.approx(everything.var(), rel=1e-6)
@@ -82,22 +82,22 @@ def test_small_deviations_of_large_returns_do_not_cancel() -> None:
 def test_frozen_statistics_stay_and_still_scale() -> None:
     rewards = scale()
     reward, ended = torch.randn(50, 2) * 30.0, torch.zeros(50, 2, dtype=torch.bool)
-    rewards.seen(rollout(reward, ended), normalize=True)
+    rewards.update_and_normalize(rollout(reward, ended))
     before = rewards.state_dict()
     rewards.training = False
-    found = rewards.seen(rollout(reward, ended), normalize=True).steps.reward
-    assert torch.allclose(found, rewards.normalized(reward))
-    assert rewards.normalized(reward[0, 0]).shape == rewards.restored(reward[0, 0]).shape == ()
-    assert torch.allclose(rewards.restored(found), reward, rtol=1e-5)
+    found = rewards.update_and_normalize(rollout(reward, ended)).steps.reward
+    assert torch.allclose(found, rewards.normalize(reward))
+    assert rewards.normalize(reward[0, 0]).shape == rewards.denormalize(reward[0, 0]).shape == ()
+    assert torch.allclose(rewards.denormalize(found), reward, rtol=1e-5)
     assert all(torch.equal(value, before[name]) for name, value in rewards.state_dict().items())
 
 
 def test_signs_and_rewards_left_alone() -> None:
     reward, ended = torch.tensor([[3.0, -0.5], [0.0, 7.0]]), torch.zeros(2, 2, dtype=torch.bool)
-    signs = scale(norm_reward=False, sign_reward=True).seen(rollout(reward, ended), normalize=True)
+    signs = scale(norm_reward=False, sign_reward=True).update_and_normalize(rollout(reward, ended))
     assert signs.steps.reward.tolist() == [[1.0, -1.0], [0.0, 1.0]]
-    assert scale(norm_reward=False).seen(rollout(reward, ended), normalize=True).steps.reward is reward
-    assert scale().seen(rollout(reward, ended), normalize=False).steps.reward is reward
+    assert scale(norm_reward=False).update_and_normalize(rollout(reward, ended)).steps.reward is reward
+    assert scale().update(rollout(reward, ended)).steps.reward is reward
 
 
 @pytest.mark.parametrize("envs", [1, FEW + 1])
@@ -125,7 +125,7 @@ def test_recorded_rewards_are_prepared_as_played_ones_are() -> None:
     ):
         model = QRDQN("MlpPolicy", only, normalize={"norm_obs": False, **setting}, **small)
         remember(model, recordings([20.0, -40.0, 20.0]))
-        found = model.parts.buffer.sample(64, torch.Generator().manual_seed(0)).reward  # type: ignore[union-attr]
+        found = model.parts.sample(64, torch.Generator().manual_seed(0)).reward
         if expected is None:
             assert model.normalizer is not None
             assert model.normalizer.rewards.moments.count == pytest.approx(9.0, abs=1e-3)
@@ -134,13 +134,14 @@ def test_recorded_rewards_are_prepared_as_played_ones_are() -> None:
             assert set(found.tolist()) == expected
 
 
-def test_training_on_prepared_rewards_leaves_the_algorithm_itself() -> None:
-    """What asks the algorithm of an agent for more than updates still gets it."""
+def test_normalising_leaves_the_parts_themselves() -> None:
+    """Policy, algorithm and memory are the plugin's own objects."""
     model = rlsdk.make("trpo", env=make_vec_env(lambda: ChainEnv(5), 1), normalize=True, n_steps=32, seed=0)
     model.learn(64)
     algorithm: Any = model.parts.algorithm
     assert algorithm.updates == model.cursor.updates == 2  # type: ignore[union-attr]
-    assert algorithm.inner.network is algorithm.network
+    assert type(algorithm).__module__.startswith("rlsdk_trpo")
+    assert algorithm.network is model.policy
     assert copy.deepcopy(algorithm).updates == 2
 
 

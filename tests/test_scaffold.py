@@ -131,5 +131,5 @@ def test_new_packages_are_tried_with_all_they_claim() -> None:
 def test_class_names(identity: str, name: str, tmp_path: Path) -> None:
     package = new_package(identity, "off-policy", tmp_path)
     code = next(package.glob("src/*/agent.py")).read_text()
-    assert f"class {name}(Agent):" in code
+    assert f"class {name}(Agent[" in code
     compile(code, "agent.py", "exec")

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from rlsdk import spaces, tree
 from rlsdk.environments import to_gymnasium, to_space
-from rlsdk.environments.actions import ActionDecoder
-from rlsdk.environments.observations import batch_of, stack
+from rlsdk.environments.adapters.actions import ActionDecoder
+from rlsdk.environments.adapters.observations import batch_of, stack
 from rlsdk.errors import ArtifactError, DivergenceError, ObservationError, UnsupportedSpaceError
 from rlsdk.exploration.uniform_actions import uniform_actions
 from rlsdk.networks import FlattenEncoder

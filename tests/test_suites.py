@@ -21,8 +21,8 @@ from typer.testing import CliRunner
 import rlsdk
 from rlsdk.cli.main import app
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError
-from rlsdk.registry import load, preset
-from rlsdk.suites import (
+from rlsdk.evaluation.aggregate import mean, median
+from rlsdk.experiments.suites import (
     Bench,
     Cell,
     Suite,
@@ -38,10 +38,10 @@ from rlsdk.suites import (
     scores_below,
     suites,
 )
-from rlsdk.suites.aggregate import mean, median
-from rlsdk.suites.report import write_report
-from rlsdk.suites.results import Score
-from rlsdk.suites.tables import cells, normalised
+from rlsdk.experiments.suites.report import write_report
+from rlsdk.experiments.suites.results import Score
+from rlsdk.experiments.suites.tables import cells, normalised
+from rlsdk.registry import load, preset
 
 values = st.lists(st.floats(-1e3, 1e3, allow_nan=False), min_size=1, max_size=12)
 
@@ -265,8 +265,8 @@ def test_stopped_and_started_again(tmp_path: Path) -> None:
 
 
 def run_of(mean: float, seed: int, env: str = "E", algorithm: str = "a", steps: int = 100) -> Score:
-    facts = {"std": 0.0, "episodes": 1, "seconds": 1.0, "folder": Path()}
-    return Score(algorithm=algorithm, env=env, seed=seed, budget=steps, steps=steps, mean=mean, **facts)
+    context = {"std": 0.0, "episodes": 1, "seconds": 1.0, "folder": Path()}
+    return Score(algorithm=algorithm, env=env, seed=seed, budget=steps, steps=steps, mean=mean, **context)
 
 
 def test_two_sets_of_runs() -> None:

@@ -18,8 +18,8 @@ import torch
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, UsageError, WorkError
 from rlsdk.executors import make_executor
-from rlsdk.runner import RunRequest, run
-from rlsdk.sweep import Sweep, jobs_for, seeds_from, stored, sweep
+from rlsdk.experiments.runner import RunRequest, run
+from rlsdk.experiments.sweep import Sweep, jobs_for, seeds_from, stored, sweep
 from rlsdk.testing.subject import differing, flat_state
 from rlsdk_ars import ARS
 from rlsdk_tqc import TQC

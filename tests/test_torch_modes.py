@@ -18,7 +18,7 @@ from torch import nn
 import rlsdk
 from rlsdk.errors import UsageError
 from rlsdk.networks.initialisation import initialisation
-from rlsdk.seeding import derive
+from rlsdk.runtime.seeding import derive
 from rlsdk_trpo import TRPO
 
 SEEN = {

@@ -10,10 +10,10 @@ import attrs
 import pytest
 
 from rlsdk.errors import EnvironmentFault, SettingsError
+from rlsdk.experiments.tuning import Range, Tuning, search_space, tune
+from rlsdk.experiments.tuning.study import _open
 from rlsdk.registry import load
 from rlsdk.settings import structure
-from rlsdk.tuning import Range, Tuning, search_space, tune
-from rlsdk.tuning.study import _open
 
 pytest.importorskip("optuna")
 ALGORITHMS = ["ars", "maskable-ppo", "qrdqn", "recurrent-ppo", "tqc", "trpo"]
@@ -76,8 +76,8 @@ def test_tables_are_searched_and_fixed_values_are_not() -> None:
 
 
 def plan(folder: Path, **changes: Any) -> Tuning:
-    facts: dict[str, Any] = {"algorithm": "ars", "env": "CartPole-v1", "steps": 400, "trials": 2, "episodes": 1}
-    return Tuning(**{**facts, "out": folder, "settings": {"n_delta": 2}, **changes})
+    context: dict[str, Any] = {"algorithm": "ars", "env": "CartPole-v1", "steps": 400, "trials": 2, "episodes": 1}
+    return Tuning(**{**context, "out": folder, "settings": {"n_delta": 2}, **changes})
 
 
 def test_a_search_goes_on_and_writes_settings_that_run(tmp_path: Path) -> None:

@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlsdk.environments import load_results, make_vec_env
-from rlsdk.environments.by_value import ByValue
-from rlsdk.environments.copies import groups
-from rlsdk.environments.in_process import InProcessEnvs
-from rlsdk.environments.native_vector import NativeVectorEnv
-from rlsdk.environments.processes import ProcessEnvs
 from rlsdk.environments.toy import ChainEnv, IdentityEnvBox
+from rlsdk.environments.vector.by_value import ByValue
+from rlsdk.environments.vector.item_groups import groups
+from rlsdk.environments.vector.native_vector import NativeVectorEnv
+from rlsdk.environments.vector.process_vector import ProcessVectorEnv
+from rlsdk.environments.vector.sync_vector import SyncVectorEnv
 from rlsdk.errors import EnvironmentFault, SettingsError
 from rlsdk.tree import leaves
 from rlsdk_tqc import TQC
@@ -96,7 +96,7 @@ class Breaking(ChainEnv):
 )
 def test_a_process_that_fails_is_an_error_within_two_seconds(how: str, words: str) -> None:
     env = make_vec_env(lambda: Breaking(how), 2, vectorization="async", timeout=1.0)
-    assert isinstance(env, ProcessEnvs)
+    assert isinstance(env, ProcessVectorEnv)
     env.reset(seed=0)
     for _ in range(3):
         env.step(torch.zeros(2, 1))
@@ -109,7 +109,7 @@ def test_a_process_that_fails_is_an_error_within_two_seconds(how: str, words: st
 
 def test_a_worker_killed_from_outside() -> None:
     env = make_vec_env("Pendulum-v1", 2, vectorization="async")
-    assert isinstance(env, ProcessEnvs)
+    assert isinstance(env, ProcessVectorEnv)
     env.reset(seed=0)
     os.kill(env.processes[1].pid, signal.SIGKILL)
     with pytest.raises(EnvironmentFault, match=r"number 1 died \(exit code -9\)"):
@@ -118,9 +118,9 @@ def test_a_worker_killed_from_outside() -> None:
 
 def test_the_rule_takes_processes_for_slow_steps_only() -> None:
     fast, slow = make_vec_env("Pendulum-v1", 2), make_vec_env(Slow, 2)
-    assert isinstance(fast, InProcessEnvs)
-    assert isinstance(slow, ProcessEnvs) == ((os.cpu_count() or 1) > 1)
-    assert isinstance(make_vec_env(Slow, 1), InProcessEnvs)
+    assert isinstance(fast, SyncVectorEnv)
+    assert isinstance(slow, ProcessVectorEnv) == ((os.cpu_count() or 1) > 1)
+    assert isinstance(make_vec_env(Slow, 1), SyncVectorEnv)
     slow.close()
 
 
@@ -215,7 +215,7 @@ def test_a_process_can_be_replaced(how: str, tmp_path: Path) -> None:
             return super().step(action)
 
     env = make_vec_env(lambda: Once(5), 2, vectorization="async", workers=2, restart=True, timeout=1.0)
-    assert isinstance(env, ProcessEnvs)
+    assert isinstance(env, ProcessVectorEnv)
     env.reset(seed=0)
     began = time.monotonic()
     steps = [env.step(torch.zeros(2, 1)) for _ in range(8)]
@@ -231,7 +231,7 @@ def test_a_process_can_be_replaced(how: str, tmp_path: Path) -> None:
 
 def test_restarts_are_counted_in_the_metrics_and_skipped_by_memories(tmp_path: Path) -> None:
     env = make_vec_env(lambda: ChainEnv(4), 2, vectorization="async", workers=2, restart=True)
-    assert isinstance(env, ProcessEnvs)
+    assert isinstance(env, ProcessVectorEnv)
     agent = TQC("MlpPolicy", env, buffer_size=400, learning_starts=10, batch_size=8, seed=1)
     rows: list[dict[str, float]] = []
 
@@ -318,7 +318,7 @@ def test_a_seed_given_when_making_them() -> None:
 
 def test_envpool_where_it_is_installed() -> None:
     pytest.importorskip("envpool")
-    from rlsdk.environments.envpool_vector import EnvpoolVector
+    from rlsdk.environments.vector.envpool_vector import EnvpoolVector
 
     env = make_vec_env("Pendulum-v1", 3, vectorization="native", seed=2)
     assert isinstance(env, NativeVectorEnv)

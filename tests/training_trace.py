@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+import gymnasium
+import numpy as np
+
+import rlsdk
 from rlsdk.callbacks import Callback
+from rlsdk.environments import ActionMasker
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "training-step.md"
@@ -22,27 +27,33 @@ BEGIN, END = "<!-- traced: begin -->", "<!-- traced: end -->"
 SOURCES = (str(ROOT / "rlsdk"), str(ROOT / "plugins"))
 
 
-@dataclass
-class Trace(Callback):
-    """Records the Python calls between the ends of two rounds of training."""
+class ProfiledRound(Callback):
+    """Has `profile` called, as by `sys.setprofile`, between the ends of two rounds; then the training stops."""
 
-    first: int
-    """Rounds to let pass before."""
-    calls: int = 0
-    codes: dict[CodeType, None] = field(default_factory=dict)
-    """Functions of rlsdk and its plugins that ran, in the order of their first call."""
-    rounds: int = 0
+    def __init__(self, first: int, profile: Callable[[FrameType, str, Any], object]) -> None:
+        """`first`: rounds to let pass before."""
+        self.first, self.profile, self.rounds = first, profile, 0
 
     def on_report(self, run: Any, report: Any) -> bool | None:
         self.rounds += 1
         if self.rounds == self.first:
-            sys.setprofile(self._called)
+            sys.setprofile(self.profile)
         elif self.rounds > self.first:
             sys.setprofile(None)
             return False
         return None
 
-    def _called(self, frame: FrameType, event: str, _: object) -> None:
+
+@dataclass
+class Trace:
+    """The Python calls of one round."""
+
+    calls: int = 0
+    codes: dict[CodeType, None] = field(default_factory=dict)
+    """Functions of rlsdk and its plugins that ran, in the order of their first call."""
+
+    def called(self, frame: FrameType, event: str, _: object) -> None:
+        """A profile function: counts the calls of Python functions."""
         if event != "call":
             return
         if frame.f_code.co_filename.startswith(SOURCES):
@@ -89,24 +100,68 @@ def code_lines(path: Path) -> frozenset[int]:
     return frozenset(n for n in lines if source[n - 1].strip() and not source[n - 1].strip().startswith("#"))
 
 
-def trace_tqc(**settings: Any) -> Trace:
-    """One step of TQC on Pendulum: a vector step, a row into the memory, one update."""
-    from rlsdk_tqc import TQC
+@dataclass(frozen=True)
+class Case:
+    """A training whose round is traced: algorithm, environment and settings."""
 
-    trace = Trace(first=120)
-    TQC("MlpPolicy", "Pendulum-v1", buffer_size=1000, seed=0, **settings).learn(400, callback=trace)
-    return trace
+    algorithm: str
+    env: str | Callable[[], Any]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    first: int = 2
+    """Rounds to let pass before: warm-up and what is made at first use."""
+    steps: int = 1
+    """Environment steps of a round."""
+
+    def trace(self) -> Trace:
+        """One round: environment steps, rows into a memory or a rollout, the updates that follow."""
+        trace = Trace()
+        env = self.env if isinstance(self.env, str) else self.env()
+        model = rlsdk.make(self.algorithm, env=env, seed=0, **self.settings)
+        model.learn((self.first + 2) * self.steps, callback=ProfiledRound(self.first, trace.called))
+        return trace
+
+
+def masked_cart_pole() -> Any:
+    """CartPole with action masks that forbid nothing."""
+    return ActionMasker(gymnasium.make("CartPole-v1"), lambda env: np.ones(2, bool))
+
+
+REPLAY = {"buffer_size": 1000}
+ROLLOUT = {"n_steps": 256, "batch_size": 64}
+NORMALIZE = {"normalize": True}
+CASES = {
+    "TQC": Case("tqc", "Pendulum-v1", REPLAY, first=120),
+    "TQC, normalised": Case("tqc", "Pendulum-v1", REPLAY | NORMALIZE, first=120),
+    "PPO": Case("maskable-ppo", "CartPole-v1", ROLLOUT | {"use_masking": False}, steps=256),
+    "PPO, normalised": Case("maskable-ppo", "CartPole-v1", ROLLOUT | NORMALIZE | {"use_masking": False}, steps=256),
+    "PPO + masks + LSTM": Case("recurrent-ppo", masked_cart_pole, ROLLOUT, steps=256),
+    "PPO + masks + LSTM, normalised": Case("recurrent-ppo", masked_cart_pole, ROLLOUT | NORMALIZE, steps=256),
+}
+"""What is traced, by its name on the page. PPO and its combinations: the plugins that have it, with their default epochs."""
+
+
+@cache
+def trace_of(name: str) -> Trace:
+    """The trace of a case, made once."""
+    return CASES[name].trace()
 
 
 def page_section() -> str:
     """The generated part of docs/training-step.md."""
-    plain, normalised = trace_tqc(), trace_tqc(normalize=True)
-    names = {name: plain.functions_in(name) for name in plain.files}
-    rows = [f"| `{name}` | {', '.join(f'`{n}`' for n in functions)} |" for name, functions in names.items()]
-    head = ["| file | functions, in the order they first run |", "|---|---|"]
-    return "\n".join(
-        [f"One step enters {len(plain.files)} files; with `normalize=True` {len(normalised.files)}.", "", *head, *rows]
-    )
+    totals = [
+        "| one round of | files | code lines in them | lines of the functions run | calls per step |",
+        "|---|---|---|---|---|",
+    ]
+    for name, case in CASES.items():
+        trace = trace_of(name)
+        calls = trace.calls / case.steps
+        totals.append(
+            f"| {name} | {len(trace.files)} | {trace.lines_of_files} | {trace.lines_of_functions} | {calls:.0f} |"
+        )
+    tqc = trace_of("TQC")
+    rows = [f"| `{name}` | {', '.join(f'`{n}`' for n in tqc.functions_in(name))} |" for name in tqc.files]
+    head = ["| file | functions of a step of TQC, in the order they first run |", "|---|---|"]
+    return "\n".join([*totals, "", *head, *rows])
 
 
 def listed_files(page: str) -> list[str]:
@@ -116,6 +171,7 @@ def listed_files(page: str) -> list[str]:
 
 
 def with_section(page: str, section: str) -> str:
+    """The page with another generated part."""
     head, rest = page.split(BEGIN)
     return f"{head}{BEGIN}\n{section}\n{END}{rest.split(END)[1]}"
 

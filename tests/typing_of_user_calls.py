@@ -1,14 +1,22 @@
 """Not run: checked by mypy and pyright. Lines with an ignore must be errors (`warn_unused_ignores` sees to that)."""
 
-from typing import assert_type
+from typing import Any, assert_type
 
+import gymnasium
 import numpy as np
 
+from rlsdk import Agent
+from rlsdk.callbacks import BaseCallback, CheckpointCallback, EvalCallback
+from rlsdk.environments import NumpyVectorEnv
+from rlsdk.evaluation.evaluate import evaluate_policy
+from rlsdk.interfaces import Buffer, State, TorchPolicy, VectorEnv
+from rlsdk.math.schedules import Schedule
 from rlsdk_ars import ARS
 from rlsdk_maskable_ppo import MaskablePPO
 from rlsdk_qrdqn import QRDQN
 from rlsdk_recurrent_ppo import RecurrentPPO
 from rlsdk_tqc import TQC
+from rlsdk_tqc.config import TQCConfig
 from rlsdk_trpo import TRPO
 
 model = TQC("MlpPolicy", "Pendulum-v1", 1e-3, buffer_size=10_000, verbose=1)
@@ -16,7 +24,38 @@ TQC(policy="MlpPolicy", env="Pendulum-v1", learning_rate="lin_3e-4", train_freq=
 TQC("MlpPolicy", "Pendulum-v1", policy_kwargs={"n_critics": 5}, seed=3)
 assert_type(model.learn(total_timesteps=10_000, log_interval=4), TQC)
 assert_type(TQC.load("file"), TQC)
+assert_type(model.config, TQCConfig)
+assert_type(model.config.gamma, float)
+misspelt = model.config.gama  # type: ignore[attr-defined] # pyright: ignore[reportAttributeAccessIssue]
 action, state = model.predict(np.zeros(3), deterministic=True)
+
+assert_type(model.config, TQCConfig)
+assert_type(model.config.batch_size, int)
+assert_type(model.config.learning_rate, Schedule)
+assert_type(model.policy, TorchPolicy)
+assert_type(model.observation_space, gymnasium.Space[Any])
+assert_type(model.action_space, gymnasium.Space[Any])
+assert_type(model.env, VectorEnv | None)
+assert_type(model.get_env(), NumpyVectorEnv | None)
+assert_type(model.replay_buffer, Buffer[Any, Any] | None)
+assert_type(model.get_parameters(), dict[str, State])
+assert_type(model.num_timesteps, int)
+assert_type(ARS.load("file").config.n_delta, int)
+print(model.config.learning_rat)  # type: ignore[attr-defined] # pyright: ignore[reportAttributeAccessIssue]
+
+
+class Watching(BaseCallback):
+    def _on_step(self) -> bool:
+        assert_type(self.model.num_timesteps, int)
+        return self.model.gamma < 1.0  # type: ignore[no-any-return]  # settings are read by name
+
+
+def any_agent(agent: Agent) -> Agent:
+    evaluate_policy(agent, "Pendulum-v1")
+    return agent.learn(10, callback=[EvalCallback("Pendulum-v1"), CheckpointCallback(100, "folder"), Watching()])
+
+
+any_agent(model)
 
 TQC("MlpPolicy", "Pendulum-v1", learning_rat=1e-3)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue]
 TQC("MlpPolicy", "Pendulum-v1", buffer_size="many")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]

@@ -4,184 +4,159 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
+from typing import IO, Any, ClassVar, Generic, Self, cast
 
-import torch
+from typing_extensions import TypeVar
 
-from rlsdk.agent import attributes, persistence
-from rlsdk.agent.arguments import check_learn_arguments, positive, without_effect
-from rlsdk.agent.attributes import DeviceName, setting_names
-from rlsdk.agent.creation import assemble, described, warn_of_small_minibatches
-from rlsdk.agent.learning import Request, run_training
-from rlsdk.agent.loggers import as_logger, dump_logs
+from rlsdk.agent import attributes, parameters, persistence
+from rlsdk.agent.arguments import check_learn_arguments, positive
+from rlsdk.agent.assembled import AssembledAgent
+from rlsdk.agent.assembly import from_arguments, reseed
+from rlsdk.agent.attributes import DeviceName, own, setting_names
+from rlsdk.agent.classes import class_for
+from rlsdk.agent.learning import Request, callbacks_of, run_training
+from rlsdk.agent.loggers import dump_logs, set_logger
 from rlsdk.agent.offline_updates import update_from_memory
 from rlsdk.agent.prediction import predict
 from rlsdk.agent.reconfiguration import change_settings
-from rlsdk.agent.resumption import StoredCursor, leave_episodes
+from rlsdk.agent.resumption import leave_episodes, restart_episodes
 from rlsdk.agent.session import Session
-from rlsdk.agent.stored_replay import load_replay_buffer, require_room, restore_replay, save_replay_buffer
+from rlsdk.agent.stored_replay import load_replay_buffer, restore_replay, save_replay_buffer
 from rlsdk.agent.switch_environment import numpy_environment, require_same_spaces, switch_environment
 from rlsdk.agent.torch_modes import in_plain_modes
-from rlsdk.callbacks import BaseCallback, Callback, ProgressBar, as_callbacks
-from rlsdk.compilation import compiling
-from rlsdk.constructor import bind, class_only
-from rlsdk.environments import NumpyVectorEnv, connect, to_gymnasium
-from rlsdk.environments.actions import ActionDecoder
-from rlsdk.environments.masks import MaskGate
-from rlsdk.environments.observations import Stacker
-from rlsdk.environments.requests import without_requests
-from rlsdk.errors import UsageError
-from rlsdk.loops import Cursor
-from rlsdk.parts import Facts, Parts
-from rlsdk.preparation import Normalizer, Preparation
-from rlsdk.seeding import Streams, derive
-from rlsdk.settings import structure
+from rlsdk.agent.training_state import TrainingState, training_state
+from rlsdk.callbacks import BaseCallback, Callback
+from rlsdk.environments import NumpyVectorEnv, to_gymnasium
+from rlsdk.environments.adapters.actions import ActionDecoder
+from rlsdk.environments.adapters.masks import MaskValidator
+from rlsdk.environments.adapters.space_conversion import GymSpace
+from rlsdk.interfaces import Buffer, State, TorchPolicy, VectorEnv
+from rlsdk.preprocessing import Normalizer, Preprocessing
+from rlsdk.records import ActingState, Cursor
+from rlsdk.registry import AlgorithmSpec, spec_of_class
+from rlsdk.registry.parts import BuildContext, Parts
+from rlsdk.runtime.seeding import Streams, derive
+from rlsdk.settings.agent_config import AgentConfig
+from rlsdk.settings.constructor import class_only
 from rlsdk.sinks import Logger, MetricSink
-from rlsdk.train import Run
+from rlsdk.storage.journal import Journal
+from rlsdk.training.train import Run
 
-if TYPE_CHECKING:
-    from rlsdk.registry import AlgorithmSpec
+ConfigT = TypeVar("ConfigT", bound=AgentConfig, default=Any)
 
 
-class Agent:
+class Agent(Generic[ConfigT]):
     """An algorithm with its environment, networks and memory. Make one with a plugin's class or `rlsdk.make`."""
 
     spec: ClassVar[AlgorithmSpec]
     policy_aliases: ClassVar[Mapping[str, str]] = {}
     """The names that `policy` may have."""
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
+        if "spec" not in vars(cls) and (spec := spec_of_class(cls)) is not None:
+            cls.spec = spec
         if "spec" in vars(cls):
             cls.policy_aliases = {name: name for name in cls.spec.policies}
 
-    env_name: str | None
-    """The id the environment was made from, None where it was no id."""
-    facts: Facts
-    parts: Parts
-    preparation: Preparation
-    masks: MaskGate
-    streams: Streams
-    device_reason: str
-    cursor: Cursor | None
-    run: Run | None
+    _assembled: AssembledAgent[ConfigT]
+    context: BuildContext = own()
+    """What was known of the environment and the machine when the parts were built."""
+    parts: Parts = own()
+    """The policy, the algorithm, the plan and the memory that train."""
+    policy: TorchPolicy = own("parts.policy")
+    preprocessing: Preprocessing = own()
+    normalizer: Normalizer | None = own("preprocessing.normalizer")
+    """The running statistics of observations and rewards, with helpers to apply and to undo them; None without."""
+    masks: MaskValidator = own()
+    streams: Streams = own()
+    device_reason: str = own()
+    """Why the agent is on its device."""
+    cursor: Cursor | None = own()
+    """How far training is; None before it began."""
+    acting: tuple[ActingState[Any], ...] = own()
+    """Where acting stood after the last round, one per group of environments; empty before training began."""
+    run: Run | None = own()
     """The training that is going on."""
-    in_round: bool
-    """Whether the environments have gone further than `cursor`."""
-    _config: Any
-    _env: Any
-    _seed: int
-    built: Parts
-    """The parts as the plugin built them, without what prepares observations."""
-    _made_as: list[str]
-    """The layers that the settings made; see `require_same_layers`."""
-    _stored_cursor: StoredCursor | None
-    _stored_log: Mapping[str, Any] | None
-    _pending_replay: Callable[[], Mapping[str, Any] | None] | None
-    _logger: Logger
-    _logger_was_set: bool
-    _step_offset: int
-    decode_action: ActionDecoder
-    _stack: Stacker
-    standing: Any
-    """Of the environments when the last training ended."""
-    numpy_env: NumpyVectorEnv | None
-    start_time: int
+    decode_action: ActionDecoder = own()
+    start_time: int = own()
     """When `learn` was last called, nanoseconds since 1970; 0 before."""
+    seed: int = own()
+    """What the random streams started from."""
+    logger: Logger = own()
+    """Records values of the user's own beside the metrics: `logger.record("my/value", x)`."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        config = bind(self.spec.config_type, args, without_effect(self.spec, kwargs))
-        if config.env is None:
-            raise UsageError(
-                "an agent needs an environment to learn in; env=None is for load(path), which knows the spaces"
-            )
-        bare, requests = without_requests(config.env)
-        env = connect(bare, self.spec.default_envs)
-        for request in requests:
-            config = request.applied_to(config)
-        assemble(self, config, (env.observation_space, env.action_space), env.num_envs, env)
-        self.masks.check_environment(env)
-        require_room(self)
-        warn_of_small_minibatches(self)
+        self._assembled = from_arguments(self.spec, args, kwargs, class_name=type(self).__name__)
 
     def __getattr__(self, name: str) -> Any:
-        return attributes.read(self, name)
+        return attributes.read(type(self), vars(self).get("_assembled"), name)
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        attributes.write(self, name, value)
+    def __setattr__(self, name: str, value: object) -> None:
+        attributes.write(self, vars(self).get("_assembled"), name, value)
 
     def __dir__(self) -> list[str]:
-        return attributes.names(self)
+        return attributes.names(super().__dir__(), vars(self).get("_assembled"))
 
     def __repr__(self) -> str:
-        return described(self)
-
-    # --- what the agent is ---------------------------------------------------------------------------------------
+        return self._assembled.described() if "_assembled" in vars(self) else f"{type(self).__name__}(not made yet)"
 
     @property
-    def config(self) -> Any:
+    def config(self) -> ConfigT:
         """Every setting, as a record; assigning one changes the settings that differ."""
-        return self._config
+        return self._assembled.config
 
     @config.setter
-    def config(self, value: Any) -> None:
-        change_settings(self, {name: getattr(value, name) for name in setting_names(type(self.config))})
+    def config(self, value: ConfigT) -> None:
+        change_settings(self._assembled, {name: getattr(value, name) for name in setting_names(type(self.config))})
 
     @property
-    def env(self) -> Any:
+    def env(self) -> VectorEnv | None:
         """The training environment, None if there is none; assigning one is `set_env(env)`."""
-        return self._env
+        return cast("VectorEnv | None", self._assembled.env)
 
     @env.setter
-    def env(self, value: Any) -> None:
+    def env(self, value: object) -> None:
         self.set_env(value)
 
     @property
-    def seed(self) -> int:
-        """What the random streams started from."""
-        return self._seed
+    def env_name(self) -> str | None:
+        """The id the environment was made from; None where it was no id."""
+        return self._assembled.env_name
+
+    @env_name.setter
+    def env_name(self, value: str | None) -> None:
+        self._assembled.env_name = value
 
     @property
     def device(self) -> DeviceName:
         """Where networks are; equal to a text such as "cpu" and to the `torch.device` of that name."""
-        return DeviceName(self.facts.device)
+        return DeviceName(self.context.device)
 
     @property
-    def observation_space(self) -> Any:
+    def observation_space(self) -> GymSpace:
         """The gymnasium space of observations."""
-        return to_gymnasium(self.facts.observation_space)
+        return to_gymnasium(self.context.observation_space)
 
     @property
-    def action_space(self) -> Any:
+    def action_space(self) -> GymSpace:
         """The gymnasium space of actions."""
-        return to_gymnasium(self.facts.action_space)
+        return to_gymnasium(self.context.action_space)
 
     @property
-    def policy(self) -> Any:
-        """The policy part."""
-        return self.parts.policy
-
-    @property
-    def replay_buffer(self) -> Any:
+    def replay_buffer(self) -> Buffer[Any, Any] | None:
         """The replay memory, None for algorithms without one."""
-        restore_replay(self)
+        restore_replay(self._assembled)
         return self.parts.buffer
 
     @property
     def num_timesteps(self) -> int:
         """Environment steps since training began, or since `learn(reset_num_timesteps=True)` was last called."""
-        steps = self._total_steps - self._step_offset
-        return steps if self.run is None else steps + self.run.steps_in_round
+        return self._assembled.num_timesteps
 
     @num_timesteps.setter
     def num_timesteps(self, value: int) -> None:
-        self._step_offset = self._total_steps - positive(value, "num_timesteps", least=0)
-
-    @property
-    def _total_steps(self) -> int:
-        if self.cursor is not None:
-            return self.cursor.env_steps
-        return self._stored_cursor.env_steps if self._stored_cursor else 0
+        self._assembled.step_offset = self._assembled.total_steps - positive(value, "num_timesteps", least=0)
 
     def derived_seed(self, name: str) -> int:
         """The seed of the agent's stream `name`, for what must not disturb the others."""
@@ -215,7 +190,7 @@ class Agent:
             threads: torch threads while training; None leaves torch's setting alone.
             compile: "default" or "max" = hot functions go through torch.compile, which takes up to a minute before the
                 first update; "off" = nothing is compiled.
-            documented: `eval_env` and others of the documented library, where they ask for nothing (see compatibility).
+            documented: `eval_env` and others of the documented library, where they are without effect (see compatibility).
 
         Raises:
             UsageError: no environment, or a documented argument without counterpart. SettingsError: a count that is not
@@ -224,10 +199,9 @@ class Agent:
             buffer does not fit.
         """
         check_learn_arguments(self.spec, documented, progress_bar)
-        callbacks = [*as_callbacks(callback), *([ProgressBar()] if progress_bar else [])]
         name = tb_log_name or self.spec.id.upper()
-        with compiling(compile):
-            run_training(self, Request(total_timesteps, log_interval, name, reset_num_timesteps, threads), callbacks)
+        request = Request(total_timesteps, log_interval, name, reset_num_timesteps, threads, compile)
+        run_training(self._assembled, request, callbacks_of(callback, progress_bar), self)
         return self
 
     @in_plain_modes
@@ -237,17 +211,17 @@ class Agent:
         Raises:
             UsageError: the algorithm has no replay buffer, or it is empty. SettingsError: a count that is not positive.
         """
-        return update_from_memory(self, gradient_steps, batch_size)
+        return update_from_memory(self._assembled, gradient_steps, batch_size)
 
     # --- acting --------------------------------------------------------------------------------------------------
 
     def predict(
         self,
-        observation: Any,
-        state: Any = None,
-        episode_start: Any = None,
+        observation: object,
+        state: object = None,
+        episode_start: object = None,
         deterministic: bool = False,
-        action_masks: Any = None,
+        action_masks: object = None,
     ) -> tuple[Any, Any]:
         """(actions, next state) for one observation or a batch of them, in numpy; for Dict and Tuple actions a dict or
         tuple of arrays, a list of them for a batch.
@@ -263,14 +237,13 @@ class Agent:
         Raises:
             ObservationError: a shape, key or value outside the space. MaskError: a mask is missing or unusable.
         """
-        return predict(self, observation, state, episode_start, deterministic, action_masks)
+        return predict(self._assembled, observation, state, episode_start, deterministic, action_masks)
 
     def session(self, n: int = 1, *, deterministic: bool = True, seed: int | None = None) -> Session:
         """A session that acts for `n` environments and remembers for the caller what the policy needs remembered."""
-        generator = torch.Generator(device=self.device)
-        generator.manual_seed(self.derived_seed("session") if seed is None else seed)
+        seed = self.derived_seed("session") if seed is None else seed
         return Session(
-            self.parts.policy, self.facts, n, deterministic=deterministic, generator=generator, masks=self.masks
+            self.parts.policy, self.preprocessing, n, deterministic=deterministic, seed=seed, masks=self.masks
         )
 
     # --- environment ---------------------------------------------------------------------------------------------
@@ -280,9 +253,9 @@ class Agent:
 
         Stepping or resetting it ends the episodes training was in the middle of: the next `learn` begins new ones.
         """
-        return numpy_environment(self)
+        return numpy_environment(self._assembled)
 
-    def set_env(self, env: Any, force_reset: bool = True) -> None:
+    def set_env(self, env: object, force_reset: bool = True) -> None:
         """Train on another environment from now on, with the same spaces.
 
         Args:
@@ -292,17 +265,20 @@ class Agent:
         Raises:
             UnsupportedSpaceError: other spaces. UsageError: another number of environments with a filled buffer.
         """
-        switch_environment(self, env, force_reset=force_reset)
-        restore_replay(self)
+        switch_environment(self._assembled, env, force_reset=force_reset)
+        restore_replay(self._assembled)
 
-    def require_same_spaces(self, envs: Any, what: str) -> None:
+    def end_episodes(self) -> None:
+        """Continue training with new episodes, as after its environments were used for something else."""
+        leave_episodes(self._assembled)
+
+    def restart_episodes(self) -> Cursor:
+        """End the running episodes as truncations and begin new ones now; returns the new cursor."""
+        return restart_episodes(self._assembled)
+
+    def require_same_spaces(self, envs: object, what: str) -> None:
         """Raises UnsupportedSpaceError when `envs` has other spaces than the agent."""
-        require_same_spaces(self, envs, what)
-
-    @property
-    def normalizer(self) -> Normalizer | None:
-        """The running statistics of observations and rewards, with helpers to apply and to undo them; None without."""
-        return self.preparation.normalizer
+        require_same_spaces(self._assembled, envs, what)
 
     def get_vec_normalize_env(self) -> Normalizer | None:
         """The normaliser: it belongs to the agent, not to a wrapper of its environment."""
@@ -311,18 +287,17 @@ class Agent:
     def set_random_seed(self, seed: int | None = None) -> None:
         """Start every random stream of the agent, and its environments at their next reset, from `seed`; None: do nothing."""
         if seed is not None:
-            self._seed = structure({"policy": self.config.policy, "seed": seed}, type(self.config)).seed
-            self.streams.reseed(self.seed)
+            reseed(self._assembled, seed)
 
     # --- parameters and files --------------------------------------------------------------------------------------
 
-    def get_parameters(self) -> dict[str, Any]:
+    def get_parameters(self) -> dict[str, State]:
         """Name -> state of every network and optimiser; tensors are the live ones, copy what you keep."""
-        return {"policy": dict(self.parts.policy.state_dict()), **self.parts.algorithm.state_dict()}
+        return parameters.parameters_of(self._assembled)
 
     def set_parameters(
         self,
-        load_path_or_dict: str | Path | IO[bytes] | Mapping[str, Any],
+        load_path_or_dict: str | Path | IO[bytes] | Mapping[str, object],
         exact_match: bool = True,
         device: str = "auto",
     ) -> None:
@@ -336,7 +311,7 @@ class Agent:
         Raises:
             ArtifactError: names or shapes that do not fit; the agent is unchanged then.
         """
-        persistence.set_parameters(self, load_path_or_dict, exact_match=exact_match)
+        parameters.set_parameters(self._assembled, load_path_or_dict, exact_match=exact_match)
 
     def save(
         self, path: str | Path | IO[bytes], exclude: Iterable[str] | None = None, include: Iterable[str] | None = None
@@ -352,13 +327,22 @@ class Agent:
         Raises:
             ArtifactError: the place cannot be written; what was there is untouched.
         """
-        return persistence.save_as_asked(self, path, exclude, include)
+        return persistence.save_as_asked(self._assembled, path, exclude, include, dir(self))
+
+    def training_state(self, exclude: Iterable[str] = (), include: Iterable[str] = ()) -> TrainingState:
+        """All that a file of the agent holds, as a record with the live tensors; sections as for `save`."""
+        return training_state(self._assembled, exclude=frozenset(exclude), include=frozenset(include))
+
+    def save_checkpoint(self, path: Path, *, replay: bool, journal: Journal | None = None) -> bool:
+        """Write the agent, with `replay` its memories too, the rows of the replay buffer into `journal`; returns whether the
+        file holds the running episodes."""
+        return persistence.save_checkpoint(self._assembled, path, replay=replay, journal=journal)
 
     @class_only
     def load(  # the documented signature
         cls,  # noqa: N805
         path: str | Path | IO[bytes],
-        env: Any = None,
+        env: object = None,
         device: str = "auto",
         custom_objects: Mapping[str, Any] | None = None,
         print_system_info: bool = False,
@@ -380,14 +364,18 @@ class Agent:
         Raises:
             ArtifactError: missing, damaged, foreign or malicious file. PluginError: its algorithm is not installed.
         """
-        if print_system_info:
-            persistence.print_systems(path)
         changes = {**(custom_objects or {}), **kwargs, "device": device}
-        return persistence.load(path, cls, env, changes, force_reset=force_reset)  # type: ignore[return-value]  # of class cls
+        file = persistence.read(path, replay=env is not None, print_systems=print_system_info)
+        kind = class_for(file.document, cls, cast("type[Self]", Agent))
+        agent = kind.__new__(kind)
+        agent._assembled = persistence.load(file, kind.spec, changes, class_name=kind.__name__, force_reset=force_reset)
+        if env is not None:
+            agent.set_env(env)
+        return agent
 
     def save_replay_buffer(self, path: str | Path | IO[bytes]) -> None:
         """Write the replay buffer to a file of its own."""
-        save_replay_buffer(self, path)
+        save_replay_buffer(self._assembled, path)
 
     @in_plain_modes
     def load_replay_buffer(self, path: str | Path | IO[bytes], truncate_last_traj: bool = True) -> None:
@@ -398,20 +386,14 @@ class Agent:
             truncate_last_traj: the environment is reset before training goes on, so the last trajectory is cut there;
                 False keeps the environment where it is.
         """
-        load_replay_buffer(self, path)
+        load_replay_buffer(self._assembled, path)
         if truncate_last_traj:
-            leave_episodes(self)
-
-    @property
-    def logger(self) -> Logger:
-        """Records values of the user's own beside the metrics: `logger.record("my/value", x)`."""
-        return self._logger
+            self.end_episodes()
 
     def set_logger(self, logger: MetricSink) -> None:
-        """Send metrics to `logger` only, a `Logger` or any sink, whatever `verbose` and `tensorboard_log` say."""
-        self._logger, self._logger_was_set = as_logger(logger), True
-        self._logger.current_step = lambda: self.num_timesteps
+        """Send metrics to `logger` only, a `Logger` or any sink, whatever `verbose` and `tensorboard_log` are."""
+        set_logger(self._assembled, logger)
 
     def dump_logs(self, iteration: int = 0) -> None:
         """Write the metrics of the training that is going on, or what was recorded; a positive `iteration` is logged too."""
-        dump_logs(self, iteration)
+        dump_logs(self._assembled, iteration)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rlsdk.registry import AlgorithmSpec
 
 EVALUATION = "evaluate with a callback: learn(..., callback=rlsdk.callbacks.EvalCallback(env, eval_freq=steps))"
-OF_CONSTRUCTORS: dict[str, tuple[tuple[Any, ...], str, tuple[str, ...]]] = {
+OF_CONSTRUCTORS: dict[str, tuple[tuple[object, ...], str, tuple[str, ...]]] = {
     "_init_setup_model": ((True, False), "", ("on-policy", "off-policy", "population")),
     "create_eval_env": ((False, None), EVALUATION, ("on-policy", "off-policy")),
     "rollout_buffer_class": (
@@ -30,7 +30,7 @@ OF_CONSTRUCTORS: dict[str, tuple[tuple[Any, ...], str, tuple[str, ...]]] = {
     ),
 }
 """Name -> accepted values, what to use instead of others, families that document it."""
-OF_LEARN: dict[str, tuple[tuple[Any, ...], str]] = {
+OF_LEARN: dict[str, tuple[tuple[object, ...], str]] = {
     "eval_env": ((None,), EVALUATION),
     "eval_freq": ((None, -1), EVALUATION),
     "n_eval_episodes": ((None, 5), EVALUATION),
@@ -47,7 +47,7 @@ ASYNC_EVAL = (
 )
 
 
-def without_effect(spec: AlgorithmSpec, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def without_effect(spec: AlgorithmSpec, arguments: Mapping[str, object]) -> dict[str, Any]:
     """Arguments of a constructor without those that have no effect; settings of the same name win.
 
     Raises:
@@ -61,7 +61,7 @@ def without_effect(spec: AlgorithmSpec, arguments: Mapping[str, Any]) -> dict[st
     return rest
 
 
-def check_learn_arguments(spec: AlgorithmSpec, arguments: Mapping[str, Any], progress_bar: object) -> None:
+def check_learn_arguments(spec: AlgorithmSpec, arguments: Mapping[str, object], progress_bar: object) -> None:
     """Look at arguments of `learn` that it does not have.
 
     Raises:
@@ -79,7 +79,7 @@ def check_learn_arguments(spec: AlgorithmSpec, arguments: Mapping[str, Any], pro
             raise SettingsError(f"learn has no argument {name!r}; {suggest(name, LEARN)}")
 
 
-def _require(name: str, value: Any, accepted: tuple[Any, ...], instead: str) -> None:
+def _require(name: str, value: object, accepted: tuple[object, ...], instead: str) -> None:
     if not any(value is good or (type(value) is type(good) and value == good) for good in accepted):
         raise UsageError(f"{name} = {value!r} has no counterpart here; {instead}")
 

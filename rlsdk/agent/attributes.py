@@ -10,21 +10,19 @@ from __future__ import annotations
 import inspect
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import attrs
 import torch
 
+from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.agent.reconfiguration import change_settings
 from rlsdk.errors import UnknownAttributeError, UsageError, suggest
 from rlsdk.math.schedules import Constant
 from rlsdk.settings.frequency import TrainFrequency
 from rlsdk.settings.networks import NetworkConfig
+from rlsdk.training.episode_statistics import EpisodeStatistics
 from rlsdk.tree import map_tensors
-
-if TYPE_CHECKING:
-    from rlsdk.agent import Agent
-    from rlsdk.tally import Tally
 
 
 class ConstantValue(float):
@@ -60,80 +58,111 @@ class DeviceName(str):
         return str.__hash__(self)
 
 
-def read(agent: Agent, name: str) -> Any:
-    """The value of an attribute that is no member of the agent: a setting, or one of `DERIVED`.
+class Own:
+    """An attribute of `Agent` that shows one of its insides, and cannot be assigned."""
+
+    fset = None
+    """As of a property without a setter."""
+
+    def __init__(self, path: str | None) -> None:
+        self._path = path
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name, self._names = name, ("_assembled", *(self._path or name).split("."))
+
+    def __get__(self, instance: object, owner: type) -> object:
+        if instance is None:
+            return self
+        value = instance
+        for name in self._names:  # torch.compile knows no attrgetter
+            value = getattr(value, name)
+        return value
+
+    def __set__(self, instance: object, value: object) -> None:
+        raise UsageError(f"{type(instance).__name__}.{self._name} cannot be assigned")
+
+
+def own(path: str | None = None) -> Any:
+    """`name: Type = own()` in the class body: an `Own`, which type checkers take for a `Type`.
+
+    Args:
+        path: attributes of `AssembledAgent`, with dots; None: the attribute's own name.
+    """
+    return Own(path)
+
+
+def read(kind: type, agent: AssembledAgent | None, name: str) -> Any:
+    """The value of an attribute that is no member of the class `kind`: a setting, or one of `DERIVED`.
+
+    `agent`: None as long as it is not assembled.
 
     Raises:
         UnknownAttributeError: neither; says what to use instead, or names the closest one.
     """
-    config = vars(agent).get("_config")
-    if config is not None and name in setting_names(type(config)):
-        return documented_form(getattr(config, name))
-    if config is not None and name in DERIVED:
+    if agent is not None and name in setting_names(type(agent.config)):
+        return documented_form(getattr(agent.config, name))
+    if agent is not None and name in DERIVED:
         return DERIVED[name](agent)
-    kind = type(agent)
     if name in ELSEWHERE:
         raise UnknownAttributeError(f"{kind.__name__} has no attribute {name!r}; {ELSEWHERE[name]}")
-    hint = "" if config is None or name.startswith("_") else f"; {_closest(agent, name)}"
+    hint = "" if agent is None or name.startswith("_") else f"; {_closest(kind, agent, name)}"
     raise UnknownAttributeError(f"{kind.__name__} has no attribute or setting {name!r}{hint}")
 
 
-def write(agent: Agent, name: str, value: Any) -> None:
-    """Assign an attribute: settings take effect at once where the algorithm can take them.
+def write(user_facing: object, agent: AssembledAgent | None, name: str, value: object) -> None:
+    """Assign an attribute of a `user_facing` agent: settings take effect at once where the algorithm can take them.
 
     Raises:
         UsageError: what it names cannot change while the agent lives. SettingsError: the value is not accepted.
         UnknownAttributeError: no such setting or attribute.
     """
-    kind, own = type(agent), vars(agent)
-    if name in own:
-        object.__setattr__(agent, name, value)
+    kind = type(user_facing)
+    if name in vars(user_facing):
+        object.__setattr__(user_facing, name, value)
         return
     member = inspect.getattr_static(kind, name, None)
-    if isinstance(member, property):
+    if isinstance(member, property | Own):
         if member.fset is None:
             instead = ELSEWHERE.get(name, "it follows from how the agent was made and trained")
             raise UsageError(f"{kind.__name__}.{name} cannot be assigned; {instead}")
-        object.__setattr__(agent, name, value)
-    elif "_config" in own and name in setting_names(type(agent.config)):
+        object.__setattr__(user_facing, name, value)
+    elif agent is not None and name in setting_names(type(agent.config)):
         change_settings(agent, {name: value})
     elif member is not None or name.startswith("_") or name in _declared(kind):
-        object.__setattr__(agent, name, value)
+        object.__setattr__(user_facing, name, value)
     elif name in DERIVED or name in ELSEWHERE:
         raise UsageError(f"{kind.__name__}.{name} cannot be assigned; {ELSEWHERE.get(name, 'the agent computes it')}")
     else:
         raise UnknownAttributeError(
-            f"{kind.__name__} has no attribute or setting {name!r}; {_closest(agent, name)}; for a value of your own,"
+            f"{kind.__name__} has no attribute or setting {name!r}; {_closest(kind, agent, name)}; for a value of your own,"
             " begin its name with an underscore or declare it in the class body of a subclass"
         )
 
 
-def names(agent: Agent) -> list[str]:
+def names(members: Iterable[str], agent: AssembledAgent | None) -> list[str]:
     """For `dir`: members, settings and derived attributes."""
-    return sorted({*object.__dir__(agent), *setting_names(type(agent.config)), *DERIVED})
+    settings = frozenset[str]() if agent is None else setting_names(type(agent.config))
+    return sorted({*members, *settings, *DERIVED})
 
 
-def setting_names(kind: type[Any]) -> frozenset[str]:
+def setting_names(kind: type[object]) -> frozenset[str]:
     """The settings of a config class."""
     return frozenset(field.name for field in attrs.fields(cast("Any", kind)))
 
 
-def _declared(kind: type[Any]) -> frozenset[str]:
+def _declared(kind: type[object]) -> frozenset[str]:
     """Attributes that the class or its bases declare with a type."""
     return frozenset(name for base in kind.__mro__ for name in inspect.get_annotations(base))
 
 
-def _closest(agent: Agent, name: str) -> str:
-    public: Iterable[str] = (known for known in names(agent) if not known.startswith("_"))
-    hint = suggest(name, public)
-    return (
-        hint
-        if hint.startswith("did you")
-        else f"its settings are {', '.join(sorted(setting_names(type(agent.config))))}"
-    )
+def _closest(kind: type, agent: AssembledAgent | None, name: str) -> str:
+    hint = suggest(name, (known for known in names(dir(kind), agent) if not known.startswith("_")))
+    if hint.startswith("did you") or agent is None:
+        return hint
+    return f"its settings are {', '.join(sorted(setting_names(type(agent.config))))}"
 
 
-def documented_form(value: Any) -> Any:
+def documented_form(value: object) -> Any:
     """A setting as it is documented: a number for a constant schedule, an int or a pair for a training frequency, a dict of
     what was given for the settings of networks."""
     if isinstance(value, Constant):
@@ -145,71 +174,68 @@ def documented_form(value: Any) -> Any:
     return value
 
 
-def _given(value: NetworkConfig) -> dict[str, Any]:
+def _given(value: NetworkConfig) -> dict[str, object]:
     default = type(value)()
     fields = [field.name for field in attrs.fields(cast("Any", type(value)))]
     changed = {name: getattr(value, name) for name in fields if getattr(value, name) != getattr(default, name)}
     return {name: _widths(item) if name == "net_arch" else item for name, item in changed.items()}
 
 
-def _widths(value: Any) -> Any:
+def _widths(value: object) -> object:
     if not isinstance(value, Mapping):
         return value
     return list(value[""]) if set(value) == {""} else {name: list(widths) for name, widths in value.items()}
 
 
-def _episodes(agent: Agent) -> Tally | None:
+def _episodes(agent: AssembledAgent) -> EpisodeStatistics | None:
     """The statistics of episodes, of the training that is going on or of the last one."""
-    from rlsdk.tally import Tally
-
     if agent.run is not None:
-        return agent.run.tally
-    if agent._stored_log is None:
+        return agent.run.episode_statistics
+    if agent.stored_log is None:
         return None
-    tally = Tally(agent.config.stats_window_size, "cpu")
-    tally.load_state_dict(agent._stored_log)
-    return tally
+    episode_statistics = EpisodeStatistics(agent.config.stats_window_size, "cpu")
+    episode_statistics.load_state_dict(agent.stored_log)
+    return episode_statistics
 
 
-def _episode_infos(agent: Agent) -> deque[dict[str, float]]:
+def _episode_infos(agent: AssembledAgent) -> deque[dict[str, float]]:
     """{"r": return, "l": length} of the last episodes."""
-    tally, size = _episodes(agent), agent.config.stats_window_size
-    window = () if tally is None else tally.window
+    episode_statistics, size = _episodes(agent), agent.config.stats_window_size
+    window = () if episode_statistics is None else episode_statistics.window
     return deque(({"r": episode.episode_return, "l": episode.length} for episode in window), maxlen=size)
 
 
-def _successes(agent: Agent) -> deque[bool]:
-    tally, size = _episodes(agent), agent.config.stats_window_size
-    window = () if tally is None else tally.window
+def _successes(agent: AssembledAgent) -> deque[bool]:
+    episode_statistics, size = _episodes(agent), agent.config.stats_window_size
+    window = () if episode_statistics is None else episode_statistics.window
     return deque((episode.success for episode in window if episode.success is not None), maxlen=size)
 
 
-def _updates(agent: Agent) -> int:
-    at = agent.cursor or agent._stored_cursor
-    return 0 if at is None else at.updates
+def _updates(agent: AssembledAgent) -> int:
+    return agent.counts.updates
 
 
-def _finished_episodes(agent: Agent) -> int:
-    tally = _episodes(agent)
-    return 0 if tally is None else tally.finished_episodes
+def _finished_episodes(agent: AssembledAgent) -> int:
+    episode_statistics = _episodes(agent)
+    return 0 if episode_statistics is None else episode_statistics.finished_episodes
 
 
-def _progress_remaining(agent: Agent) -> float:
+def _progress_remaining(agent: AssembledAgent) -> float:
     run = agent.run
-    return 1.0 if run is None else 1.0 - min(1.0, (run.cursor.env_steps - run.origin) / (run.end - run.origin))
+    return 1.0 if run is None else 1.0 - min(1.0, (run.count - run.origin) / (run.end - run.origin))
 
 
-def _last_observation(agent: Agent) -> Any:
+def _last_observation(agent: AssembledAgent) -> object:
     """The observation to act on next, numpy [B, ..]; None before training."""
-    if agent.cursor is None:
+    if not agent.acting:
         return None
-    return map_tensors(lambda leaf: leaf.cpu().numpy().copy(), agent.cursor.observation.features)
+    return map_tensors(lambda leaf: leaf.cpu().numpy().copy(), agent.acting[0].observation.features)
 
 
-DERIVED: dict[str, Callable[[Agent], Any]] = {
-    "n_envs": lambda agent: agent.facts.num_envs,
+DERIVED: dict[str, Callable[[AssembledAgent], Any]] = {
+    "n_envs": lambda agent: agent.context.num_envs,
     "lr_schedule": lambda agent: agent.config.learning_rate,
-    "policy_class": lambda agent: type(agent.policy),
+    "policy_class": lambda agent: type(agent.parts.policy),
     "ep_info_buffer": _episode_infos,
     "ep_success_buffer": _successes,
     "_n_updates": _updates,
@@ -220,8 +246,8 @@ DERIVED: dict[str, Callable[[Agent], Any]] = {
 """Attributes that the documented library keeps, computed when they are read."""
 
 ELSEWHERE = {
-    "rollout_buffer": "rollouts are records: an algorithm's `update` gets one, and collecting is rlsdk.collect.collect",
-    "collect_rollouts": "collecting is rlsdk.collect.collect, which needs an environment and a policy",
+    "rollout_buffer": "rollouts are records: an algorithm's `update` gets one, and see rlsdk.training.collect",
+    "collect_rollouts": "collecting is rlsdk.training.collect.collect, which needs an environment and a policy",
     "policy": "load weights with set_parameters, or make the agent with another policy",
     "seed": "call set_random_seed(seed)",
     "device": "load the agent on another device: load(path, device=...)",

@@ -1,9 +1,9 @@
-"""How much an agent from a file may be before its weights are read: settings of a few bytes can ask for any network."""
+"""A limit on the size of an agent from a file before its weights are read: settings of a few bytes can describe any network."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -29,7 +29,7 @@ class ConstructionLimit(TorchFunctionMode):
         self.left = FREE_BYTES + PER_BYTE * size
         self.work_left = FREE_WORK + float(size) ** 1.5
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> object:
         """Raises ArtifactError before a tensor is allocated that is too large."""
         options = kwargs or {}
         if func in BY_SIZE:
@@ -45,10 +45,10 @@ class ConstructionLimit(TorchFunctionMode):
     def _require_rest(self) -> None:  # not of every function: those that leave `no_grad` come here too
         if self.left < 0 or self.work_left < 0:
             raise ArtifactError(
-                "the file's settings and spaces ask for networks that are far larger than the file; they are not its own"
+                "the file's settings and spaces describe networks that are far larger than the file; they do not belong to it"
             )
 
-    def _charge(self, size: Any, dtype: Any) -> None:
+    def _charge(self, size: Sequence[object], dtype: object) -> None:
         parts = size[0] if len(size) and isinstance(size[0], Iterable) else size
         whole = [n for n in parts if isinstance(n, int) and not isinstance(n, bool)]
         itemsize = dtype.itemsize if isinstance(dtype, torch.dtype) else 4

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from rlsdk import tree
 from rlsdk.errors import ArtifactError, SettingsError, UnsupportedSpaceError, UsageError
+from rlsdk.interfaces import State
 
 
 @contextmanager
@@ -24,12 +24,12 @@ def blaming_the_file(own: bool) -> Iterator[None]:
         raise ArtifactError(f"the file is damaged, or of another version of its algorithm: {error}") from None
 
 
-def bytes_of(sections: Mapping[str, Any]) -> int:
+def bytes_of(sections: Mapping[str, object]) -> int:
     """Bytes of the tensors in some sections."""
     return sum(leaf.nbytes for leaf in tree.flatten(sections).values() if isinstance(leaf, Tensor))
 
 
-def require_finite(mine: Any, stored: Any, where: str) -> None:
+def require_finite(mine: State, stored: State, where: str) -> None:
     """Raises ArtifactError for weights that are not finite: training stops before it could save any."""
     own = tree.flatten(mine)
     for name, value in tree.flatten(stored).items():

@@ -1,23 +1,23 @@
-"""One call of `learn`: where it begins, what it logs to, and what is left behind when it ends."""
+"""One call of `learn`: its start, its logs, and its cleanup."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import time_ns
-from typing import TYPE_CHECKING
 
 from rlsdk.agent.arguments import positive
+from rlsdk.agent.assembled import AssembledAgent
+from rlsdk.agent.data_sets import observe_data_set
 from rlsdk.agent.loggers import chosen_sinks
 from rlsdk.agent.resumption import begin, leave_moved_episodes, training_env
 from rlsdk.agent.stored_replay import require_room
-from rlsdk.callbacks import Callback
-from rlsdk.environments.standing import standing_of
+from rlsdk.callbacks import Callback, ProgressBar, as_callbacks
+from rlsdk.environments.vector.connected import fingerprint_of
+from rlsdk.runtime.compilation import compiling
 from rlsdk.settings import flat_scalars
-from rlsdk.train import Run, train
-
-if TYPE_CHECKING:
-    from rlsdk.agent.agent import Agent
+from rlsdk.training.train import Run, train
+from rlsdk.training.trained_agent import TrainedAgent
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,37 +31,53 @@ class Request:
     fresh: bool
     """Whether steps are counted from 0 again."""
     threads: int | None
+    compile: str
 
 
-def run_training(agent: Agent, request: Request, callbacks: Sequence[Callback]) -> None:
-    """Train; raises as `Agent.learn`."""
+def callbacks_of(given: object, progress_bar: bool) -> list[Callback]:
+    """The callbacks that `learn` was given, and the progress bar."""
+    return [*as_callbacks(given), *([ProgressBar()] if progress_bar else [])]
+
+
+def run_training(
+    agent: AssembledAgent, request: Request, callbacks: Sequence[Callback], user_facing: TrainedAgent
+) -> None:
+    """Train; raises as `Agent.learn`. `user_facing`: what callbacks get as `run.agent`."""
+    with compiling(request.compile):
+        _run_training(agent, request, callbacks, user_facing)
+
+
+def _run_training(
+    agent: AssembledAgent, request: Request, callbacks: Sequence[Callback], user_facing: TrainedAgent
+) -> None:
     env = training_env(agent)
     agent.start_time = time_ns()
-    default = 4 if agent.spec.family == "off-policy" else 1
+    default = 4 if agent.parts.plan.log_every == "episodes" else 1
     interval = positive(default if request.log_interval is None else request.log_interval, "log_interval")
     total = positive(request.total_timesteps, "total_timesteps")
     if request.fresh:
-        agent._step_offset = agent._total_steps
+        agent.step_offset = agent.total_steps
     leave_moved_episodes(agent)
     if agent.cursor is None:
         require_room(agent)
-        agent.cursor = begin(agent, env)
-    agent.run = run = _begun(agent, request, Run(agent, agent.cursor, total, callbacks))
+        begin(agent, env)
+        observe_data_set(agent)
+    agent.run = run = _begun(agent, request, Run(user_facing, agent, agent.counts, total, callbacks))
     try:
         train(run, env, agent.parts, log_every=interval, threads=request.threads)
     finally:
-        agent.run, agent._stored_log = None, run.tally.state_dict()
-        agent.standing = standing_of(agent.env)
-        if not agent._logger_was_set:
-            agent._logger.close()
+        agent.run, agent.stored_log = None, run.episode_statistics.state_dict()
+        agent.fingerprint = fingerprint_of(agent.env)
+        if not agent.logger_was_set:
+            agent.logger.close()
 
 
-def _begun(agent: Agent, request: Request, run: Run) -> Run:
+def _begun(agent: AssembledAgent, request: Request, run: Run) -> Run:
     """The run with its sinks, and with the statistics of the last one where that goes on."""
-    if not agent._logger_was_set:
-        agent._logger.use(chosen_sinks(agent.config, request.name, fresh=request.fresh))
-    agent._logger.hyperparameters(flat_scalars(agent.config))
+    if not agent.logger_was_set:
+        agent.logger.use(chosen_sinks(agent.config, request.name, fresh=request.fresh))
+    agent.logger.hyperparameters(flat_scalars(agent.config))
     run.tb_log_name = request.name
-    if not request.fresh and agent._stored_log is not None:
-        run.tally.load_state_dict(agent._stored_log)
+    if not request.fresh and agent.stored_log is not None:
+        run.episode_statistics.load_state_dict(agent.stored_log)
     return run

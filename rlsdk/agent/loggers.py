@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.errors import SettingsError
 from rlsdk.sinks import ConsoleSink, Logger, MetricSink, TensorBoardSink
 
-if TYPE_CHECKING:
-    from rlsdk.agent import Agent
-
 
 def chosen_sinks(config: Any, name: str, *, fresh: bool) -> list[MetricSink]:
-    """The sinks that `verbose` and `tensorboard_log` ask for; `name` is that of the run in TensorBoard.
+    """The sinks for `verbose` and `tensorboard_log`; `name`: of the run in TensorBoard.
 
     Raises:
         SettingsError: tensorboard is not installed.
@@ -22,6 +20,12 @@ def chosen_sinks(config: Any, name: str, *, fresh: bool) -> list[MetricSink]:
     if config.tensorboard_log:
         sinks.append(TensorBoardSink(Path(config.tensorboard_log), name, continue_last=not fresh))
     return sinks
+
+
+def set_logger(agent: AssembledAgent, given: MetricSink) -> None:
+    """See `Agent.set_logger`."""
+    agent.logger, agent.logger_was_set = as_logger(given), True
+    agent.logger.current_step = lambda: agent.num_timesteps
 
 
 def as_logger(given: Any) -> Logger:
@@ -40,7 +44,7 @@ def as_logger(given: Any) -> Logger:
     return Logger(output_formats=[given])
 
 
-def dump_logs(agent: Agent, iteration: int) -> None:
+def dump_logs(agent: AssembledAgent, iteration: int) -> None:
     """Write the metrics of the training that is going on; outside of one, what was recorded."""
     if iteration > 0:
         agent.logger.record("time/iterations", iteration, exclude="tensorboard")

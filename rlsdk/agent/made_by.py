@@ -6,53 +6,47 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from rlsdk.errors import ArtifactError, PluginError, RlsdkError, fitting
+from rlsdk.interfaces import State
 from rlsdk.registry import AlgorithmSpec, plugin_of, plugins
 from rlsdk.registry import load as load_plugin
-from rlsdk.runtime.output import shown
+from rlsdk.settings.renamed import with_current_names
+from rlsdk.text import shown
 
-if TYPE_CHECKING:
-    from rlsdk.agent import Agent
-
-Sections = Mapping[str, Any]
 _PACKAGE, _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"), re.compile(r"[\w.!+-]{1,100}")
 UNKNOWN = "unknown"
 
 
-def made_with(document: Mapping[str, Any]) -> tuple[str, str]:
-    """(distribution, version) of the plugin that made a file, `unknown` where it does not say."""
+def made_with(document: Mapping[str, object]) -> tuple[str, str]:
+    """(distribution, version) of the plugin that made a file, `unknown` where it is not given."""
     named = document.get("plugin")
     named = named if isinstance(named, dict) else {}
-    facts = (named.get("distribution"), _PACKAGE), (named.get("version"), _VERSION)
-    name, number = (v if isinstance(v, str) and pattern.fullmatch(v) else UNKNOWN for v, pattern in facts)
+    context = (named.get("distribution"), _PACKAGE), (named.get("version"), _VERSION)
+    name, number = (v if isinstance(v, str) and pattern.fullmatch(v) else UNKNOWN for v, pattern in context)
     return name, number
 
 
-def class_for(document: Mapping[str, Any], cls: type[Agent]) -> type[Agent]:
-    """The class of the agent in a file: `cls`, or for plain `Agent` that of the plugin the file names.
-
-    Of several plugins that offer the algorithm, the one the file was made with is taken.
-
-    Raises:
-        ArtifactError: the file holds another algorithm. PluginError: its plugin is not installed, or broken.
-    """
-    from rlsdk.agent import Agent, agent_class
-
-    name, (distribution, _) = document.get("algorithm"), made_with(document)
+def algorithm_in(document: Mapping[str, object]) -> str:
+    """The id of the algorithm of a file; raises ArtifactError when its manifest names none."""
+    name = document.get("algorithm")
     if not isinstance(name, str):
         raise ArtifactError("the file is damaged: its manifest names no algorithm")
-    if cls is not Agent:
-        if cls.spec.id != name:
-            raise ArtifactError(
-                f"the file holds a {shown(name, 100)} agent, not a {cls.spec.id!r}; rlsdk.load(path) opens any"
-            )
-        return cls
+    return name
+
+
+def spec_for(document: Mapping[str, object]) -> AlgorithmSpec:
+    """The installed algorithm of a file; of several plugins that offer it, the one the file was made with.
+
+    Raises:
+        ArtifactError: the file names no algorithm. PluginError: its plugin is not installed, or broken.
+    """
+    name, (distribution, _) = algorithm_in(document), made_with(document)
     qualified = f"{distribution}/{name}"
     installed = any(plugin.qualified_id == qualified for plugin in plugins())
     try:
-        return agent_class(load_plugin(qualified if installed else name))
+        return load_plugin(qualified if installed else name)
     except PluginError as error:
         missing = not installed and distribution not in (UNKNOWN, "registered")
         fix = f"; install its plugin: pip install {distribution}" if missing else ""
@@ -62,14 +56,17 @@ def class_for(document: Mapping[str, Any], cls: type[Agent]) -> type[Agent]:
 
 
 def upgraded(
-    document: Mapping[str, Any], sections: Sections, spec: AlgorithmSpec
+    document: Mapping[str, object], sections: State, spec: AlgorithmSpec
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Document and sections as the installed version of the plugin writes them: `AlgorithmSpec.upgrade` has changed them.
+    """Document and sections as the installed versions of rlsdk and the plugin (`AlgorithmSpec.upgrade`) write them.
 
     Raises:
         ArtifactError: the plugin's function fails. PluginError: it returns something else than settings and state.
     """
     settings, missing = document.get("config"), document.get("not_stored")
+    if isinstance(settings, dict):
+        settings = with_current_names(settings)
+        document = {**document, "config": settings}
     if spec.upgrade is None or not isinstance(settings, dict) or not isinstance(missing, list):
         return dict(document), dict(sections)
     _, number = made_with(document)
@@ -83,7 +80,7 @@ def upgraded(
 
 
 @contextmanager
-def naming(source: Path | IO[bytes], document: Mapping[str, Any], spec: AlgorithmSpec) -> Iterator[None]:
+def naming(source: Path | IO[bytes], document: Mapping[str, object], spec: AlgorithmSpec) -> Iterator[None]:
     """Errors inside name the file, the version of the plugin it was made with, and the one that is installed."""
     try:
         yield

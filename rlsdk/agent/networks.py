@@ -1,36 +1,35 @@
-"""The networks of an agent: what its settings make them, and whether they are still that."""
+"""The networks of an agent: the layers its settings describe, and whether these are unchanged."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import nn
 
-from rlsdk.engines import architecture
+from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.errors import UsageError
-from rlsdk.parts import Parts
-
-if TYPE_CHECKING:
-    from rlsdk.agent import Agent
+from rlsdk.networks.architecture import architecture
+from rlsdk.registry.parts import Parts
 
 
 def architecture_of(parts: Parts) -> list[str]:
     """Layers of the policy's networks and the algorithm's: classes, sizes and names."""
-    return architecture(*_networks(parts.policy), *_networks(parts.algorithm))
+    further = [module for state in parts.states.values() for module in _networks(state)]
+    return architecture(*_networks(parts.policy), *_networks(parts.algorithm), *further)
 
 
-def require_same_layers(agent: Agent, what: str) -> None:
+def require_same_layers(agent: AssembledAgent, what: str) -> None:
     """Refuse to make another agent from the settings where they no longer describe the networks.
 
     Raises:
         UsageError: layers were replaced by others since the agent was made.
     """
-    now = architecture_of(agent.built)
-    if now != agent._made_as:
-        different = next((line for line in now if line not in agent._made_as), "fewer layers")
+    now = architecture_of(agent.parts)
+    if now != agent.made_as:
+        different = next((line for line in now if line not in agent.made_as), "fewer layers")
         raise UsageError(
             f"{what}: its networks are not the layers that the settings describe ({different}), so the result would act"
-            " otherwise; choose layers by policy_kwargs (net_arch, activation_fn, features_extractor_class), or write the"
+            " otherwise; choose layers by policy_kwargs (net_arch, features_extractor_class, classes of your own), or write the"
             " weights alone: torch.save(model.policy.state_dict(), path)"
         )
 

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import torch
 
 from rlsdk.agent.arguments import positive
+from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.agent.stored_replay import restore_replay
 from rlsdk.errors import SettingsError, UsageError
-from rlsdk.loops import learn_offline
-from rlsdk.parts import OffPolicyPlan
-from rlsdk.threads import limited_threads
-
-if TYPE_CHECKING:
-    from rlsdk.agent import Agent
+from rlsdk.interfaces import LearnsOffline
+from rlsdk.runtime.threads import limited_threads
+from rlsdk.training import NoCollector, Training
 
 
-def update_from_memory(agent: Agent, gradient_steps: int | None, batch_size: int | None) -> Mapping[str, float]:
+def update_from_memory(
+    agent: AssembledAgent, gradient_steps: int | None, batch_size: int | None
+) -> Mapping[str, float]:
     """See `Agent.train`."""
     if agent.parts.buffer is None:
         raise UsageError(
@@ -30,12 +28,12 @@ def update_from_memory(agent: Agent, gradient_steps: int | None, batch_size: int
         raise SettingsError("train needs the number of updates, train(gradient_steps=100)")
     if not len(agent.parts.buffer):
         raise UsageError("train needs a filled replay buffer; call learn, or load_replay_buffer, first")
-    assert isinstance(agent.parts.plan, OffPolicyPlan)
     plan = agent.parts.plan
-    if batch_size is not None:
-        plan = replace(plan, batch_size=positive(batch_size, "batch_size"))
-    parts = replace(agent.parts, plan=plan)
-    count = positive(gradient_steps, "gradient_steps")
+    if not isinstance(plan, LearnsOffline):
+        raise UsageError(f"{type(plan).__name__}, the plan of {agent.spec.id}, has no learn_offline; call learn")
+    size = None if batch_size is None else positive(batch_size, "batch_size")
+    count, steps = positive(gradient_steps, "gradient_steps"), agent.total_steps
+    training = Training(NoCollector(), agent.parts, agent.streams, steps, steps, agent.context.device)
     with limited_threads(1), torch.inference_mode(False), torch.enable_grad():
-        metrics = learn_offline(parts, agent.streams, count, agent._total_steps)
+        metrics = plan.learn_offline(training, count, size)
     return {name: float(value) for name, value in metrics.items()}

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.agent.torch_modes import in_plain_modes, modes_are_plain
-from rlsdk.environments.masks import MaskRule
-from rlsdk.environments.observations import Stacker, batch_of
+from rlsdk.environments.adapters.masks import MaskRule
+from rlsdk.environments.adapters.observations import ObservationBatcher, batch_of
 from rlsdk.errors import MaskError
+from rlsdk.preprocessing import Preprocessing
+from rlsdk.preprocessing.frames import FramesCarry
 from rlsdk.records import Observation
 from rlsdk.spaces import Dict, Space, Tuple, dtype_of
 from rlsdk.tree import leaves, map_tensors
 
-if TYPE_CHECKING:
-    from rlsdk.agent import Agent
-
 
 def predict(  # the documented arguments
-    agent: Agent, observation: Any, state: Any, episode_start: Any, deterministic: bool, action_masks: Any
+    agent: AssembledAgent,
+    observation: object,
+    state: object,
+    episode_start: object,
+    deterministic: bool,
+    action_masks: object,
 ) -> tuple[Any, Any]:
     """See `Agent.predict`."""
     if not modes_are_plain():
@@ -31,55 +36,76 @@ def predict(  # the documented arguments
 
 
 def _predict(
-    agent: Agent, observation: Any, state: Any, episode_start: Any, deterministic: bool, action_masks: Any
+    agent: AssembledAgent,
+    observation: object,
+    state: object,
+    episode_start: object,
+    deterministic: bool,
+    action_masks: object,
 ) -> tuple[Any, Any]:
-    rows, single = batch_of(agent.facts.observation_space, observation)
+    rows, single = batch_of(agent.context.observation_space, observation)
     start = state is None if episode_start is None else np.asarray(episode_start, dtype=bool)
     is_first = torch.as_tensor(np.broadcast_to(start, (len(rows),)).copy())
-    seen = Observation(agent._stack(rows), is_first, agent.masks.of(action_masks, len(rows)))
-    carry = agent.parts.policy.initial_carry(len(rows)) if state is None else state
-    moved = map_tensors(lambda leaf: leaf.to(agent.facts.device), seen)
-    act = agent.parts.policy.act(moved, carry, deterministic=deterministic, generator=agent.streams["predict"])
+    seen = Observation(agent.stack(rows), is_first, agent.masks.of(action_masks, len(rows)))
+    policy, preprocessing = agent.parts.policy, agent.preprocessing
+    carry = preprocessing.initial_carry(policy, len(rows)) if state is None else state
+    moved = map_tensors(lambda leaf: leaf.to(agent.context.device), seen)
+    act = preprocessing.act(policy, moved, carry, deterministic=deterministic, generator=agent.streams["predict"])
     actions = agent.decode_action(act.action)
     chosen = actions[0] if single else actions
-    nested = isinstance(agent.facts.action_space, Dict | Tuple)
+    nested = isinstance(agent.context.action_space, Dict | Tuple)
     return chosen if nested else np.asarray(chosen), act.carry if leaves(act.carry) else None
 
 
 class InputReader:
-    """Turns observations and actions as users have them into what policies take; records pass."""
+    """Turns observations and actions as users have them into what policies take; records pass as they are."""
 
-    def __init__(self, observation_space: Space, action_space: Space, device: str) -> None:
-        self.space, self.action_space, self.device = observation_space, action_space, device
-        self._stack, self._stack_actions = Stacker(observation_space), Stacker(action_space, "action")
+    def __init__(self, preprocessing: Preprocessing) -> None:
+        context = preprocessing.context
+        observation_space, action_space = context.observation_space, context.action_space
+        self.preprocessing, self.device = preprocessing, context.device
+        self.space, self.action_space = observation_space, action_space
+        self._stack, self._stack_actions = (
+            ObservationBatcher(observation_space),
+            ObservationBatcher(action_space, "action"),
+        )
         self._rule = MaskRule(action_space)
 
-    def observation(self, given: Any, action_masks: Any = None, episode_starts: Any = None) -> Observation:
-        """A record on the agent's device.
+    def read(
+        self, given: object, memory: object = None, action_masks: object = None, episode_starts: object = None
+    ) -> tuple[Observation, Any]:
+        """(the observation as the policy takes it: stacked, normalised, on its device; the policy's memory).
 
         Args:
-            given: of the observation space in numpy or torch, or stacked on one more leading axis.
+            given: of the observation space in numpy or torch, or stacked on one more leading axis; or a record, which is
+                taken as policies take them.
+            memory: what `predict` returned; None: episodes start here. Arrays are taken for `action_masks`.
             action_masks: bool [A] or [N, A], True where allowed; None restricts nothing.
-            episode_starts: bool [N], True where an episode has just begun; None: everywhere.
+            episode_starts: bool [N], True where an episode has just begun; None: everywhere, unless there is a memory.
 
         Raises:
             ObservationError: a shape, key or value outside the space. MaskError: an unusable mask.
         """
+        if isinstance(memory, np.ndarray | Tensor | list):
+            memory, action_masks = None, memory
+        inner = memory.inner if isinstance(memory, FramesCarry) else memory
         if isinstance(given, Observation):
-            return given
+            return given, inner
+        if memory is not None and episode_starts is None:
+            episode_starts = False
         rows, _ = batch_of(self.space, _in_numpy(self.space, given))
         count = len(rows)
         starts = np.ones(count) if episode_starts is None else np.atleast_1d(_numpy(episode_starts))
         first = torch.from_numpy(np.broadcast_to(starts.astype(bool), count).copy())
-        seen: Observation = self._moved(Observation(self._stack(rows), first, self._masks(action_masks, count)))
-        return seen
+        seen = self._moved(Observation(self._stack(rows), first, self._masks(action_masks, count)))
+        return self.preprocessing.observed(seen, memory)[0], inner
 
-    def action(self, given: Any) -> Any:
+    def action(self, given: object) -> Any:
         """Actions in environment units, tensors [N, ..] nested as the space is; raises ObservationError."""
         rows, _ = batch_of(self.action_space, _in_numpy(self.action_space, given), "action")
         return self._moved(self._stack_actions(rows))
 
-    def _masks(self, given: Any, count: int) -> Tensor | None:
+    def _masks(self, given: object, count: int) -> Tensor | None:
         if given is None:
             return None
         rows = [self._rule.row(row) for row in np.atleast_2d(_numpy(given))]
@@ -88,15 +114,15 @@ class InputReader:
         self._rule.require_choice(np.stack(rows))
         return torch.from_numpy(np.stack(rows))
 
-    def _moved(self, value: Any) -> Any:
+    def _moved(self, value: object) -> Any:
         return map_tensors(lambda leaf: leaf.to(self.device), value)
 
 
-def _numpy(value: Any) -> Any:
+def _numpy(value: object) -> Any:
     return value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
 
 
-def _in_numpy(space: Space, value: Any) -> Any:
+def _in_numpy(space: Space, value: object) -> Any:
     """`value` in numpy, whole floats as integers where the space holds integers."""
     if isinstance(space, Dict) and isinstance(value, Mapping):
         return {key: _in_numpy(space.spaces[key], item) if key in space.spaces else item for key, item in value.items()}

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Generator
 
-from rlsdk.environments.actions import ActionDecoder
-from rlsdk.environments.masks import MaskGate
-from rlsdk.environments.observations import Stacker, batch_of
+from rlsdk.environments.adapters.actions import ActionDecoder
+from rlsdk.environments.adapters.masks import MaskValidator
+from rlsdk.environments.adapters.observations import ObservationBatcher, batch_of
 from rlsdk.errors import ObservationError
 from rlsdk.interfaces import Policy
-from rlsdk.parts import Facts
+from rlsdk.preprocessing import Preprocessing
 from rlsdk.records import Act, Observation
 from rlsdk.tree import map_tensors
 
@@ -29,35 +29,37 @@ class Session:
     def __init__(
         self,
         policy: Policy[Any, Any],
-        facts: Facts,
+        preprocessing: Preprocessing,
         n: int,
         *,
         deterministic: bool,
-        generator: Generator,
-        masks: MaskGate,
+        seed: int,
+        masks: MaskValidator,
     ) -> None:
-        self.policy, self.facts, self.n, self.masks = policy, facts, n, masks
-        self.deterministic, self.generator = deterministic, generator
-        self.decode, self._stack = ActionDecoder(facts.action_space), Stacker(facts.observation_space)
+        context = preprocessing.context
+        self.policy, self.preprocessing, self.context, self.n, self.masks = policy, preprocessing, context, n, masks
+        self.deterministic, self.generator = deterministic, Generator(device=context.device)
+        self.generator.manual_seed(seed)
+        self.decode, self._stack = ActionDecoder(context.action_space), ObservationBatcher(context.observation_space)
         self.reset()
 
     def reset(self) -> None:
         """Forget everything: every environment starts a new episode."""
-        self.carry = self.policy.initial_carry(self.n)
+        self.carry = self.preprocessing.initial_carry(self.policy, self.n)
         self.is_first = torch.ones(self.n, dtype=torch.bool)
 
-    def ended(self, done: Any) -> None:
+    def ended(self, done: object) -> None:
         """Mark environments whose episode is over, bool [n] or one bool; their next observation starts an episode."""
         self.is_first = self.is_first | torch.as_tensor(np.broadcast_to(np.asarray(done, dtype=bool), (self.n,)).copy())
 
-    def act(self, observation: Any, action_masks: Any = None) -> Any:
+    def act(self, observation: object, action_masks: object = None) -> Any:
         """Actions for `n` observations stacked on a leading axis; with n = 1 also for a single one, then unstacked.
 
         Raises:
             ObservationError: not the shape of the space, or not `n` of them. MaskError: a mask is needed and missing, or
             has the wrong length, or allows nothing.
         """
-        rows, single = batch_of(self.facts.observation_space, observation)
+        rows, single = batch_of(self.context.observation_space, observation)
         if len(rows) != self.n:
             raise ObservationError(f"this session acts for {self.n} environments, got {len(rows)} observations")
         mask = self.masks.of(action_masks, self.n)
@@ -68,23 +70,27 @@ class Session:
         """The action part of `act_on`, on the CPU."""
         return map_tensors(lambda leaf: leaf.cpu(), self.act_on(observation).action)
 
-    def act_on(self, observation: Observation) -> Act[Any, Any]:
+    def act_on(self, observation: Observation) -> Act[object, object]:
         """The policy's answer to an `Observation` record on the CPU; the session remembers the carry."""
-        device = self.facts.device
+        device = self.context.device
         moved = observation if device == "cpu" else map_tensors(lambda leaf: leaf.to(device), observation)
         carry = self._begun(moved.is_first)
-        act = self.policy.act(moved, carry, deterministic=self.deterministic, generator=self.generator)
+        act = self.preprocessing.act(
+            self.policy, moved, carry, deterministic=self.deterministic, generator=self.generator
+        )
         self.carry = act.carry
         self.is_first = torch.zeros(self.n, dtype=torch.bool)
         return act
 
     def _begun(self, first: torch.Tensor) -> Any:
-        """The carry; where an episode starts, `first` bool [n], as when a rollout starts (gSDE draws new matrices)."""
-        begin = getattr(self.policy, "begin_rollout", None)
-        if begin is None or not bool(first.any()):
+        """The carry; where an episode starts, `first` bool [n], as when a rollout starts (gSDE samples new matrices)."""
+        if not bool(first.any()):
             return self.carry
+        begun = self.preprocessing.begin_rollout(self.policy, self.carry)
+        if begun is self.carry:
+            return begun
 
         def chosen(new: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
             return torch.where(first.view(-1, *(1,) * (old.dim() - 1)), new, old)
 
-        return map_tensors(chosen, begin(self.carry), self.carry)
+        return map_tensors(chosen, begun, self.carry)

@@ -4,73 +4,82 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO
 
+from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.agent.file_checks import blaming_the_file
+from rlsdk.agent.further_states import restore_memories
 from rlsdk.agent.made_by import upgraded
-from rlsdk.buffers.budget import require_memory
 from rlsdk.errors import ArtifactError, UsageError, fitting
-from rlsdk.storage import agent_file, choose
+from rlsdk.interfaces import State
+from rlsdk.registry import AlgorithmSpec
+from rlsdk.runtime.memory_budget import require_memory
+from rlsdk.storage import agent_file, factory
 from rlsdk.storage.journal import FOLDER, joined
-
-if TYPE_CHECKING:
-    from rlsdk.agent import Agent
-    from rlsdk.registry import AlgorithmSpec
 
 KIND = "rlsdk-replay"
 SECTION = "replay"
-State = Mapping[str, Any]
+MEMORIES = "memories"
+"""The section of further memories."""
 
 
 def pending_replay(
-    source: Path | IO[bytes], document: Mapping[str, Any], sections: Mapping[str, Any], spec: AlgorithmSpec
-) -> Callable[[], State | None]:
-    """Reads the replay memory of an agent file when it is needed: prediction does not wait for it.
+    source: Path | IO[bytes], document: Mapping[str, object], sections: State, spec: AlgorithmSpec
+) -> Callable[[], State]:
+    """Reads the sections `replay` and `memories` of an agent file when they are needed: prediction does not wait for them.
 
     `document` is as it stands in the file, `sections` have been upgraded. A file object is read now: it may be closed later.
     """
-    if SECTION in sections or not isinstance(source, Path):
-        state = sections.get(SECTION)
-        return lambda: None if state is None else _whole(document, state, source)
+    if SECTION in sections or MEMORIES in sections or not isinstance(source, Path):
+        return lambda: _memories(document, sections, source)
 
-    def reading() -> State | None:
-        everything = ("policy", "training", SECTION) if spec.upgrade is not None else (SECTION,)
-        again, found = choose.read(source, everything, kind=agent_file.KIND)
+    def reading() -> State:
+        memories = (SECTION, MEMORIES)
+        everything = ("policy", "training", *memories) if spec.upgrade is not None else memories
+        again, found = factory.read(source, everything, kind=agent_file.KIND)
         if again != document:
             raise ArtifactError(
                 f"{source} has changed since the agent was loaded from it; load(path, env=env) reads its replay memory at once"
             )
         _, found = upgraded(again, found, spec)
-        return _whole(document, found[SECTION], source) if SECTION in found else None
+        return _memories(document, found, source)
 
     return reading
 
 
-def require_room(agent: Agent) -> None:
+def _memories(document: Mapping[str, object], sections: State, source: Path | IO[bytes]) -> State:
+    found = {name: sections[name] for name in (SECTION, MEMORIES) if name in sections}
+    return {**found, SECTION: _whole(document, found[SECTION], source)} if SECTION in found else found
+
+
+def require_room(agent: AssembledAgent) -> None:
     """Refuse a replay buffer that cannot fit, as long as it is empty: a filled one holds its memory already."""
     if agent.parts.buffer is not None and not len(agent.parts.buffer):
         advice = "lower buffer_size, or set optimize_memory_usage=True"
         require_memory(agent.parts.buffer.bytes_required(), "the replay buffer", advice)
 
 
-def restore_replay(agent: Agent) -> None:
+def restore_replay(agent: AssembledAgent) -> None:
     """Put back the replay memory of the file the agent was loaded from, if that is still to be done.
 
     Raises:
         ArtifactError: the file is gone, has changed, or its memory does not fit.
     """
-    if agent._pending_replay is None:
+    if agent.pending_replay is None:
         return
-    state = agent._pending_replay()
-    if state is not None and agent.parts.buffer is not None:
+    found = agent.pending_replay()
+    if SECTION in found and agent.parts.buffer is not None:
         require_room(agent)
         with blaming_the_file(True), fitting("the replay memory in the file does not fit"):
-            agent.parts.buffer.load_state_dict(state)
-    agent._pending_replay = None
+            agent.parts.buffer.load_state_dict(found[SECTION])
+    if MEMORIES in found:
+        with blaming_the_file(True), fitting("the further memories in the file do not fit"):
+            restore_memories(agent.parts, found[MEMORIES])
+    agent.pending_replay = None
 
 
-def _whole(document: Mapping[str, Any], state: State, source: Path | IO[bytes]) -> State:
-    """The state of the replay memory, its rows from the folder beside the file where they lie there."""
+def _whole(document: Mapping[str, object], state: State, source: Path | IO[bytes]) -> State:
+    """The state of the replay memory, with the rows of the folder beside the file, if they are stored there."""
     parts = document.get("replay_parts")
     if parts is None:
         return state
@@ -81,19 +90,19 @@ def _whole(document: Mapping[str, Any], state: State, source: Path | IO[bytes]) 
     return joined(state, source.parent / FOLDER, parts)
 
 
-def save_replay_buffer(agent: Agent, path: str | Path | IO[bytes]) -> None:
+def save_replay_buffer(agent: AssembledAgent, path: str | Path | IO[bytes]) -> None:
     """Write the replay buffer alone."""
     if agent.parts.buffer is None:
         raise UsageError(f"{agent.spec.id} has no replay buffer")
     restore_replay(agent)
-    choose.write(agent_file.with_suffix(path), {"kind": KIND}, {SECTION: agent.parts.buffer.state_dict()})
+    factory.write(agent_file.with_suffix(path), {"kind": KIND}, {SECTION: agent.parts.buffer.state_dict()})
 
 
-def load_replay_buffer(agent: Agent, path: str | Path | IO[bytes]) -> None:
+def load_replay_buffer(agent: AssembledAgent, path: str | Path | IO[bytes]) -> None:
     """Read a replay buffer into the agent's own."""
     if agent.parts.buffer is None:
         raise UsageError(f"{agent.spec.id} has no replay buffer")
-    _, sections = choose.read(agent_file.existing(path), kind=KIND)
+    _, sections = factory.read(agent_file.existing(path), kind=KIND)
     with fitting("the file holds no replay buffer for this agent"):
         agent.parts.buffer.load_state_dict(sections[SECTION])
-    agent._pending_replay = None
+    agent.pending_replay = None

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
-from rlsdk.agent.creation import build_parts
+from rlsdk.agent.assembled import AssembledAgent
+from rlsdk.agent.assembly import build_parts
+from rlsdk.agent.further_states import further_states, memories_of, restore_further
 from rlsdk.agent.networks import require_same_layers
 from rlsdk.agent.resumption import leave_episodes
 from rlsdk.agent.torch_modes import in_plain_modes
 from rlsdk.environments import NumpyVectorEnv, connect
-from rlsdk.environments.requests import without_requests
-from rlsdk.environments.standing import standing_of
+from rlsdk.environments.vector.connected import fingerprint_of
+from rlsdk.environments.wrapper_settings import split_wrapper_settings
 from rlsdk.errors import UnsupportedSpaceError, UsageError
-
-if TYPE_CHECKING:
-    from rlsdk.agent import Agent
 
 
 @in_plain_modes
-def switch_environment(agent: Agent, env: Any, *, force_reset: bool) -> None:
+def switch_environment(agent: AssembledAgent, env: object, *, force_reset: bool) -> None:
     """Let `agent` train on `env` from now on; arguments and errors as `Agent.set_env`."""
-    bare, requests = without_requests(env)
+    bare, requests = split_wrapper_settings(env)
     envs = connect(bare, agent.spec.default_envs)
     require_same_spaces(agent, envs, "the new environment")
     agent.masks.check_environment(envs)
@@ -30,15 +28,15 @@ def switch_environment(agent: Agent, env: Any, *, force_reset: bool) -> None:
             "normalisation and frame stacking are settings of the agent, chosen when it is made; this agent has"
             f" normalize = {agent.config.normalize}, frame_stack = {agent.config.frame_stack}"
         )
-    if envs.num_envs != agent.facts.num_envs:
+    if envs.num_envs != agent.context.num_envs:
         _resize(agent, envs.num_envs)
-    agent._env, agent.env_name = envs, bare if isinstance(bare, str) else envs.recipe
-    agent.standing = standing_of(envs)
+    agent.env, agent.env_name = envs, bare if isinstance(bare, str) else envs.env_id
+    agent.fingerprint = fingerprint_of(envs)
     if force_reset:
         leave_episodes(agent)
 
 
-def numpy_environment(agent: Agent) -> NumpyVectorEnv | None:
+def numpy_environment(agent: AssembledAgent) -> NumpyVectorEnv | None:
     """The training environment, to be stepped with numpy arrays; the same object until it is replaced."""
     if agent.env is None:
         return None
@@ -48,28 +46,31 @@ def numpy_environment(agent: Agent) -> NumpyVectorEnv | None:
     return known
 
 
-def _user_moves(agent: Agent) -> None:
+def _user_moves(agent: AssembledAgent) -> None:
     if agent.run is not None:
         raise UsageError("a training is going on in this environment; give what steps during training one of its own")
     leave_episodes(agent)
 
 
-def require_same_spaces(agent: Agent, envs: Any, what: str) -> None:
+def require_same_spaces(agent: AssembledAgent, envs: object, what: str) -> None:
     """Raises UnsupportedSpaceError when `envs` has other spaces than the agent."""
     for name in ("observation_space", "action_space"):
-        mine, theirs = getattr(agent.facts, name), getattr(envs, name)
+        mine, theirs = getattr(agent.context, name), getattr(envs, name)
         if mine != theirs:
             raise UnsupportedSpaceError(f"{what} has the {name} {theirs}, the agent was made for {mine}")
 
 
-def _resize(agent: Agent, num_envs: int) -> None:
-    if agent.parts.buffer is not None and len(agent.parts.buffer):
+def _resize(agent: AssembledAgent, num_envs: int) -> None:
+    memories = [agent.parts.buffer, *memories_of(agent.parts).values()]
+    if any(memory is not None and len(memory) for memory in memories):
         raise UsageError(
-            f"the replay buffer is filled from {agent.facts.num_envs} environments; give as many, not {num_envs}"
+            f"the replay buffer is filled from {agent.context.num_envs} environments; give as many, not {num_envs}"
         )
     require_same_layers(agent, "the agent cannot be made for another number of environments")
-    policy, algorithm = dict(agent.parts.policy.state_dict()), agent.parts.algorithm.state_dict()
-    agent.facts = replace(agent.facts, num_envs=num_envs)
+    policy, algorithm = agent.preprocessing.policy_state(agent.parts.policy), agent.parts.algorithm.state_dict()
+    further = further_states(agent.parts)
+    agent.context = replace(agent.context, num_envs=num_envs)
     build_parts(agent)
-    agent.parts.policy.load_state_dict(policy)
+    agent.preprocessing.load_policy_state(agent.parts.policy, policy)
     agent.parts.algorithm.load_state_dict(algorithm)
+    restore_further(agent.parts, further)

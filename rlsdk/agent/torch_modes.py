@@ -1,4 +1,4 @@
-"""Modes of torch that the caller may have set: an agent does not depend on them, or says which one it cannot work with."""
+"""Modes of torch that the caller may have set: an agent does not depend on them, or raises an error that names the mode."""
 
 from __future__ import annotations
 

@@ -1,23 +1,31 @@
 """Memories of experience."""
 
-from rlsdk.buffers.budget import require_memory
-from rlsdk.buffers.choose import build_replay
+from rlsdk.buffers.columns import Columns
+from rlsdk.buffers.episode_file import RecordedEpisode, write_episodes
+from rlsdk.buffers.episodes import Episodes, open_episodes
+from rlsdk.buffers.factory import build_replay
 from rlsdk.buffers.hindsight import GoalSelectionStrategy, HindsightReplay
-from rlsdk.buffers.minibatches import PolicyBatch, in_order, policy_batch, shuffled
 from rlsdk.buffers.prioritized import PrioritizedReplay
+from rlsdk.buffers.recorded import RecordedSequences, RecordedTransitions
 from rlsdk.buffers.replay import ReplayBuffer
+from rlsdk.buffers.sequences import SequenceReplay
 from rlsdk.buffers.sum_tree import SumTree
+from rlsdk.runtime.memory_budget import require_memory
 
 __all__ = [
+    "Columns",
+    "Episodes",
     "GoalSelectionStrategy",
     "HindsightReplay",
-    "PolicyBatch",
     "PrioritizedReplay",
+    "RecordedEpisode",
+    "RecordedSequences",
+    "RecordedTransitions",
     "ReplayBuffer",
+    "SequenceReplay",
     "SumTree",
     "build_replay",
-    "in_order",
-    "policy_batch",
+    "open_episodes",
     "require_memory",
-    "shuffled",
+    "write_episodes",
 ]

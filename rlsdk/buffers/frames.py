@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from rlsdk import tree
-from rlsdk.parts import Frames
-from rlsdk.records import Observation, Rollout
+from rlsdk.records import Features, Observation, Rollout
+from rlsdk.registry.parts import Frames
+
+CarryT = TypeVar("CarryT")
+ExtrasT = TypeVar("ExtrasT")
 
 
-def unstacked(frames: Frames, item: Rollout[Any, Any]) -> Rollout[Any, Any]:
+def newest_frames(frames: Frames, item: Rollout[CarryT, ExtrasT]) -> Rollout[CarryT, ExtrasT]:
     """The rollout with the newest frame of every observation only."""
 
     def newest(observation: Observation) -> Observation:
@@ -29,20 +32,21 @@ def unstacked(frames: Frames, item: Rollout[Any, Any]) -> Rollout[Any, Any]:
 
 
 def stacked(
-    frames: Frames, stored: Any, history: tuple[Tensor, Tensor], now: Observation, following: Observation
+    frames: Frames, stored: Features, history: tuple[Tensor, Tensor], now: Observation, following: Observation
 ) -> tuple[Observation, Observation]:
     """Observations and their successors, stacked.
 
     Args:
         frames: how.
         stored: every frame of the memory, [rows, *single].
-        history: positions [N, count] of the frames up to each row, and up to the last row before its successor.
+        history: positions int64 [N, count] of the frames up to each row, and up to the last row before its successor.
         now: the newest frames, [N, *single].
-        following: the successors' newest frames, which need not stand among the stored ones.
+        following: the successors' newest frames, [N, *single], which need not stand among the stored ones.
     """
     before = tree.map_tensors(lambda leaf: leaf[history[0]], stored)
 
     def append(leaf: Tensor, newest: Tensor) -> Tensor:
+        """Frames [N, count, *single]."""
         return torch.cat([leaf[history[1][:, 1:]], newest.unsqueeze(1)], 1)
 
     after = tree.map_tensors(append, stored, following.features)

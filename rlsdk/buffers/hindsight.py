@@ -1,25 +1,27 @@
-"""Replay memory for goals: part of what is drawn pretends that something reached later had been the goal.
+"""Replay memory for goals: in part of each batch the goal is replaced by one that was reached later.
 
-Source: Andrychowicz et al. 2017, arXiv:1707.01495, algorithm 1, relabelling when drawn.
+Source: Andrychowicz et al. 2017, arXiv:1707.01495, algorithm 1, relabelling at sampling.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum, StrEnum
-from typing import Any
+from typing import TypeVar, Unpack
 
 import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from rlsdk.buffers.replay import ReplayBuffer
+from rlsdk.buffers.replay import HasGamma, ReplayBuffer, ReplayOptions
 from rlsdk.errors import SettingsError, UnsupportedSpaceError, UsageError, suggest
-from rlsdk.parts import Facts
+from rlsdk.interfaces import State
 from rlsdk.records import Observation, Rollout, Transitions
+from rlsdk.registry.parts import BuildContext
 from rlsdk.spaces import Dict
 
+CarryT = TypeVar("CarryT")
+ExtrasT = TypeVar("ExtrasT")
 GOAL, ACHIEVED = "desired_goal", "achieved_goal"
 NO_ROW, MAX_LENGTH = -1, 2**62
 
@@ -42,19 +44,19 @@ class HindsightReplay:
 
     def __init__(
         self,
-        facts: Facts,
+        context: BuildContext,
         capacity: int,
         gamma: float,
         *,
         n_sampled_goal: int = 4,
         goal_selection_strategy: str | Enum = "future",
         n_steps: int = 1,
-        **storage: Any,
+        **storage: Unpack[ReplayOptions],
     ) -> None:
         """`goal_selection_strategy`: a `GoalSelectionStrategy` or its text; another enumeration's member of this name does too.
         `storage`: as `ReplayBuffer`."""
-        space = facts.observation_space
-        if facts.frames is not None:
+        space = context.observation_space
+        if context.frames is not None:
             raise SettingsError(
                 "hindsight replay exchanges goals, which frame_stack would stack; leave frame_stack out"
             )
@@ -68,14 +70,14 @@ class HindsightReplay:
             raise SettingsError(f"hindsight replay: n_sampled_goal = {n_sampled_goal!r} must be a whole number >= 0")
         if n_steps > 1:
             raise SettingsError("hindsight replay looks one step ahead: rewards on the way would need their own goals")
-        self.inner = ReplayBuffer(facts, capacity, gamma, **storage)
-        self.facts, self.gamma, self.strategy = facts, gamma, _strategy_of(goal_selection_strategy)
+        self.inner = ReplayBuffer(context, capacity, gamma, **storage)
+        self.context, self.gamma, self.strategy = context, gamma, _strategy_of(goal_selection_strategy)
         self.share = n_sampled_goal / (n_sampled_goal + 1)
-        envs = facts.num_envs
+        envs = context.num_envs
         self._first_row, self._last_row = torch.empty(0, envs, dtype=torch.int64), torch.empty(0, envs)
         self._begin, self._length = np.zeros(envs, np.int64), np.zeros(envs, np.int64)  # of the running episodes
 
-    def reconfigure(self, config: Any) -> None:
+    def reconfigure(self, config: HasGamma) -> None:
         """As `ReplayBuffer.reconfigure`.
 
         Raises:
@@ -90,34 +92,34 @@ class HindsightReplay:
         return len(self.inner)
 
     def bytes_required(self) -> int:
-        return self.inner.bytes_required() + 2 * 8 * self.inner.ring * self.facts.num_envs
+        return self.inner.bytes_required() + 2 * 8 * self.inner.stored.ring * self.context.num_envs
 
     def _allocate(self) -> None:
         """Rows know nothing of their episodes yet."""
         if not len(self._last_row):
-            shape = self.inner.ring, self.facts.num_envs
+            shape = self.inner.stored.ring, self.context.num_envs
             self._first_row, self._last_row = torch.zeros(shape, dtype=torch.int64), torch.full(shape, NO_ROW)
 
-    def extend(self, item: Rollout[Any, Any]) -> None:
+    def extend(self, item: Rollout[CarryT, ExtrasT]) -> None:
         """Append T steps of every environment; the oldest rows make room."""
         self._allocate()
-        steps, row = item.steps, self.inner.head
+        steps, row = item.steps, self.inner.stored.head
         first, ended = steps.observation.is_first.cpu().numpy(), (steps.terminated | steps.truncated).cpu().numpy()
         self.inner.extend(item)
         for starts, ends in zip(first, ended, strict=True):
             for env in (starts & (self._length > 0)).nonzero()[0]:  # reset in mid-episode
-                self._close(env, (row - 1) % self.inner.ring)
+                self._close(env, (row - 1) % self.inner.stored.ring)
             self._begin[starts] = row
             self._last_row[row], self._first_row[row] = NO_ROW, torch.from_numpy(self._begin)
             self._length += 1
             for env in ends.nonzero()[0]:
                 self._close(env, row)
-            row = (row + 1) % self.inner.ring
+            row = (row + 1) % self.inner.stored.ring
 
     def _close(self, env: int, row: int) -> None:
         """The episode of `env` ended with `row`: now its rows know where."""
-        kept = min(int(self._length[env]), self.inner.rows)
-        self._last_row[(row - torch.arange(kept)) % self.inner.ring, env] = row
+        length = min(int(self._length[env]), self.inner.stored.rows)
+        self._last_row[(row - torch.arange(length)) % self.inner.stored.ring, env] = row
         self._length[env] = 0
 
     def sample(self, size: int, generator: Generator) -> Transitions:
@@ -129,50 +131,50 @@ class HindsightReplay:
         index = self.inner.draw(size, generator)
         batch = self.inner.at(index)
         chance, place = torch.rand((2, size), generator=generator, device=index.device).unbind()
-        row, env = index.cpu() // self.facts.num_envs, index.cpu() % self.facts.num_envs
+        row, env = index.cpu() // self.context.num_envs, index.cpu() % self.context.num_envs
         known = self._last_row[row, env] != NO_ROW
         chosen = (known & (chance.cpu() < self.share)).nonzero().squeeze(-1)
         if not len(chosen):
             return batch
         source = self._source(row[chosen], env[chosen], place.cpu()[chosen])
-        goal = self.inner.at((source * self.facts.num_envs + env[chosen]).to(index.device)).next_observation.features
+        goal = self.inner.at((source * self.context.num_envs + env[chosen]).to(index.device)).next_observation.features
         return self._relabelled(batch, chosen.to(index.device), goal[ACHIEVED])
 
     def _source(self, row: Tensor, env: Tensor, place: Tensor) -> Tensor:
         """The rows [M] whose outcome becomes the goal; `place` in [0, 1) chooses among those possible."""
-        ring, last = self.inner.ring, self._last_row[row, env]
+        ring, last = self.inner.stored.ring, self._last_row[row, env]
         if self.strategy is GoalSelectionStrategy.FINAL:
             return last
         ahead, back = (last - row) % ring, torch.zeros_like(row)
         if self.strategy is GoalSelectionStrategy.EPISODE:
-            oldest = (self.inner.head - self.inner.filled) % ring
+            oldest = (self.inner.stored.head - self.inner.stored.filled) % ring
             back = torch.minimum((row - self._first_row[row, env]) % ring, (row - oldest) % ring)
         return (row - back + (place * (ahead + back + 1)).long()) % ring
 
     def _relabelled(self, batch: Transitions, rows: Tensor, goal: Tensor) -> Transitions:
         """The batch with `goal` [M, ..] as the goal of its `rows` [M]."""
-        if self.facts.goals is None:
-            raise UsageError("hindsight replay asks the environment for rewards; give the agent an environment")
+        if self.context.goals is None:
+            raise UsageError("hindsight replay needs the environment for rewards; give the agent an environment")
         achieved = batch.next_observation.features[ACHIEVED].index_select(0, rows)
-        reward, terminated = self.facts.goals.judge(achieved, goal)
+        reward, terminated = self.context.goals.compute_reward(achieved, goal)
         batch.reward[rows] = reward.to(batch.reward.device)
         if terminated is not None:
             batch.discount[rows] = self.gamma * (~terminated).to(batch.discount)
         seen, after = (_with_goal(part, rows, goal) for part in (batch.observation, batch.next_observation))
         return replace(batch, observation=seen, next_observation=after)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         """The memory, and where its episodes begin and end."""
         self._allocate()
         running = {"begin": torch.from_numpy(self._begin.copy()), "length": torch.from_numpy(self._length.copy())}
         rows = {"first": self._first_row.clone(), "last": self._last_row.clone()}
         return {"memory": self.inner.state_dict(), "rows": rows, "running": running}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         """Put back what `state_dict` took out; raises as the memory's."""
         rows = {name: state["rows"][name] for name in ("first", "last")}
         running = {name: state["running"][name] for name in ("begin", "length")}
-        ring, envs = self.inner.ring, self.facts.num_envs
+        ring, envs = self.inner.stored.ring, self.context.num_envs
         lowest = {"first": 0, "last": NO_ROW, "begin": 0, "length": 0}
         highest = {"first": ring - 1, "last": ring - 1, "begin": ring - 1, "length": MAX_LENGTH}
         for name, value in {**rows, **running}.items():

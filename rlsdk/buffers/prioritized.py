@@ -1,27 +1,31 @@
-"""Replay memory that draws transitions the more often, the more there was to learn from them.
+"""Replay memory that samples transitions in proportion to their last error.
 
 Source: Schaul et al. 2016, arXiv:1511.05952, proportional prioritisation with importance weights (section 3.3, algorithm 1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TypeVar, Unpack
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-from rlsdk.buffers.replay import ReplayBuffer
+from rlsdk.buffers.replay import HasGamma, NStepOptions, ReplayBuffer
 from rlsdk.buffers.sum_tree import SumTree
 from rlsdk.errors import SettingsError, UsageError
-from rlsdk.parts import Facts
+from rlsdk.interfaces import State
 from rlsdk.records import Rollout, Transitions
+from rlsdk.registry.parts import BuildContext
+
+CarryT = TypeVar("CarryT")
+ExtrasT = TypeVar("ExtrasT")
 
 
 class PrioritizedReplay:
-    """A `ReplayBuffer` whose rows are drawn with probability p^alpha / sum p^alpha, where p is the last error of a row.
+    """A `ReplayBuffer` whose rows are sampled with probability p^alpha / sum p^alpha, where p is the last error of a row.
 
     Batches carry the weights (N P)^-beta, scaled so that the largest of a batch is 1, for algorithms to multiply losses by.
     `beta` grows to 1 over the training.
@@ -29,25 +33,25 @@ class PrioritizedReplay:
 
     def __init__(
         self,
-        facts: Facts,
+        context: BuildContext,
         capacity: int,
         gamma: float,
         *,
         alpha: float = 0.6,
         beta: float = 0.4,
         epsilon: float = 1e-6,
-        **storage: Any,
+        **storage: Unpack[NStepOptions],
     ) -> None:
-        """`alpha`: 0 draws uniformly. `beta`: at the start. `epsilon`: added to errors. `storage`: as `ReplayBuffer`."""
+        """`alpha`: 0 samples uniformly. `beta`: at the start. `epsilon`: added to errors. `storage`: as `ReplayBuffer`."""
         for name, value in (("alpha", alpha), ("beta", beta), ("epsilon", epsilon)):
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= 1.0:
                 raise SettingsError(f"prioritised replay: {name} = {value!r} must be a number between 0 and 1")
-        self.inner = ReplayBuffer(facts, capacity, gamma, **storage)
+        self.inner = ReplayBuffer(context, capacity, gamma, **storage)
         self.alpha, self.beta, self.epsilon, self.beta_now = alpha, beta, epsilon, beta
-        self.tree = SumTree(self.inner.ring * facts.num_envs)
+        self.tree = SumTree(self.inner.stored.ring * context.num_envs)
         self.largest = 1.0
 
-    def reconfigure(self, config: Any) -> None:
+    def reconfigure(self, config: HasGamma) -> None:
         """As `ReplayBuffer.reconfigure`."""
         self.inner.reconfigure(config)
 
@@ -58,33 +62,36 @@ class PrioritizedReplay:
         return self.inner.bytes_required() + self.tree.nodes.nbytes
 
     def collected(self, env_steps: int, progress: float) -> None:
-        """Told by the loop after collecting."""
+        """Called by the loop after collecting."""
         self.beta_now = self.beta + (1.0 - self.beta) * progress
 
-    def extend(self, item: Rollout[Any, Any]) -> None:
+    def extend(self, item: Rollout[CarryT, ExtrasT]) -> None:
         """Append T steps of every environment; new rows have the largest priority there ever was."""
-        inner, start = self.inner, self.inner.head
+        inner, start = self.inner, self.inner.stored.head
         inner.extend(item)
         valid = item.steps.valid.cpu().numpy()
-        rows = (start + np.arange(len(valid))) % inner.ring
+        rows = (start + np.arange(len(valid))) % inner.stored.ring
         self._set_rows(rows, np.where(valid, self.largest**self.alpha, 0.0))
-        if inner.shared:  # the row that only holds the newest observation
-            self._set_rows(np.array([inner.head]), np.zeros((1, inner.facts.num_envs)))
+        if inner.stored.shared:  # the row that only holds the newest observation
+            self._set_rows(np.array([inner.stored.head]), np.zeros((1, inner.context.num_envs)))
         self._forget_cut_stacks()
 
     def _forget_cut_stacks(self) -> None:
-        """Rows whose first frames were overwritten are not drawn again."""
-        inner, envs, device = self.inner, self.inner.facts.num_envs, self.inner.facts.device
-        if inner.frames is None or not inner.filled:
+        """Rows whose first frames were overwritten are not sampled again."""
+        inner, envs, device = self.inner, self.inner.context.num_envs, self.inner.context.device
+        if inner.stored.frames is None or not inner.stored.filled:
             return
-        rows = (inner.oldest + torch.arange(min(inner.frames.count - 1, inner.filled), device=device)) % inner.ring
+        rows = (
+            inner.stored.oldest + torch.arange(min(inner.stored.frames.count - 1, inner.stored.filled), device=device)
+        ) % inner.stored.ring
         index = (rows[:, None] * envs + torch.arange(envs, device=device)).flatten()
         gone = index[~inner.usable(index)].cpu().numpy()
         if len(gone):
             self.tree.set(gone, np.zeros(len(gone)))
 
-    def _set_rows(self, rows: Any, values: Any) -> None:
-        envs = self.inner.facts.num_envs
+    def _set_rows(self, rows: NDArray[np.int64], values: NDArray[np.float64]) -> None:
+        """Priorities [T, B] of the rows [T]."""
+        envs = self.inner.context.num_envs
         self.tree.set((rows[:, None] * envs + np.arange(envs)).reshape(-1), values.reshape(-1))
 
     def sample(self, size: int, generator: Generator) -> Transitions:
@@ -95,7 +102,7 @@ class PrioritizedReplay:
         """
         if not self.tree.total > 0.0:
             raise UsageError("the replay buffer is empty; collect transitions before sampling")
-        device = self.inner.facts.device
+        device = self.inner.context.device
         within = torch.rand(size, generator=generator, device=device, dtype=torch.float64).cpu().numpy()
         places = self.tree.find((np.arange(size) + within) * (self.tree.total / size))
         weight = (self.tree.values[places] * (len(self) / self.tree.total)) ** -self.beta_now
@@ -110,7 +117,7 @@ class PrioritizedReplay:
         drawable = self.tree.values[places] > 0.0  # what cannot be drawn stays so
         self.tree.set(places, np.where(drawable, size**self.alpha, 0.0))
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         """The memory, and the priorities of its rows."""
         priorities = torch.from_numpy(self.tree.values.copy())
         return {
@@ -120,7 +127,7 @@ class PrioritizedReplay:
             "beta": self.beta_now,
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         """Put back what `state_dict` took out; raises as the memory's."""
         self.inner.load_state_dict(state["memory"])
         priorities = torch.as_tensor(state["priorities"]).double().numpy()
@@ -137,11 +144,11 @@ class PrioritizedReplay:
         self.largest, self.beta_now = largest, beta
         self._forget_cut_stacks()
 
-    def _without_transition(self) -> Any:
-        """bool [places]: where no transition stands."""
+    def _without_transition(self) -> NDArray[np.bool_]:
+        """bool [places]: True where there is no transition."""
         inner = self.inner
-        empty = np.ones((inner.ring, inner.facts.num_envs), bool)
-        if inner.filled:
-            rows = (inner.head - 1 - np.arange(inner.filled)) % inner.ring
-            empty[rows] = ~inner.storage["valid"].cpu().numpy()[rows]
+        empty = np.ones((inner.stored.ring, inner.context.num_envs), bool)
+        if inner.stored.filled:
+            rows = (inner.stored.head - 1 - np.arange(inner.stored.filled)) % inner.stored.ring
+            empty[rows] = ~inner.stored.storage["valid"].cpu().numpy()[rows]
         return empty.reshape(-1)

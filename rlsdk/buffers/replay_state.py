@@ -1,38 +1,41 @@
-"""The contents of a replay memory, taken out and put back; those of a file are checked first."""
+"""The rows of a replay memory, taken out and put back; those of a file are checked first."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from rlsdk import tree
+from rlsdk.buffers.columns import MEANINGLESS, NAMED
+from rlsdk.buffers.row_storage import RowStorage
 from rlsdk.buffers.space_checks import require_inside
 from rlsdk.errors import UsageError
-from rlsdk.math.stored import count_in
+from rlsdk.interfaces import State
+from rlsdk.runtime.stored import count_in
 from rlsdk.spaces import Space, leaf_spaces, map_leaves
 
-if TYPE_CHECKING:
-    from rlsdk.buffers.replay import ReplayBuffer
+MAX_NAMED = 1000
+"""Names of extras, or of entries of `info`, in a file."""
 
 
-def taken(buffer: ReplayBuffer) -> dict[str, Any]:
+def taken(rows: RowStorage) -> dict[str, object]:
     """The filled rows, oldest position first as they stand in the ring, and the ring's position."""
-    used = buffer.ring if buffer.filled == buffer.rows else min(buffer.filled + buffer.shared, buffer.ring)
-    if buffer.shared and buffer.storage:
-        for name in ("action", "reward", "discount", "valid"):  # of this row only the observation means anything
-            tree.map_tensors(lambda leaf: leaf[buffer.head].zero_(), buffer.storage[name])
+    used = rows.ring if rows.filled == rows.rows else min(rows.filled + rows.shared, rows.ring)
+    if rows.shared and rows.storage:
+        for name in set(MEANINGLESS) & set(rows.storage):
+            tree.map_tensors(lambda leaf: leaf[rows.head].zero_(), rows.storage[name])
     leaves = {
-        name: {key: leaf[:used] for key, leaf in tree.number(value).items()} for name, value in buffer.storage.items()
+        name: {key: leaf[:used] for key, leaf in (value if name in NAMED else tree.number(value)).items()}
+        for name, value in rows.storage.items()
     }
-    pool = tree.number(tuple(buffer.finals.leaves)) if buffer.finals else {}
-    position = {"head": buffer.head, "filled": buffer.filled, "written": buffer.written, "holes": buffer.holes}
+    pool = tree.number(tuple(rows.finals.leaves)) if rows.finals else {}
+    position = {"head": rows.head, "filled": rows.filled, "written": rows.written, "holes": rows.holes}
     return {**position, "leaves": leaves, "finals": pool}
 
 
-def put_back(buffer: ReplayBuffer, state: Mapping[str, Any]) -> None:
+def put_back(rows: RowStorage, state: State) -> None:
     """Put back what `taken` took out; the buffer must have been built with the same size and spaces.
 
     Raises:
@@ -44,67 +47,82 @@ def put_back(buffer: ReplayBuffer, state: Mapping[str, Any]) -> None:
     if not counts["filled"]:
         if counts["head"] or counts["written"]:
             raise UsageError("the stored replay buffer has no rows, but a position")
-        buffer.head = buffer.filled = buffer.written = 0
+        rows.head = rows.filled = rows.written = 0
         return
-    plain = len(list(leaf_spaces(buffer.space))) + 1  # features and is_first
-    buffer.allocate(masks=len(state["leaves"]["observation"]) > plain)
-    _require_position(buffer, counts, len(state["leaves"]["reward"]["000"]))
-    if set(state["leaves"]) != set(buffer.storage):
-        raise UsageError(f"the stored replay buffer holds {sorted(state['leaves'])}, this one {sorted(buffer.storage)}")
+    plain = len(list(leaf_spaces(rows.space))) + 1  # features and is_first
+    rows.allocate(masks=len(state["leaves"]["observation"]) > plain)
     used = len(state["leaves"]["reward"]["000"])
-    for name, stored in state["leaves"].items():
-        for leaf, value in zip(tree.leaves(buffer.storage[name]), tree.numbered(stored), strict=True):
+    _require_position(rows, counts, used)
+    for name in {"info", *(("extras",) if rows.columns.extras else ())} & set(state["leaves"]) - set(rows.storage):
+        _allocate_named(rows, name, state["leaves"][name], used)
+    if set(state["leaves"]) != set(rows.storage):
+        raise UsageError(f"the stored replay buffer holds {sorted(state['leaves'])}, this one {sorted(rows.storage)}")
+    _fill(rows, state["leaves"], used)
+    rows.head, rows.filled, rows.written = counts["head"], counts["filled"], counts["written"]
+    rows.holes = state["holes"]
+    _require_values(rows, used)
+    discount = rows.storage["discount"][:used]
+    if bool(((discount != 0.0) & (discount != rows.gamma)).any()):  # filled under another gamma
+        discount.copy_((discount > 0.0).to(discount.dtype) * rows.gamma)
+    if rows.finals is not None:
+        _put_back_finals(rows, tree.numbered(state["finals"]), used)
+
+
+def _fill(rows: RowStorage, stored_leaves: Mapping[str, Mapping[str, Tensor]], used: int) -> None:
+    """Copy the stored leaves [used, B, ..] into the columns."""
+    for name, stored in stored_leaves.items():
+        for leaf, value in zip(tree.leaves(rows.storage[name]), tree.numbered(stored), strict=True):
             if leaf.shape[1:] != value.shape[1:] or leaf.dtype != value.dtype or len(value) != used:
                 raise UsageError(
                     f"the stored replay buffer holds {name} of shape {tuple(value.shape)}, this agent's buffer"
                     f" {tuple(leaf.shape)}; build the agent with the same buffer_size, n_envs and optimize_memory_usage"
                 )
             leaf[:used] = value
-    buffer.head, buffer.filled, buffer.written = counts["head"], counts["filled"], counts["written"]
-    buffer.holes = state["holes"]
-    _require_values(buffer, used)
-    discount = buffer.storage["discount"][:used]
-    if bool(((discount != 0.0) & (discount != buffer.gamma)).any()):  # filled under another gamma
-        discount.copy_((discount > 0.0).to(discount.dtype) * buffer.gamma)
-    if buffer.finals is not None:
-        _put_back_finals(buffer, tree.numbered(state["finals"]), used)
 
 
-def reconfigure(buffer: ReplayBuffer, config: Any) -> None:
-    """Use `gamma` and `n_steps` of new settings, for the stored rows too.
+def use_gamma(rows: RowStorage, gamma: float) -> None:
+    """Use another discount factor, for the stored rows too.
 
     Raises:
         UsageError: rows were stored with gamma = 0, which does not say which of them ended an episode.
     """
-    gamma = float(config.gamma)
-    if gamma != buffer.gamma and buffer.storage:
-        if buffer.gamma == 0.0 and buffer.filled:
+    if gamma != rows.gamma and rows.storage:
+        if rows.gamma == 0.0 and rows.filled:
             raise UsageError(
                 "gamma cannot change from 0: the rows of the replay memory do not say which of them ended an episode"
             )
-        discount = buffer.storage["discount"]
+        discount = rows.storage["discount"]
         discount.copy_((discount > 0.0).to(discount.dtype) * gamma)
-    buffer.gamma, buffer.n_steps = gamma, min(getattr(config, "n_steps", buffer.n_steps), buffer.rows)
+    rows.gamma = gamma
 
 
-def _require_position(buffer: ReplayBuffer, counts: Mapping[str, int], used: int) -> None:
+def _allocate_named(rows: RowStorage, column: str, stored: Mapping[str, Tensor], used: int) -> None:
+    """A column of names for the tensors [used, B, ..] of a stored memory."""
+    lead = used, rows.context.num_envs
+    wrong = [name for name, leaf in stored.items() if not isinstance(leaf, Tensor) or tuple(leaf.shape[:2]) != lead]
+    if wrong or not 0 < len(stored) <= MAX_NAMED:
+        raise UsageError(f"the stored replay buffer has {column} that do not belong to its {used} rows: {wrong[:3]}")
+    rows.allocate_named(column, stored)
+
+
+def _require_position(rows: RowStorage, counts: Mapping[str, int], used: int) -> None:
     head, filled, written = counts["head"], counts["filled"], counts["written"]
-    if written < filled or written % buffer.ring != head:
+    if written < filled or written % rows.ring != head:
         raise UsageError(
-            f"the stored replay buffer stands at row {head} after {written} rows, which one of {buffer.ring} rows cannot;"
+            f"the stored replay buffer stands at row {head} after {written} rows, which one of {rows.ring} rows cannot;"
             " build the agent with the same buffer_size, n_envs and optimize_memory_usage"
         )
-    whole = buffer.ring if filled == buffer.rows else min(filled + buffer.shared, buffer.ring)
-    if not (filled <= buffer.rows and used == whole):
+    whole = rows.ring if filled == rows.rows else min(filled + rows.shared, rows.ring)
+    if not (filled <= rows.rows and used == whole):
         raise UsageError(f"the stored replay buffer stands at row {head} with {filled} of {used} rows filled")
 
 
-def _put_back_finals(buffer: ReplayBuffer, stored: list[Tensor], used: int) -> None:
-    assert buffer.finals is not None
-    for leaf, value in zip(buffer.finals.leaves, stored, strict=True):
+def _put_back_finals(rows: RowStorage, stored: list[Tensor], used: int) -> None:
+    assert rows.finals is not None
+    for leaf, value in zip(rows.finals.leaves, stored, strict=True):
         if leaf.shape[1:] != value.shape[1:] or leaf.dtype != value.dtype or len(value) != len(stored[0]):
             raise UsageError(f"the stored replay buffer holds final observations of shape {tuple(value.shape)}")
-    slots = buffer.storage["slot"][:used].flatten().tolist()
+    slots = rows.storage["slot"][:used].flatten().tolist()
     taken = set(slots) - {-1}
     if len(taken) != len(slots) - slots.count(-1):
         raise UsageError("the stored replay buffer refers to a final observation twice")
@@ -112,23 +130,23 @@ def _put_back_finals(buffer: ReplayBuffer, stored: list[Tensor], used: int) -> N
     if taken and not (min(taken) in pool and max(taken) in pool):
         raise UsageError(f"the stored replay buffer refers to observations it does not hold: {max(taken)}")
     held = iter([leaf[sorted(taken)] for leaf in stored])
-    last = tree.map_tensors(lambda _: next(held), buffer.storage["observation"])
-    require_inside(buffer.space, last.features, "the stored replay buffer's final observations")
-    buffer.finals.leaves = [leaf.clone() for leaf in stored]
-    buffer.finals.free = [slot for slot in pool if slot not in taken]
+    last = tree.map_tensors(lambda _: next(held), rows.storage["observation"])
+    require_inside(rows.space, last.features, "the stored replay buffer's final observations")
+    rows.finals.leaves = [leaf.clone() for leaf in stored]
+    rows.finals.free = [slot for slot in pool if slot not in taken]
 
 
-def _require_values(buffer: ReplayBuffer, used: int) -> None:
+def _require_values(rows: RowStorage, used: int) -> None:
     """Discrete values must lie inside their spaces. A row that only holds the newest observation has no action."""
-    if buffer.shared and buffer.head < used:
+    if rows.shared and rows.head < used:
 
         def reset(_: str, space: Space, leaf: Tensor) -> Tensor:
-            leaf[buffer.head] = torch.as_tensor(getattr(space, "start", 0)).to(leaf)
+            leaf[rows.head] = torch.as_tensor(getattr(space, "start", 0)).to(leaf)
             return leaf
 
-        map_leaves(buffer.facts.action_space, reset, buffer.storage["action"])
+        map_leaves(rows.context.action_space, reset, rows.storage["action"])
     what = "the stored replay buffer's"
-    filled = {name: tree.map_tensors(lambda leaf: leaf[:used], value) for name, value in buffer.storage.items()}
-    require_inside(buffer.facts.action_space, filled["action"], f"{what} actions")
+    filled = {name: tree.map_tensors(lambda leaf: leaf[:used], value) for name, value in rows.storage.items()}
+    require_inside(rows.context.action_space, filled["action"], f"{what} actions")
     for name in {"observation", "next_observation"} & set(filled):
-        require_inside(buffer.space, filled[name].features, f"{what} observations")
+        require_inside(rows.space, filled[name].features, f"{what} observations")

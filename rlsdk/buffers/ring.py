@@ -18,11 +18,11 @@ class Ring:
     first: Tensor
 
     def after(self, index: Tensor) -> Tensor:
-        """One step later."""
+        """Positions int64 [N] one step after `index` int64 [N]."""
         return (index + self.envs) % (self.rows * self.envs)
 
     def before(self, index: Tensor) -> Tensor:
-        """One step earlier."""
+        """Positions int64 [N] one step before `index` int64 [N]."""
         return (index - self.envs) % (self.rows * self.envs)
 
     def history(self, index: Tensor, count: int, oldest: int) -> tuple[Tensor, Tensor]:

@@ -1,16 +1,15 @@
-"""Whether tensors from a file are what an environment with these spaces could have given."""
+"""Checks that tensors from a file fit the spaces of an environment."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from rlsdk.records import Features
 from rlsdk.spaces import Discrete, MultiBinary, MultiDiscrete, Space, map_leaves
 
 
-def require_inside(space: Space, value: Any, what: str) -> None:
+def require_inside(space: Space, value: Features, what: str) -> None:
     """Raises ValueError when discrete leaves of `value` [.., *leaf], nested as `space` is, lie outside it: encoders and losses
     pick rows by them."""
 

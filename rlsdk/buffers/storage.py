@@ -1,4 +1,4 @@
-"""Tensors allocated for a space, and a pool for the few observations that cannot stand in the main ring."""
+"""Tensors allocated for a space, and a pool for the few observations that do not fit into the main ring."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import tempfile
 from collections.abc import Callable
 from heapq import heappop, heappush
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from rlsdk import tree
 from rlsdk.errors import SettingsError
+from rlsdk.records import Features, Observation
 from rlsdk.spaces import Dict, Space, Tuple, dtype_of, shape_of
 
 Empty = Callable[[tuple[int, ...], torch.dtype], Tensor]
@@ -49,7 +49,7 @@ class OnDisk:
         return torch.from_file(str(path), shared=True, size=size, dtype=dtype).view(shape)
 
 
-def allocate(space: Space, lead: tuple[int, ...], empty: Empty) -> Any:
+def allocate(space: Space, lead: tuple[int, ...], empty: Empty) -> Features:
     """Uninitialised tensors [*lead, ...] for every leaf of a space, nested as the space is."""
     if isinstance(space, Dict):
         return {key: allocate(child, lead, empty) for key, child in space.spaces.items()}
@@ -59,7 +59,7 @@ def allocate(space: Space, lead: tuple[int, ...], empty: Empty) -> Any:
 
 
 class FinalPool:
-    """Keeps the observations episodes ended with, by slot; grows as needed, reuses the slots of forgotten rows."""
+    """The observations episodes ended with, by slot; grows as needed, reuses the slots of forgotten rows."""
 
     def __init__(self, like: list[Tensor], capacity: int = 64) -> None:
         """`like`: one tensor per leaf; the pool's leaves share dtype and trailing shape with `like[i][0]`."""
@@ -81,14 +81,14 @@ class FinalPool:
         return slots
 
     def release(self, slots: Tensor) -> None:
-        """Forget the rows in `slots`; entries of -1 are no slots."""
+        """Forget the rows in `slots` int64 [..]; entries of -1 are no slots."""
         for slot in slots.flatten().tolist():
             if slot >= 0:
                 heappush(self.free, slot)
 
-    def patch(self, target: Any, slots: Tensor) -> None:
-        """Overwrite the rows of `target` (leaves [N, ..]) whose slot is not -1."""
+    def patch(self, target: Observation, slots: Tensor) -> None:
+        """Overwrite the rows of `target` (leaves [N, ..]) whose slot (int64 [N]) is not -1."""
         rows = (slots >= 0).nonzero().squeeze(-1)
         if len(rows):
-            for leaf, kept in zip(tree.leaves(target), self.leaves, strict=True):
-                leaf[rows] = kept[slots[rows]]
+            for leaf, final in zip(tree.leaves(target), self.leaves, strict=True):
+                leaf[rows] = final[slots[rows]]

@@ -1,11 +1,9 @@
-"""Numbers under a binary tree of their sums: draw in proportion to them, and change them, in logarithmic time."""
+"""Numbers under a binary tree of their sums: sample in proportion to them, and change them, in logarithmic time."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 
 class SumTree:
@@ -25,7 +23,7 @@ class SumTree:
         """The values [size]; a view."""
         return self.nodes[self.leaves : self.leaves + self.size]
 
-    def set(self, index: NDArray[np.int64], values: Any) -> None:
+    def set(self, index: NDArray[np.int64], values: ArrayLike) -> None:
         """Put `values` at the places `index`; of one named twice the last value stays."""
         nodes = index + self.leaves
         self.nodes[nodes] = values

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from typing import Any
-
 from rlsdk.callbacks.callback import Callback
 from rlsdk.callbacks.documented import DocumentedCallback, FunctionCallback, is_documented
 from rlsdk.errors import SettingsError
+from rlsdk.training.step_values import require_two_arguments
 
 
-class CallbackList(list[Any]):
+class CallbackList(list[object]):
     """Several callbacks as one; a plain list does the same."""
 
     @property
-    def callbacks(self) -> list[Any]:
+    def callbacks(self) -> list[object]:
         """The callbacks."""
         return list(self)
 
 
-def as_callbacks(value: Any, parent: Any = None) -> list[Callback]:
+def as_callbacks(value: object, parent: object = None) -> list[Callback]:
     """None, a callback, a function `f(locals, globals) -> bool`, or a list of these, as a list of callbacks.
 
     Args:
@@ -47,16 +44,3 @@ def as_callbacks(value: Any, parent: Any = None) -> list[Callback]:
         f"{value!r} is no callback; pass a Callback, a BaseCallback, a function f(locals, globals) -> bool, or a list of"
         " them"
     )
-
-
-def require_two_arguments(function: Callable[..., Any]) -> None:
-    """Raises SettingsError when a function cannot be called as f(locals, globals)."""
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return  # written in C: its arguments are not known
-    try:
-        signature.bind({}, {})
-    except TypeError:
-        name = getattr(function, "__name__", repr(function))
-        raise SettingsError(f"callback {name}{signature} must take two arguments: f(locals, globals) -> bool") from None

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rlsdk.errors import SettingsError, suggest
 from rlsdk.records import EnvStep, Episode, Report
 
 if TYPE_CHECKING:
-    from rlsdk.evaluate import Evaluation
-    from rlsdk.train import Run
+    from rlsdk.evaluation.evaluate import Evaluation
+    from rlsdk.training.train import Run
 
 
 class Callback:
@@ -95,13 +95,8 @@ class LambdaCallback(Callback):
         return "on_rollout_end" in vars(self)
 
 
-def says_stop(answer: Any) -> bool:
-    """Whether a callback returned False, of Python, numpy or torch; None and numbers let training go on."""
-    return answer is False or ("bool" in str(getattr(answer, "dtype", "")) and not answer)
-
-
 class StepCounter:
-    """Says when another `every` environment steps have passed, whatever the size of the steps in between."""
+    """True when another `every` environment steps have passed, whatever the size of the steps in between."""
 
     def __init__(self, every: int, name: str) -> None:
         if not isinstance(every, int) or isinstance(every, bool) or every < 1:

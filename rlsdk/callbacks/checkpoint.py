@@ -7,19 +7,17 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlsdk.agent import persistence
-from rlsdk.agent.resumption import restart_episodes
 from rlsdk.callbacks.callback import Callback, StepCounter
 from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.records import Report
-from rlsdk.runtime.output import tell
+from rlsdk.runtime.output import print_line
 from rlsdk.storage.agent_file import KIND
-from rlsdk.storage.choose import inspect
+from rlsdk.storage.factory import inspect
 from rlsdk.storage.journal import FOLDER, Journal
+from rlsdk.training.trained_agent import TrainedAgent
 
 if TYPE_CHECKING:
-    from rlsdk.agent import Agent
-    from rlsdk.train import Run
+    from rlsdk.training.train import Run
 
 
 class CheckpointCallback(Callback):
@@ -32,7 +30,7 @@ class CheckpointCallback(Callback):
     checkpoint ends the running episodes, as truncations; `cut_episodes=False` lets them run, and a resumed training
     differs from there on. Statistics of normalisation are always in the file: `save_vecnormalize` changes nothing.
 
-    The replay buffer is written piece by piece into the folder `replay` beside the files, each of which names the pieces it
+    The replay buffer is written in parts into the folder `replay` beside the files, each of which names the parts it
     needs: a checkpoint costs what is new. `Agent.save(path, include=["replay"])` writes one file that holds everything.
     """
 
@@ -66,26 +64,25 @@ class CheckpointCallback(Callback):
     def on_report(self, run: Run, report: Report) -> bool | None:
         if self.counter.due(run.num_timesteps):
             path, whole = self._write(run.agent)
-            run.tell("on_checkpoint", path)
+            run.notify("on_checkpoint", path)
             if self.cut_episodes and not whole:
-                restart_episodes(run)
+                run.restart_episodes()
         return True
 
-    def save(self, agent: Agent) -> Path:
+    def save(self, agent: TrainedAgent) -> Path:
         """Write a checkpoint now and drop those beyond `keep`."""
         return self._write(agent)[0]
 
-    def _write(self, agent: Agent) -> tuple[Path, bool]:
+    def _write(self, agent: TrainedAgent) -> tuple[Path, bool]:
         """The file, and whether it holds the running episodes."""
         path = self.folder / self._name(agent.num_timesteps)
-        include = {"replay"} if self.replay and agent.replay_buffer is not None else persistence.NOTHING
-        whole = persistence.save(agent, path, include=include, journal=self.journal)
+        whole = agent.save_checkpoint(path, replay=self.replay, journal=self.journal)
         if self.verbose:
-            tell(f"checkpoint at step {agent.num_timesteps:,}: {path}")
+            print_line(f"checkpoint at step {agent.num_timesteps:,}: {path}")
         if self.keep is not None:
             for old in self._files()[: -self.keep]:
                 old.unlink(missing_ok=True)
-        if include:
+        if self.replay and agent.replay_buffer is not None:
             self.journal.clear(name for kept in self.folder.glob("*.rlsdk") for name in _parts_of(kept))
         return path, whole
 
@@ -101,7 +98,7 @@ class CheckpointCallback(Callback):
 
 
 def _parts_of(path: Path) -> list[str]:
-    """The pieces of replay memory a checkpoint names; those of a damaged one are not worth keeping."""
+    """The parts of replay memory that a checkpoint names; none for a damaged one."""
     with contextlib.suppress(ArtifactError):
         return list(inspect(path, kind=KIND).get("replay_parts", ()))
     return []

@@ -3,18 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol, TypeGuard, cast
 
 from rlsdk.callbacks.callback import Callback
-from rlsdk.callbacks.step_values import training_values
+from rlsdk.environments import NumpyVectorEnv
 from rlsdk.errors import SettingsError
 from rlsdk.records import EnvStep, Report
 from rlsdk.sinks import Logger
+from rlsdk.training.step_values import Locals
+from rlsdk.training.trained_agent import TrainedAgent
 
 if TYPE_CHECKING:
-    from rlsdk.agent import Agent
-    from rlsdk.evaluate import Evaluation
-    from rlsdk.train import Run
+    from rlsdk.evaluation.evaluate import Evaluation
+    from rlsdk.training.train import Run
+
+
+class Documented(Protocol):
+    """Anything with the documented methods; `BaseCallback` has them."""
+
+    parent: object
+
+    def init_callback(self, model: TrainedAgent) -> object: ...
+
+    def on_training_start(self, locals_: Locals, globals_: Locals) -> object: ...
+
+    def on_rollout_start(self) -> object: ...
+
+    def on_step(self) -> bool: ...
+
+    def on_rollout_end(self) -> object: ...
+
+    def on_training_end(self) -> object: ...
+
+    def update_locals(self, locals_: Locals) -> object: ...
 
 
 class BaseCallback:
@@ -24,7 +45,7 @@ class BaseCallback:
     environments), `self` (the agent), `env`, `run`, `report`, `writer`, `total_timesteps`, `tb_log_name`.
     """
 
-    model: Agent
+    model: TrainedAgent
 
     def __init__(self, verbose: int = 0) -> None:
         self.verbose = verbose
@@ -32,13 +53,13 @@ class BaseCallback:
         """How often `on_step` was called."""
         self.num_timesteps = 0
         """Environment steps."""
-        self.locals: dict[str, Any] = {}
-        self.globals: dict[str, Any] = {}
-        self.parent: Any = None
+        self.locals: Locals = {}
+        self.globals: Locals = {}
+        self.parent: object = None
         """The callback that calls this one, such as an `EvalCallback`."""
 
     @property
-    def training_env(self) -> Any:
+    def training_env(self) -> NumpyVectorEnv | None:
         """The environment of the agent."""
         return self.model.get_env()
 
@@ -47,12 +68,12 @@ class BaseCallback:
         """The logger of the agent: `self.logger.record("my/value", x)`."""
         return self.model.logger
 
-    def init_callback(self, model: Agent) -> None:
+    def init_callback(self, model: TrainedAgent) -> None:
         """Called when `learn` begins."""
         self.model = model
         self._init_callback()
 
-    def on_training_start(self, locals_: dict[str, Any], globals_: dict[str, Any]) -> None:
+    def on_training_start(self, locals_: Locals, globals_: Locals) -> None:
         """Called before the first step."""
         self.locals, self.globals = locals_, globals_
         self.num_timesteps = self.model.num_timesteps
@@ -76,12 +97,12 @@ class BaseCallback:
         """Called after the last step."""
         self._on_training_end()
 
-    def update_locals(self, locals_: dict[str, Any]) -> None:
+    def update_locals(self, locals_: Locals) -> None:
         """Take over the values of a step."""
         self.locals.update(locals_)
         self.update_child_locals(locals_)
 
-    def update_child_locals(self, locals_: dict[str, Any]) -> None:
+    def update_child_locals(self, locals_: Locals) -> None:
         """Pass the values of a step to callbacks this one calls."""
 
     def _init_callback(self) -> None: ...
@@ -101,7 +122,7 @@ class BaseCallback:
 class EventCallback(BaseCallback):
     """Calls `callback.on_step()` whenever `_on_event` is called; override `_on_step`."""
 
-    def __init__(self, callback: Any = None, verbose: int = 0) -> None:
+    def __init__(self, callback: Documented | None = None, verbose: int = 0) -> None:
         super().__init__(verbose)
         if callback is not None and not is_documented(callback):
             raise SettingsError(
@@ -111,7 +132,7 @@ class EventCallback(BaseCallback):
         if callback is not None:
             callback.parent = self
 
-    def init_callback(self, model: Agent) -> None:
+    def init_callback(self, model: TrainedAgent) -> None:
         super().init_callback(model)
         if self.callback is not None:
             self.callback.init_callback(model)
@@ -123,7 +144,7 @@ class EventCallback(BaseCallback):
     def _on_event(self) -> bool:
         return True if self.callback is None else self.callback.on_step()
 
-    def update_child_locals(self, locals_: dict[str, Any]) -> None:
+    def update_child_locals(self, locals_: Locals) -> None:
         if self.callback is not None:
             self.callback.update_locals(locals_)
 
@@ -131,13 +152,12 @@ class EventCallback(BaseCallback):
 class FunctionCallback(BaseCallback):
     """A plain function `f(locals, globals) -> bool`, called after every step; see `BaseCallback` for `locals`."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[[Locals, Locals], object]) -> None:
         super().__init__()
         self.function = function
 
     def _on_step(self) -> bool:
-        answer: bool = self.function(self.locals, self.globals)
-        return answer
+        return cast("bool", self.function(self.locals, self.globals))  # None goes on too
 
 
 class DocumentedCallback(Callback):
@@ -145,7 +165,7 @@ class DocumentedCallback(Callback):
 
     needs_infos = True
 
-    def __init__(self, inner: Any, parent: Any = None) -> None:
+    def __init__(self, inner: Documented, parent: object = None) -> None:
         self.inner, self.child = inner, parent is not None
         if parent is not None:
             inner.parent = parent
@@ -160,7 +180,7 @@ class DocumentedCallback(Callback):
 
     def on_training_start(self, run: Run) -> None:
         self.inner.init_callback(run.agent)
-        self.inner.on_training_start({**training_values(run), "callback": self.inner}, {})
+        self.inner.on_training_start({**_training_values(run), "callback": self.inner}, {})
 
     def on_rollout_start(self, run: Run) -> None:
         if not self.child:
@@ -194,7 +214,24 @@ class DocumentedCallback(Callback):
         self.inner.on_training_end()
 
 
-def is_documented(value: Any) -> bool:
+def is_documented(value: object) -> TypeGuard[Documented]:
     """Whether it has the methods of `BaseCallback`."""
     names = ("init_callback", "on_training_start", "on_step", "update_locals")
     return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in names)
+
+
+def _training_values(run: Run) -> Locals:
+    """Entries that are known when training starts."""
+    agent = run.agent
+    return {
+        "self": agent,
+        "run": run,
+        "report": None,
+        "env": agent.get_env(),
+        "writer": run.logger.writer,
+        "total_timesteps": run.total_timesteps + agent.num_timesteps,
+        "reset_num_timesteps": agent.num_timesteps == 0,
+        "tb_log_name": run.tb_log_name,
+        "log_interval": run.log_interval,
+        "n_steps": 0,
+    }

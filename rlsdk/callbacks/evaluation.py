@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rlsdk.callbacks.accepted import as_callbacks
-from rlsdk.callbacks.callback import Callback, StepCounter, says_stop
+from rlsdk.callbacks.callback import Callback, StepCounter
 from rlsdk.callbacks.evaluation_log import EvaluationLog
 from rlsdk.environments import connect
-from rlsdk.evaluate import Evaluation, require_display, run_episodes
+from rlsdk.evaluation.evaluate import Evaluation, require_display, run_episodes
 from rlsdk.records import Report
-from rlsdk.runtime.output import tell
-
-if TYPE_CHECKING:
-    from rlsdk.train import Run
+from rlsdk.runtime.output import print_line
+from rlsdk.training.train import Run, says_stop
 
 
 class EvalCallback(Callback):
@@ -30,8 +28,8 @@ class EvalCallback(Callback):
     def __init__(  # noqa: PLR0913  # the documented signature
         self,
         eval_env: Any,
-        callback_on_new_best: Any = None,
-        callback_after_eval: Any = None,
+        callback_on_new_best: object = None,
+        callback_after_eval: object = None,
         n_eval_episodes: int = 5,
         eval_freq: int = 10_000,
         log_path: str | Path | None = None,
@@ -84,7 +82,7 @@ class EvalCallback(Callback):
         return None
 
     def evaluate(self, run: Run) -> bool:
-        """Evaluate now; False once `stop_at` is reached, or a listener wants to stop."""
+        """Evaluate now; False once `stop_at` is reached, or another callback stops the training."""
         result = run_episodes(
             run.agent,
             self.eval_env,
@@ -99,14 +97,14 @@ class EvalCallback(Callback):
         run.log(_metrics(result))
         listeners, better = list(self.after), result.mean > self.best
         if self.verbose:
-            tell(_described(run.num_timesteps, result, better))
+            print_line(_described(run.num_timesteps, result, better))
         if better:
             self.best = result.mean
             listeners = [*self.on_new_best, *listeners]
             if self.folder is not None:
                 run.agent.save(self.folder / "best.rlsdk")
         answers = [child.on_evaluation(run, result) for child in listeners]
-        run.tell("on_evaluation", result)
+        run.notify("on_evaluation", result)
         return not any(map(says_stop, answers)) and (self.stop_at is None or result.mean < self.stop_at)
 
 

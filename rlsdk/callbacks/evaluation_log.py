@@ -12,8 +12,10 @@ from zipfile import BadZipFile
 import numpy as np
 
 if TYPE_CHECKING:
-    from rlsdk.evaluate import Evaluation
+    from rlsdk.evaluation.evaluate import Evaluation
 
+Arrays = dict[str, Any]
+"""Name -> numpy array."""
 NAMES = ("timesteps", "results", "ep_lengths")
 
 
@@ -23,7 +25,7 @@ class EvaluationLog:
 
     def __init__(self, folder: str | Path) -> None:
         self.path = Path(folder) / "evaluations.npz"
-        self.before: dict[str, Any] = {}
+        self.before: Arrays = {}
         """Arrays that an earlier part of the same training wrote."""
 
     def start(self, steps: int) -> None:
@@ -44,7 +46,7 @@ class EvaluationLog:
 
     def write(self, history: Sequence[tuple[int, Evaluation]]) -> None:
         """Replace the file, whole or not at all, by the earlier evaluations and these."""
-        arrays: dict[str, Any] = {
+        arrays: Arrays = {
             "timesteps": np.array([step for step, _ in history], np.int64),
             "results": np.array([result.returns for _, result in history], np.float64),
             "ep_lengths": np.array([result.lengths for _, result in history], np.int64),

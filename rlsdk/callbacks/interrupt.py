@@ -5,16 +5,19 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rlsdk.callbacks.callback import Callback
 from rlsdk.records import Report
-from rlsdk.runtime.output import tell
+from rlsdk.runtime.output import print_line
 
 if TYPE_CHECKING:
-    from rlsdk.train import Run
+    from rlsdk.training.train import Run
 
+Handler = Callable[[int, FrameType | None], object] | int | None
+"""What Python has for a signal: a function, one of its constants, or None where a handler is not Python's."""
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 HANG_UP = getattr(signal, "SIGHUP", None)
 
@@ -24,7 +27,7 @@ class StopOnInterrupt(Callback):
 
     def __init__(self) -> None:
         self.interrupted = False
-        self._before: dict[signal.Signals, Any] = {}
+        self._before: dict[signal.Signals, Handler] = {}
 
     def on_training_start(self, run: Run) -> None:
         if threading.current_thread() is not threading.main_thread():
@@ -35,7 +38,7 @@ class StopOnInterrupt(Callback):
     def _catch(self, number: int, frame: FrameType | None) -> None:
         self.interrupted = True
         self._release()
-        tell("\nstopping; saving first (press Ctrl-C again to stop at once)", sys.stderr)
+        print_line("\nstopping; saving first (press Ctrl-C again to stop at once)", sys.stderr)
 
     def _release(self) -> None:
         for number, handler in self._before.items():

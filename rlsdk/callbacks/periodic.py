@@ -1,17 +1,15 @@
-"""Something done every so many environment steps."""
+"""Callbacks that act every so many environment steps."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import cast
 
 from rlsdk.callbacks.accepted import as_callbacks
-from rlsdk.callbacks.callback import Callback, StepCounter, says_stop
+from rlsdk.callbacks.callback import Callback, StepCounter
 from rlsdk.callbacks.documented import DocumentedCallback, is_documented
 from rlsdk.records import EnvStep, Report
-
-if TYPE_CHECKING:
-    from rlsdk.train import Run
+from rlsdk.training.train import Run, says_stop
 
 
 class EveryNSteps(Callback):
@@ -21,11 +19,10 @@ class EveryNSteps(Callback):
     a `BaseCallback` right after the step.
     """
 
-    def __init__(self, n_steps: int, callback: Any) -> None:
+    def __init__(self, n_steps: int, callback: object) -> None:
         self.rounds, self.steps = (StepCounter(n_steps, "EveryNSteps n_steps") for _ in range(2))
         nested = isinstance(callback, Callback | list | tuple) or is_documented(callback)
-        function: Any = None if nested else callback
-        self.function: Callable[[Run], bool | None] | None = function
+        self.function = None if nested else cast("Callable[[Run], bool | None]", callback)
         self.children = as_callbacks(callback, self) if nested else []
         self.at_steps = [child for child in self.children if isinstance(child, DocumentedCallback)]
         self.at_rounds = [child for child in self.children if not isinstance(child, DocumentedCallback)]
@@ -62,7 +59,7 @@ class EveryNSteps(Callback):
 
 
 class LogEveryNSteps(Callback):
-    """Writes the metrics every `n_steps` environment steps, inside rounds too, besides what `log_interval` asks for."""
+    """Writes the metrics every `n_steps` environment steps, inside rounds too, besides the logs of `log_interval`."""
 
     def __init__(self, n_steps: int) -> None:
         self.counter = StepCounter(n_steps, "LogEveryNSteps n_steps")

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from rlsdk.callbacks.callback import Callback
 from rlsdk.records import Report
-from rlsdk.runtime.output import Lasting, tell
+from rlsdk.runtime.output import Lasting, print_line
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from rlsdk.train import Run
+    from rlsdk.training.train import Run
 
 REFRESH = 0.2
 """Seconds between two updates of the bar on a terminal."""
@@ -47,7 +47,7 @@ class ProgressBar(Callback):
             self._bar = None
 
     def _show(self, run: Run) -> None:
-        done, rate = run.cursor.env_steps - run.start, run.steps_per_second
+        done, rate = run.count - run.start, run.steps_per_second
         mean = run.mean_return
         text = f"return {mean:9.2f}" if mean is not None else "return         -"
         if self._bar is not None:
@@ -56,7 +56,7 @@ class ProgressBar(Callback):
             return
         left = _clock((run.total_timesteps - done) / rate) if rate else "?"
         line = f"{done:>10,}/{run.total_timesteps:,} steps  {text}  {rate:7,.0f} steps/s  {left} left"
-        tell(line, self.stream)
+        print_line(line, self.stream)
 
 
 def _live_bar(total: int, stream: TextIO) -> tuple[Progress, TaskID]:

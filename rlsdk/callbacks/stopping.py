@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from rlsdk.callbacks.callback import Callback
 from rlsdk.errors import SettingsError
 from rlsdk.records import EnvStep, Report
-from rlsdk.runtime.output import tell
+from rlsdk.runtime.output import print_line
 
 if TYPE_CHECKING:
-    from rlsdk.evaluate import Evaluation
-    from rlsdk.train import Run
+    from rlsdk.evaluation.evaluate import Evaluation
+    from rlsdk.training.train import Run
 
 SOURCES = ("evaluation", "training")
 
@@ -32,7 +32,11 @@ class StopOnRewardThreshold(Callback):
         return self.on != "evaluation" or self._goes_on(run, evaluation.mean)
 
     def on_report(self, run: Run, report: Report) -> bool | None:
-        if self.on != "training" or not report.episodes or len(run.tally.window) < (run.tally.window.maxlen or 1):
+        if (
+            self.on != "training"
+            or not report.episodes
+            or len(run.episode_statistics.window) < (run.episode_statistics.window.maxlen or 1)
+        ):
             return None
         mean = run.mean_return
         return mean is None or self._goes_on(run, mean)
@@ -40,7 +44,9 @@ class StopOnRewardThreshold(Callback):
     def _goes_on(self, run: Run, mean: float) -> bool:
         reached = mean >= self.threshold
         if reached and self.verbose:
-            tell(f"training stops at step {run.num_timesteps}: the mean return {mean:.2f} has reached {self.threshold}")
+            print_line(
+                f"training stops at step {run.num_timesteps}: the mean return {mean:.2f} has reached {self.threshold}"
+            )
         return not reached
 
 
@@ -65,7 +71,9 @@ class StopOnNoImprovement(Callback):
         self.best = max(self.best, evaluation.mean)
         self.since_best = 0 if better or self.seen <= self.start_after else self.since_best + 1
         if self.since_best >= self.evaluations and self.verbose:
-            tell(f"training stops at step {run.num_timesteps}: no better evaluation in the last {self.since_best}")
+            print_line(
+                f"training stops at step {run.num_timesteps}: no better evaluation in the last {self.since_best}"
+            )
         return self.since_best < self.evaluations
 
 
@@ -84,8 +92,7 @@ class StopOnMaxEpisodes(Callback):
 
     def on_step(self, run: Run, step: EnvStep) -> bool | None:
         self.n_episodes += len(step.episodes)
-        side_by_side = 1 if run.agent.spec.family == "population" else run.agent.facts.num_envs
-        over = self.n_episodes >= self.max_episodes * side_by_side
+        over = self.n_episodes >= self.max_episodes * len(step.reward)
         if over and self.verbose:
-            tell(f"training stops at step {run.num_timesteps}: {self.n_episodes} episodes were played")
+            print_line(f"training stops at step {run.num_timesteps}: {self.n_episodes} episodes were played")
         return not over

@@ -36,9 +36,9 @@ def run_bench(
 
     The same command goes on where it was stopped; more seeds add runs.
     """
-    from rlsdk.suites import Bench, bench, load_suite, suites
-    from rlsdk.suites.report import write_report
-    from rlsdk.sweep import jobs_for, seeds_from
+    from rlsdk.experiments.suites import Bench, bench, load_suite, suites
+    from rlsdk.experiments.suites.report import write_report
+    from rlsdk.experiments.sweep import jobs_for, seeds_from
 
     if suite is None:
         for name in suites():

@@ -9,7 +9,7 @@ import typer
 
 from rlsdk.registry import Plugin, plugins
 from rlsdk.registry.discovery import SWITCH
-from rlsdk.runtime.output import one_line
+from rlsdk.text import one_line
 
 if TYPE_CHECKING:
     from rlsdk.registry.trial import Trial
@@ -38,7 +38,7 @@ def diagnose() -> None:
 
 
 def _show(plugin: Plugin, trial: Trial) -> bool:
-    """Say how loading one plugin went."""
+    """Print the result of loading one plugin."""
     label = one_line(f"plugin {plugin.qualified_id} {plugin.version}:")
     if trial.problem is not None:
         typer.echo(f"{label} BROKEN: {one_line(trial.problem)}")

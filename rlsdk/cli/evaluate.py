@@ -12,7 +12,7 @@ from rlsdk.errors import SettingsError
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent
-    from rlsdk.evaluate import Evaluation
+    from rlsdk.evaluation.evaluate import Evaluation
 
 
 def evaluate_file(
@@ -29,15 +29,15 @@ def evaluate_file(
     """Play episodes with a saved agent and report the returns."""
     import rlsdk
     from rlsdk.environments import make_vec_env
-    from rlsdk.evaluate import run_episodes
+    from rlsdk.evaluation.evaluate import run_episodes
 
     agent = rlsdk.load(file)
     name = environment_of(agent, env)
     result = run_episodes(agent, make_vec_env(name, n_envs), episodes, deterministic=not stochastic, seed=seed)
     if as_json:
-        facts = {"env": name, "mean": result.mean, "std": result.std, "deterministic": result.deterministic}
+        context = {"env": name, "mean": result.mean, "std": result.std, "deterministic": result.deterministic}
         more = {"returns": result.returns, "lengths": result.lengths, "success_rate": result.success_rate}
-        typer.echo(json.dumps({**facts, **more, **_statistics(result)}))
+        typer.echo(json.dumps({**context, **more, **_statistics(result)}))
         return
     how = "stochastic" if stochastic else "deterministic"
     typer.echo(f"{name}: return {result.mean:.2f} +- {result.std:.2f} over {episodes} {how} episodes")
@@ -57,7 +57,7 @@ def _statistics(result: Evaluation) -> dict[str, Any]:
 
 
 def environment_of(agent: Agent, asked: str | None) -> str:
-    """The id asked for, or the one the agent was trained on.
+    """The given id, or the one the agent was trained on.
 
     Raises:
         SettingsError: neither can be used.
@@ -65,5 +65,5 @@ def environment_of(agent: Agent, asked: str | None) -> str:
     name = asked or agent.env_name
     if name is None or (asked is None and ":" in name):
         # an id such as "package:Env-v0" imports that package; a file must not choose what is imported here
-        raise SettingsError(f"the file names no environment that can be used without asking ({name!r}); add --env ID")
+        raise SettingsError(f"the file names no environment that can be used safely ({name!r}); add --env ID")
     return name

@@ -15,7 +15,7 @@ def export_policy(
 ) -> None:
     """Write the policy of an agent as ONNX or in torch's format, and a model card beside it."""
     import rlsdk
-    from rlsdk.export import export, model_card
+    from rlsdk.interchange.export import export, model_card
     from rlsdk.storage.archive import write_whole
 
     agent = rlsdk.load(file)
@@ -27,7 +27,7 @@ def export_policy(
 
 
 def results_of(file: Path) -> str | None:
-    """What the run directory around an agent file says of its last evaluation; raises SettingsError: it is damaged."""
+    """The last evaluation in the run directory around an agent file; raises SettingsError: it is damaged."""
     from rlsdk.experiments.run_record import RunRecord
 
     record = file.parent / "run.json"

@@ -16,7 +16,7 @@ def push_file(
     private: Annotated[bool, typer.Option("--private", help="Make a new repository private.")] = False,
 ) -> None:
     """Upload an agent file and its model card to a model hub (needs the extra `hub`)."""
-    from rlsdk.hub import push
+    from rlsdk.interchange.hub import push
 
     typer.echo(push(file, repo, private=private, results=results_of(file)))
 
@@ -27,7 +27,7 @@ def pull_file(
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit.")] = None,
 ) -> None:
     """Download an agent file from a model hub (needs the extra `hub`)."""
-    from rlsdk.hub import pull
+    from rlsdk.interchange.hub import pull
     from rlsdk.storage.archive import write_whole
 
     write_whole(out, pull(repo, revision=revision).read_bytes())

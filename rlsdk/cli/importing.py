@@ -21,7 +21,7 @@ def import_agent(
     assignments: Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE, may be repeated.")] = None,
 ) -> None:
     """Make an agent file of a model trained with stable-baselines3 or sb3-contrib. Nothing in the model is run."""
-    from rlsdk.interchange import import_sb3
+    from rlsdk.interchange.sb3 import import_sb3
 
     changes = merge({}, parse_assignments(assignments or []))
     agent = import_sb3(path, algorithm, env, vecnormalize=vecnormalize, **changes)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from rlsdk.registry import capabilities, find, preset_names
-from rlsdk.runtime.output import one_line
+from rlsdk.text import one_line
 
 
 def show_info(algorithm: Annotated[str, typer.Argument(help="Id of the algorithm, see `rlsdk list`.")]) -> None:

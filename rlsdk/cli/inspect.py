@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from rlsdk.runtime.output import one_line
+from rlsdk.text import one_line
 
 
 def inspect_file(
@@ -17,10 +17,10 @@ def inspect_file(
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole manifest as JSON.")] = False,
 ) -> None:
     """Show what is in an agent file. Runs no code from it, builds nothing, needs no plugin."""
-    from rlsdk.storage import choose
+    from rlsdk.storage import factory
     from rlsdk.storage.agent_file import KIND, require_manifest
 
-    document = choose.inspect(file, kind=KIND)
+    document = factory.inspect(file, kind=KIND)
     require_manifest(document)
     if as_json:
         typer.echo(json.dumps(document, indent=1))

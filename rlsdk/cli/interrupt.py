@@ -1,4 +1,4 @@
-"""What a command says when it is stopped."""
+"""The message of a command that is stopped."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import typer
 
-from rlsdk.runtime.output import tell
+from rlsdk.runtime.output import print_line
 
 
 @contextmanager
@@ -17,5 +17,5 @@ def interrupted(how_to_go_on: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        tell(f"interrupted; {how_to_go_on}", sys.stderr)
+        print_line(f"interrupted; {how_to_go_on}", sys.stderr)
         raise typer.Exit(130) from None

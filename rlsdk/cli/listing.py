@@ -9,7 +9,7 @@ import attrs
 import typer
 
 from rlsdk.registry import Plugin, algorithms
-from rlsdk.runtime.output import one_line
+from rlsdk.text import one_line
 
 
 def list_algorithms(
@@ -36,8 +36,8 @@ def list_algorithms(
 
 def _record(plugin: Plugin) -> dict[str, object]:
     manifest = plugin.manifest
-    facts: dict[str, object] = {}
+    context: dict[str, object] = {}
     if manifest is not None:
-        facts = dict(attrs.asdict(manifest))
+        context = dict(attrs.asdict(manifest))
     known = {"id": plugin.id, "distribution": plugin.distribution, "version": plugin.version}
-    return {**facts, **known, "problem": plugin.problem}
+    return {**context, **known, "problem": plugin.problem}

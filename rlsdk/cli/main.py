@@ -26,7 +26,7 @@ from rlsdk.cli import (
     tune,
 )
 from rlsdk.errors import RlsdkError
-from rlsdk.runtime.output import plain_output, tell
+from rlsdk.runtime.output import plain_output, print_line
 
 app = typer.Typer(
     name="rlsdk",
@@ -66,10 +66,12 @@ def _run() -> None:
     try:
         app()
     except RlsdkError as error:
-        tell(f"error: {error}", sys.stderr)
+        print_line(f"error: {error}", sys.stderr)
         sys.exit(1)
     except OSError as error:  # a full disk, a folder that vanished
-        tell(f"error: {error}; what was written before is kept, free some space or choose another place", sys.stderr)
+        print_line(
+            f"error: {error}; what was written before is kept, free some space or choose another place", sys.stderr
+        )
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

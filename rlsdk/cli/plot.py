@@ -16,7 +16,7 @@ def plot_curves(
     smooth: Annotated[int, typer.Option(help="Points a running mean goes over; 1 = none.", min=1)] = 1,
 ) -> None:
     """Draw learning curves; runs of the same algorithm and environment become one line with a band over their seeds."""
-    from rlsdk.plotting import plot_runs
+    from rlsdk.experiments.plotting import plot_runs
 
     for line in plot_runs(runs, out, metric=metric, x=x, smooth=smooth):
         typer.echo(line)

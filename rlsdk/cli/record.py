@@ -22,7 +22,7 @@ def record_file(
 ) -> None:
     """Write a video of a saved agent playing (needs the extra `video`)."""
     import rlsdk
-    from rlsdk.video import record_video
+    from rlsdk.experiments.video import record_video
 
     agent = rlsdk.load(file)
     done = record_video(

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from rlsdk.runner import RunRequest, RunResult
-    from rlsdk.sweep import Sweep
+    from rlsdk.experiments.runner import RunRequest, RunResult
+    from rlsdk.experiments.sweep import Sweep
 
 from rlsdk.cli.interrupt import interrupted
 from rlsdk.errors import SettingsError
-from rlsdk.runtime.output import tell
+from rlsdk.runtime.output import print_line
 from rlsdk.settings import load_settings, merge, parse_assignments
 
 
@@ -63,7 +63,7 @@ def run_training(
         if value is not None:
             settings[name] = value
 
-    from rlsdk.runner import RunRequest, run
+    from rlsdk.experiments.runner import RunRequest, run
 
     request = RunRequest(
         algorithm=algorithm,
@@ -104,7 +104,7 @@ def _settings(config: Path | None, assignments: list[str], env: str | None, *, t
 
 def _sweep(request: RunRequest, seeds: int | None, jobs: int | None, executor: str) -> Sweep | None:
     """The seeds to run side by side, None for a single run."""
-    from rlsdk.sweep import Sweep, jobs_for, seeds_from, stored
+    from rlsdk.experiments.sweep import Sweep, jobs_for, seeds_from, stored
 
     if request.resume and (known := stored(request, jobs)) is not None:
         return known
@@ -117,34 +117,34 @@ def _sweep(request: RunRequest, seeds: int | None, jobs: int | None, executor: s
 
 
 def _run_seeds(plan: Sweep) -> None:
-    from rlsdk.sweep import sweep
+    from rlsdk.experiments.sweep import sweep
 
     name = f"{plan.request.algorithm} on {plan.request.env}"
-    tell(f"{name}: seeds {', '.join(map(str, plan.seeds))}, {plan.jobs} at a time")
+    print_line(f"{name}: seeds {', '.join(map(str, plan.seeds))}, {plan.jobs} at a time")
     with interrupted("what ran is saved, go on with: the same command and --resume --out its folder"):
         results = sweep(plan)
     means = [result.mean for result in results if result.mean is not None]
     failed = len(results) - len(means)
     if means:
         spread = f" (from {min(means):.2f} to {max(means):.2f})" if len(means) > 1 else ""
-        tell(f"{len(means)} seeds: mean return {sum(means) / len(means):.2f}{spread}")
-    tell(f"files: {results[0].folder.parent}/ (summary.json, learning_curves.png, seed-*/)")
+        print_line(f"{len(means)} seeds: mean return {sum(means) / len(means):.2f}{spread}")
+    print_line(f"files: {results[0].folder.parent}/ (summary.json, learning_curves.png, seed-*/)")
     if failed:
-        tell(f"{failed} of {len(results)} seeds failed; summary.json says why", sys.stderr)
+        print_line(f"{failed} of {len(results)} seeds failed; summary.json says why", sys.stderr)
         raise typer.Exit(1)
 
 
 def _report(result: RunResult, algorithm: str) -> None:
-    """Say what came of the run, and how to go on if it was interrupted."""
+    """Print the result of the run, and how to continue it if it was interrupted."""
     folder, score = result.directory.path, result.evaluation
     if result.interrupted:
-        tell(
+        print_line(
             f"interrupted at step {result.env_steps:,};"
             f" go on with: rlsdk run {algorithm} --resume --out {folder}{' --trust' if result.needs_trust else ''}"
         )
         raise typer.Exit(130)
-    tell(
+    print_line(
         f"{result.env_steps:,} steps in {result.seconds:.0f} s;"
         f" return {score.mean:.2f} +- {score.std:.2f} over {len(score.returns)} deterministic episodes"
     )
-    tell(f"files: {folder}/ (final.rlsdk, metrics.csv, config.toml, ...)")
+    print_line(f"files: {folder}/ (final.rlsdk, metrics.csv, config.toml, ...)")

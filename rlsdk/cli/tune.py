@@ -31,12 +31,12 @@ def tune_algorithm(
 ) -> None:
     """Search for hyper-parameters (extra `tune`), and write the best as a settings file that `rlsdk run --config` takes.
 
-    What is searched are the fields that give a range, see `rlsdk.settings.described`. The same command goes on where it was
+    What is searched are the fields that give a range, see `rlsdk.settings.fields`. The same command goes on where it was
     stopped; more --trials add some.
     """
-    from rlsdk.run_directory import folder_name
-    from rlsdk.sweep import jobs_for
-    from rlsdk.tuning import Tuning, tune
+    from rlsdk.experiments.run_directory import folder_name
+    from rlsdk.experiments.sweep import jobs_for
+    from rlsdk.experiments.tuning import Tuning, tune
 
     plan = Tuning(
         algorithm=algorithm,

@@ -2,8 +2,7 @@
 
 from rlsdk.distributions.bernoulli import Bernoulli
 from rlsdk.distributions.categorical import Categorical, MultiCategorical
-from rlsdk.distributions.gaussian import Gaussian
+from rlsdk.distributions.gaussian import Gaussian, SquashedGaussian
 from rlsdk.distributions.product import Product
-from rlsdk.distributions.squashed_gaussian import SquashedGaussian
 
 __all__ = ["Bernoulli", "Categorical", "Gaussian", "MultiCategorical", "Product", "SquashedGaussian"]

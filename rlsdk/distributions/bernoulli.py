@@ -35,7 +35,7 @@ class Bernoulli:
         return (self.logits > 0.0).to(torch.int8)
 
     def log_prob(self, action: Tensor) -> Tensor:
-        """log sigmoid(l) where the bit is 1, log sigmoid(-l) where it is 0."""
+        """[N]: the sum over bits of log sigmoid(l) where the bit is 1, log sigmoid(-l) where it is 0; actions [N, A]."""
         sign = 2.0 * action.to(self.logits.dtype) - 1.0
         return -softplus(-sign * self.logits).sum(-1)
 
@@ -43,21 +43,21 @@ class Bernoulli:
         return (softplus(self.logits) - self.logits * self.logits.sigmoid()).sum(-1)
 
     def kl_divergence(self, other: Bernoulli) -> Tensor:
-        """p (log p - log q) + (1 - p) (log (1 - p) - log (1 - q)), summed over bits."""
+        """[N]: p (log p - log q) + (1 - p) (log (1 - p) - log (1 - q)), summed over bits."""
         probability = self.logits.sigmoid()
         ones = softplus(-other.logits) - softplus(-self.logits)
         zeros = softplus(other.logits) - softplus(self.logits)
         return (probability * ones + (1.0 - probability) * zeros).sum(-1)
 
-    def slope(self, action: Tensor, of_log_prob: Tensor, of_entropy: Tensor | None) -> tuple[Tensor]:
-        """Gradient with respect to the logits l, see `ClosedForm`: a - sigmoid(l), and -l sigmoid'(l)."""
+    def vjp(self, action: Tensor, grad_log_prob: Tensor, grad_entropy: Tensor | None) -> tuple[Tensor]:
+        """Gradient [N, A] with respect to the logits l, see `ClosedForm`: a - sigmoid(l), and -l sigmoid'(l)."""
         probability = self.logits.sigmoid()
-        result = (action - probability) * of_log_prob.unsqueeze(-1)
-        if of_entropy is not None:
-            result -= self.logits * probability * (1.0 - probability) * of_entropy.unsqueeze(-1)
+        result = (action - probability) * grad_log_prob.unsqueeze(-1)
+        if grad_entropy is not None:
+            result -= self.logits * probability * (1.0 - probability) * grad_entropy.unsqueeze(-1)
         return (result,)
 
-    def curvature(self, logits: Tensor) -> tuple[Tensor]:
-        """Fisher information times a change of the logits: sigmoid' v."""
+    def fisher_product(self, logits: Tensor) -> tuple[Tensor]:
+        """Fisher information times a change v of the logits, [N, A]: sigmoid' v."""
         probability = self.logits.sigmoid()
         return (probability * (1.0 - probability) * logits,)

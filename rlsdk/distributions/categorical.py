@@ -13,13 +13,13 @@ SMALLEST = 1e-30
 
 
 def gumbel(like: Tensor, generator: Generator) -> Tensor:
-    """Standard Gumbel noise: the largest of logits + noise is a sample of the distribution (no probabilities needed)."""
+    """Standard Gumbel noise, [..] as `like`: the largest of logits + noise is a sample; no probabilities are needed."""
     exponential = torch.empty_like(like).exponential_(generator=generator)
     return -exponential.clamp(min=SMALLEST).log()
 
 
 def masked(logits: Tensor, mask: Tensor | None) -> Tensor:
-    """`logits` with forbidden values out of reach; no gradient flows into them."""
+    """`logits` [.., n], very small where `mask` bool [.., n] is False; no gradient flows into these."""
     return logits if mask is None else logits.masked_fill(~mask, FORBIDDEN)
 
 
@@ -52,21 +52,21 @@ class Categorical:
         return -(self.probs * self.log_probs).sum(-1)
 
     def kl_divergence(self, other: Categorical) -> Tensor:
-        """sum_i p_i (log p_i - log q_i)."""
+        """sum_i p_i (log p_i - log q_i), [N]."""
         return (self.probs * (self.log_probs - other.log_probs)).sum(-1)
 
-    def slope(self, action: Tensor, of_log_prob: Tensor, of_entropy: Tensor | None) -> tuple[Tensor]:
-        """Gradient with respect to the logits, see `ClosedForm`: onehot(a) - p, and -p (log p + H)."""
+    def vjp(self, action: Tensor, grad_log_prob: Tensor, grad_entropy: Tensor | None) -> tuple[Tensor]:
+        """Gradient [N, n] with respect to the logits, see `ClosedForm`: onehot(a) - p, and -p (log p + H)."""
         probs = self.probs
-        pull = of_log_prob.unsqueeze(-1)
-        if of_entropy is not None:
+        per_row = grad_log_prob.unsqueeze(-1)
+        if grad_entropy is not None:
             entropy = -(probs * self.log_probs).sum(-1, keepdim=True)
-            pull = pull + of_entropy.unsqueeze(-1) * (self.log_probs + entropy)
-        result = probs.mul_(pull).neg_()
-        return (result.scatter_add_(-1, action.long().unsqueeze(-1), of_log_prob.unsqueeze(-1)),)
+            per_row = per_row + grad_entropy.unsqueeze(-1) * (self.log_probs + entropy)
+        result = probs.mul_(per_row).neg_()
+        return (result.scatter_add_(-1, action.long().unsqueeze(-1), grad_log_prob.unsqueeze(-1)),)
 
-    def curvature(self, logits: Tensor) -> tuple[Tensor]:
-        """Fisher information times a change of the logits: p (v - p.v)."""
+    def fisher_product(self, logits: Tensor) -> tuple[Tensor]:
+        """Fisher information times a change v of the logits, [N, n]: p (v - p.v)."""
         probs = self.probs
         return (probs * (logits - (probs * logits).sum(-1, keepdim=True)),)
 
@@ -107,18 +107,18 @@ class MultiCategorical:
         return -(self.probs * self.log_probs).sum(-1)
 
     def kl_divergence(self, other: MultiCategorical) -> Tensor:
-        """The sum over the choices."""
+        """The sum over the choices, [N]."""
         return (self.probs * (self.log_probs - other.log_probs)).sum(-1)
 
-    def slope(self, action: Tensor, of_log_prob: Tensor, of_entropy: Tensor | None) -> tuple[Tensor]:
-        """Gradient with respect to the logits, that of each choice side by side."""
+    def vjp(self, action: Tensor, grad_log_prob: Tensor, grad_entropy: Tensor | None) -> tuple[Tensor]:
+        """Gradient [N, sum(sizes)] with respect to the logits: those of the choices, concatenated."""
         pairs = zip(self._choices(), action.unbind(-1), strict=True)
-        return (torch.cat([one.slope(own, of_log_prob, of_entropy)[0] for one, own in pairs], -1),)
+        return (torch.cat([one.vjp(own, grad_log_prob, grad_entropy)[0] for one, own in pairs], -1),)
 
-    def curvature(self, logits: Tensor) -> tuple[Tensor]:
-        """Fisher information times a change of the logits, that of each choice side by side."""
+    def fisher_product(self, logits: Tensor) -> tuple[Tensor]:
+        """Fisher information times a change of the logits, [N, sum(sizes)]: those of the choices, concatenated."""
         pairs = zip(self._choices(), torch.split(logits, list(self.sizes), -1), strict=True)
-        return (torch.cat([one.curvature(own)[0] for one, own in pairs], -1),)
+        return (torch.cat([one.fisher_product(own)[0] for one, own in pairs], -1),)
 
     def _choices(self) -> list[Categorical]:
         return [Categorical(part) for part in torch.split(self.log_probs, list(self.sizes), -1)]

@@ -20,7 +20,7 @@ _LEGENDRE: list[list[float]] = [values.tolist() for values in np.polynomial.lege
 
 
 def expected_log_jacobian(mean: Tensor, std: Tensor) -> Tensor:
-    """The mean of log(1 - tanh(x)^2) for x ~ N(mean, std^2), element by element; errors below 1e-6.
+    """The mean of log(1 - tanh(x)^2) for x ~ N(mean, std^2), element by element, [..]; errors below 1e-6.
 
     Narrow Gaussians: Gauss-Hermite quadrature. Wide ones: of log 4 - 2 |x| - 2 log(1 + exp(-2 |x|)) the first two terms have a
     closed form, the last is integrated over |x| (Gauss-Legendre), where it is not 0.

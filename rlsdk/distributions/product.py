@@ -42,7 +42,7 @@ class Product:
         return _total([part.entropy() for part in self._each()])
 
     def kl_divergence(self, other: Product) -> Tensor:
-        """The sum over the parts, as they are independent."""
+        """The sum over the parts, [N]: they are independent."""
         return _total([part.kl_divergence(own) for part, own in self._pairs(other.parts)])
 
 

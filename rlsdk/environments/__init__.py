@@ -8,23 +8,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rlsdk.environments.registration import register as _register
-from rlsdk.lazy import attach
+from rlsdk.runtime.lazy import attach
 
 if TYPE_CHECKING:
-    from rlsdk.environments.atari import AtariWrapper as AtariWrapper
-    from rlsdk.environments.atari import make_atari_env as make_atari_env
+    from rlsdk.environments.adapters.masks import get_action_masks as get_action_masks
+    from rlsdk.environments.adapters.masks import is_masking_supported as is_masking_supported
+    from rlsdk.environments.adapters.space_conversion import to_gymnasium as to_gymnasium
+    from rlsdk.environments.adapters.space_conversion import to_space as to_space
     from rlsdk.environments.check import check_env as check_env
     from rlsdk.environments.gymnasium_adapter import connect as connect
-    from rlsdk.environments.masks import get_action_masks as get_action_masks
-    from rlsdk.environments.masks import is_masking_supported as is_masking_supported
-    from rlsdk.environments.numpy_vector import NumpyVectorEnv as NumpyVectorEnv
-    from rlsdk.environments.recorded import RecordedOnly as RecordedOnly
-    from rlsdk.environments.requests import FrameStack as FrameStack
-    from rlsdk.environments.requests import NormalizeObservation as NormalizeObservation
-    from rlsdk.environments.requests import NormalizeReward as NormalizeReward
-    from rlsdk.environments.space_conversion import to_gymnasium as to_gymnasium
-    from rlsdk.environments.space_conversion import to_space as to_space
+    from rlsdk.environments.make_atari import make_atari_env as make_atari_env
+    from rlsdk.environments.vector.numpy_vector import NumpyVectorEnv as NumpyVectorEnv
+    from rlsdk.environments.vector.recorded import RecordedOnly as RecordedOnly
     from rlsdk.environments.vectorize import make_vec_env as make_vec_env
+    from rlsdk.environments.wrapper_settings import FrameStack as FrameStack
+    from rlsdk.environments.wrapper_settings import NormalizeObservation as NormalizeObservation
+    from rlsdk.environments.wrapper_settings import NormalizeReward as NormalizeReward
     from rlsdk.environments.wrappers import ActionMasker as ActionMasker
     from rlsdk.environments.wrappers import CheckNan as CheckNan
     from rlsdk.environments.wrappers import MaskVelocity as MaskVelocity
@@ -33,8 +32,9 @@ if TYPE_CHECKING:
     from rlsdk.environments.wrappers import load_results as load_results
     from rlsdk.environments.wrappers import plot_results as plot_results
     from rlsdk.environments.wrappers import ts2xy as ts2xy
+    from rlsdk.environments.wrappers.atari import AtariWrapper as AtariWrapper
 
-_REQUESTS = ("FrameStack", "NormalizeObservation", "NormalizeReward")
+_SETTINGS = ("FrameStack", "NormalizeObservation", "NormalizeReward")
 _WRAPPERS = (
     "ActionMasker",
     "CheckNan",
@@ -75,14 +75,15 @@ __getattr__, __dir__ = attach(
     __name__,
     {
         "check_env": "rlsdk.environments.check",
-        **dict.fromkeys(("AtariWrapper", "make_atari_env"), "rlsdk.environments.atari"),
+        "AtariWrapper": "rlsdk.environments.wrappers.atari",
+        "make_atari_env": "rlsdk.environments.make_atari",
         "make_vec_env": "rlsdk.environments.vectorize",
-        "NumpyVectorEnv": "rlsdk.environments.numpy_vector",
-        "RecordedOnly": "rlsdk.environments.recorded",
+        "NumpyVectorEnv": "rlsdk.environments.vector.numpy_vector",
+        "RecordedOnly": "rlsdk.environments.vector.recorded",
         "connect": "rlsdk.environments.gymnasium_adapter",
-        **dict.fromkeys(("to_gymnasium", "to_space"), "rlsdk.environments.space_conversion"),
-        **dict.fromkeys(("get_action_masks", "is_masking_supported"), "rlsdk.environments.masks"),
-        **dict.fromkeys(_REQUESTS, "rlsdk.environments.requests"),
+        **dict.fromkeys(("to_gymnasium", "to_space"), "rlsdk.environments.adapters.space_conversion"),
+        **dict.fromkeys(("get_action_masks", "is_masking_supported"), "rlsdk.environments.adapters.masks"),
+        **dict.fromkeys(_SETTINGS, "rlsdk.environments.wrapper_settings"),
         **dict.fromkeys(_WRAPPERS, "rlsdk.environments.wrappers"),
     },
 )

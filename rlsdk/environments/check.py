@@ -12,13 +12,16 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env as gymnasium_check
 
-from rlsdk.environments.masks import MaskRule, mask_methods
-from rlsdk.environments.observations import stack
-from rlsdk.environments.space_conversion import to_space
-from rlsdk.environments.step_checks import FLAGS, number, require_info, success
+from rlsdk.environments.adapters.masks import MaskRule, mask_methods
+from rlsdk.environments.adapters.observations import stack
+from rlsdk.environments.adapters.space_conversion import to_gymnasium, to_space
+from rlsdk.environments.adapters.step_checks import FLAGS, number, require_info, success
+from rlsdk.environments.vector.connected import missing_members
+from rlsdk.environments.vector.custom_vector import CustomVectorEnv
+from rlsdk.environments.vector.numpy_vector import to_actions
 from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, RlsdkError, message_of
-from rlsdk.runtime.output import shown
 from rlsdk.spaces import Space
+from rlsdk.text import shown
 
 HARMLESS = {
     "eterminis|random number generator|same seed": (
@@ -51,7 +54,7 @@ def check_env(env: Any, warn: bool = True, skip_render_check: bool = True, steps
         EnvironmentFault: names what is wrong.
     """
     if not isinstance(env, gymnasium.Env):
-        raise EnvironmentFault(f"{shown(env)} is no gymnasium.Env; derive its class from gymnasium.Env")
+        return _check_vector(env, steps)
     about_api, pair = _about_api(env, skip_render_check)
     advice = [
         *about_api,
@@ -66,7 +69,28 @@ def check_env(env: Any, warn: bool = True, skip_render_check: bool = True, steps
     return advice
 
 
-def _about_api(env: Any, skip_render_check: bool) -> tuple[list[Advice], tuple[Space, Space]]:
+def _check_vector(env: Any, steps: int) -> list[Advice]:
+    """Play `steps` random vector steps of an object with the members of `rlsdk.interfaces.VectorEnv`; there is no advice."""
+    if len(missing_members(env)) > 3 or isinstance(env, gymnasium.vector.VectorEnv):
+        raise EnvironmentFault(
+            f"{shown(env)} is no gymnasium.Env; derive its class from gymnasium.Env, or give it the members of"
+            " rlsdk.interfaces.VectorEnv"
+        )
+    vector = CustomVectorEnv(env)
+    actions = to_gymnasium(vector.action_space)
+    actions.seed(0)
+    vector.reset(0)
+    for step in range(steps):
+        given = [actions.sample() for _ in range(vector.num_envs)]
+        reward = vector.step(to_actions(vector.action_space, given, vector.num_envs)).reward
+        if not bool(reward.isfinite().all()):
+            raise EnvironmentFault(
+                f"{vector.name}, step {step}: the rewards are {reward.tolist()}; they must be finite"
+            )
+    return []
+
+
+def _about_api(env: gymnasium.Env[object, object], skip_render_check: bool) -> tuple[list[Advice], tuple[Space, Space]]:
     """(advice, both spaces). What gymnasium calls an error but training can live with is advice; see `HARMLESS`.
 
     Raises:
@@ -88,7 +112,7 @@ def _about_api(env: Any, skip_render_check: bool) -> tuple[list[Advice], tuple[S
     return [], pair
 
 
-def _about_masks(env: Any, actions: Space) -> list[Advice]:
+def _about_masks(env: gymnasium.Env[object, object], actions: Space) -> list[Advice]:
     """A mask must have the length of the action space and leave a choice."""
     methods, rule = mask_methods([env]), MaskRule(actions)
     if methods is None:
@@ -97,7 +121,7 @@ def _about_masks(env: Any, actions: Space) -> list[Advice]:
         return (
             []
             if not np.size(methods[0]())
-            else [Advice("action masks", "a Box action has nothing to mask; `action_masks` is never asked")]
+            else [Advice("action masks", "a Box action has nothing to mask; `action_masks` is never called")]
         )
     env.reset(seed=0)
     try:
@@ -107,7 +131,7 @@ def _about_masks(env: Any, actions: Space) -> list[Advice]:
     return []
 
 
-def _about_actions(space: Any) -> list[Advice]:
+def _about_actions(space: object) -> list[Advice]:
     if not isinstance(space, spaces.Box):
         return []
     found = []
@@ -124,7 +148,7 @@ def _about_actions(space: Any) -> list[Advice]:
     return found
 
 
-def _about_observations(space: Any, path: str = "observation") -> list[Advice]:
+def _about_observations(space: object, path: str = "observation") -> list[Advice]:
     if isinstance(space, spaces.Dict):
         return [a for key, child in space.spaces.items() for a in _about_observations(child, f"{path}[{key!r}]")]
     if isinstance(space, spaces.Tuple):
@@ -143,7 +167,7 @@ def _about_observations(space: Any, path: str = "observation") -> list[Advice]:
     return found
 
 
-def _play(env: Any, space: Any, steps: int) -> list[Advice]:
+def _play(env: gymnasium.Env[object, object], space: Space, steps: int) -> list[Advice]:
     """Random steps: observations must fit, episodes should end, numbers should be of order one."""
     observation, _ = env.reset(seed=0)
     env.action_space.seed(0)
@@ -172,7 +196,7 @@ def _play(env: Any, space: Any, steps: int) -> list[Advice]:
     return found
 
 
-def _step(env: Any, step: int) -> tuple[Any, bool]:
+def _step(env: gymnasium.Env[object, object], step: int) -> tuple[object, bool]:
     """(observation, whether the episode is over) of a random step.
 
     Raises:
@@ -197,5 +221,5 @@ def _step(env: Any, step: int) -> tuple[Any, bool]:
     return observation, bool(terminated or truncated)
 
 
-def _unlimited(env: Any) -> bool:
+def _unlimited(env: gymnasium.Env[object, object]) -> bool:
     return env.spec is None or env.spec.max_episode_steps is None

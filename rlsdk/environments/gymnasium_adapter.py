@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium
 
-from rlsdk.environments.custom_vector import MEMBERS, CustomVectorEnv, looks_like_one
-from rlsdk.environments.executor_envs import ExecutorEnvs
-from rlsdk.environments.in_process import InProcessEnvs
-from rlsdk.environments.native_vector import NativeVectorEnv
-from rlsdk.environments.numpy_vector import NumpyVectorEnv
-from rlsdk.environments.processes import ProcessEnvs
+from rlsdk.environments.adapters.attributes import Environment
+from rlsdk.environments.adapters.space_conversion import spaces_of, to_space
 from rlsdk.environments.registration import register_game
-from rlsdk.environments.requests import without_requests
-from rlsdk.environments.space_conversion import spaces_of, to_space
+from rlsdk.environments.vector.connected import MEMBERS, ConnectedEnv, missing_members, require_members
+from rlsdk.environments.vector.custom_vector import CustomVectorEnv
+from rlsdk.environments.vector.executor_vector import ExecutorVectorEnv
+from rlsdk.environments.vector.native_vector import NativeVectorEnv
+from rlsdk.environments.vector.numpy_vector import NumpyVectorEnv
+from rlsdk.environments.vector.process_vector import ProcessVectorEnv
+from rlsdk.environments.vector.sync_vector import SyncVectorEnv
+from rlsdk.environments.wrapper_settings import split_wrapper_settings
 from rlsdk.errors import EnvironmentFault, RlsdkError, message_of, suggest
 from rlsdk.registry import extension, extensions
-from rlsdk.runtime.output import shown
+from rlsdk.text import shown
 
 EnvSource = str | Callable[[], Any] | Any
-Envs = InProcessEnvs | ProcessEnvs | NativeVectorEnv | ExecutorEnvs | CustomVectorEnv
+CONNECTED = (SyncVectorEnv, ProcessVectorEnv, NativeVectorEnv, ExecutorVectorEnv, CustomVectorEnv)
 
 
-def connect(env: EnvSource, copies: int = 1) -> Envs:
+def connect(env: EnvSource, copies: int = 1) -> ConnectedEnv:
     """The rlsdk side of whatever a user passes as `env`: an id, an environment, a vector environment, or one of ours.
 
     An id gives as many environments as `copies` says.
@@ -32,28 +34,28 @@ def connect(env: EnvSource, copies: int = 1) -> Envs:
     Raises:
         EnvironmentFault: none of these, or it cannot be made.
     """
-    env, _ = without_requests(env)
+    env, _ = split_wrapper_settings(env)
     if isinstance(env, NumpyVectorEnv):
         return connect(env.env)
-    if isinstance(env, InProcessEnvs | ProcessEnvs | NativeVectorEnv | ExecutorEnvs | CustomVectorEnv):
+    if isinstance(env, CONNECTED):
         return env
     if isinstance(env, gymnasium.vector.VectorEnv):
         pair = to_space(env.single_observation_space, "observation"), to_space(env.single_action_space, "action")
         return NativeVectorEnv(env, *pair)
     if isinstance(env, gymnasium.Env):
         made = in_process([env])
-        made.recipe = _recipe(env)
+        made.env_id = _recipe(env)
         return made
-    if looks_like_one(env) and not isinstance(env, type):
+    if not isinstance(env, type) and not hasattr(env, "step_async") and not missing_members(env):
         return CustomVectorEnv(env)
     if isinstance(env, str) or callable(env):
         made = in_process([make_one(env, {}) for _ in range(copies if isinstance(env, str) else 1)])
-        made.recipe = env if isinstance(env, str) else None
+        made.env_id = env if isinstance(env, str) else None
         return made
     raise EnvironmentFault(_no_environment(env))
 
 
-def _no_environment(env: Any) -> str:
+def _no_environment(env: object) -> str:
     """Why an object cannot be trained in, and what can."""
     if hasattr(env, "step_async"):
         return (
@@ -62,9 +64,8 @@ def _no_environment(env: Any) -> str:
         )
     if isinstance(env, list | tuple):
         return f"{shown(env)} is no environment; make_vec_env takes a list of functions that each make one"
-    if len(has := [name for name in MEMBERS if hasattr(env, name)]) > 3:
-        lacks = ", ".join(name for name in MEMBERS if name not in has)
-        return f"{shown(env)} is no vector environment: it lacks {lacks} (rlsdk.interfaces.VectorEnv)"
+    if len(missing_members(env)) < len(MEMBERS) - 3:
+        require_members(env)
     return (
         f"{shown(env)} is no environment; accepted: a gymnasium id such as 'Pendulum-v1', a gymnasium.Env,"
         " a gymnasium.vector.VectorEnv, what rlsdk.environments.make_vec_env returns, or an object with the members of"
@@ -82,10 +83,10 @@ def _recipe(env: Any) -> str | None:
     )
 
 
-def in_process(environments: list[Any], seed: int | None = None) -> InProcessEnvs:
+def in_process(environments: Sequence[Environment], seed: int | None = None) -> SyncVectorEnv:
     """Environments that are alike, stepped one after another in this process."""
     first = environments[0]
-    return InProcessEnvs(environments, *spaces_of(first), name=name_of(first), seed=seed)
+    return SyncVectorEnv(environments, *spaces_of(first), name=name_of(first), seed=seed)
 
 
 def name_of(env: Any) -> str:
@@ -93,7 +94,7 @@ def name_of(env: Any) -> str:
     return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
 
 
-def make_one(env: EnvSource, kwargs: dict[str, Any]) -> Any:
+def make_one(env: EnvSource, kwargs: dict[str, object]) -> Environment:
     """One gymnasium environment from an id or a function.
 
     Raises:
@@ -123,7 +124,7 @@ def make_one(env: EnvSource, kwargs: dict[str, Any]) -> Any:
 def _by_id(name: str, kwargs: dict[str, Any]) -> Any:
     """From the plugin that owns the id's namespace, or from gymnasium."""
     namespace = name.partition("/")[0]
-    register_game(name)  # whose error says what to install
+    register_game(name)  # its error names what to install
     if "/" in name and name not in gymnasium.registry and namespace in extensions("environments"):
         return extension("environments", namespace)(name, **kwargs)
     # what gymnasium's checker warns of at the first step is checked here at every one, or by `check_env`

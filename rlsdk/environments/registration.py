@@ -8,22 +8,8 @@ from pathlib import Path
 
 import gymnasium
 
-TOYS = (
-    "BitFlippingEnv",
-    "ChainEnv",
-    "FakeImageEnv",
-    "HybridActionEnv",
-    "IdentityEnv",
-    "IdentityEnvBox",
-    "IdentityEnvMultiBinary",
-    "IdentityEnvMultiDiscrete",
-    "InvalidActionEnvDiscrete",
-    "InvalidActionEnvMultiBinary",
-    "InvalidActionEnvMultiDiscrete",
-    "SimpleMultiObsEnv",
-    "TMazeEnv",
-)
-"""Classes of `rlsdk.environments.toy` that can be made without arguments: rlsdk/<class>-v0."""
+from rlsdk.environments.toy import WITHOUT_ARGUMENTS
+
 WITHOUT_VELOCITY = (
     "CartPole-v1",
     "Pendulum-v1",
@@ -42,7 +28,7 @@ FOR_SEVERAL_PLAYERS = ("combat", "joust", "maze_craze", "warlords")
 
 def register() -> None:
     """Make the environments known to gymnasium; calling it again does nothing."""
-    for name in TOYS:
+    for name in WITHOUT_ARGUMENTS:
         _register(f"rlsdk/{name}-v0", f"rlsdk.environments.toy:{name}", {})
     for task in WITHOUT_VELOCITY:
         name, _, version = task.partition("-")
@@ -56,7 +42,7 @@ def register_game(identity: str) -> None:
     """Make the Atari game of an id known to gymnasium, whether ale-py is installed or not. Other ids are left alone."""
     found = GAME.fullmatch(identity)
     if found:
-        _register(identity, "rlsdk.environments.atari:atari_game", {"game": found[1]}, checked=False)
+        _register(identity, "rlsdk.environments.wrappers.atari:atari_game", {"game": found[1]}, checked=False)
 
 
 def _register(identity: str, entry: str, kwargs: dict[str, str], *, checked: bool = True) -> None:

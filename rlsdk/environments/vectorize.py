@@ -12,19 +12,22 @@ from typing import Any
 import gymnasium
 
 from rlsdk import executors
-from rlsdk.environments import envpool_vector
-from rlsdk.environments.copies import require_separate
-from rlsdk.environments.executor_envs import ExecutorEnvs
-from rlsdk.environments.gymnasium_adapter import Envs, EnvSource, connect, in_process, make_one, name_of
-from rlsdk.environments.native_vector import NativeVectorEnv
-from rlsdk.environments.processes import ProcessEnvs, ProcessOptions
-from rlsdk.environments.seeds import Seeds
-from rlsdk.environments.space_conversion import spaces_of
+from rlsdk.environments import wrappers as own
+from rlsdk.environments.adapters.attributes import Environment
+from rlsdk.environments.adapters.space_conversion import spaces_of
+from rlsdk.environments.gymnasium_adapter import EnvSource, connect, in_process, make_one, name_of
+from rlsdk.environments.vector import envpool_vector
+from rlsdk.environments.vector.connected import ConnectedEnv
+from rlsdk.environments.vector.executor_vector import ExecutorVectorEnv
+from rlsdk.environments.vector.group_checks import require_separate
+from rlsdk.environments.vector.native_vector import NativeVectorEnv
+from rlsdk.environments.vector.process_vector import ProcessOptions, ProcessVectorEnv
+from rlsdk.environments.vector.seeds import Seeds
 from rlsdk.environments.wrappers import Monitor
 from rlsdk.errors import EnvironmentFault, SettingsError, suggest
-from rlsdk.runtime.output import shown
+from rlsdk.text import shown
 
-KINDS = ("auto", "sync", "async", "native")
+VECTORIZATIONS = ("auto", "sync", "async", "native")
 WORTH_PROCESSES = 700e-6
 """Seconds of work in stepping all copies once, from which processes pay: measured on 2 cores they break even between 400 and
 800 microseconds, for 2 to 32 copies (docs/environments.md has the table)."""
@@ -44,7 +47,7 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
     restart: bool = False,
     start_method: str | None = None,
     **documented: Any,
-) -> Envs:
+) -> ConnectedEnv:
     """`n_envs` copies of an environment behind one interface, seeded alike however they run.
 
     Args:
@@ -73,25 +76,25 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
     """
     _refuse(env, documented)
     sources = _sources(env, n_envs)
-    if vectorization not in (*KINDS, *executors.names()):
-        known = (*KINDS, *executors.names())
+    if vectorization not in (*VECTORIZATIONS, *executors.names()):
+        known = (*VECTORIZATIONS, *executors.names())
         raise SettingsError(f"vectorization {vectorization!r} is unknown; {suggest(vectorization, known)}")
     arguments = dict(env_kwargs or {})
     if vectorization == "native":
         native = _native(env, len(sources), arguments, bool(wrappers or monitor_dir))
-        native.seeds, native.recipe = Seeds(seed), env if isinstance(env, str) and not env_kwargs else None
+        native.seeds, native.env_id = Seeds(seed), env if isinstance(env, str) and not env_kwargs else None
         return native
     folder = None if monitor_dir is None else Path(monitor_dir)
     layers = tuple(map(_wrapper, wrappers))
     makers = [_Maker(source, arguments, layers, folder, i) for i, source in enumerate(sources)]
     options = ProcessOptions(workers or os.cpu_count() or 1, timeout, restart, start_method)
     made = _made(makers, vectorization, options, seed)
-    made.recipe = env if isinstance(env, str) and not (env_kwargs or wrappers) else None
+    made.env_id = env if isinstance(env, str) and not (env_kwargs or wrappers) else None
     return made
 
 
-def _made(makers: Sequence[_Maker], vectorization: str, options: ProcessOptions, seed: int | None) -> Envs:
-    """The copies, stepped where `vectorization` says."""
+def _made(makers: Sequence[_Maker], vectorization: str, options: ProcessOptions, seed: int | None) -> ConnectedEnv:
+    """The copies, stepped as `vectorization` selects."""
     first, count = makers[0].bare(), len(makers)  # what cannot be made fails here, with a clear message
     if vectorization in executors.names():
         if any(maker.env is not makers[0].env for maker in makers):
@@ -99,12 +102,12 @@ def _made(makers: Sequence[_Maker], vectorization: str, options: ProcessOptions,
         _require_new(makers, first)
         elsewhere = executors.make_executor(vectorization, options.workers)
         here = in_process([makers[0].watched(first)], seed)
-        return ExecutorEnvs(makers[0], here, elsewhere, count, options.workers)
+        return ExecutorVectorEnv(makers[0], here, elsewhere, count, options.workers)
     if vectorization == "async" or (vectorization == "auto" and _processes_pay(first, count)):
         pair, name = spaces_of(first), name_of(first)
         _require_new(makers, first)
         first.close()
-        return ProcessEnvs(makers, *pair, options, name=name, seed=seed)
+        return ProcessVectorEnv(makers, *pair, options, name=name, seed=seed)
     return in_process([makers[0].watched(first), *(maker() for maker in makers[1:])], seed)
 
 
@@ -120,7 +123,7 @@ RENAMED = {
 """Arguments of the documented `make_vec_env`, and what is used here."""
 
 
-def _refuse(env: Any, documented: Mapping[str, Any]) -> None:
+def _refuse(env: object, documented: Mapping[str, object]) -> None:
     """Raises SettingsError when an argument has another name here, or there is no environment."""
     for name in documented:
         hint = f"use {RENAMED[name]}" if name in RENAMED else suggest(name, _ARGUMENTS)
@@ -129,7 +132,7 @@ def _refuse(env: Any, documented: Mapping[str, Any]) -> None:
         raise SettingsError("make_vec_env needs an environment: a gymnasium id, a function, or a list of functions")
 
 
-def _sources(env: Any, n_envs: Any) -> list[Any]:
+def _sources(env: object, n_envs: object) -> list[Any]:
     """What makes each copy.
 
     Raises:
@@ -154,7 +157,7 @@ def _sources(env: Any, n_envs: Any) -> list[Any]:
 _ARGUMENTS = tuple(inspect.signature(make_vec_env).parameters)[:-1]
 
 
-def _require_new(makers: Sequence[_Maker], first: Any) -> None:
+def _require_new(makers: Sequence[_Maker], first: Environment) -> None:
     """Raises EnvironmentFault when a function gives `first` again instead of a new environment."""
     if len(makers) > 1 and not isinstance(makers[1].env, str):
         second = makers[1].bare()
@@ -172,8 +175,6 @@ def _wrapper(choice: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
         if not callable(choice):
             raise SettingsError(f"wrapper {choice!r} is neither a name nor a function of an environment")
         return choice
-    import rlsdk.environments.wrappers as own
-
     places = {name: place for place in (gymnasium.wrappers, own) for name in place.__all__ if name[0].isupper()}
     if choice not in places:
         raise SettingsError(f"unknown wrapper {choice!r}; {suggest(choice, places)}")
@@ -189,22 +190,22 @@ class _Maker:
     ) -> None:
         self.env, self.kwargs, self.wrappers, self.monitor, self.index = env, kwargs, wrappers, monitor, index
 
-    def bare(self) -> Any:
+    def bare(self) -> Environment:
         """A copy without its monitor."""
         instance = make_one(self.env, self.kwargs)
         for wrapper in self.wrappers:
             instance = wrapper(instance)
         return instance
 
-    def watched(self, instance: Any) -> Any:
+    def watched(self, instance: Environment) -> Environment:
         """The copy with its monitor."""
         return instance if self.monitor is None else Monitor(instance, self.monitor / str(self.index))
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Environment:
         return self.watched(self.bare())
 
 
-def _processes_pay(trial: Any, copies: int) -> bool:
+def _processes_pay(trial: Environment, copies: int) -> bool:
     """Whether steps like those of `trial` are slow enough for processes; it is left in the middle of an episode."""
     if copies < 2 or (os.cpu_count() or 1) < 2:
         return False

@@ -1,4 +1,4 @@
-"""Work done in processes of this machine that stay alive between pieces."""
+"""Work done in processes of this machine that stay alive between items."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import multiprocessing
 import os
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from rlsdk.errors import WorkError
-from rlsdk.parcels import Outbox
-from rlsdk.workers import Dead, Failure, Twice, Worker, end_with_parent, spread
+from rlsdk.executors.shared_memory import SharedArrays
+from rlsdk.executors.workers import Failure, RepeatedFailure, Worker, WorkerDied, end_with_parent, spread
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
@@ -21,7 +21,7 @@ ResultT = TypeVar("ResultT")
 class Processes:
     """An executor with `workers` processes, started when there is work; `work` and its items must be picklable.
 
-    A process that dies is replaced and its piece tried once more. On Ctrl-C the pieces in work are asked to stop (SIGTERM)
+    A process that dies is replaced and its item tried once more. On Ctrl-C the running items get SIGTERM
     and waited for, the others are not begun; a second Ctrl-C ends the processes at once. They do not see the terminal's
     own Ctrl-C, and end a few seconds after this process.
     """
@@ -29,7 +29,7 @@ class Processes:
     def __init__(self, workers: int) -> None:
         self.count = workers
         self._workers: list[Worker] = []
-        self._outbox = Outbox()
+        self._shared = SharedArrays()
 
     def map(self, work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> list[ResultT]:
         if not items:
@@ -37,10 +37,10 @@ class Processes:
         context = multiprocessing.get_context("spawn")
         for number in range(len(self._workers), min(self.count, len(items))):
             self._workers.append(Worker(context, _serve, None, f"worker {number}", daemon=False))
-        requests = [("call", work, item) for item in self._outbox.pack(items)]
+        requests = [("call", work, item) for item in self._shared.pack(items)]
         try:
             return spread(self._workers, requests, timeout=math.inf, accept=_accept, replaced=lambda: None)
-        except Twice as error:
+        except RepeatedFailure as error:
             self._end()
             raise WorkError(str(error)) from None
         except KeyboardInterrupt:
@@ -51,12 +51,12 @@ class Processes:
             raise
 
     def _stop(self) -> None:
-        """Ask every process to stop, and wait for it to have done so."""
+        """Stop every process, and wait until it has ended."""
         try:
             for worker in self._workers:
                 worker.process.terminate()
             for worker in self._workers:
-                with contextlib.suppress(Dead):
+                with contextlib.suppress(WorkerDied):
                     worker.receive(math.inf)
         finally:
             self._end()
@@ -67,7 +67,7 @@ class Processes:
         for worker in self._workers:
             worker.process.join(5.0)
         self._end()
-        self._outbox.close()
+        self._shared.close()
 
     def _end(self) -> None:
         for worker in self._workers:
@@ -75,7 +75,7 @@ class Processes:
         self._workers = []
 
 
-def _accept(answer: Any) -> None:
+def _accept(answer: object) -> None:
     if isinstance(answer, Failure):
         raise (answer.kind or WorkError)(f"{answer.message}\n--- in its process ---\n{answer.trace}")
 

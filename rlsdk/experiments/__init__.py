@@ -1,1 +1,1 @@
-"""What runs leave on disk: their records, and what may be believed of records that others wrote."""
+"""What runs leave on disk: their records, and which entries of records by others are accepted."""

@@ -8,9 +8,9 @@ from typing import Any
 
 import attrs
 
-from rlsdk.compilation import require_mode
 from rlsdk.errors import SettingsError
 from rlsdk.experiments.stored_tables import Entries, read_table
+from rlsdk.runtime.compilation import require_mode
 from rlsdk.runtime.places import PLACES
 
 MAX_ENVS, MAX_THREADS = 2**16, 2**12
@@ -53,7 +53,7 @@ class RunRecord:
     final_evaluation: FinalEvaluation | None = None
     system: dict[str, Any] = attrs.field(factory=dict)
 
-    def as_table(self) -> dict[str, Any]:
+    def as_table(self) -> dict[str, object]:
         """For JSON; what is not known is left out."""
         return {name: value for name, value in attrs.asdict(self).items() if value is not None}
 
@@ -67,7 +67,7 @@ class RunRecord:
         return RunRecord.of(read_table(path), str(path))
 
     @staticmethod
-    def of(table: Mapping[str, Any], source: str) -> RunRecord:
+    def of(table: Mapping[str, object], source: str) -> RunRecord:
         """The record in a table; raises as `read`."""
         entries = Entries(table, source)
         steps = entries.count("steps")

@@ -1,4 +1,4 @@
-"""What a user asked for on the command line."""
+"""The options of a run on the command line."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 import attrs
 
-from rlsdk.compilation import require_mode
 from rlsdk.errors import SettingsError
 from rlsdk.experiments.run_record import MAX_ENVS, MAX_THREADS
 from rlsdk.experiments.stored_tables import Entries
+from rlsdk.runtime.compilation import require_mode
 
 RESUMABLE = (
     "steps",
@@ -29,7 +29,7 @@ RESUMABLE = (
 
 @attrs.frozen(kw_only=True)
 class RunRequest:
-    """A run; None means not said."""
+    """A run; None: not given."""
 
     algorithm: str
     env: str | None = None
@@ -52,9 +52,9 @@ class RunRequest:
     sinks: tuple[str, ...] | None = None
     """Names of further metric sinks: `console`, `tensorboard`, or a plugin's."""
     profile: bool = False
-    """Say where the time went."""
+    """Print where the time went."""
     compile: str | None = attrs.field(default=None, validator=lambda *given: require_mode(given[-1] or "off"))
-    """How hot functions are compiled; see `rlsdk.compilation`."""
+    """How hot functions are compiled; see `rlsdk.runtime.compilation`."""
 
     def said(self) -> dict[str, Any]:
         """The options that were given, of those that a resumed run may change.
@@ -73,8 +73,8 @@ class RunRequest:
             raise SettingsError(f"--stop-at {goal} must be a finite number")
         return given
 
-    def as_table(self) -> dict[str, Any]:
-        """For JSON: what was asked for, without where and how it is resumed."""
+    def as_table(self) -> dict[str, object]:
+        """For JSON: the options, without where and how the run is resumed."""
         table = attrs.asdict(self)
         return {name: value for name, value in table.items() if name not in ("out", "resume", "trust")}
 

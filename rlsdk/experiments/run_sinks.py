@@ -11,7 +11,7 @@ from rlsdk.sinks import ConsoleSink, MetricSink, TensorBoardSink
 
 BUILT_IN = ("console", "tensorboard")
 Maker = Callable[[Path, bool], MetricSink]
-"""Makes a sink for a run directory; the flag says whether the run is resumed."""
+"""Makes a sink for a run directory; the flag: whether the run is resumed."""
 
 
 def named_sinks(names: Iterable[str]) -> list[Maker]:

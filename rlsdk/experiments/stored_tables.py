@@ -52,7 +52,7 @@ def read_table(path: Path) -> dict[str, Any]:
 class Entries:
     """The entries of a table, each checked as it is taken; `source` names the table in errors."""
 
-    def __init__(self, table: Mapping[str, Any], source: str) -> None:
+    def __init__(self, table: Mapping[str, object], source: str) -> None:
         self.table, self.source = table, source
 
     def _wrong(self, name: str, wanted: str) -> SettingsError:

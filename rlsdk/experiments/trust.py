@@ -1,4 +1,4 @@
-"""What a stored file may not decide: which module is imported, and where something is written or read."""
+"""A stored file may not choose which module is imported, or where something is written or read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def require_own_choices(
-    request: RunRequest, source: Path, env: str, places: Mapping[str, Any], files: Iterable[Path]
+    request: RunRequest, source: Path, env: str, places: Mapping[str, object], files: Iterable[Path]
 ) -> None:
     """Check what the record `source` would decide for `request`: its environment, its places, and the files that will be
     written beside it. What the request gives again is its own choice.
@@ -43,7 +43,7 @@ def require_own_environment(env: str, source: str, *, trust: bool) -> str:
     return env
 
 
-def places_in(settings: Mapping[str, Any]) -> dict[str, str]:
+def places_in(settings: Mapping[str, object]) -> dict[str, str]:
     """The settings in a nested table that name a place on disk, by dotted name."""
     found = {}
     for name in PLACES:
@@ -55,19 +55,19 @@ def places_in(settings: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def without_places(settings: Mapping[str, Any]) -> set[str]:
+def without_places(settings: Mapping[str, object]) -> set[str]:
     """The dotted names of the other settings in a nested table."""
     return set(_dotted(settings)) - set(PLACES)
 
 
-def _dotted(settings: Mapping[str, Any]) -> list[str]:
+def _dotted(settings: Mapping[str, object]) -> list[str]:
     names = []
     for name, value in settings.items():
         names += [f"{name}.{inner}" for inner in _dotted(value)] if isinstance(value, Mapping) else [name]
     return names
 
 
-def require_own_places(places: Mapping[str, Any], folder: Path, source: str, *, trust: bool) -> None:
+def require_own_places(places: Mapping[str, object], folder: Path, source: str, *, trust: bool) -> None:
     """Check places that `source` names.
 
     Raises:

@@ -13,7 +13,7 @@ from rlsdk.errors import PluginError
 LOG_PROB = "log_prob"
 
 
-def extras_of_other_action(extras: Any, log_prob: Tensor | None) -> Any:
+def extras_of_other_action(extras: Any, log_prob: Tensor | None) -> object:
     """`extras` with `log_prob` [B] of the action that is played, under this name, instead of that of the policy's own action.
 
     Extras are a dataclass or a mapping; without an entry `log_prob` they stay as they are, and so does one that is None.
@@ -35,7 +35,7 @@ def extras_of_other_action(extras: Any, log_prob: Tensor | None) -> Any:
     return replace(extras, **{LOG_PROB: log_prob})
 
 
-def _entries(extras: Any) -> Mapping[str, Any]:
+def _entries(extras: object) -> Mapping[str, object]:
     if isinstance(extras, Mapping):
         return extras
     if is_dataclass(extras):

@@ -10,9 +10,9 @@ import torch
 from torch import Generator, Tensor
 
 from rlsdk.errors import SettingsError
-from rlsdk.exploration.action_noise import ActionNoise
 from rlsdk.exploration.extras import extras_of_other_action
-from rlsdk.interfaces import Policy
+from rlsdk.interfaces import Policy, State
+from rlsdk.math.action_noise import ActionNoise
 from rlsdk.networks.action_scale import ActionScale
 from rlsdk.records import Act, Observation
 
@@ -22,7 +22,7 @@ class NoiseCarry:
     """The noise process of each environment, float32 [B, A], and the inner policy's carry."""
 
     noise: Tensor
-    inner: Any
+    inner: object
 
 
 class NoisyPolicy:
@@ -63,7 +63,7 @@ class NoisyPolicy:
             extras = extras_of_other_action(extras, None)
         return Act(self.scale.to_environment(unit), NoiseCarry(state, act.carry), extras)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return dict(self.inner.state_dict())
 
     def load_state_dict(self, state: Any) -> None:

@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 
 from rlsdk.exploration.extras import extras_of_other_action
 from rlsdk.exploration.uniform_actions import allowed_actions, uniform_actions, uniform_log_prob
-from rlsdk.interfaces import Policy
+from rlsdk.interfaces import Policy, State
 from rlsdk.records import Act, Observation
 from rlsdk.spaces import Space
 
@@ -21,7 +21,7 @@ class WarmUpCarry:
     """Actions taken so far over all environments (int64, 0-d, on the CPU), and the inner policy's carry."""
 
     taken: Tensor
-    inner: Any
+    inner: object
 
 
 class UniformWarmUp:
@@ -58,8 +58,8 @@ class UniformWarmUp:
             extras = extras_of_other_action(extras, uniform_log_prob(self.space, mask, random))
         return Act(random, WarmUpCarry(carry.taken + batch, act.carry), extras)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return dict(self.inner.state_dict())
 
-    def load_state_dict(self, state: Any) -> None:
+    def load_state_dict(self, state: object) -> None:
         self.inner.load_state_dict(state)

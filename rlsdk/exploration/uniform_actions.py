@@ -1,4 +1,4 @@
-"""Actions drawn evenly from a space, and how likely each is."""
+"""Uniformly sampled actions of a space, and their probabilities."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rlsdk.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space, choic
 
 
 def uniform_actions(space: Space, batch: int, generator: Generator) -> Tensor:
-    """`batch` actions drawn evenly from a bounded space, in its units: [B] for Discrete, [B, *shape] otherwise.
+    """`batch` actions sampled uniformly from a bounded space, in its units: [B] for Discrete, [B, *shape] otherwise.
 
     Raises:
         TypeError: the space is nested, or a Box without bounds.
@@ -35,7 +35,7 @@ def uniform_actions(space: Space, batch: int, generator: Generator) -> Tensor:
 
 
 def allowed_actions(space: Space, mask: Tensor, generator: Generator) -> Tensor | None:
-    """Actions drawn evenly from those that `mask` bool [B, A] allows; None for spaces without masks of this form."""
+    """Actions sampled uniformly from those that `mask` bool [B, A] allows; None for spaces without masks of this form."""
     if isinstance(space, Discrete):
         return Categorical.of(torch.zeros(mask.shape, device=mask.device), mask).sample(generator) + space.start
     if isinstance(space, MultiDiscrete):
@@ -45,7 +45,7 @@ def allowed_actions(space: Space, mask: Tensor, generator: Generator) -> Tensor 
 
 
 def uniform_log_prob(space: Space, mask: Tensor | None, actions: Tensor) -> Tensor:
-    """log-probability float32 [B] of each of `actions` [B, ..] when drawn evenly from those that `mask` bool [B, A] allows,
+    """log-probability float32 [B] of `actions` [B, ..] sampled uniformly from those that `mask` bool [B, A] allows,
     None = all; a density in the units of the space for a Box."""
     batch, device = len(actions), actions.device
     if mask is not None and isinstance(space, Discrete | MultiDiscrete):

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
-from rlsdk.math.pairs import pair_sums
-from rlsdk.math.scratch import Scratch
+from rlsdk.kernels import factory
 
 
 def midpoints(count: int, like: Tensor) -> Tensor:
     """Midpoints (i + 1/2) / count of `count` equal probability intervals, [count], in the dtype and on the device of `like`."""
     return (torch.arange(count, device=like.device, dtype=like.dtype) + 0.5) / count
+
+
+@lru_cache(maxsize=64)
+def _asymmetry(count: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """2 tau - 1 of `midpoints`, [count]; not to be changed."""
+    return 2.0 * midpoints(count, torch.empty(0, dtype=dtype, device=device)) - 1.0
 
 
 def quantile_huber_loss(
@@ -58,7 +65,6 @@ def quantile_huber(
     *,
     sum_over_quantiles: bool,
     weight: Tensor | None = None,
-    scratch: Scratch | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The same loss (0-d) and its gradient with respect to `current`, in closed form.
 
@@ -70,13 +76,11 @@ def quantile_huber(
         target: y, float [N, M], or with the dimensions in front that `current` has.
         sum_over_quantiles: sum over i instead of averaging.
         weight: of each row, float [N]; None = 1.
-        scratch: memory for three temporaries [.., K, M], which are most of the cost where it is allocated anew.
     """
     quantiles, size = current.shape[-1], current.numel() * target.shape[-1]
     factor = (0.5 * quantiles if sum_over_quantiles else 0.5) / size
-    tilt = 2.0 * midpoints(quantiles, current) - 1.0
-    total, slope = pair_sums(current, target, tilt, weight, scratch or Scratch())
-    return total * factor, slope.mul_(-factor)
+    total, grad = factory.pairwise_huber(current, target, _asymmetry(quantiles, current.dtype, current.device), weight)
+    return total * factor, grad.mul_(-factor)
 
 
 def td_error(current: Tensor, target: Tensor) -> Tensor:

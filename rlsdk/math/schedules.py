@@ -97,7 +97,7 @@ class Piecewise:
 
 @attrs.frozen
 class Custom:
-    """A caller's own function. It cannot be stored in an agent file; loading asks for it again."""
+    """A caller's own function. It cannot be stored in an agent file; give it again when loading."""
 
     function: Callable[[float], float]
 

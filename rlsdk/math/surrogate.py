@@ -22,8 +22,8 @@ def clipped_surrogate(ratio: Tensor, advantage: Tensor, clip: float) -> Tensor:
     return -torch.minimum(ratio * advantage, ratio.clamp(1.0 - clip, 1.0 + clip) * advantage)
 
 
-def clipped_surrogate_slope(ratio: Tensor, advantage: Tensor, clip: float) -> Tensor:
-    """The derivative of each row with respect to log pi(a|s): -A r where the minimum is not the clipped one, else 0."""
+def clipped_surrogate_grad(ratio: Tensor, advantage: Tensor, clip: float) -> Tensor:
+    """The derivative of each row with respect to log pi(a|s), [N]: -A r where the minimum is the unclipped term, else 0."""
     moved = ratio * advantage
     return moved.mul(moved <= ratio.clamp(1.0 - clip, 1.0 + clip) * advantage).neg_()
 
@@ -34,8 +34,8 @@ def value_error(value: Tensor, old_value: Tensor, target: Tensor, clip: float | 
     return (target - moved).square()
 
 
-def value_error_slope(value: Tensor, old_value: Tensor, target: Tensor, clip: float | None) -> Tensor:
-    """The derivative of each row with respect to v."""
+def value_error_grad(value: Tensor, old_value: Tensor, target: Tensor, clip: float | None) -> Tensor:
+    """The derivative of each row of `value_error` with respect to v, [N]."""
     if clip is None:
         return (value - target) * 2.0
     step = value - old_value
@@ -48,13 +48,14 @@ def approximate_kl(ratio: Tensor, log_ratio: Tensor) -> Tensor:
 
 
 def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
-    """1 - Var(target - prediction) / Var(target): 1 is perfect, 0 as good as a constant; 0 where targets are constant."""
+    """1 - Var(target - prediction) / Var(target), 0-d, of float [N]: 1 is perfect, 0 is as good as a constant, or the target is
+    constant."""
     spread = target.var(correction=0)
     return torch.where(spread > 0.0, 1.0 - (target - prediction).var(correction=0) / spread.clamp(min=1e-30), 0.0)
 
 
 def normalized(advantage: Tensor, weight: Tensor | None = None) -> Tensor:
-    """(A - mean) / (deviation + 1e-8) over the rows that count; a single row is left as it is."""
+    """(A - mean) / (deviation + 1e-8), [N], over rows whose `weight` [N] is above 0; a single row stays as it is."""
     rows = advantage if weight is None else advantage[weight > 0.0]
     if len(rows) < 2:
         return advantage

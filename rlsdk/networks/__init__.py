@@ -4,17 +4,24 @@ from rlsdk.networks.action_heads import build_action_head
 from rlsdk.networks.action_scale import ActionScale
 from rlsdk.networks.actor_critic import ActorCritic, Estimates
 from rlsdk.networks.build_actor_critic import build_actor_critic
+from rlsdk.networks.build_discrete_value_policy import build_discrete_value_policy
 from rlsdk.networks.build_encoder import build_encoder, uses_nature_cnn
+from rlsdk.networks.build_soft_actor_critic import build_soft_actor_critic
 from rlsdk.networks.build_squashed_actor import build_squashed_actor
 from rlsdk.networks.combined_encoder import CombinedEncoder
 from rlsdk.networks.critics import ContinuousCritics, EnsembleMLP
+from rlsdk.networks.deterministic_actor import DeterministicActor, smoothed
+from rlsdk.networks.discrete_value_policy import DiscreteValuePolicy
 from rlsdk.networks.documented_methods import explains_documented_methods
 from rlsdk.networks.encoders import FlattenEncoder, features_dim
 from rlsdk.networks.features_extractors import BaseFeaturesExtractor, CombinedExtractor, FlattenExtractor, NatureCNN
-from rlsdk.networks.flat import FlatParameters, backward, flatten_parameters
+from rlsdk.networks.flat import FlatParameters, flatten_parameters
 from rlsdk.networks.mlp import activation, mlp
-from rlsdk.networks.modes import mode_matters
+from rlsdk.networks.modes import has_train_mode
 from rlsdk.networks.nature_encoder import NatureEncoder
+from rlsdk.networks.own_memories import forgotten, sequence_by_steps
+from rlsdk.networks.own_networks import OwnCritics, OwnNetwork
+from rlsdk.networks.recurrent import LinearMemory, Memory, NoMemory, RecurrentMemory, build_memory
 from rlsdk.networks.search_policy import NumpyPolicy, SearchPolicy, build_search_policy
 from rlsdk.networks.squashed_actor import SquashedActor
 
@@ -25,27 +32,40 @@ __all__ = [
     "CombinedEncoder",
     "CombinedExtractor",
     "ContinuousCritics",
+    "DeterministicActor",
+    "DiscreteValuePolicy",
     "EnsembleMLP",
     "Estimates",
     "FlatParameters",
     "FlattenEncoder",
     "FlattenExtractor",
+    "LinearMemory",
+    "Memory",
     "NatureCNN",
     "NatureEncoder",
+    "NoMemory",
     "NumpyPolicy",
+    "OwnCritics",
+    "OwnNetwork",
+    "RecurrentMemory",
     "SearchPolicy",
     "SquashedActor",
     "activation",
-    "backward",
     "build_action_head",
     "build_actor_critic",
+    "build_discrete_value_policy",
     "build_encoder",
+    "build_memory",
     "build_search_policy",
+    "build_soft_actor_critic",
     "build_squashed_actor",
     "features_dim",
     "flatten_parameters",
+    "forgotten",
     "mlp",
-    "mode_matters",
+    "has_train_mode",
+    "sequence_by_steps",
+    "smoothed",
     "uses_nature_cnn",
 ]
 

@@ -10,8 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from rlsdk.distributions import Bernoulli, Categorical, Gaussian, MultiCategorical, Product
+from rlsdk.distributions.categorical import FORBIDDEN, SMALLEST
 from rlsdk.errors import SettingsError, UnsupportedSpaceError
 from rlsdk.interfaces import Distribution
+from rlsdk.kernels.protocol import GumbelNoise, NormalNoise
 from rlsdk.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple, choices_of
 
 
@@ -35,6 +37,7 @@ class DiscreteHead(nn.Module):
     def __init__(self, latent: int, space: Discrete) -> None:
         super().__init__()
         self.linear, self.start = nn.Linear(latent, space.n), space.start
+        self.sampling, self.own_parameters = GumbelNoise(FORBIDDEN, SMALLEST), ()
 
     def forward(self, latent: Tensor, mask: Tensor | None) -> Categorical:
         return self.of(self.linear(latent), mask)
@@ -58,6 +61,7 @@ class MultiDiscreteHead(nn.Module):
         super().__init__()
         self.linear, self.sizes = nn.Linear(latent, sum(space.nvec)), space.nvec
         self.register_buffer("start", torch.tensor(space.start), persistent=False)
+        self.sampling, self.own_parameters = None, ()
 
     def forward(self, latent: Tensor, mask: Tensor | None) -> MultiCategorical:
         return self.of(self.linear(latent), mask)
@@ -79,6 +83,7 @@ class MultiBinaryHead(nn.Module):
         super().__init__()
         self.shape = space.shape
         self.linear = nn.Linear(latent, math.prod(space.shape))
+        self.sampling, self.own_parameters = None, ()
 
     def forward(self, latent: Tensor, mask: Tensor | None) -> Bernoulli:
         return self.of(self.linear(latent), mask)
@@ -101,6 +106,16 @@ class GaussianHead(nn.Module):
         self.shape, size = space.shape, math.prod(space.shape)
         self.linear = nn.Linear(latent, size)
         self.log_std = nn.Parameter(torch.full((size,), float(log_std_init)))
+
+    @property
+    def own_parameters(self) -> tuple[nn.Parameter]:
+        """See `rlsdk.kernels.protocol.PlainHead`."""
+        return (self.log_std,)
+
+    @property
+    def sampling(self) -> NormalNoise:
+        """See `rlsdk.kernels.protocol.PlainHead`."""
+        return NormalNoise(self.log_std)
 
     def forward(self, latent: Tensor, mask: Tensor | None) -> Gaussian:
         return self.of(self.linear(latent), mask)

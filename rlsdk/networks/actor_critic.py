@@ -14,13 +14,14 @@ import torch
 from torch import Generator, Tensor, nn
 
 from rlsdk.distributions import Gaussian, SquashedGaussian
-from rlsdk.engines import NUMPY, NUMPY_ACTING_ROWS, Fitted
-from rlsdk.exploration.state_dependent_noise import NoiseMatrices, StateDependentNoise
 from rlsdk.interfaces import Distribution
-from rlsdk.memories import Memory
-from rlsdk.networks.action_heads import ActionHead
-from rlsdk.networks.modes import mode_matters
-from rlsdk.networks.sides import Sides, sides_of
+from rlsdk.kernels import KernelChoice, KernelSlot, factory
+from rlsdk.kernels.protocol import ActorCriticLayers, PlainHead, PolicyActor, is_dense
+from rlsdk.networks.action_heads import PLAIN, ActionHead
+from rlsdk.networks.modes import has_train_mode
+from rlsdk.networks.plain_encoders import is_fixed, is_identity
+from rlsdk.networks.recurrent import Memory, NoMemory
+from rlsdk.networks.state_dependent_noise import NoiseMatrices, StateDependentNoise
 from rlsdk.records import Act, Observation, StepData
 from rlsdk.tree import map_tensors
 
@@ -49,6 +50,9 @@ class Estimates:
 
 
 DEFERRED = Estimates(None, None, ((), ()))
+"""Of a step of a network of dense layers, whatever evaluates it."""
+RolloutAct = Callable[..., Act[ActorCriticCarry, Estimates]]
+"""Takes what `ActorCritic.act` takes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,7 +93,9 @@ class SdeHead(nn.Module):
 class InputReader(Protocol):
     """Turns observations and actions as users have them into records and tensors; see `rlsdk.agent.prediction`."""
 
-    def observation(self, given: Any, action_masks: Any = None, episode_starts: Any = None) -> Observation: ...
+    def read(
+        self, given: Any, memory: Any = None, action_masks: Any = None, episode_starts: Any = None
+    ) -> tuple[Observation, Any]: ...
 
     def action(self, given: Any) -> Any: ...
 
@@ -100,8 +106,8 @@ class ActorCritic(nn.Module):
     reader: InputReader | None = None
     """Given by the agent; without one the methods for users take records only."""
 
-    def __init__(self, actor: Torso, critic: Torso, head: nn.Module, value: nn.Linear, *, engine: str = "auto") -> None:
-        """`engine`: how it is run, see `rlsdk.engines`."""
+    def __init__(self, actor: Torso, critic: Torso, head: nn.Module, value: nn.Module, *, kernel: str = "auto") -> None:
+        """`kernel`: `setting` of `rlsdk.kernels.KernelChoice`."""
         super().__init__()
         self.shares_encoder = actor.encoder is critic.encoder
         self.encoder, self.memory, self.body, self.head = actor.encoder, actor.memory, actor.body, head
@@ -110,28 +116,38 @@ class ActorCritic(nn.Module):
         self.resample_every: int | None = None
         self.use_masks = True
         self.sde = head.noise if isinstance(head, SdeHead) else None
-        self.engine = engine
-        self.mode_matters = self.recurrent = False
-        """`recurrent`: whether steps must be learnt from in order."""
-        self._look()
-        self._acting = Fitted(self._fit, self, ("encoder", "memory", "body", "head"))
-        self._whole = Fitted(self._fit, self)
+        self.kernel_setting = kernel
+        self.has_train_mode = self.recurrent = False
+        """`recurrent`: whether updates need steps in order."""
+        self._kernel = KernelSlot(self._make_kernel, self)
 
-    def _look(self) -> None:
-        """Properties of the modules that every step needs."""
-        self.mode_matters = mode_matters(self.encoder, self.critic_encoder, self.body, self.critic_body)
+    def _make_kernel(self, hooked: bool) -> PolicyActor:
+        self.has_train_mode = has_train_mode(self.encoder, self.critic_encoder, self.body, self.critic_body)
         self.recurrent = bool(cast("Memory", self.memory).initial(1))
         if isinstance(self.head, SdeHead):
             self.sde = self.head.noise
+        self._dense = self.dense_layers()
+        return factory.policy_actor(self._dense, KernelChoice(self.kernel_setting), hooked, _ByModules(self))
 
-    def _fit(self, hooked: bool) -> Sides | None:
-        """The dense layers by hand, where there are no other layers and no hooks."""
-        self._look()
-        return None if hooked or self.engine == "autograd" else sides_of(self, NUMPY)
+    def dense_layers(self) -> ActorCriticLayers | None:
+        """The layers of a network without memory, state-dependent noise and parameters in its encoders, all of them dense; None
+        for any other."""
+        encoders = [part for part in (self.encoder, self.critic_encoder) if part is not None]
+        if type(self.head) not in PLAIN or not all(map(is_fixed, encoders)):
+            return None
+        if type(self.memory) is not NoMemory or type(self.critic_memory) is not NoMemory:
+            return None
+        head = cast("PlainHead", self.head)
+        actor = [*cast("nn.Sequential", self.body), head.linear]
+        critic = [*cast("nn.Sequential", self.critic_body), self.value]
+        if not is_dense(actor) or not is_dense(critic):
+            return None
+        vector = is_identity(self.encoder)
+        return ActorCriticLayers(self.encoder, actor, critic, head, self.actor_parameters, vector, self.use_masks)
 
     def refit(self) -> None:
         """Look at the modules again if some were replaced; updates do so before they learn."""
-        self._whole()
+        self._kernel()
 
     @property
     def _memory(self) -> Memory:
@@ -166,19 +182,35 @@ class ActorCritic(nn.Module):
     def act(
         self, observation: Observation, carry: ActorCriticCarry, *, deterministic: bool, generator: Generator
     ) -> Act[ActorCriticCarry, Estimates]:
-        acting, first = self._acting, observation.is_first
-        if acting.structure.changed():
-            acting.fit()
-        sides = acting.kernel
-        if self.mode_matters:
+        return self._act(self._kernel(), observation, carry, deterministic, generator)
+
+    def rollout_act(self) -> RolloutAct:
+        """`act` for one rollout, during which layers and hooks stay as they are: looked at here instead of at every step."""
+        kernel = self._kernel()
+
+        def act(
+            observation: Observation, carry: ActorCriticCarry, *, deterministic: bool, generator: Generator
+        ) -> Act[ActorCriticCarry, Estimates]:
+            return self._act(kernel, observation, carry, deterministic, generator)
+
+        return act
+
+    def _act(
+        self,
+        kernel: PolicyActor,
+        observation: Observation,
+        carry: ActorCriticCarry,
+        deterministic: bool,
+        generator: Generator,
+    ) -> Act[ActorCriticCarry, Estimates]:
+        if self.has_train_mode:
             self.eval()
-        if sides is not None and first.shape[0] <= NUMPY_ACTING_ROWS and first.is_cpu:
-            return self._act_by_hand(sides, observation, carry, deterministic, generator)
-        self.refit()
-        return self._act(observation, carry, deterministic, generator)
+        if self._dense is None:
+            return self._act_and_estimate(observation, carry, deterministic, generator)
+        return Act(kernel.act(observation, deterministic, generator), carry, DEFERRED)
 
     @torch.no_grad()
-    def _act(
+    def _act_and_estimate(
         self, observation: Observation, carry: ActorCriticCarry, deterministic: bool, generator: Generator
     ) -> Act[ActorCriticCarry, Estimates]:
         features, others = self._encoded(observation.features)
@@ -200,41 +232,20 @@ class ActorCritic(nn.Module):
         environment = cast("ActionHead", self.head).to_environment(action)
         return Act(environment, ActorCriticCarry(actor, critic, noise), extras)
 
-    def _act_by_hand(
-        self, sides: Sides, observation: Observation, carry: ActorCriticCarry, deterministic: bool, generator: Generator
-    ) -> Act[ActorCriticCarry, Estimates]:
-        """The action alone, for dense layers and few rows, where calling torch would cost more than the arithmetic."""
-        features = (observation.features if sides.vectors else self.encoder(observation.features)).numpy()
-        raw = sides.actor(features)
-        head, mask = sides.head, observation.action_mask if self.use_masks else None
-        if sides.draw is not None and not deterministic:
-            action = torch.from_numpy(sides.draw(raw, mask, generator))
-        else:
-            with torch.no_grad():
-                distribution = head.of(torch.from_numpy(raw), mask)
-                action = distribution.mode() if deterministic else distribution.sample(generator)
-        return Act(head.to_environment(action), carry, DEFERRED)
-
     @torch.no_grad()
     def estimates(self, steps: StepData[Estimates]) -> Estimates:
         """Of steps [T, B], with the weights they were acted with: those found while acting, or all of them now."""
-        sides, extras = self._whole(), steps.extras
+        kernel, extras = self._kernel(), steps.extras
         if extras.value is not None:
             return extras
         lead = steps.reward.shape
         seen = map_tensors(lambda leaf: leaf.flatten(0, 1), steps.observation)
         taken = map_tensors(lambda leaf: leaf.flatten(0, 1), steps.action)
-        if sides is None:  # layers were replaced, or hooks added, after the steps were acted
-            distribution, values = self.evaluate(seen, ((), ()), seen.is_first)
-            return Estimates(distribution.log_prob(self.internal(taken)).view(lead), values.view(lead), extras.memory)
-        features = self.encoder(seen.features).numpy()
-        mask = seen.action_mask if self.use_masks else None
-        distribution = cast("Any", self.head).of(torch.from_numpy(sides.actor(features)), mask)
-        value = torch.from_numpy(sides.critic(features)[:, 0])
+        distribution, value = kernel.forward(seen)
         return Estimates(distribution.log_prob(self.internal(taken)).view(lead), value.view(lead), extras.memory)
 
     def _encoded(self, features: Any) -> tuple[Tensor, Tensor]:
-        """(for the actor, for the critic)."""
+        """Encoded features [N, F] (for the actor, for the critic)."""
         encoded = self.encoder(features)
         return encoded, encoded if self.critic_encoder is None else self.critic_encoder(features)
 
@@ -322,10 +333,28 @@ class ActorCritic(nn.Module):
     def _asked(
         self, observation: Any, memory: Any, action_masks: Any, episode_starts: Any
     ) -> tuple[Observation, tuple[States, States]]:
-        if memory is not None and not isinstance(memory, tuple | ActorCriticCarry):
-            memory, action_masks = None, memory
         if self.reader is not None:
-            starts = episode_starts if memory is None or episode_starts is not None else False
-            observation = self.reader.observation(observation, action_masks, starts)
+            observation, memory = self.reader.read(observation, memory, action_masks, episode_starts)
         carry = self.initial_carry(len(observation.is_first)) if memory is None else memory
         return observation, carry if isinstance(carry, tuple) else (carry.actor, carry.critic)
+
+
+class _ByModules:
+    """Calls the modules of a network without memory; see `rlsdk.kernels.protocol.PolicyActor`."""
+
+    def __init__(self, network: ActorCritic) -> None:
+        self.network = network
+
+    @torch.no_grad()
+    def act(self, observation: Observation, deterministic: bool, generator: Generator) -> Tensor:
+        """Actions [B, ..] in environment units."""
+        network = self.network
+        mask = observation.action_mask if network.use_masks else None
+        distribution = network.head(network.body(network.encoder(observation.features)), mask)
+        action = distribution.mode() if deterministic else distribution.sample(generator)
+        return cast("Tensor", cast("ActionHead", network.head).to_environment(action))
+
+    @torch.no_grad()
+    def forward(self, observation: Observation) -> tuple[Distribution, Tensor]:
+        """(distribution, values [N])."""
+        return self.network.evaluate(observation, ((), ()), observation.is_first)

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import torch
 from torch import nn
 
 from rlsdk.errors import SettingsError
-from rlsdk.exploration.state_dependent_noise import StateDependentNoise
-from rlsdk.memories import LinearMemory, NoMemory, build_memory
 from rlsdk.networks.action_heads import GaussianHead, build_action_head, require_box
 from rlsdk.networks.action_scale import ActionScale
 from rlsdk.networks.actor_critic import ActorCritic, SdeHead, Torso
 from rlsdk.networks.build_encoder import build_encoder, uses_nature_cnn
+from rlsdk.networks.build_own_actor_critic import GAINS, HIDDEN, build_own_actor_critic, require_no_latent
 from rlsdk.networks.encoders import features_dim
+from rlsdk.networks.initialisation import orthogonal
 from rlsdk.networks.mlp import mlp
-from rlsdk.parts import Facts
+from rlsdk.networks.own_memories import own_memories
+from rlsdk.networks.recurrent import LinearMemory, NoMemory, build_memory
+from rlsdk.networks.state_dependent_noise import StateDependentNoise
+from rlsdk.registry.parts import BuildContext
 from rlsdk.settings.actor_critic import ActorCriticConfig, RecurrentConfig
 from rlsdk.settings.networks import widths
 from rlsdk.spaces import Space
-
-HIDDEN = (64, 64)
-GAINS = {"torso": 2.0**0.5, "head": 0.01, "value": 1.0}
-"""Of orthogonal initial weights: a small head makes the first policy nearly the same everywhere."""
 
 
 class OnPolicySettings(Protocol):
@@ -38,12 +36,17 @@ class OnPolicySettings(Protocol):
 
 
 def build_actor_critic(
-    facts: Facts, config: OnPolicySettings, *, memory: str | None = None, use_sde: bool = False, sde_every: int = -1
+    context: BuildContext,
+    config: OnPolicySettings,
+    *,
+    memory: str | None = None,
+    use_sde: bool = False,
+    sde_every: int = -1,
 ) -> ActorCritic:
     """The network for an environment.
 
     Args:
-        facts: of the problem.
+        context: of the problem.
         config: policy name, rollout length, network settings.
         memory: `lstm`, `gru`, or None.
         use_sde: explore by state-dependent noise.
@@ -53,9 +56,12 @@ def build_actor_critic(
         UnsupportedSpaceError, SettingsError: the policy or the settings do not fit the spaces.
     """
     networks = config.policy_kwargs
-    encoder = build_encoder(facts, config.policy, networks)
+    if networks.actor_class is not None or networks.critic_class is not None:
+        require_no_latent(memory=memory is not None, use_sde=use_sde)
+        return build_own_actor_critic(context, config.policy, networks).to(context.device)
+    encoder = build_encoder(context, config.policy, networks)
     shared = networks.share_features_extractor
-    other = encoder if shared else build_encoder(facts, config.policy, networks)
+    other = encoder if shared else build_encoder(context, config.policy, networks)
     default: tuple[int, ...] = () if uses_nature_cnn(encoder) else HIDDEN
     actor_memory, critic_memory, width = _memories(networks, memory, features_dim(encoder))
     shared_widths = (networks.net_arch or {}).get("shared", ())
@@ -68,12 +74,12 @@ def build_actor_critic(
         layers = mlp(trunk_width, hidden, networks.activation_fn)
         torsos.append(Torso(part, own, nn.Sequential(*trunk, *layers)))
         outputs.append(hidden[-1] if hidden else trunk_width)
-    head = _head(facts.action_space, outputs[0], networks, use_sde)
-    network = ActorCritic(torsos[0], torsos[1], head, nn.Linear(outputs[1], 1), engine=networks.engine)
+    head = _head(context.action_space, outputs[0], networks, use_sde)
+    network = ActorCritic(torsos[0], torsos[1], head, nn.Linear(outputs[1], 1), kernel=networks.kernel)
     network.resample_every = sde_every if sde_every > 0 else None
     if networks.ortho_init:
         _initialise(network)
-    return network.to(facts.device)
+    return network.to(context.device)
 
 
 def _memories(networks: ActorCriticConfig, kind: str | None, inputs: int) -> tuple[nn.Module, nn.Module | None, int]:
@@ -81,6 +87,8 @@ def _memories(networks: ActorCriticConfig, kind: str | None, inputs: int) -> tup
     if kind is None:
         return NoMemory(inputs), NoMemory(inputs), inputs
     assert isinstance(networks, RecurrentConfig)
+    if networks.memory_class is not None:
+        return own_memories(inputs, networks)
     size = (networks.lstm_hidden_size, networks.n_lstm_layers, networks.lstm_kwargs or {})
     actor = build_memory(kind, inputs, *size)
     if networks.shared_lstm:
@@ -104,7 +112,6 @@ def _head(space: Space, latent: int, networks: ActorCriticConfig, use_sde: bool)
     return SdeHead(head, noise, ActionScale(box) if networks.squash_output else None)
 
 
-@torch.no_grad()
 def _initialise(network: ActorCritic) -> None:
     """Orthogonal weights and zero biases of linear layers and convolutions; memories keep torch's initial weights."""
     for gain, part in (
@@ -115,8 +122,5 @@ def _initialise(network: ActorCritic) -> None:
         (GAINS["head"], network.head),
         (GAINS["value"], network.value),
     ):
-        for module in () if part is None else part.modules():
-            if isinstance(module, nn.Linear | nn.Conv2d):
-                nn.init.orthogonal_(module.weight, gain)
-                if module.bias is not None:
-                    module.bias.zero_()
+        if part is not None:
+            orthogonal(part, gain)

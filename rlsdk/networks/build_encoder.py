@@ -14,9 +14,10 @@ from rlsdk.networks.combined_encoder import CombinedEncoder
 from rlsdk.networks.encoders import FlattenEncoder
 from rlsdk.networks.features_extractors import CombinedExtractor, NatureCNN
 from rlsdk.networks.nature_encoder import NatureEncoder
-from rlsdk.parts import Facts
+from rlsdk.networks.preprocessor import Preprocessor, channels_first
+from rlsdk.registry.parts import BuildContext
 from rlsdk.settings.networks import NetworkConfig
-from rlsdk.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple, leaf_spaces, map_leaves, map_space
+from rlsdk.spaces import Dict, Space, Tuple
 
 DEFAULTS: dict[str, type[nn.Module]] = {"Mlp": FlattenEncoder, "Cnn": NatureEncoder, "MultiInput": CombinedEncoder}
 OWN = {"FlattenExtractor": FlattenEncoder, "NatureCNN": NatureEncoder, "CombinedExtractor": CombinedEncoder}
@@ -28,14 +29,12 @@ class ExtractorEncoder(nn.Module):
 
     def __init__(self, extractor: nn.Module, space: Space, *, normalize_images: bool) -> None:
         super().__init__()
-        self.extractor, self.space, self.normalize_images = extractor, space, normalize_images
+        self.extractor = extractor
+        self.preprocessor = Preprocessor(space, normalize_images=normalize_images)
         self.features_dim = int(extractor.features_dim)  # type: ignore[arg-type]
-        own = {path: leaf for path, leaf in leaf_spaces(space) if isinstance(leaf, Discrete | MultiDiscrete)}
-        self._one_hot = {path: i for i, path in enumerate(own)}
-        self.one_hot = nn.ModuleList(FlattenEncoder(leaf) for leaf in own.values())
 
     def forward(self, features: Any) -> Tensor:
-        found: Tensor = self.extractor(map_leaves(self.space, self._preprocessed, features))
+        found: Tensor = self.extractor(self.preprocessor(features))
         if found.dim() != 2 or found.shape[1] != self.features_dim:
             raise SettingsError(
                 f"features_extractor_class {type(self.extractor).__name__} returned {tuple(found.shape)}; its features_dim"
@@ -43,29 +42,20 @@ class ExtractorEncoder(nn.Module):
             )
         return found
 
-    def _preprocessed(self, path: str, leaf: Space, values: Tensor) -> Tensor:
-        if path in self._one_hot:
-            hot: Tensor = self.one_hot[self._one_hot[path]](values)
-            return hot
-        if not isinstance(leaf, Box) or not leaf.is_image:
-            return values.float()
-        pixels = (values.movedim(-1, -3) if leaf.channels_last else values).float()
-        return pixels / 255.0 if self.normalize_images else pixels
-
 
 def uses_nature_cnn(encoder: nn.Module) -> bool:
     """Whether an encoder ends with NatureCNN's linear layer, after which no hidden layers are added by default."""
     return isinstance(getattr(encoder, "extractor", encoder), NatureEncoder | NatureCNN)
 
 
-def build_encoder(facts: Facts, policy: str, config: NetworkConfig) -> nn.Module:
+def build_encoder(context: BuildContext, policy: str, config: NetworkConfig) -> nn.Module:
     """The encoder of a policy called Mlp..., Cnn... or MultiInput..., or the user's features extractor.
 
     Raises:
         UnsupportedSpaceError: the policy does not fit the space; the message names the one that does.
         SettingsError: the user's class gives no module with `features_dim`, or does not take its arguments.
     """
-    space, custom = facts.observation_space, config.features_extractor_class
+    space, custom = context.observation_space, config.features_extractor_class
     kind = next((prefix for prefix in DEFAULTS if policy.startswith(prefix)), "Mlp")
     if custom is None and kind != "MultiInput" and isinstance(space, Dict | Tuple):
         wanted = policy.replace(kind, "MultiInput", 1)
@@ -76,17 +66,19 @@ def build_encoder(facts: Facts, policy: str, config: NetworkConfig) -> nn.Module
         _require_arguments(default, custom or default.__name__, arguments, {"normalize_images"})
         encoder: nn.Module = default(space, **arguments, normalize_images=config.normalize_images)
         return encoder
-    return _user_encoder(facts, custom, config)
+    return _user_encoder(context, custom, config)
 
 
-def _user_encoder(facts: Facts, custom: Any, config: NetworkConfig) -> nn.Module:
+def _user_encoder(context: BuildContext, custom: Any, config: NetworkConfig) -> nn.Module:
     arguments, name = dict(config.features_extractor_kwargs), getattr(custom, "__name__", repr(custom))
-    if facts.to_gymnasium is None:
-        raise SettingsError(f"features_extractor_class {name} needs Facts(to_gymnasium=...), which makes its space")
+    if context.to_gymnasium is None:
+        raise SettingsError(
+            f"features_extractor_class {name} needs BuildContext(to_gymnasium=...), which makes its space"
+        )
     if isinstance(custom, type) and issubclass(custom, NatureCNN | CombinedExtractor) and not config.normalize_images:
         arguments.setdefault("normalized_image", True)
     _require_arguments(custom, name, arguments, set())
-    extractor = custom(facts.to_gymnasium(_channels_first(facts.observation_space)), **arguments)
+    extractor = custom(context.to_gymnasium(channels_first(context.observation_space)), **arguments)
     width = getattr(extractor, "features_dim", None)
     if not isinstance(extractor, nn.Module) or not isinstance(width, int | np.integer) or width < 1:
         raise SettingsError(f"features_extractor_class {name} must give a torch module with an int `features_dim`")
@@ -95,7 +87,7 @@ def _user_encoder(facts: Facts, custom: Any, config: NetworkConfig) -> nn.Module
             f"features_extractor_class {name} has lazy layers, whose sizes are unknown; give sizes, or run the layers once"
             " on observation_space.sample() in the constructor"
         )
-    return ExtractorEncoder(extractor, facts.observation_space, normalize_images=config.normalize_images)
+    return ExtractorEncoder(extractor, context.observation_space, normalize_images=config.normalize_images)
 
 
 def _require_arguments(made: Any, name: str, arguments: dict[str, Any], own: set[str]) -> None:
@@ -111,15 +103,3 @@ def _require_arguments(made: Any, name: str, arguments: dict[str, Any], own: set
         signature.bind(None, **arguments)
     except TypeError as error:
         raise SettingsError(f"features_extractor_kwargs do not fit {name}: {error}; it takes {names}") from None
-
-
-def _channels_first(space: Space) -> Space:
-    """The space with images as networks see them."""
-
-    def leaf(given: Space) -> Space:
-        if not isinstance(given, Box) or not given.is_image or not given.channels_last:
-            return given
-        low, high = (np.moveaxis(bound, -1, 0) for bound in (given.low, given.high))
-        return Box(low, high, low.shape, given.dtype)
-
-    return map_space(space, leaf)

@@ -7,11 +7,11 @@ from typing import Protocol
 
 from torch import nn
 
-from rlsdk.exploration.state_dependent_noise import StateDependentNoise
 from rlsdk.networks.action_scale import ActionScale
 from rlsdk.networks.encoders import features_dim
 from rlsdk.networks.mlp import mlp
 from rlsdk.networks.squashed_actor import SquashedActor
+from rlsdk.networks.state_dependent_noise import StateDependentNoise
 
 
 class SdeSettings(Protocol):

@@ -8,15 +8,23 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from rlsdk.engines import Fitted, Library, Stack, stack_of
-from rlsdk.networks.flat import backward
+from rlsdk.kernels import AUTOGRAD, Autograd, KernelChoice, KernelSlot, factory
+from rlsdk.kernels.protocol import DenseNetwork
 from rlsdk.networks.mlp import activation
+
+ValueOf = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""Of the critics' outputs [C, N, outputs]: (one number to climb, 0-d; its gradient with respect to them)."""
+
+
+def mean_value(values: Tensor) -> tuple[Tensor, Tensor]:
+    """(mean over critics, rows and outputs, 0-d; its gradient), for values float [C, N, K]."""
+    return values.mean(), torch.full_like(values, 1.0 / values.numel())
 
 
 class EnsembleLinear(nn.Module):
     """`members` linear layers side by side: [C, N, inputs] -> [C, N, outputs]; each initialised as `nn.Linear`."""
 
-    is_ensemble_linear = True  # how `rlsdk.engines` knows it
+    is_ensemble_linear = True  # `rlsdk.kernels` looks for it
 
     def __init__(self, members: int, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -25,6 +33,7 @@ class EnsembleLinear(nn.Module):
         self.bias = nn.Parameter(torch.empty(members, 1, outputs).uniform_(-bound, bound))
 
     def forward(self, x: Tensor) -> Tensor:
+        """[C, N, inputs] -> [C, N, outputs]."""
         return torch.baddbmm(self.bias, x, self.weight)
 
 
@@ -59,43 +68,32 @@ class ContinuousCritics(nn.Module):
     the actor's own.
     """
 
-    def __init__(self, encoder: nn.Module, ensemble: EnsembleMLP, library: Library | None = None) -> None:
-        """`library`: what runs dense layers by hand; None = autograd."""
+    def __init__(self, encoder: nn.Module, ensemble: EnsembleMLP, choice: KernelChoice = AUTOGRAD) -> None:
+        """`choice`: of what evaluates them."""
         super().__init__()
         self.encoder, self.ensemble = encoder, ensemble
-        self._library = library
-        self._stack = Fitted(self._fit, self)
+        self._choice = choice
+        self._kernel = KernelSlot(self._make_kernel, self)
 
-    def _fit(self, hooked: bool) -> Stack | None:
-        return None if hooked else stack_of(list(self.ensemble.layers), self.encoder, self._library)
+    def _make_kernel(self, hooked: bool) -> DenseNetwork:
+        layers, reference = list(self.ensemble.layers), Autograd(self.ensemble)
+        return factory.dense_network(layers, self.encoder, self._choice, hooked, reference)
 
-    def evaluated(self, features: Tensor, unit_action: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
-        """(values [C, N, outputs] without graph, what brings the gradient of a loss with respect to them into the parameters'
-        `grad`, which is taken to be zero)."""
-        stack = self._stack()
-        if stack is None:
-            values = self(features, unit_action)
-            return values.detach(), lambda slope: backward(values, slope)
-        with torch.no_grad():
-            return stack.evaluated(torch.cat([features, unit_action], dim=-1))
+    def evaluate(self, features: Tensor, unit_action: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
+        """(values [C, N, outputs] without graph, vjp: writes the gradient of a loss, given that with respect to them, into the
+        parameters' `grad`, which is taken to be zero), for features [N, F] and actions [N, A]."""
+        return self._kernel().evaluate(torch.cat([features, unit_action], dim=-1))
 
-    def action_gradient(self, features: Tensor, unit_action: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean value of all critics and outputs over the batch (0-d), and its gradient with respect to the action [N, A].
+    def action_gradient(
+        self, features: Tensor, unit_action: Tensor, value_of: ValueOf = mean_value
+    ) -> tuple[Tensor, Tensor]:
+        """(`value_of` the critics' outputs, 0-d; its gradient with respect to the action [N, A]).
 
         The critics' own gradients, which autograd would compute only to be thrown away, are never formed.
         """
-        stack = self._stack()
-        if stack is None:
-            leaf = unit_action.detach().requires_grad_()
-            values = self(features, leaf)
-            (gradient,) = torch.autograd.grad(values, leaf, torch.full_like(values, 1.0 / values.numel()))
-            return values.detach().mean(), gradient
-        array, tensor = stack.library.array, stack.library.tensor
-        with torch.no_grad():
-            found, trace = stack.forward(array(torch.cat([features, unit_action], dim=-1)))
-            values = tensor(found)
-            slope = tensor(stack.input_slope(trace, array(torch.full_like(values, 1.0 / values.numel()))))
-            return values.mean(), slope.sum(0)[:, features.shape[-1] :]
+        values, vjp = self._kernel().evaluate_inputs(torch.cat([features, unit_action], dim=-1))
+        value, grad = value_of(values)
+        return value, vjp(grad)[:, features.shape[-1] :]
 
     def forward(self, features: Tensor, unit_action: Tensor) -> Tensor:
         result: Tensor = self.ensemble(torch.cat([features, unit_action], dim=-1))

@@ -1,4 +1,4 @@
-"""Methods of documented policies that policies here do not have: each raises an error that says what to use."""
+"""Methods of documented policies that policies here do not have: each raises an error that names the replacement."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NoReturn, TypeVar
 
 from torch import nn
 
-from rlsdk.errors import UsageError
+from rlsdk.errors import UnknownAttributeError, UsageError
 
 INSTEAD = {
     "forward": "model.predict(observation) acts",
@@ -16,12 +16,15 @@ INSTEAD = {
     "reset_noise": "policies draw their noise themselves, see sde_sample_freq",
     "set_training_mode": "parts switch their modes themselves",
 }
+OF_VALUES = ("get_distribution", "predict_values", "evaluate_actions")
+"""Methods of policies that come with a value function."""
 T = TypeVar("T", bound=type)
 
 
 def explains_documented_methods(policy: T) -> T:
-    """The methods of `INSTEAD` that the class lacks raise UsageError when they are called; a class decorator too."""
-    for name in INSTEAD:
+    """The methods of `INSTEAD` and `OF_VALUES` that the class lacks raise UsageError and UnknownAttributeError when they are
+    called; a class decorator too."""
+    for name in (*INSTEAD, *OF_VALUES):
         if getattr(policy, name, nn.Module.forward) is nn.Module.forward:
             setattr(policy, name, _explaining(policy.__name__, name))
     return policy
@@ -29,6 +32,8 @@ def explains_documented_methods(policy: T) -> T:
 
 def _explaining(kind: str, name: str) -> Callable[..., NoReturn]:
     def method(self: object, *_: Any, **__: Any) -> NoReturn:
+        if name in OF_VALUES:
+            raise UnknownAttributeError(f"{kind} has no method {name!r}: it has no value function")
         raise UsageError(f"{kind} has no method {name!r}; {INSTEAD[name]}")
 
     method.__name__ = name

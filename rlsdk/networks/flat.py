@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from operator import attrgetter, is_
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,10 +14,10 @@ is_trained, _grad = attrgetter("requires_grad"), attrgetter("grad")
 
 
 def views_of(flat: Tensor, parameters: Iterable[nn.Parameter]) -> list[Tensor]:
-    """Pieces of a vector [D] shaped as the parameters are, end to end in their order."""
+    """Segments of a vector [D] shaped as the parameters are, end to end in their order."""
     chosen = list(parameters)
-    pieces = torch.split(flat, [parameter.numel() for parameter in chosen])
-    return [piece.view(parameter.shape) for piece, parameter in zip(pieces, chosen, strict=True)]
+    segments = torch.split(flat, [parameter.numel() for parameter in chosen])
+    return [segment.view(parameter.shape) for segment, parameter in zip(segments, chosen, strict=True)]
 
 
 def flatten_parameters(parameters: Iterable[nn.Parameter]) -> tuple[Tensor, Tensor]:
@@ -55,12 +54,12 @@ class FlatParameters:
 
     def _note(self) -> None:
         self._places = list(map(Tensor.data_ptr, self.parameters))
-        self._slopes = [parameter.grad for parameter in self.parameters]
+        self._grads = [parameter.grad for parameter in self.parameters]
 
     def zero_grad(self) -> None:
         """Gradients 0, in the vector; parameters that `p.data = ...`, `zero_grad()` or `to()` took from it come back first."""
         if self._places != list(map(Tensor.data_ptr, self.parameters)) or False in map(
-            is_, map(_grad, self.parameters), self._slopes
+            is_, map(_grad, self.parameters), self._grads
         ):
             self._attach()
         self.gradients.zero_()
@@ -81,8 +80,8 @@ class FlatParameters:
                 "parameters of the policy were given another dtype, device or shape, in which they cannot be trained; undo it"
                 " (policy.float()), and choose the device when the agent is made or loaded"
             )
-        for parameter, slope in zip(self.parameters, views_of(self.gradients, self.parameters), strict=True):
-            parameter.grad = slope
+        for parameter, grad in zip(self.parameters, views_of(self.gradients, self.parameters), strict=True):
+            parameter.grad = grad
         self._note()
 
     def _same_sizes(self) -> bool:
@@ -104,12 +103,3 @@ class FlatParameters:
         if not found:
             return None
         return torch.cat([torch.full((p.numel(),), id(p) in found, device=p.device) for p in self.parameters])
-
-
-def backward(outputs: Tensor | Sequence[Tensor], slopes: Tensor | Sequence[Tensor]) -> None:
-    """`torch.autograd.backward` of those outputs that depend on something that is trained."""
-    single = isinstance(outputs, Tensor)
-    pairs: list[Any] = [(outputs, slopes)] if single else list(zip(outputs, slopes, strict=True))
-    asked = [(output, slope) for output, slope in pairs if output.requires_grad]
-    if asked:
-        torch.autograd.backward([output for output, _ in asked], [slope for _, slope in asked])

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from rlsdk.seeding import derive
+from rlsdk.runtime.seeding import derive
 
 
 class _OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no types here
-    """Random numbers that this thread asks torch for without naming a generator, from generators of one seed.
+    """Inside the block, torch functions without a generator of their own draw from generators of one seed, in this thread.
 
     They are those that torch's global generator would give after `torch.manual_seed(seed)`, to the bit.
     """
@@ -69,3 +69,13 @@ def initialisation(seed: int) -> Iterator[None]:
     """
     with torch.inference_mode(False), torch.enable_grad(), _OwnDraws(derive(seed, "initialisation")):
         yield
+
+
+@torch.no_grad()
+def orthogonal(part: nn.Module, gain: float) -> None:
+    """Orthogonal weights and zero biases of linear layers and convolutions; other modules keep their initial weights."""
+    for module in part.modules():
+        if isinstance(module, nn.Linear | nn.Conv2d):
+            nn.init.orthogonal_(module.weight, gain)
+            if module.bias is not None:
+                module.bias.zero_()

@@ -8,8 +8,8 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 
-def mode_matters(*modules: nn.Module | None) -> bool:
-    """True if switching between `train()` and `eval()` can change an output: batch norm, dropout, or a stranger's module.
+def has_train_mode(*modules: nn.Module | None) -> bool:
+    """True if switching between `train()` and `eval()` can change an output: batch norm, dropout, or a module of unknown kind.
 
     Networks for which it cannot are never switched; walking the modules of a small network costs more than its forward.
     """

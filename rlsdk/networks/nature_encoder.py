@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import conv2d
 
-from rlsdk.engines import Fitted, architecture, dense
 from rlsdk.errors import UnsupportedSpaceError
+from rlsdk.kernels import KernelSlot, factory
 from rlsdk.spaces import Box, Space
 
 
@@ -43,26 +44,16 @@ class NatureEncoder(nn.Module):
             flat = self.convolutions(torch.zeros(1, channels, height, width)).shape[1]
         self.linear = nn.Sequential(nn.Linear(flat, features_dim), nn.ReLU())
         self.features_dim = features_dim
-        self._made_as = architecture(self.convolutions)
-        self._is_plain = Fitted(self._fit, self, ("convolutions",))
+        self._kernel = KernelSlot(self._make_kernel, self, ("convolutions",))
 
     def forward(self, features: Tensor) -> Tensor:
         pixels = features.movedim(-1, -3) if self.channels_last else features
-        return dense([self.linear], self._convolved(pixels))
+        return factory.sequential([self.linear], self._kernel()(pixels))
 
-    def _fit(self, hooked: bool) -> bool:
-        """Whether the convolutions are those made here, without hooks."""
-        return not hooked and architecture(self.convolutions) == self._made_as
+    def _make_kernel(self, hooked: bool) -> Callable[[Tensor], Tensor]:
+        return factory.convolutions(list(self.convolutions), self.scale, hooked, self._convolved)
 
     def _convolved(self, pixels: Tensor) -> Tensor:
-        """The convolutions; on a CPU with channels last in memory, which takes a quarter less time, and the first weights
-        scaled instead of the pixels, of which there are many more."""
-        if not pixels.is_cpu or not self._is_plain():
-            found: Tensor = self.convolutions(pixels.float() * self.scale)
-            return found
-        values, scale = pixels.to(torch.float32, memory_format=torch.channels_last), self.scale
-        for layer in self.convolutions:
-            if isinstance(layer, nn.Conv2d):
-                weight = (layer.weight * scale).contiguous(memory_format=torch.channels_last)
-                values, scale = conv2d(values, weight, layer.bias, layer.stride).relu_(), 1.0
-        return values.flatten(1)
+        """[N, channels, height, width] -> [N, features], by the modules."""
+        found: Tensor = self.convolutions(pixels.float() * self.scale)
+        return found

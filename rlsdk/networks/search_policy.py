@@ -17,8 +17,8 @@ from rlsdk.networks.action_scale import ActionScale
 from rlsdk.networks.build_encoder import build_encoder
 from rlsdk.networks.encoders import features_dim
 from rlsdk.networks.mlp import mlp
-from rlsdk.parts import Facts
 from rlsdk.records import Act, Observation
+from rlsdk.registry.parts import BuildContext
 from rlsdk.settings.networks import NetworkConfig
 from rlsdk.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple, choices_of, shape_of
 
@@ -124,12 +124,12 @@ def _decoder(space: ActionSpace, squash: bool) -> Callable[[Any], Any]:
 
 
 def build_search_policy(
-    facts: Facts, networks: NetworkConfig, hidden: Sequence[int], *, bias: bool = True, squash: bool = True
+    context: BuildContext, networks: NetworkConfig, hidden: Sequence[int], *, bias: bool = True, squash: bool = True
 ) -> tuple[SearchPolicy, NumpyPolicy]:
     """A policy, and the same function of candidates' parameters for `PopulationPlan`.
 
     Args:
-        facts: spaces and device. Discrete and MultiDiscrete actions are the largest output of each choice, MultiBinary
+        context: spaces and device. Discrete and MultiDiscrete actions are the largest output of each choice, MultiBinary
             ones the signs.
         networks: the activation, and how observations are encoded.
         hidden: widths of the hidden layers; none makes the policy linear.
@@ -139,18 +139,18 @@ def build_search_policy(
     Raises:
         SettingsError: an activation numpy has not, or observations that would be encoded by parameters of their own.
     """
-    space, activation = facts.action_space, networks.activation_fn
+    space, activation = context.action_space, networks.activation_fn
     assert isinstance(space, Box | Discrete | MultiDiscrete | MultiBinary)
     if not isinstance(activation, str) or activation not in ACTIVATIONS:
         raise SettingsError(
             f"candidates are played in numpy: activation_fn {activation!r}; {suggest(str(activation), ACTIVATIONS)}"
         )
-    kind = "MultiInputPolicy" if isinstance(facts.observation_space, Dict | Tuple) else "MlpPolicy"
+    kind = "MultiInputPolicy" if isinstance(context.observation_space, Dict | Tuple) else "MlpPolicy"
     if networks.features_extractor_class is not None:
         raise SettingsError(
             "features_extractor_class is not possible here: candidates are played in numpy; encode in an environment wrapper"
         )
-    encoder = build_encoder(facts, kind, networks)
+    encoder = build_encoder(context, kind, networks)
     if any(True for _ in encoder.parameters()):
         raise SettingsError(
             "the parameters of the policy alone are searched; images are not possible; encode them in an environment wrapper"
@@ -160,6 +160,6 @@ def build_search_policy(
     inputs = features_dim(encoder)
     body = mlp(inputs, hidden, activation, bias=bias)
     layers = nn.Sequential(*body, nn.Linear(hidden[-1] if hidden else inputs, outputs, bias=bias))
-    policy = SearchPolicy(encoder, layers, space, squash).to(facts.device)
+    policy = SearchPolicy(encoder, layers, space, squash).to(context.device)
     shapes = tuple((m.out_features, m.in_features, m.bias is not None) for m in layers if isinstance(m, nn.Linear))
     return policy, NumpyPolicy(shapes, activation, space, squash)

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
-import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
 from rlsdk.distributions import SquashedGaussian
-from rlsdk.engines import NUMPY, NUMPY_ACTING_ROWS, Fitted, Library, Stack, fits, stack_of
-from rlsdk.exploration.state_dependent_noise import NoiseMatrices, StateDependentNoise
+from rlsdk.kernels import AUTOGRAD, AutogradPair, KernelChoice, KernelSlot, factory
+from rlsdk.kernels.protocol import SampledVjp, SquashedLayers, SquashedPolicy, has_parameters, is_dense
 from rlsdk.networks.action_scale import ActionScale
-from rlsdk.networks.flat import backward
-from rlsdk.networks.modes import mode_matters
+from rlsdk.networks.modes import has_train_mode
+from rlsdk.networks.state_dependent_noise import NoiseMatrices, StateDependentNoise
 from rlsdk.records import Act, Observation
 
 LOG_STD_RANGE = (-20.0, 2.0)
@@ -25,7 +24,7 @@ class SquashedActor(nn.Module):
     """A policy: encoder -> hidden layers -> mean and log std of a tanh-squashed Gaussian.
 
     With `sde` the log std comes from the state-dependent noise instead of a layer, `mean` is clipped to +-`clip_mean`,
-    and the noise matrices are drawn when a rollout begins, and every `resample_every` steps from there (None: no more).
+    and new noise matrices are sampled when a rollout begins, and every `resample_every` steps from there (None: no more).
     """
 
     def __init__(
@@ -38,28 +37,35 @@ class SquashedActor(nn.Module):
     ) -> None:
         super().__init__()
         self.encoder, self.body, self.scale, self.sde = encoder, body, scale, sde
-        self.mean = nn.Linear(latent, scale.size)
-        self.log_std = None if sde else nn.Linear(latent, scale.size)
+        self.mean: nn.Module = nn.Linear(latent, scale.size)
+        self.log_std: nn.Module | None = None if sde else nn.Linear(latent, scale.size)
         self.sde_body: nn.Module | None = None
         self.clip_mean = 0.0
         self.resample_every: int | None = None
-        self.mode_matters = mode_matters(encoder, body)
-        self._library: Library | None = None
-        self._stacks: Fitted[_Stacks | None] = Fitted(self._fit, self)
+        self.has_train_mode = has_train_mode(encoder, body)
+        self._choice = AUTOGRAD
+        self._kernel = KernelSlot(self._make_kernel, self)
 
-    def run_by_hand(self, library: Library | None) -> SquashedActor:
-        """Let `library` run the dense layers, where there is nothing else; returns the actor itself."""
-        self._library = library
-        self._stacks = Fitted(self._fit, self)
+    def use_kernel(self, choice: KernelChoice) -> SquashedActor:
+        """Choose what evaluates the actor; returns the actor itself."""
+        self._choice = choice
+        self._kernel = KernelSlot(self._make_kernel, self)
         return self
 
-    def _fit(self, hooked: bool) -> _Stacks | None:
-        """What runs the dense layers by hand, where that is possible."""
-        self.mode_matters = mode_matters(self.encoder, self.body, self.sde_body)
-        if hooked or self._library is None or self.log_std is None or not len(self.body):
+    def _make_kernel(self, hooked: bool) -> SquashedPolicy:
+        self.has_train_mode = has_train_mode(self.encoder, self.body, self.sde_body)
+        return factory.squashed_policy(self._layers(), self._choice, hooked, _ByModules(self))
+
+    def _layers(self) -> SquashedLayers | None:
+        """None where there are others than dense ones on an encoder without parameters."""
+        log_std, layers = self.log_std, [*self.body, self.mean]
+        if log_std is None or not len(self.body) or has_parameters(self.encoder):
             return None
-        acting = stack_of([*self.body, self.mean], self.encoder, NUMPY)
-        return _Stacks(self, self._library, acting) if acting and fits([self.log_std]) else None
+        if not is_dense(layers) or not is_dense([log_std]):
+            return None
+        return SquashedLayers(
+            list(self.body), cast("nn.Linear", self.mean), cast("nn.Linear", log_std), SquashedGaussian, LOG_STD_RANGE
+        )
 
     def distribution(self, features: Tensor) -> SquashedGaussian:
         """Over unit actions, for encoded `features` [N, F]."""
@@ -70,18 +76,10 @@ class SquashedActor(nn.Module):
         assert self.log_std is not None
         return SquashedGaussian(mean, self.log_std(latent).clamp(*LOG_STD_RANGE))
 
-    def sampled(self, features: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Callable[[Tensor, Tensor], None]]:
-        """(unit actions [N, A], their log-densities [N], what brings the gradient of a loss with respect to both into the
-        parameters' `grad`, which is taken to be zero), for standard normal `noise` [N, A]; without graph."""
-        stacks = self._stacks()
-        if stacks is not None:
-            return stacks.sampled(features, noise)
-        action, log_prob = self.distribution(features).transform(noise)
-
-        def pull(of_action: Tensor, of_log_prob: Tensor) -> None:
-            backward([action, log_prob], [of_action, of_log_prob])
-
-        return action.detach(), log_prob.detach(), pull
+    def evaluate(self, features: Tensor, noise: Tensor) -> tuple[tuple[Tensor, Tensor], SampledVjp]:
+        """((unit actions [N, A], their log-densities [N]) without graph, vjp: writes the gradient of a loss, given that with
+        respect to both, into the parameters' `grad`, which is taken to be zero), for standard normal `noise` [N, A]."""
+        return self._kernel().evaluate((features, noise))
 
     def distribution_of(self, observation: Observation) -> SquashedGaussian:
         """Over unit actions, for an observation."""
@@ -106,23 +104,19 @@ class SquashedActor(nn.Module):
     def act(
         self, observation: Observation, carry: SdeCarry, *, deterministic: bool, generator: Generator
     ) -> Act[SdeCarry, tuple[()]]:
-        stacks = self._stacks()
-        if self.mode_matters:
+        kernel = self._kernel()
+        if self.has_train_mode:
             self.eval()
         features = self.encoder(observation.features)
-        if stacks is not None and len(features) <= NUMPY_ACTING_ROWS and features.is_cpu:
-            unit = stacks.unit_action(features, deterministic, generator)
-        elif deterministic:
-            unit = self._mean(self.body(features)).tanh()
-        elif self.sde is None:
-            unit = self.distribution(features).sample(generator)
+        if self.sde is None or deterministic:
+            unit = kernel.act(features, deterministic, generator)
         else:
             assert isinstance(carry, NoiseMatrices)
             unit, carry = self._explore(features, carry, generator)
         return Act(self.scale.to_environment(unit), carry, ())
 
     def _explore(self, features: Tensor, carry: NoiseMatrices, generator: Generator) -> tuple[Tensor, NoiseMatrices]:
-        """Unit actions with state-dependent noise, and the carry one step older."""
+        """Unit actions [B, A] with state-dependent noise, and the carry one step older."""
         assert self.sde is not None
         following = self.sde.refreshed(carry, self.resample_every, generator)
         latent = self.body(features)
@@ -130,38 +124,20 @@ class SquashedActor(nn.Module):
         return (self._mean(latent) + noise).tanh(), following
 
 
-class _Stacks:
-    """Body, mean and log std run by hand."""
+class _ByModules:
+    """Calls the modules; see `rlsdk.kernels.protocol.SquashedPolicy`."""
 
-    def __init__(self, actor: SquashedActor, library: Library, acting: Stack) -> None:
-        self._acting, self._spread = acting, Stack([cast("nn.Linear", actor.log_std)], NUMPY)
-        self.library, log_std = library, cast("nn.Linear", actor.log_std)
-        self.body, self.mean, self.log_std = (Stack(part, library) for part in (actor.body, [actor.mean], [log_std]))
+    def __init__(self, actor: SquashedActor) -> None:
+        self.actor = actor
+        sampled = AutogradPair(self._sampled)
+        self.name, self.evaluate = sampled.name, sampled.evaluate
 
-    def unit_action(self, features: Tensor, deterministic: bool, generator: Generator) -> Tensor:
-        """Unit actions for few rows, where calling torch would cost more than the arithmetic."""
-        mean, trace = self._acting.forward(features.numpy())
+    def act(self, features: Tensor, deterministic: bool, generator: Generator) -> Tensor:
+        """Unit actions [N, A] for features [N, F]."""
         if deterministic:
-            return torch.from_numpy(np.tanh(mean))
-        log_std = self._spread(trace[-2])
-        noise = torch.randn(mean.shape, generator=generator).numpy()
-        std = np.exp(np.minimum(np.maximum(log_std, LOG_STD_RANGE[0]), LOG_STD_RANGE[1]))
-        return torch.from_numpy(np.tanh(mean + std * noise))
+            return self.actor._mean(self.actor.body(features)).tanh()
+        return self.actor.distribution(features).sample(generator)
 
-    @torch.no_grad()
-    def sampled(self, features: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Callable[[Tensor, Tensor], None]]:
-        array, tensor = self.library.array, self.library.tensor
-        latent, trace = self.body.forward(array(features))
-        mean, raw = self.mean(latent), tensor(self.log_std(latent))
-        distribution = SquashedGaussian(tensor(mean), raw.clamp(*LOG_STD_RANGE))
-        action, log_prob = distribution.transform(noise)
-
-        @torch.no_grad()
-        def pull(of_action: Tensor, of_log_prob: Tensor) -> None:
-            of_mean, of_log_std = distribution.transform_slope(noise, action, of_action, of_log_prob)
-            of_log_std *= (raw >= LOG_STD_RANGE[0]) & (raw <= LOG_STD_RANGE[1])
-            slope = self.mean.input_slope([latent, mean], array(of_mean), self.mean.gradients())
-            slope += self.log_std.input_slope([latent, array(raw)], array(of_log_std), self.log_std.gradients())
-            self.body.backward(trace, slope, self.body.gradients())
-
-        return action, log_prob, pull
+    def _sampled(self, inputs: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        features, noise = inputs
+        return self.actor.distribution(features).transform(noise)

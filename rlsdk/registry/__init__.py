@@ -3,8 +3,9 @@
 from rlsdk.registry.capability_files import capabilities
 from rlsdk.registry.discovery import Plugin, algorithms, find, plugins, register, unregister
 from rlsdk.registry.hooks import hookimpl, hookspec
-from rlsdk.registry.loading import agent_type, extension, extensions, load, plugin_of, require_usable
+from rlsdk.registry.loading import agent_type, extension, extensions, load, plugin_of, require_usable, spec_of_class
 from rlsdk.registry.manifest import Manifest
+from rlsdk.registry.package_names import policy_names, public_names
 from rlsdk.registry.preset_files import Preset, preset, preset_names, presets
 from rlsdk.registry.spec import AlgorithmSpec, MaskUse
 
@@ -25,10 +26,13 @@ __all__ = [
     "load",
     "plugin_of",
     "plugins",
+    "policy_names",
     "preset",
     "preset_names",
     "presets",
+    "public_names",
     "register",
     "require_usable",
+    "spec_of_class",
     "unregister",
 ]

@@ -1,9 +1,8 @@
-"""What a plugin was seen to be able to do: `capabilities.json` beside its manifest, from `rlsdk check ID --capabilities`."""
+"""The measured capabilities of a plugin: `capabilities.json` beside its manifest, from `rlsdk check ID --capabilities`."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from rlsdk.registry.discovery import Plugin
 from rlsdk.registry.manifest import ManifestError, package_folder
@@ -14,8 +13,8 @@ LIMIT = 100
 """Tables and lists in it."""
 
 
-def capabilities(plugin: Plugin) -> dict[str, Any] | None:
-    """The facts: switches, words and lists of words; None where none were measured, or the file is damaged."""
+def capabilities(plugin: Plugin) -> dict[str, object] | None:
+    """The measured capabilities: switches, words and lists of words; None where none were measured, or the file is damaged."""
     try:
         text = read_text(package_folder(plugin.module) / NAME) or ""
         found = json.loads(text) if text.count("{") + text.count("[") < LIMIT else None
@@ -24,6 +23,6 @@ def capabilities(plugin: Plugin) -> dict[str, Any] | None:
     return found if isinstance(found, dict) and all(map(_is_fact, found.values())) else None
 
 
-def _is_fact(value: Any) -> bool:
+def _is_fact(value: object) -> bool:
     words = value if isinstance(value, list) else [value]
     return isinstance(value, bool) or all(isinstance(word, str) and word.isprintable() for word in words)

@@ -1,7 +1,7 @@
 """Find plugins without running them.
 
 States: found -> valid (manifest and SDK range are good) -> loaded -> usable, or broken with a reason. A broken plugin is
-listed with its cause and takes nothing from the others; asking for it raises with that cause.
+listed with its cause and takes nothing from the others; using it raises with that cause.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
 import attrs
 
@@ -20,7 +19,7 @@ from rlsdk.errors import PluginError, suggest
 from rlsdk.registry.installed import GROUP, Entry, scan
 from rlsdk.registry.manifest import Manifest, ManifestError, checked_manifest, read_manifest
 from rlsdk.registry.spec import AlgorithmSpec
-from rlsdk.runtime.output import shown
+from rlsdk.text import shown
 
 __all__ = ["GROUP", "HOOKS", "SWITCH", "Plugin", "algorithms", "find", "plugins", "register", "unregister"]
 
@@ -124,7 +123,7 @@ def _mismatch(name: str, manifest: Manifest) -> str | None:
 
 
 def algorithms() -> tuple[Plugin, ...]:
-    """The plugins that bring an algorithm, and those too broken to tell. Imports neither torch nor plugin code."""
+    """The plugins that bring an algorithm, and those whose manifest cannot be read. Imports neither torch nor plugin code."""
     return tuple(p for p in plugins() if p.manifest is None or p.manifest.family is not None)
 
 
@@ -170,12 +169,12 @@ def registrations() -> tuple[tuple[Plugin, AlgorithmSpec], ...]:
     return tuple(_registered.values())
 
 
-def check_spec(spec: Any, plugin: Plugin) -> None:
-    """Raises PluginError unless `spec` is one, and says what the manifest says."""
+def check_spec(spec: object, plugin: Plugin) -> None:
+    """Raises PluginError unless `spec` is one and agrees with the manifest."""
     who = f"{plugin.qualified_id} {plugin.version} is broken"
     if not isinstance(spec, AlgorithmSpec):
         raise PluginError(f"{who}: its hook `algorithm` returned {shown(spec)}, not an AlgorithmSpec")
-    names = ("id", "family", "policies") if plugin.manifest else ()
+    names = ("id", "family", "policies", "info") if plugin.manifest else ()
     pairs = {name: (getattr(spec, name), getattr(plugin.manifest, name)) for name in names}
     if wrong := [f"{n} = {shown(a)} in the spec, {shown(b)} in the manifest" for n, (a, b) in pairs.items() if a != b]:
         raise PluginError(f"{who}: its spec and its manifest differ: {'; '.join(wrong)}; make them equal")

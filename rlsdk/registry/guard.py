@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from rlsdk.registry.library_state import LIBRARIES, of_library, watched
 from rlsdk.registry.process_state import State, of_process
-from rlsdk.runtime.output import one_line, shown
+from rlsdk.text import one_line, shown
 
 
 class PluginSideEffect(UserWarning):
@@ -32,7 +32,7 @@ class _Output(io.StringIO):
 @contextlib.contextmanager
 def protected(plugin: str) -> Iterator[list[str]]:
     """Runs the body; yields the list of side effects, which is filled on exit, and noted on an exception."""
-    before, output, effects = list[tuple[State, Any]](), _Output(), list[str]()
+    before, output, effects = list[tuple[State, object]](), _Output(), list[str]()
     threads, torch_loaded = list[threading.Thread](), "torch" in sys.modules
     _remember(of_process(), before)
     for name in LIBRARIES:
@@ -63,14 +63,14 @@ def protected(plugin: str) -> Iterator[list[str]]:
             effects.append(f"started threads: {one_line(', '.join(started), 80)}")
 
 
-def _remember(states: list[State], before: list[tuple[State, Any]]) -> None:
+def _remember(states: list[State], before: list[tuple[State, object]]) -> None:
     """Add what the states are now; what cannot be read here is not guarded."""
     for state in states:
         with contextlib.suppress(Exception):
             before.append((state, state.get()))
 
 
-def _put_back(before: list[tuple[State, Any]], effects: list[str]) -> None:
+def _put_back(before: list[tuple[State, object]], effects: list[str]) -> None:
     for state, old in before:
         try:
             now = state.get()
@@ -83,7 +83,7 @@ def _put_back(before: list[tuple[State, Any]], effects: list[str]) -> None:
             effects.append(f"changed {state.name} (cannot be put back: {one_line(str(error), 80)})")
 
 
-def _names(wanted: Any, now: Any) -> str:
+def _names(wanted: object, now: Any) -> str:
     """Which entries of a table."""
     if not isinstance(wanted, dict):
         return ""

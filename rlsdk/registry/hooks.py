@@ -6,7 +6,7 @@ What a hook gives is named in the manifest, so that a lookup loads only the plug
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pluggy
 
@@ -24,21 +24,21 @@ def algorithm() -> AlgorithmSpec:  # type: ignore[empty-body]  # a hook specific
 
 
 @hookspec(firstresult=True)
-def metric_sinks() -> Mapping[str, Callable[..., Any]]:  # type: ignore[empty-body]
+def metric_sinks() -> Mapping[str, Callable[..., object]]:  # type: ignore[empty-body]
     """Name -> function of the run's folder that returns a `MetricSink`; `rlsdk run --sink NAME` uses it."""
 
 
 @hookspec(firstresult=True)
-def environment_makers() -> Mapping[str, Callable[..., Any]]:  # type: ignore[empty-body]
-    """Namespace -> function (id, **kwargs) that returns a `gymnasium.Env`; asked for ids such as `namespace/Name-v0`."""
+def environment_makers() -> Mapping[str, Callable[..., object]]:  # type: ignore[empty-body]
+    """Namespace -> function (id, **kwargs) that returns a `gymnasium.Env`; used for ids such as `namespace/Name-v0`."""
 
 
 @hookspec(firstresult=True)
-def executors() -> Mapping[str, Callable[[int], Any]]:  # type: ignore[empty-body]
+def executors() -> Mapping[str, Callable[[int], object]]:  # type: ignore[empty-body]
     """Name -> function of the number of workers that returns an `Executor`; `make_vec_env(vectorization=NAME)` plays the
     candidates of population methods on it, `rlsdk run --seeds N --executor NAME` the runs."""
 
 
 @hookspec(firstresult=True)
-def serializers() -> Mapping[str, Callable[[], Any]]:  # type: ignore[empty-body]
+def serializers() -> Mapping[str, Callable[[], object]]:  # type: ignore[empty-body]
     """File suffix -> function that returns a `Serializer`; `save` and `load` use it for paths that end so."""

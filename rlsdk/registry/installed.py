@@ -13,7 +13,7 @@ from pathlib import Path
 import attrs
 
 from rlsdk.registry.plain_files import PlainFileError, read_plain
-from rlsdk.runtime.output import one_line
+from rlsdk.text import one_line
 
 GROUP = "rlsdk.plugins"
 _SECTION = re.compile(rb"^[ \t]*\[[ \t]*" + re.escape(GROUP).encode() + rb"[ \t]*\]", re.MULTILINE)
@@ -41,7 +41,7 @@ def scan() -> tuple[Entry, ...]:
     """Every entry of the group, broken ones too, sorted by name; the first of several copies of a distribution counts."""
     found, seen = list[Entry](), set[str]()
     for distribution in _distributions():
-        folder = getattr(distribution, "_path", None)  # no public name; without it the archive is asked
+        folder = getattr(distribution, "_path", None)  # no public name; without it the archive is read
         stem = folder.name if isinstance(folder, Path) else ""
         known = _normalized(stem.rpartition(".")[0].partition("-")[0])
         if known and known in seen:

@@ -20,8 +20,8 @@ def of_library(name: str) -> list[State]:
     return _of_numpy(sys.modules[name]) if name == "numpy" else _of_torch(sys.modules[name])
 
 
-def _of_numpy(numpy: Any) -> list[State]:
-    def random_state() -> Any:
+def _of_numpy(numpy: ModuleType) -> list[State]:
+    def random_state() -> object:
         kind, keys, *rest = numpy.random.get_state()
         return kind, keys.tobytes(), *rest
 
@@ -37,7 +37,7 @@ def _of_numpy(numpy: Any) -> list[State]:
     ]
 
 
-def _of_torch(torch: Any) -> list[State]:
+def _of_torch(torch: ModuleType) -> list[State]:
     def put_random_state(value: bytes) -> None:
         torch.random.set_rng_state(torch.frombuffer(bytearray(value), dtype=torch.uint8))
 
@@ -71,13 +71,13 @@ def _of_torch(torch: Any) -> list[State]:
     ]
 
 
-def _of_gpus(torch: Any) -> list[bytes]:
+def _of_gpus(torch: ModuleType) -> list[bytes]:
     if not torch.cuda.is_initialized():
         return []
     return [state.numpy().tobytes() for state in torch.cuda.get_rng_state_all()]
 
 
-def _put_gpus(torch: Any, value: list[bytes]) -> None:
+def _put_gpus(torch: ModuleType, value: list[bytes]) -> None:
     if not value:
         raise RuntimeError("GPUs were not in use before")
     torch.cuda.set_rng_state_all([torch.frombuffer(bytearray(state), dtype=torch.uint8) for state in value])

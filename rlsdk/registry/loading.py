@@ -1,4 +1,4 @@
-"""Import one plugin, alone and under guard, when something of it is asked for."""
+"""Import one plugin, alone and under guard, when something of it is used."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ from rlsdk.registry.discovery import (
     registered,
     registrations,
 )
+from rlsdk.registry.installed import Entry
+from rlsdk.registry.manifest import ManifestError, NoManifestError, read_manifest
+from rlsdk.registry.named import Named, spec_of
 from rlsdk.registry.spec import AlgorithmSpec
-from rlsdk.runtime.output import one_line, shown
+from rlsdk.text import one_line, shown
 
 ONE_AT_A_TIME = threading.RLock()
 """Held while a plugin is imported: the guard puts back state of the whole process."""
@@ -67,7 +70,7 @@ def extension(kind: str, name: str) -> Callable[..., Any]:
     return given[name]
 
 
-def extensions_of(plugin: Plugin, kind: str) -> Mapping[str, Callable[..., Any]]:
+def extensions_of(plugin: Plugin, kind: str) -> Mapping[str, Callable[..., object]]:
     """Everything of `kind` that one plugin gives.
 
     Raises:
@@ -102,11 +105,29 @@ def plugin_of(spec: AlgorithmSpec) -> Plugin | None:
 def require_usable(spec: AlgorithmSpec) -> None:
     """Raises PluginError where the plugin of a spec does not work with this version of rlsdk, or is broken."""
     plugin = plugin_of(spec)
+    if plugin is None and isinstance(spec.build, Named):  # its sources are on the path, and not installed
+        plugin = look(Entry(name=spec.id, distribution=_package(spec.build), version="0", module=spec.build.module))
     if plugin is not None and plugin.problem is not None:
         raise _unusable(plugin)
 
 
-def agent_type(spec: AlgorithmSpec) -> type[Any] | None:
+def spec_of_class(kind: type) -> AlgorithmSpec | None:
+    """The spec in the manifest of the package that defines `kind`, where the manifest names that class as its `agent`.
+
+    Raises:
+        PluginError: there is a manifest, and it cannot be used.
+    """
+    place = f"{kind.__module__}:{kind.__qualname__}"
+    try:
+        manifest = read_manifest(kind.__module__)
+    except NoManifestError:
+        return None
+    except ManifestError as error:
+        raise PluginError(f"{place} cannot be used: {error}") from None
+    return spec_of(manifest) if manifest.agent == place else None
+
+
+def agent_type(spec: AlgorithmSpec) -> type[object] | None:
     """The plugin's own class, imported under guard; None for a spec that names none.
 
     Raises:
@@ -120,8 +141,8 @@ def agent_type(spec: AlgorithmSpec) -> type[Any] | None:
 
 
 @cache
-def _agent_type(who: str, agent: Callable[[], type[Any]]) -> type[Any]:
-    """The class that `agent` imports; asked once, as the guard would undo what other threads do meanwhile."""
+def _agent_type(who: str, agent: Callable[[], type[object]]) -> type[object]:
+    """The class that `agent` imports; imported once, as the guard would undo what other threads do meanwhile."""
     found = _guarded(who, agent)
     if not isinstance(found, type) or getattr(found, "spec", None) is None:
         raise PluginError(f"{who} is broken: its `agent` returned {shown(found)}; return its subclass of rlsdk.Agent")
@@ -131,8 +152,10 @@ def _agent_type(who: str, agent: Callable[[], type[Any]]) -> type[Any]:
 FORGET.append(_agent_type.cache_clear)
 
 
-def _package(value: Any) -> str:
-    return str(getattr(value, "__module__", "")).partition(".")[0]
+def _package(value: object) -> str:
+    """The top-level package of a function or class."""
+    module = value.module if isinstance(value, Named) else getattr(value, "__module__", "")
+    return str(module).partition(".")[0]
 
 
 def _unusable(plugin: Plugin) -> PluginError:
@@ -147,18 +170,21 @@ def _call(plugin: Plugin, hook: str) -> Any:
 
 
 @cache
-def _call_installed(plugin: Plugin, hook: str) -> Any:
+def _call_installed(plugin: Plugin, hook: str) -> object:
     """The answer of one hook of one plugin."""
-    answer = _guarded(f"{plugin.qualified_id} {plugin.version}", lambda: _imported(plugin, hook))
+    who, manifest = f"{plugin.qualified_id} {plugin.version}", plugin.manifest
+    if hook == "algorithm" and manifest is not None and manifest.build:
+        return _guarded(who, lambda: spec_of(manifest))
+    answer = _guarded(who, lambda: _imported(plugin, hook))
     if hook == "algorithm":
         check_spec(answer, plugin)
     return answer
 
 
-FORGET.append(_call_installed.cache_clear)
+FORGET.extend((_call_installed.cache_clear, spec_of.cache_clear))
 
 
-def _imported(plugin: Plugin, hook: str) -> Any:
+def _imported(plugin: Plugin, hook: str) -> object:
     import pluggy
 
     from rlsdk.registry import hooks
@@ -172,7 +198,7 @@ def _imported(plugin: Plugin, hook: str) -> Any:
     return getattr(manager.hook, hook)()
 
 
-def _guarded(who: str, work: Callable[[], Any]) -> Any:
+def _guarded(who: str, work: Callable[[], object]) -> object:
     """What `work` returns; its side effects are undone and warned of.
 
     Raises:

@@ -1,17 +1,18 @@
-"""What a plugin says about itself: `rlsdk.toml`, beside its code. Reading it runs none of that code."""
+"""The manifest of a plugin: `rlsdk.toml`, beside its code. Reading it runs none of that code."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import attrs
 
 from rlsdk.registry.plain_files import PlainFileError, read_toml
-from rlsdk.registry.spec import FAMILIES, Family
-from rlsdk.runtime.output import one_line, shown
+from rlsdk.registry.spec import MaskUse
+from rlsdk.text import one_line, shown
 
 EXTENSIONS = ("sinks", "environments", "serializers", "executors")
 SPACES = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
@@ -30,6 +31,11 @@ _NAMES = {
         (re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"), "letters, digits, '-', '_' and '.'"),
     ),
 }
+_PLACE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*):([A-Za-z_][A-Za-z0-9_]*)")
+PLACES = ("build", "config", "agent", "from_sb3", "upgrade")
+"""Fields that name a function or a class as `module:name`."""
+TABLE, COUNT, MOST_ENVS = "policy_classes", "default_envs", 10_000
+MASK_USES = get_args(MaskUse)
 MOST_TEXT, MOST_ITEMS = 1000, 100
 
 
@@ -37,22 +43,43 @@ class ManifestError(Exception):
     """Why a manifest cannot be used; `discovery` turns it into the plugin's `problem`."""
 
 
+class NoManifestError(ManifestError):
+    """There is no package, or no manifest in it."""
+
+
 @attrs.frozen(kw_only=True)
 class Manifest:
-    """The static facts of one plugin: an algorithm, or extensions, or both."""
+    """The static description of one plugin: an algorithm, or extensions, or both."""
 
     id: str
     title: str
     summary: str
     sdk: str
     """Range of SDK versions, as in `>=0.1,<0.2`."""
-    family: Family | None = None
-    """None for a plugin that brings no algorithm."""
+    family: str | None = None
+    """A label for listing, such as on-policy, off-policy, population; None for a plugin that brings no algorithm."""
     actions: tuple[str, ...] = ()
     observations: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()
     traits: tuple[str, ...] = ()
     """Capabilities: of `rlsdk.testing`'s list, which `rlsdk check` tries, or of your own, which begin with `x-`."""
+    info: tuple[str, ...] = ()
+    """Entries of environments' `info` that the algorithm needs, e.g. `cost`: numbers, given at every step."""
+    policy_classes: tuple[tuple[str, str], ...] = ()
+    """Class of sb3-contrib that users import -> the policy it is; in the file a table, `TQCPolicy = "MlpPolicy"`."""
+    action_masks: MaskUse = "ignored"
+    """See `AlgorithmSpec`; so for `live`, `build`, `agent`, `from_sb3` and `upgrade`."""
+    live: tuple[str, ...] = ()
+    default_envs: int = 1
+    """Copies of an environment given by its id, where no number is given."""
+    build: str = ""
+    """`package.build:build`; empty where the hook `algorithm` gives the spec."""
+    config: str = ""
+    """`package.config:Config`, the class of the settings."""
+    agent: str = ""
+    """`package.agent:Class`, the class that users import; empty = one is made."""
+    from_sb3: str = ""
+    upgrade: str = ""
     paper: str = ""
     sinks: tuple[str, ...] = ()
     """Names of the metric sinks its hook `metric_sinks` gives."""
@@ -68,7 +95,7 @@ def read_manifest(module: str) -> Manifest:
     """The manifest of the package that holds `module`; works for wheels and editable installs alike.
 
     Raises:
-        ManifestError: the package or the file is missing, or a field is.
+        ManifestError: the package or the file is missing, a field is, or one names something outside the package.
     """
     path = package_folder(module) / "rlsdk.toml"
     try:
@@ -76,8 +103,10 @@ def read_manifest(module: str) -> Manifest:
     except PlainFileError as error:
         raise ManifestError(f"its manifest {one_line(path, 300)} {error}") from None
     if data is None:
-        raise ManifestError(f"it has no manifest: {one_line(path, 300)} does not exist")
-    return parse_manifest(data)
+        raise NoManifestError(f"it has no manifest: {one_line(path, 300)} does not exist")
+    manifest = parse_manifest(data)
+    _check_package(manifest, module.partition(".")[0])
+    return manifest
 
 
 def package_folder(module: str) -> Path:
@@ -92,7 +121,7 @@ def package_folder(module: str) -> Path:
     except Exception:  # a script, a notebook, or an import hook of another distribution that fails
         spec = None
     if spec is None or not spec.submodule_search_locations:
-        raise ManifestError(f"its package {package!r} cannot be found")
+        raise NoManifestError(f"its package {package!r} cannot be found")
     return Path(next(iter(spec.submodule_search_locations)))
 
 
@@ -105,6 +134,7 @@ def checked_manifest(manifest: Manifest) -> Manifest:
     values = {
         name: list(value) if isinstance(value, tuple) else value for name, value in attrs.asdict(manifest).items()
     }
+    values["policy_classes"] = dict(manifest.policy_classes)
     return parse_manifest({name: value for name, value in values.items() if value is not None})
 
 
@@ -119,24 +149,63 @@ def parse_manifest(data: dict[str, Any]) -> Manifest:
     required = [n for n, f in fields.items() if f.default is attrs.NOTHING]
     if missing := [n for n in required if n not in data]:
         raise ManifestError(f"its manifest lacks {missing}")
-    lists = [n for n, f in fields.items() if f.default == ()]
+    lists = [n for n, f in fields.items() if f.default == () and n != TABLE]
     for name, value in data.items():
-        wanted = list if name in lists else str
-        if not isinstance(value, wanted) or (wanted is list and not all(isinstance(v, str) for v in value)):
-            raise ManifestError(
-                f"its manifest field {name!r} must be a {'list of strings' if wanted is list else 'string'}"
-            )
-    _check_texts(data)
+        if name == COUNT:
+            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_ENVS:
+                raise ManifestError(f"its manifest field {name!r} must be a whole number from 1 to {MOST_ENVS}")
+            continue
+        kind: type[object] = dict if name == TABLE else list if name in lists else str
+        wanted = "string" if kind is str else f"{'table' if name == TABLE else 'list'} of strings"
+        inside = [*value, *value.values()] if isinstance(value, dict) else value
+        if not isinstance(value, kind) or not all(isinstance(text, str) for text in inside):
+            raise ManifestError(f"its manifest field {name!r} must be a {wanted}")
+    _check_texts({name: value for name, value in data.items() if name != COUNT})
     _check_names(data)
     _check_purpose(data)
+    _check_places(data)
     values: dict[str, Any] = {n: tuple(v) if n in lists else v for n, v in data.items()}
-    return Manifest(**values)
+    return Manifest(**{**values, TABLE: tuple(values.get(TABLE, {}).items())})
+
+
+def _check_places(data: Mapping[str, Any]) -> None:
+    """What names functions and classes: `module:name`, the settings and what builds from them together."""
+    for field in PLACES:
+        if (place := data.get(field, "")) and not _PLACE.fullmatch(place):
+            raise ManifestError(
+                f"its manifest field {field!r} has {shown(place, 60)}; write module:name, such as 'my_package.{field}:{field}'"
+            )
+    if given := [field for field in PLACES if data.get(field)]:
+        if missing := [field for field in ("family", "build", "config") if not data.get(field)]:
+            raise ManifestError(f"its manifest has {given[0]} but lacks {missing}; give them too")
+    elif data.get("live") or data.get("action_masks", MASK_USES[0]) != MASK_USES[0]:
+        raise ManifestError("its manifest has live or action_masks, which go with build and config; give those too")
+    if data.get("action_masks", MASK_USES[0]) not in MASK_USES:
+        raise ManifestError(
+            f"its manifest says action_masks = {shown(data['action_masks'], 60)}; accepted: {', '.join(MASK_USES)}"
+        )
+    for name, policy in data.get(TABLE, {}).items():
+        if not name.isidentifier() or policy not in data.get("policies", ()):
+            raise ManifestError(
+                f"its manifest says {shown(name, 60)} = {shown(policy, 60)} in {TABLE}; give a Python name, and one of its"
+                " policies"
+            )
+
+
+def _check_package(manifest: Manifest, package: str) -> None:
+    """A manifest names what its own package holds, nothing else."""
+    for field in PLACES:
+        place = getattr(manifest, field)
+        if place and place.partition(":")[0].partition(".")[0] != package:
+            raise ManifestError(
+                f"its manifest field {field!r} has {shown(place, 60)}; name something of its own package, {package}"
+            )
 
 
 def _check_texts(data: dict[str, Any]) -> None:
     """Texts go to terminals and tables: one line, without control characters."""
     for name, value in data.items():
-        texts = value if isinstance(value, list) else [value]
+        texts = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else [value]
         if len(texts) > MOST_ITEMS or any(len(text) > MOST_TEXT for text in texts):
             raise ManifestError(
                 f"its manifest field {name!r} is too long: {MOST_ITEMS} items of {MOST_TEXT} characters"
@@ -165,8 +234,10 @@ def _check_purpose(data: dict[str, Any]) -> None:
                 f"its manifest provides nothing: neither a family (an algorithm) nor any of {EXTENSIONS}"
             )
         return
-    if data["family"] not in FAMILIES:
-        raise ManifestError(f"its manifest names family {shown(data['family'], 60)}; accepted: {', '.join(FAMILIES)}")
+    if not data["family"]:
+        raise ManifestError(
+            "its manifest has an empty family; give it a label, such as on-policy, off-policy or population"
+        )
     if missing := [name for name in ("actions", "observations", "policies") if not data.get(name)]:
         raise ManifestError(f"its manifest lacks {missing}, which an algorithm needs")
     for name in ("actions", "observations"):

@@ -7,9 +7,8 @@ import re
 import stat
 import tomllib
 from pathlib import Path
-from typing import Any
 
-from rlsdk.runtime.output import one_line
+from rlsdk.text import one_line
 
 LIMIT = 64 * 1024
 """Bytes; the manifests and presets that exist are below 2 kB."""
@@ -69,7 +68,7 @@ def read_text(path: Path, limit: int = LIMIT) -> str | None:
         raise PlainFileError(f"is not UTF-8: byte {error.start}") from None
 
 
-def read_toml(path: Path) -> dict[str, Any] | None:
+def read_toml(path: Path) -> dict[str, object] | None:
     """The table in a TOML file, None where there is no file.
 
     Raises:
@@ -79,7 +78,7 @@ def read_toml(path: Path) -> dict[str, Any] | None:
     return None if text is None else parse_toml(text)
 
 
-def parse_toml(text: str) -> dict[str, Any]:
+def parse_toml(text: str) -> dict[str, object]:
     """The table in a text; refused before tomllib would recurse too deeply or take minutes.
 
     Raises:

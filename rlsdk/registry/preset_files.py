@@ -12,7 +12,6 @@ learning_rate = 1e-3
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import attrs
 
@@ -20,7 +19,7 @@ from rlsdk.errors import SettingsError
 from rlsdk.registry.discovery import find
 from rlsdk.registry.manifest import ManifestError, package_folder
 from rlsdk.registry.plain_files import PlainFileError, read_toml
-from rlsdk.runtime.output import one_line, shown
+from rlsdk.text import one_line, shown
 
 
 @attrs.frozen(kw_only=True)
@@ -29,7 +28,7 @@ class Preset:
 
     env: str
     steps: int
-    settings: dict[str, Any]
+    settings: dict[str, object]
     n_envs: int | None = None
     """None: the algorithm's default."""
     source: str = ""

@@ -1,4 +1,4 @@
-"""What belongs to the process and not to a plugin: the state that is read before a plugin is imported and put back after."""
+"""The state of the process: read before a plugin is imported and restored after."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ import attrs
 
 @attrs.frozen
 class State:
-    """One piece of state: how it is read, as a value that can be compared, and how it is put back."""
+    """One kind of state: how it is read, as a value that can be compared, and how it is put back."""
 
     name: str
-    get: Callable[[], Any]
+    get: Callable[[], object]
     put: Callable[[Any], object]
-    merged: Callable[[Any, Any], Any] = lambda before, now: before
+    merged: Callable[[Any, Any], object] = lambda before, now: before
     """(value before, value now) -> the value to have; what a library may add for itself stays."""
 
 
@@ -66,12 +66,12 @@ HOOKS = (
 WARNINGS = ((warnings, "showwarning"), (warnings, "formatwarning"))
 
 
-def values_at(places: Sequence[tuple[Any, str]]) -> list[Any]:
+def values_at(places: Sequence[tuple[object, str]]) -> list[object]:
     """The values of attributes, each given as owner and name."""
     return [getattr(owner, name) for owner, name in places]
 
 
-def put_values(places: Sequence[tuple[Any, str]], values: Sequence[Any]) -> None:
+def put_values(places: Sequence[tuple[object, str]], values: Sequence[object]) -> None:
     """Set the attributes that `values_at` read."""
     for (owner, name), value in zip(places, values, strict=True):
         setattr(owner, name, value)
@@ -87,11 +87,11 @@ def _put_meta_path(value: list[Any]) -> None:
     sys.meta_path[:] = value
 
 
-def _with_additions(before: list[Any], now: list[Any]) -> list[Any]:
+def _with_additions(before: list[object], now: list[object]) -> list[object]:
     return now if all(finder in now for finder in before) else [*before, *(f for f in now if f not in before)]
 
 
-def _same_keys(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+def _same_keys(before: Mapping[str, object], now: Mapping[str, object]) -> dict[str, object]:
     """What was there, and what came."""
     changed = {name: value for name, value in before.items() if name not in now or now[name] is not value}
     return {**now, **changed}
@@ -110,7 +110,7 @@ def _umask() -> int:
     return mask
 
 
-def _handlers() -> dict[str, Any]:
+def _handlers() -> dict[str, object]:
     valid = signal.valid_signals()
     return {kind.name: signal.getsignal(kind) for kind in signal.Signals if kind in valid}
 
@@ -122,11 +122,11 @@ def _put_handlers(value: Mapping[str, Any]) -> None:
             signal.signal(kind, handler)
 
 
-def _blocked() -> set[Any]:
+def _blocked() -> set[object]:
     return set(signal.pthread_sigmask(signal.SIG_BLOCK, [])) if hasattr(signal, "pthread_sigmask") else set()
 
 
-def _put_blocked(value: set[Any]) -> None:
+def _put_blocked(value: set[int]) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, value)
 
 
@@ -140,11 +140,13 @@ def _put_alarm(was_set: bool) -> None:
     signal.setitimer(signal.ITIMER_REAL, 0.0)
 
 
-def _collector() -> tuple[Any, ...]:
+def _collector() -> tuple[object, ...]:
     return gc.isenabled(), gc.get_threshold(), gc.get_debug(), list(gc.callbacks)
 
 
-def _put_collector(value: tuple[Any, ...]) -> None:
+def _put_collector(
+    value: tuple[bool, tuple[int, int, int], int, list[Callable[[str, dict[str, int]], object]]],
+) -> None:
     enabled, threshold, debug, callbacks = value
     (gc.enable if enabled else gc.disable)()
     gc.set_threshold(*threshold)
@@ -152,7 +154,7 @@ def _put_collector(value: tuple[Any, ...]) -> None:
     gc.callbacks[:] = callbacks
 
 
-def _interpreter() -> tuple[Any, ...]:
+def _interpreter() -> tuple[object, ...]:
     switches = sys.dont_write_bytecode, getattr(sys, "tracebacklimit", None)
     return sys.getrecursionlimit(), sys.getswitchinterval(), sys.get_int_max_str_digits(), sys.gettrace(), *switches
 
@@ -169,14 +171,14 @@ def _put_interpreter(value: tuple[Any, ...]) -> None:
         sys.tracebacklimit = traceback
 
 
-def _logging() -> dict[str, Any]:
+def _logging() -> dict[str, object]:
     loggers = {n: each for n, each in logging.root.manager.loggerDict.items() if isinstance(each, logging.Logger)}
     states = {n: (each.level, each.propagate, each.disabled, list(each.handlers)) for n, each in loggers.items()}
     root = logging.root.level, logging.root.disabled, list(logging.root.handlers)
     return {"root": root, "disable": logging.root.manager.disable, "raise": logging.raiseExceptions, "loggers": states}
 
 
-def _with_loggers(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+def _with_loggers(before: dict[str, Any], now: dict[str, Any]) -> dict[str, object]:
     return {**before, "loggers": {**now["loggers"], **before["loggers"]}}
 
 
@@ -190,14 +192,14 @@ def _put_logging(value: Mapping[str, Any]) -> None:
         logger.propagate, logger.disabled, logger.handlers[:] = propagate, disabled, handlers
 
 
-def _merged_filters(before: list[Any], now: list[Any]) -> list[Any]:
+def _merged_filters(before: list[tuple[object, ...]], now: list[tuple[object, ...]]) -> list[object]:
     """Filters for a message, a module or a library's own category may be added: numpy adds such when it is imported."""
     added = [entry for entry in now if entry not in before]
     own = [entry for entry in added if entry[1] or entry[3] or entry[2].__module__ != "builtins"]
     return [*own, *before]
 
 
-def _put_filters(value: list[Any]) -> None:
+def _put_filters(value: list[object]) -> None:
     warnings.simplefilter("default")  # so that Python forgets which warnings it has shown
     filters: Any = warnings.filters
     filters[:] = value

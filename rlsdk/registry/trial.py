@@ -26,7 +26,7 @@ from rlsdk.errors import PluginError
 from rlsdk.registry.discovery import HOOKS, Plugin, plugins, registered
 from rlsdk.registry.guard import PluginSideEffect
 from rlsdk.registry.loading import extensions_of, load
-from rlsdk.runtime.output import one_line
+from rlsdk.text import one_line
 
 SECONDS = 20.0
 """A plugin that imports no torch takes a tenth of a second."""
@@ -41,7 +41,7 @@ class Trial:
     """Why it cannot be used; None where it loads."""
     effects: tuple[str, ...] = ()
     """What it did at import that a plugin must not do."""
-    settings: tuple[dict[str, Any], ...] = ()
+    settings: tuple[dict[str, object], ...] = ()
     """Its hyper-parameters: name, type, default as text, help, unit, source, children."""
 
 
@@ -55,8 +55,10 @@ def tried(plugin: Plugin, seconds: float | None = None) -> Trial:
         out = Path(folder) / "answer.json"
         ended = _run(plugin, out, SECONDS if seconds is None else seconds)
         try:
-            facts = json.loads(out.read_text(encoding="utf-8"))
-            return Trial(problem=facts["problem"], effects=tuple(facts["effects"]), settings=tuple(facts["settings"]))
+            context = json.loads(out.read_text(encoding="utf-8"))
+            return Trial(
+                problem=context["problem"], effects=tuple(context["effects"]), settings=tuple(context["settings"])
+            )
         except (OSError, ValueError):
             return Trial(problem=f"{plugin.qualified_id} {plugin.version} is broken: importing it {ended}")
 
@@ -142,7 +144,7 @@ def _end_with_parent(parent: int, seconds: float, leave: Any) -> None:
 
 def _load(plugin: Plugin) -> Trial:
     """Load a plugin in this process, with all it offers."""
-    docs: list[dict[str, Any]] = []
+    docs: list[dict[str, object]] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -169,15 +171,15 @@ def _check_offers(plugin: Plugin, kind: str) -> None:
         )
 
 
-def _described(config_type: type[Any]) -> list[dict[str, Any]]:
+def _described(config_type: type[object]) -> list[dict[str, object]]:
     from rlsdk.settings.render import describe
 
     return [_facts(doc) for doc in describe(config_type)]
 
 
-def _facts(doc: Any) -> dict[str, Any]:
+def _facts(doc: Any) -> dict[str, object]:
     from rlsdk.settings.render import toml_value
 
-    facts = {name: str(getattr(doc, name)) for name in ("name", "type", "help", "unit", "source")}
+    context = {name: str(getattr(doc, name)) for name in ("name", "type", "help", "unit", "source")}
     default = "required" if doc.required else f"default {toml_value(doc.default)}"
-    return {**facts, "default": default, "children": [_facts(each) for each in doc.children]}
+    return {**context, "default": default, "children": [_facts(each) for each in doc.children]}

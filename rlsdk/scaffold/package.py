@@ -19,15 +19,17 @@ from string import Template
 
 from rlsdk.errors import ArtifactError, SettingsError, suggest
 from rlsdk.registry import plugins
-from rlsdk.registry.spec import FAMILIES
 
 IDENTITY = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 SDK, OLDEST = ">=0.1,<0.2", "0.1.0"
 """What a new package claims, and the oldest release of that range."""
 SUFFIX = ".tmpl"
-FACTS: dict[str, dict[str, str]] = {
+FAMILY_FIELDS: dict[str, dict[str, str]] = {
     "on-policy": {
         "summary": "on-policy: learns from each rollout once",
+        "lives": "learning_rate, n_steps, batch_size, n_epochs, gamma,"
+        " gae_lambda, normalize_advantage, ent_coef, vf_coef, max_grad_norm",
+        "default_envs": "1",
         "actions": "Box, Discrete, MultiDiscrete, MultiBinary",
         "observations": "Box, Discrete, MultiDiscrete, MultiBinary",
         "test_settings": "n_steps=64, batch_size=64, learning_rate=1e-2, gamma=0.0",
@@ -37,6 +39,8 @@ FACTS: dict[str, dict[str, str]] = {
     },
     "off-policy": {
         "summary": "off-policy: learns from a replay memory",
+        "lives": "learning_rate, learning_starts, batch_size, tau, gamma, train_freq, gradient_steps, max_grad_norm",
+        "default_envs": "1",
         "actions": "Discrete",
         "observations": "Box, Discrete, MultiDiscrete, MultiBinary",
         "test_settings": "learning_starts=100, gamma=0.0",
@@ -46,6 +50,8 @@ FACTS: dict[str, dict[str, str]] = {
     },
     "population": {
         "summary": "population: searches parameters by playing whole episodes",
+        "lives": "candidates, elites, spread, n_eval_episodes",
+        "default_envs": "16",
         "actions": "Box, Discrete, MultiDiscrete, MultiBinary",
         "observations": "Box, Discrete, MultiDiscrete, MultiBinary",
         "test_settings": "candidates=32",
@@ -64,16 +70,16 @@ def new_package(identity: str, family: str, folder: Path) -> Path:
         SettingsError: no such family, an id that cannot be one, or one that is taken.
         ArtifactError: the folder exists, or cannot be written; nothing is left half written.
     """
-    facts = _facts(identity, family)
+    context = _facts(identity, family)
     _require_free(identity)
-    target = folder / facts["distribution"]
+    target = folder / context["distribution"]
     if target.exists():
         raise ArtifactError(f"{target} exists already; remove it, choose another id, or another folder with --out")
     staging: Path | None = None
     try:
         folder.mkdir(parents=True, exist_ok=True)
         staging = Path(tempfile.mkdtemp(dir=folder, prefix=f".{target.name}."))
-        for place, text in _files_of(facts, family):
+        for place, text in _files_of(context, family):
             path = staging / place
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
@@ -90,15 +96,15 @@ def new_package(identity: str, family: str, folder: Path) -> Path:
 
 
 def _facts(identity: str, family: str) -> dict[str, str]:
-    if family not in FACTS:
-        raise SettingsError(f"unknown family {family!r}; {suggest(family, FAMILIES)}")
+    if family not in FAMILY_FIELDS:
+        raise SettingsError(f"unknown family {family!r}; {suggest(family, FAMILY_FIELDS)}")
     if not IDENTITY.fullmatch(identity):
         raise SettingsError(
             f"{identity!r} cannot be the id of an algorithm: lower-case words of letters and digits, joined by hyphens,"
             " such as my-algo"
         )
     name = "".join(word.capitalize() for word in identity.split("-"))
-    own = FACTS[family]
+    own = FAMILY_FIELDS[family]
     return {
         **own,
         "id": identity,
@@ -109,7 +115,8 @@ def _facts(identity: str, family: str) -> dict[str, str]:
         "package": f"rlsdk_{identity.replace('-', '_')}",
         "sdk": SDK,
         "oldest": OLDEST,
-        **{f"{kind}_list": json.dumps(own[f"{kind}s"].split(", ")) for kind in ("action", "observation")},
+        **{f"{kind}_list": json.dumps(own[f"{kind}s"].split(", ")) for kind in ("action", "observation", "live")},
+        "live_example": own["lives"].partition(",")[0],
         **{f"{kind}_tuple": _tuple(own[f"{kind}s"].split(", ")) for kind in ("action", "observation")},
     }
 
@@ -133,12 +140,12 @@ def rendered(identity: str, family: str) -> dict[str, str]:
     return dict(_files_of(_facts(identity, family), family))
 
 
-def _files_of(facts: Mapping[str, str], family: str) -> Iterator[tuple[str, str]]:
+def _files_of(context: Mapping[str, str], family: str) -> Iterator[tuple[str, str]]:
     root = files("rlsdk.scaffold") / "templates"
     for name in ("common", family):
         for place, file in _files(root / name):
-            text = Template(file.read_text(encoding="utf-8")).substitute(facts)
-            yield place.replace("PACKAGE", facts["package"]).removesuffix(SUFFIX), text
+            text = Template(file.read_text(encoding="utf-8")).substitute(context)
+            yield place.replace("PACKAGE", context["package"]).removesuffix(SUFFIX), text
 
 
 def _files(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, Traversable]]:

@@ -1,20 +1,25 @@
 """Hyper-parameters: one attrs class per algorithm, read strictly, shown everywhere. Imports no torch."""
 
-from rlsdk.settings.described import choice, described, finite_schedule, in_range
-from rlsdk.settings.fields import AgentConfig
+from rlsdk.settings.agent_config import AgentConfig
+from rlsdk.settings.dataset import Dataset
+from rlsdk.settings.fields import choice, described, finite_schedule, in_range
+from rlsdk.settings.inherited import Default, defaults
 from rlsdk.settings.load import load_settings, merge, parse_assignments
 from rlsdk.settings.policy_names import PolicyName
-from rlsdk.settings.preparation import Normalization
+from rlsdk.settings.preprocessing import Normalization
 from rlsdk.settings.render import FieldDoc, commented_toml, describe, docstring
 from rlsdk.settings.strict import evolve, flat_scalars, structure, unstructure
 
 __all__ = [
     "AgentConfig",
+    "Dataset",
+    "Default",
     "FieldDoc",
     "Normalization",
     "PolicyName",
     "choice",
     "commented_toml",
+    "defaults",
     "describe",
     "described",
     "docstring",

@@ -8,8 +8,8 @@ from typing import Any
 import attrs
 
 from rlsdk.settings import glossary
-from rlsdk.settings.described import described, in_range
-from rlsdk.settings.networks import NetworkConfig, as_activation, as_net_arch
+from rlsdk.settings.fields import described, in_range
+from rlsdk.settings.networks import NetworkConfig, as_activation, as_module_class, as_net_arch
 
 
 @attrs.frozen(kw_only=True)
@@ -41,6 +41,10 @@ class ActorCriticConfig(NetworkConfig):
     share_features_extractor: bool = attrs.field(
         default=True, metadata=described("actor and critic read the same features")
     )
+    actor_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.ACTOR_CLASS)
+    actor_kwargs: dict[str, Any] = attrs.field(factory=dict, metadata=glossary.OWN_KWARGS)
+    critic_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.CRITIC_CLASS)
+    critic_kwargs: dict[str, Any] = attrs.field(factory=dict, metadata=glossary.OWN_KWARGS)
 
 
 @attrs.frozen(kw_only=True)
@@ -61,6 +65,15 @@ class RecurrentConfig(ActorCriticConfig):
     lstm_kwargs: dict[str, Any] | None = attrs.field(
         default=None, metadata=described("further arguments of the torch module of the memory")
     )
+    memory_class: Any = attrs.field(
+        default=None,
+        converter=as_module_class,
+        metadata=described(
+            "memory module of your own, called with (features_dim, **memory_kwargs), see rlsdk.networks.Memory; none = LSTM"
+            " or GRU, by the policy's name"
+        ),
+    )
+    memory_kwargs: dict[str, Any] = attrs.field(factory=dict, metadata=glossary.OWN_KWARGS)
 
     def __attrs_post_init__(self) -> None:
         if self.shared_lstm and self.enable_critic_lstm:

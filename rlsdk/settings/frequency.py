@@ -19,11 +19,11 @@ class TrainFrequency:
     count: int
     unit: str
 
-    def to_setting(self) -> Any:
+    def to_setting(self) -> object:
         return self.count if self.unit == "step" else [self.count, self.unit]
 
 
-def as_train_frequency(value: int | Sequence[Any] | TrainFrequency) -> TrainFrequency:
+def as_train_frequency(value: int | Sequence[object] | TrainFrequency) -> TrainFrequency:
     """4 -> every 4 steps; (1, "episode") -> after each episode.
 
     Raises:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlsdk.settings.described import described
+from rlsdk.settings.fields import described
 
 LEARNING_RATE = described("step size of the optimisers; may be a schedule of the remaining progress", tune=(1e-5, 1e-2))
 BUFFER_SIZE = described("transitions the replay memory holds, over all environments", unit="transitions")
@@ -20,6 +20,7 @@ USE_SDE = described("explore with state-dependent noise (gSDE) instead of indepe
 SDE_SAMPLE_FREQ = described(
     "steps between new noise matrices within a rollout; -1 = only when a rollout starts", unit="steps"
 )
+USE_SDE_AT_WARMUP = described("warm up with gSDE instead of uniformly random actions")
 N_STEPS = described("vector steps per rollout", unit="vector steps", tune=(8, 4096))
 MINIBATCH_SIZE = described("steps per minibatch; none = the whole rollout", unit="steps", tune=(32, 2048))
 N_EPOCHS = described("passes over each rollout", tune=(1, 30))
@@ -35,3 +36,20 @@ MAX_GRAD_NORM = described("global norm gradients are scaled down to")
 EARLY_STOP_KL = described("stop the epochs once the policy has moved 1.5 times this far (approximate KL); none = never")
 POLICY_KWARGS = described("settings of the networks")
 NET_ARCH = described("hidden layer widths: a list for all networks, or a table of lists")
+NETWORK_CLASS = described(
+    "whole network of your own, called with (gymnasium space, output_dim, **network_kwargs), from preprocessed observations to"
+    " [N, output_dim]; none = features extractor and net_arch"
+)
+ACTOR_CLASS = described(
+    "whole actor of your own, called with (gymnasium space, output_dim, **actor_kwargs), from preprocessed observations to"
+    " [N, output_dim]; none = features extractor and net_arch"
+)
+CRITIC_CLASS = described(
+    "whole value function of your own, called with (gymnasium space, 1, **critic_kwargs), from preprocessed observations to"
+    " [N, 1]; none = features extractor and net_arch"
+)
+CONTINUOUS_CRITIC_CLASS = described(
+    "whole critic of your own, called with (gymnasium space, action_dim, output_dim, **critic_kwargs) n_critics times, from"
+    " preprocessed observations and actions in [-1, 1] to [N, output_dim]; none = features extractor and net_arch"
+)
+OWN_KWARGS = described("further arguments of the class of your own")

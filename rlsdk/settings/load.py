@@ -30,7 +30,7 @@ def load_settings(path: Path) -> dict[str, Any]:
     raise SettingsError(f"settings file {path} must end in .toml, .yaml or .yml")
 
 
-def _load_yaml(path: Path, text: str) -> dict[str, Any]:
+def _load_yaml(path: Path, text: str) -> dict[str, object]:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
@@ -43,7 +43,7 @@ def _load_yaml(path: Path, text: str) -> dict[str, Any]:
     return data
 
 
-def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
+def parse_assignments(assignments: Iterable[str]) -> dict[str, object]:
     """`["a.b=1e-3", "c=text"]` as nested settings; values are read as TOML, and as plain text where they are none.
 
     >>> parse_assignments(["policy_kwargs.n_critics=5", "ent_coef=auto_0.1"])
@@ -52,7 +52,7 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
     Raises:
         SettingsError: no `=`, or an empty name.
     """
-    result: dict[str, Any] = {}
+    result: dict[str, object] = {}
     for assignment in assignments:
         name, equals, text = assignment.partition("=")
         keys = [key.strip() for key in name.split(".")]
@@ -62,14 +62,14 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
     return result
 
 
-def nested(keys: Sequence[str], value: Any) -> dict[str, Any]:
+def nested(keys: Sequence[str], value: object) -> dict[str, object]:
     """`{"a": {"b": value}}` for the keys a, b."""
     for key in reversed(keys[1:]):
         value = {key: value}
     return {keys[0]: value}
 
 
-def _value(text: str) -> Any:
+def _value(text: str) -> object:
     if text.lower() in ("none", "null"):
         return None
     if text in ("True", "False"):
@@ -80,7 +80,7 @@ def _value(text: str) -> Any:
         return text
 
 
-def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+def merge(below: Mapping[str, object], above: Mapping[str, object]) -> dict[str, Any]:
     """`below` with the values of `above` laid over it, table by table."""
     merged = dict(below)
     for name, value in above.items():

@@ -8,11 +8,11 @@ from typing import Any
 import attrs
 
 from rlsdk.errors import SettingsError, suggest
-from rlsdk.settings.described import described
+from rlsdk.settings.fields import described
 
 ACTIVATIONS = ("elu", "gelu", "identity", "leaky_relu", "relu", "selu", "silu", "tanh")
 EXTRACTORS = ("CombinedExtractor", "FlattenExtractor", "NatureCNN")
-ENGINES = ("auto", "autograd", "numpy", "torch")
+KERNELS = ("auto", "autograd", "numpy", "torch")
 OPTIMIZERS = ("adadelta", "adagrad", "adam", "adamax", "adamw", "nadam", "radam", "rmsprop", "sgd")
 """Element-wise optimisers: they may see all parameters as one flat vector."""
 MAX_LAYERS, MAX_WIDTH = 256, 2**20
@@ -22,7 +22,7 @@ def _key(name: str) -> str:
     return name.lower().replace("_", "")
 
 
-def _named(value: Any, options: tuple[str, ...], what: str) -> Any:
+def _named(value: object, options: tuple[str, ...], what: str) -> Any:
     """A registered name for names and for torch's own classes; other callables as they are."""
     text = value if isinstance(value, str) else getattr(value, "__name__", "")
     known = {_key(option): option for option in options}
@@ -34,19 +34,19 @@ def _named(value: Any, options: tuple[str, ...], what: str) -> Any:
     raise SettingsError(f"{what} {value!r} is neither a callable nor a known name; {suggest(str(value), options)}")
 
 
-def as_activation(value: str | Callable[..., Any]) -> str | Callable[..., Any]:
+def as_activation(value: str | Callable[..., object]) -> str | Callable[..., object]:
     """`torch.nn.ReLU` or `"relu"` -> `"relu"`; other callables stay (they are not stored in files)."""
-    result: str | Callable[..., Any] = _named(value, ACTIVATIONS, "activation")
+    result: str | Callable[..., object] = _named(value, ACTIVATIONS, "activation")
     return result
 
 
-def as_optimizer(value: str | Callable[..., Any] | None) -> str | Callable[..., Any] | None:
+def as_optimizer(value: str | Callable[..., object] | None) -> str | Callable[..., object] | None:
     """`torch.optim.Adam` or `"adam"` -> `"adam"`; other callables stay (they are not stored in files)."""
-    result: str | Callable[..., Any] = _named(value, OPTIMIZERS, "optimizer")
+    result: str | Callable[..., object] = _named(value, OPTIMIZERS, "optimizer")
     return result
 
 
-def as_features_extractor(value: Any) -> Any:
+def as_features_extractor(value: object) -> object:
     """rlsdk's own extractors by name; other classes and functions stay (they are not stored in files)."""
     name = value if isinstance(value, str) else getattr(value, "__name__", "")
     if name in EXTRACTORS and (isinstance(value, str) or getattr(value, "__module__", "").startswith("rlsdk.networks")):
@@ -58,14 +58,23 @@ def as_features_extractor(value: Any) -> Any:
     )
 
 
-def as_engine(value: Any) -> str:
-    """One of `ENGINES`."""
-    if value not in ENGINES:
-        raise SettingsError(f"engine {value!r} is unknown; {suggest(str(value), ENGINES)}")
+def as_module_class(value: Any) -> Any:
+    """A class or function that makes a torch module, or None; files name it, and it is given again when they are loaded."""
+    if value is None or callable(value) or isinstance(value, Mapping):
+        return value
+    raise SettingsError(
+        f"{value!r} is no class; give a class derived from torch.nn.Module, or a function that makes one"
+    )
+
+
+def as_kernel(value: object) -> str:
+    """One of `KERNELS`."""
+    if value not in KERNELS:
+        raise SettingsError(f"kernel {value!r} is unknown; {suggest(str(value), KERNELS)}")
     return str(value)
 
 
-def as_net_arch(value: Any) -> dict[str, tuple[int, ...]] | None:
+def as_net_arch(value: object) -> dict[str, tuple[int, ...]] | None:
     """Hidden layer widths by network: `[256, 256]` gives the same to all (key `""`), a table gives each its own.
 
     A list that ends with a table, `[128, {"vf": [256]}]`, has layers that all networks share first (key `shared`).
@@ -97,7 +106,7 @@ def as_widths(value: Any) -> tuple[int, ...]:
     return layers
 
 
-def optional_widths(value: Any) -> tuple[int, ...] | None:
+def optional_widths(value: object) -> tuple[int, ...] | None:
     """`as_widths`, and None for None."""
     return None if value is None else as_widths(value)
 
@@ -163,10 +172,10 @@ class NetworkConfig:
             " defaults but for what it names"
         ),
     )
-    engine: str = attrs.field(
+    kernel: str = attrs.field(
         default="auto",
-        converter=as_engine,
+        converter=as_kernel,
         metadata=described(
-            "how networks run: by hand in numpy or torch where they are dense layers only, else autograd; auto = the fastest"
+            "what evaluates dense layers: numpy, torch, or autograd, which evaluates all others; auto = the fastest"
         ),
     )

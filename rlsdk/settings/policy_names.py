@@ -21,6 +21,6 @@ class PolicyName(str):
             base = str.__str__(class_statement[0][0])
             raise UsageError(
                 f"class {name}: {base!r} names a policy and cannot be a base class; change networks with policy_kwargs"
-                " (net_arch, activation_fn, features_extractor_class), or write a plugin (rlsdk new)"
+                " (net_arch, features_extractor_class, actor_class, critic_class, network_class), or write a plugin (rlsdk new)"
             )
         return super().__new__(cls, name)

@@ -19,7 +19,7 @@ class FieldDoc:
 
     name: str
     type: str
-    default: Any
+    default: object
     required: bool
     help: str
     unit: str
@@ -27,19 +27,19 @@ class FieldDoc:
     children: tuple[FieldDoc, ...] = ()
 
 
-def describe(kind: type[Any]) -> tuple[FieldDoc, ...]:
+def describe(kind: type[object]) -> tuple[FieldDoc, ...]:
     """Every hyper-parameter of a config class in constructor order."""
     hints = get_type_hints(kind)
     return tuple(_describe(field, hints[field.name]) for field in parameters(kind))
 
 
-def parameters(kind: type[Any]) -> list[attrs.Attribute[Any]]:
+def parameters(kind: type[object]) -> list[attrs.Attribute[object]]:
     """The fields in constructor order: positional ones first, then the keyword-only ones."""
     fields = list(attrs.fields(cast("Any", kind)))
     return [f for f in fields if not f.kw_only] + [f for f in fields if f.kw_only]
 
 
-def _describe(field: attrs.Attribute[Any], hint: Any) -> FieldDoc:
+def _describe(field: attrs.Attribute[object], hint: Any) -> FieldDoc:
     required = field.default is attrs.NOTHING
     default = None if required else default_of(field)
     nested = attrs.has(hint) and not hasattr(hint, "to_setting")
@@ -55,19 +55,19 @@ def _describe(field: attrs.Attribute[Any], hint: Any) -> FieldDoc:
     )
 
 
-def default_of(field: attrs.Attribute[Any]) -> Any:
+def default_of(field: attrs.Attribute[object]) -> object:
     """The default of a field as an agent sees it."""
     default: Any = field.default
     value = default.factory() if isinstance(default, attrs.Factory) else default  # type: ignore[arg-type]
-    converter = cast("Any", field.converter)
+    converter = cast("object", field.converter)
     return converter(value) if callable(converter) else value
 
 
-def _type_name(hint: Any) -> str:
+def _type_name(hint: object) -> str:
     return re.sub(r"\b(?:\w+\.)+(?=\w)", "", inspect.formatannotation(hint))
 
 
-def signature(kind: type[Any]) -> inspect.Signature:
+def signature(kind: type[object]) -> inspect.Signature:
     """The signature of `__init__` that a config class gives its agent class."""
     hints = get_type_hints(kind)
     values = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
@@ -78,7 +78,7 @@ def signature(kind: type[Any]) -> inspect.Signature:
     return inspect.Signature(values)
 
 
-def docstring(kind: type[Any]) -> str:
+def docstring(kind: type[object]) -> str:
     """An `Args:` section that documents every hyper-parameter."""
     lines = ["Args:"]
     for doc in describe(kind):
@@ -96,10 +96,10 @@ def _sentence(doc: FieldDoc) -> str:
     return f"{doc.help}{unit}{source}.{default}"
 
 
-def commented_toml(kind: type[Any], values: dict[str, Any], *, header: str = "") -> str:
+def commented_toml(kind: type[object], values: dict[str, Any], *, header: str = "") -> str:
     """A settings file that documents itself: every field with its help, set to `values` or its default."""
     lines = [f"# {line}" for line in header.splitlines()] + [""]
-    tables: list[tuple[FieldDoc, dict[str, Any]]] = []
+    tables: list[tuple[FieldDoc, dict[str, object]]] = []
     for doc in describe(kind):
         if doc.children:
             tables.append((doc, values.get(doc.name) or {}))
@@ -112,14 +112,14 @@ def commented_toml(kind: type[Any], values: dict[str, Any], *, header: str = "")
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _toml_field(doc: FieldDoc, value: Any) -> list[str]:
+def _toml_field(doc: FieldDoc, value: object) -> list[str]:
     comment = f"# {_sentence(doc)} Type: {doc.type}."
     text = fill(comment, 110, subsequent_indent="#   ")
     assignment = f"# {doc.name} =  (none)" if value is None else f"{doc.name} = {toml_value(value)}"
     return [text, assignment, ""]
 
 
-def toml_value(value: Any) -> str:
+def toml_value(value: object) -> str:
     """A value as TOML writes it; None, which TOML lacks, as `none`."""
     if value is None:
         return "none"

@@ -13,12 +13,13 @@ from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn
 
 from rlsdk.errors import RlsdkError, SettingsError, suggest
+from rlsdk.settings.dataset import Dataset, as_dataset
 
 ConfigT = TypeVar("ConfigT")
-KINDS: dict[type, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+SCALAR_NAMES: dict[type, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 
 
-def _fits(value: Any, kind: type) -> bool:
+def _fits(value: object, kind: type) -> bool:
     if kind is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
     if kind is int:
@@ -26,21 +27,21 @@ def _fits(value: Any, kind: type) -> bool:
     return isinstance(value, kind)
 
 
-def _scalar(kind: type) -> Callable[[Any, Any], Any]:
-    def structure_scalar(value: Any, _: Any) -> Any:
+def _scalar(kind: type) -> Callable[[object, object], object]:
+    def structure_scalar(value: Any, _: object) -> object:
         value = value.item() if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0 else value
         if not _fits(value, kind):
-            raise TypeError(f"{value!r} is not {KINDS[kind]}")
+            raise TypeError(f"{value!r} is not {SCALAR_NAMES[kind]}")
         return kind(value)
 
     return structure_scalar
 
 
-def _is_union(kind: Any) -> bool:
+def _is_union(kind: object) -> bool:
     return get_origin(kind) in (Union, types.UnionType)
 
 
-def _structure_union(value: Any, kind: Any) -> Any:
+def _structure_union(value: object, kind: object) -> object:
     """The first member that takes the value as it is."""
     members = get_args(kind)
     if value is None and type(None) in members:
@@ -56,27 +57,27 @@ def _structure_union(value: Any, kind: Any) -> Any:
     raise TypeError(problems[0] if len(problems) == 1 else f"{value!r} is not {_name(kind)}")
 
 
-def _structure_any(value: Any, _: Any) -> Any:
+def _structure_any(value: object, _: object) -> object:
     return value
 
 
-def _is_table(kind: Any) -> bool:
-    origin: Any = get_origin(kind)
+def _is_table(kind: object) -> bool:
+    origin: object = get_origin(kind)
     return origin is dict
 
 
-def _is_callable(kind: Any) -> bool:
-    origin: Any = get_origin(kind)
+def _is_callable(kind: object) -> bool:
+    origin: object = get_origin(kind)
     return origin is CallableOrigin
 
 
-def _structure_table(value: Any, _: Any) -> Any:
+def _structure_table(value: object, _: object) -> object:
     if not isinstance(value, Mapping):
         raise TypeError(f"{value!r} is not a table of names and values")
     return dict(value)
 
 
-def _structure_callable(value: Any, _: Any) -> Any:
+def _structure_callable(value: object, _: object) -> object:
     if not callable(value):
         raise TypeError(f"{value!r} is not a class or function")
     return value
@@ -85,20 +86,21 @@ def _structure_callable(value: Any, _: Any) -> Any:
 def _name(kind: Any) -> str:
     if _is_union(kind):
         return " or ".join(_name(member) for member in get_args(kind))
-    return "none" if kind is type(None) else KINDS.get(kind, getattr(kind, "__name__", str(kind)))
+    return "none" if kind is type(None) else SCALAR_NAMES.get(kind, getattr(kind, "__name__", str(kind)))
 
 
 _converter = cattrs.Converter(forbid_extra_keys=True, detailed_validation=True, prefer_attrib_converters=True)
-for _kind in KINDS:
+for _kind in SCALAR_NAMES:
     _converter.register_structure_hook(_kind, _scalar(_kind))
+_converter.register_structure_hook(Dataset, lambda value, _: as_dataset(value))
 _converter.register_structure_hook_func(_is_union, _structure_union)
-_converter.register_structure_hook_func(lambda kind: kind is Any, _structure_any)
+_converter.register_structure_hook_func(lambda kind: kind is object, _structure_any)
 _converter.register_structure_hook_func(_is_table, _structure_table)
 _converter.register_structure_hook_func(_is_callable, _structure_callable)
 
 
 @_converter.register_structure_hook_factory(attrs.has)
-def _structure_class(kind: type[Any]) -> Callable[[Any, Any], Any]:
+def _structure_class(kind: type[object]) -> Callable[[Any, object], object]:
     """Objects of the class as they are, tables field by field."""
     from_table = make_dict_structure_fn(
         kind,
@@ -110,7 +112,7 @@ def _structure_class(kind: type[Any]) -> Callable[[Any, Any], Any]:
     return lambda value, _: value if isinstance(value, kind) else from_table(value, kind)
 
 
-def structure(values: Mapping[str, Any], kind: type[ConfigT]) -> ConfigT:
+def structure(values: Mapping[str, object], kind: type[ConfigT]) -> ConfigT:
     """A `kind` (an attrs class) from plain values, checked field by field.
 
     Raises:
@@ -125,7 +127,7 @@ def structure(values: Mapping[str, Any], kind: type[ConfigT]) -> ConfigT:
         raise SettingsError("\n".join(_explain(group, kind, values))) from None
 
 
-def _explain(group: ClassValidationError, kind: type[Any], values: Mapping[str, Any]) -> list[str]:
+def _explain(group: ClassValidationError, kind: type[Any], values: Mapping[str, object]) -> list[str]:
     lines = []
     with_notes, without = group.group_exceptions()
     for error, note in with_notes:
@@ -144,10 +146,10 @@ def _explain(group: ClassValidationError, kind: type[Any], values: Mapping[str, 
     return lines
 
 
-def _converted_wrongly(kind: type[Any], values: Mapping[str, Any], problem: str) -> str | None:
+def _converted_wrongly(kind: type[Any], values: Mapping[str, object], problem: str) -> str | None:
     """The field whose converter raised `problem`, which does not name it."""
     for field in attrs.fields(kind):
-        convert = cast("Any", field.converter)
+        convert = cast("object", field.converter)
         if field.name in values and callable(convert):
             try:
                 convert(values[field.name])
@@ -176,9 +178,9 @@ def unstructure(value: Any) -> Any:
     return {"object": f"{getattr(value, '__module__', '?')}:{getattr(value, '__qualname__', type(value).__name__)}"}
 
 
-def flat_scalars(config: Any) -> dict[str, Any]:
+def flat_scalars(config: object) -> dict[str, bool | int | float | str]:
     """Every setting under its dotted name, as a truth value, number or text; for tables of runs."""
-    flat: dict[str, Any] = {}
+    flat: dict[str, bool | int | float | str] = {}
     pending = list(unstructure(config).items())
     while pending:
         name, value = pending.pop(0)
@@ -189,7 +191,7 @@ def flat_scalars(config: Any) -> dict[str, Any]:
     return flat
 
 
-def evolve(config: ConfigT, changes: Mapping[str, Any]) -> ConfigT:
+def evolve(config: ConfigT, changes: Mapping[str, object]) -> ConfigT:
     """A copy of `config` with some fields replaced, each checked as strictly as at first.
 
     Raises:

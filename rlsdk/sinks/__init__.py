@@ -6,7 +6,7 @@ from rlsdk.sinks.csv_file import CsvSink
 from rlsdk.sinks.jsonl_file import JsonlSink
 from rlsdk.sinks.logger import Logger
 from rlsdk.sinks.media import Figure, HParam, Image, Video
-from rlsdk.sinks.sink import MetricSink, draw_histograms, several, tell_hyperparameters
+from rlsdk.sinks.sink import MetricSink, draw_histograms, several, show_hyperparameters
 from rlsdk.sinks.tensorboard import TensorBoardSink
 
 CSVOutputFormat, HumanOutputFormat, JSONOutputFormat = CsvSink, ConsoleSink, JsonlSink
@@ -31,5 +31,5 @@ __all__ = [
     "configure",
     "draw_histograms",
     "several",
-    "tell_hyperparameters",
+    "show_hyperparameters",
 ]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any, TextIO
+from typing import TextIO
 
-from rlsdk.runtime.output import tell
+from rlsdk.runtime.output import print_line
 
 
 class ConsoleSink:
@@ -15,7 +15,7 @@ class ConsoleSink:
     def __init__(self, stream: TextIO | None = None, *, format: str = "stdout") -> None:  # noqa: A002  # the documented word
         self.stream, self.format = stream or sys.stdout, format
 
-    def write(self, step: int, values: Mapping[str, Any]) -> None:
+    def write(self, step: int, values: Mapping[str, object]) -> None:
         rows: list[tuple[str, str]] = []
         group = ""
         for name in sorted(values):
@@ -27,9 +27,9 @@ class ConsoleSink:
         left, right = max(len(r[0]) for r in rows), max(len(r[1]) for r in rows)
         line = "-" * (left + right + 7)
         body = "\n".join(f"| {name:<{left}} | {value:<{right}} |" for name, value in rows)
-        tell(f"{line}\n{body}\n{line}", self.stream)
+        print_line(f"{line}\n{body}\n{line}", self.stream)
 
-    def media(self, step: int, values: Mapping[str, Any]) -> list[str]:
+    def media(self, step: int, values: Mapping[str, object]) -> list[str]:
         """Print texts; returns their names."""
         texts = {name: value for name, value in values.items() if isinstance(value, str)}
         if texts:

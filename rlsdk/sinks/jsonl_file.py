@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 
 class JsonlSink:
@@ -22,7 +21,7 @@ class JsonlSink:
         with self.path.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps({"step": step, **finite}, allow_nan=False) + "\n")
 
-    def media(self, step: int, values: Mapping[str, Any]) -> list[str]:
+    def media(self, step: int, values: Mapping[str, object]) -> list[str]:
         """Write texts, on a line of their own; returns their names."""
         texts = {name: value for name, value in values.items() if isinstance(value, str)}
         if texts:

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+from torch import Tensor
 
 from rlsdk.errors import SettingsError, suggest
-from rlsdk.runtime.output import tell
-from rlsdk.sinks.sink import MetricSink, Several, draw_histograms, tell_hyperparameters
+from rlsdk.runtime.output import print_line
+from rlsdk.sinks.sink import (
+    Failures,
+    Flushes,
+    MetricSink,
+    Scalar,
+    Several,
+    ShowsMedia,
+    draw_histograms,
+    show_hyperparameters,
+)
 
 DEBUG, INFO, WARN, ERROR, DISABLED = 10, 20, 30, 40, 50
 """Levels of messages, as documented."""
@@ -33,6 +46,7 @@ class Logger:
         self.current_step: Callable[[], int] = lambda: 0
         """Gives the number of environment steps, for a `dump` without a step."""
         self._ignored: set[str] = set()
+        self._failures = Failures()
 
     def use(self, sinks: Iterable[MetricSink]) -> None:
         """Write to these sinks from now on, values that were recorded before included."""
@@ -42,7 +56,7 @@ class Logger:
 
     # --- recording ---------------------------------------------------------------------------------------------------
 
-    def record(self, key: str, value: Any, exclude: str | tuple[str, ...] | None = None) -> None:
+    def record(self, key: str, value: object, exclude: str | tuple[str, ...] | None = None) -> None:
         """Log `value` under `key` with the next log; a later value replaces it.
 
         Args:
@@ -72,15 +86,15 @@ class Logger:
         if self.name_to_value:
             self.write(self.current_step() if step is None else step, {})
             for sink in self.sinks:
-                if (flush := getattr(sink, "flush", None)) is not None:
-                    flush()
+                if isinstance(sink, Flushes):
+                    self._failures.guard(sink, sink.flush)
 
-    def write(self, step: int, values: Mapping[str, Any]) -> None:
+    def write(self, step: int, values: Mapping[str, object]) -> None:
         """Write `values` and what was recorded, which wins where names are the same."""
         merged = {**values, **self.name_to_value}
         excluded = self.name_to_excluded
         self.name_to_value, self.name_to_count, self.name_to_excluded = {}, {}, {}
-        numbers, others = dict[str, float](), dict[str, Any]()
+        numbers, others = dict[str, float](), dict[str, object]()
         for name, value in merged.items():
             if (number := _number(value)) is None:
                 others[name] = value
@@ -89,17 +103,18 @@ class Logger:
         for sink in self.sinks:
             format_ = getattr(sink, "format", "")
             if own := {n: v for n, v in numbers.items() if format_ not in excluded.get(n, ())}:
-                sink.write(step, own)
+                self._failures.guard(sink, partial(sink.write, step, own))
         if others:
             self._write_others(step, others, excluded)
 
-    def _write_others(self, step: int, values: Mapping[str, Any], excluded: Mapping[str, tuple[str, ...]]) -> None:
+    def _write_others(self, step: int, values: Mapping[str, object], excluded: Mapping[str, tuple[str, ...]]) -> None:
         shown: set[str] = set()
         for sink in self.sinks:
-            take, format_ = getattr(sink, "media", None), getattr(sink, "format", "")
+            format_ = getattr(sink, "format", "")
             own = {n: v for n, v in values.items() if format_ not in excluded.get(n, ())}
-            if take is not None and own:
-                shown |= set(take(step, own))
+            if isinstance(sink, ShowsMedia) and own:
+                names = self._failures.guard(sink, partial(sink.media, step, own))
+                shown |= set(own if names is None else cast("Iterable[str]", names))
         missed = {n for n in values if n not in shown and not excluded.get(n)} - self._ignored
         if missed and self.sinks:
             self._ignored |= missed
@@ -112,24 +127,24 @@ class Logger:
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
-    def log(self, *args: Any, level: int = INFO) -> None:
+    def log(self, *args: object, level: int = INFO) -> None:
         """Print a message, unless `level` is below the logger's."""
         if self.level <= level:
-            tell(" ".join(map(str, args)))
+            print_line(" ".join(map(str, args)))
 
-    def debug(self, *args: Any) -> None:
+    def debug(self, *args: object) -> None:
         """Print a message of level DEBUG."""
         self.log(*args, level=DEBUG)
 
-    def info(self, *args: Any) -> None:
+    def info(self, *args: object) -> None:
         """Print a message of level INFO."""
         self.log(*args, level=INFO)
 
-    def warn(self, *args: Any) -> None:
+    def warn(self, *args: object) -> None:
         """Print a message of level WARN."""
         self.log(*args, level=WARN)
 
-    def error(self, *args: Any) -> None:
+    def error(self, *args: object) -> None:
         """Print a message of level ERROR."""
         self.log(*args, level=ERROR)
 
@@ -160,34 +175,35 @@ class Logger:
         """The `SummaryWriter` of the TensorBoard sink, None without one."""
         return next((sink.writer for sink in self.sinks if hasattr(sink, "writer")), None)
 
-    def hyperparameters(self, values: Mapping[str, Any]) -> None:
+    def hyperparameters(self, values: Mapping[str, Scalar]) -> None:
         """Pass settings to sinks that take them."""
         for sink in self.sinks:
-            tell_hyperparameters(sink, values)
+            self._failures.guard(sink, partial(show_hyperparameters, sink, values))
 
-    def histograms(self, step: int, tensors: Mapping[str, Any]) -> bool:
+    def histograms(self, step: int, tensors: Mapping[str, object]) -> bool:
         """Pass tensors to sinks that draw histograms; whether any does."""
-        return True in [draw_histograms(sink, step, tensors) for sink in self.sinks]
+        drawn = [self._failures.guard(sink, partial(draw_histograms, sink, step, tensors)) for sink in self.sinks]
+        return True in drawn
 
     def close(self) -> None:
         """Close every sink."""
         for sink in self.sinks:
-            sink.close()
+            self._failures.guard(sink, sink.close)
 
 
-def _number(value: Any) -> float | None:
+def _number(value: object) -> float | None:
     """A number, or an array or tensor of one, as Python's; None for anything else."""
     if isinstance(value, int | float):
         return value
     if isinstance(value, str):
         return None
     size = getattr(value, "size", None)
-    count = size if isinstance(size, int) else value.numel() if hasattr(value, "numel") else None
-    found = value.item() if count == 1 and hasattr(value, "item") else None
+    count = size if isinstance(size, int) else value.numel() if isinstance(value, Tensor) else None
+    found = value.item() if count == 1 and isinstance(value, Tensor | np.ndarray | np.generic) else None
     return found if isinstance(found, int | float) else None
 
 
-def _required_name(key: Any) -> str:
+def _required_name(key: object) -> str:
     if not isinstance(key, str) or not key or key == "step":
         raise SettingsError(f"{key!r} cannot be the name of a value; give a text such as 'my/value', other than 'step'")
     return key

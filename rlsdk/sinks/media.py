@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import attrs
 
@@ -17,7 +16,7 @@ class Image:
         dataformats: order of its axes, such as "HWC", "CHW", "HW".
     """
 
-    image: Any
+    image: object
     dataformats: str = "HWC"
 
 
@@ -25,7 +24,7 @@ class Image:
 class Figure:
     """A matplotlib figure, closed after it was logged unless `close` is False."""
 
-    figure: Any
+    figure: object
     close: bool = True
 
 
@@ -33,7 +32,7 @@ class Figure:
 class Video:
     """Frames [N, T, C, H, W], uint8, shown at `fps` frames per second (needs the package moviepy)."""
 
-    frames: Any
+    frames: object
     fps: float = 30.0
 
 

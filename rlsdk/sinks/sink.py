@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Protocol, runtime_checkable
+
+from rlsdk.errors import raised
+
+Scalar = bool | int | float | str | None
+"""A setting, as sinks show it."""
 
 
 @runtime_checkable
 class MetricSink(Protocol):
     """Takes metrics as they are logged; steps rise, names are those of docs/metrics.md.
 
-    A sink may also have `hyperparameters(values)`, told once when training starts (setting -> text, number or truth
-    value), `histograms(step, tensors)`, told when a callback asks for them, `media(step, values)`, which takes texts,
-    histograms and the objects of `rlsdk.sinks.media` and returns the names of those it showed, and `format`, the name by
+    A sink may have more: `TakesHyperparameters`, `DrawsHistograms`, `ShowsMedia`, `Flushes`, and `format`, the name by
     which `Logger.record(exclude=)` leaves it out.
     """
 
@@ -21,39 +26,96 @@ class MetricSink(Protocol):
     def close(self) -> None: ...
 
 
+@runtime_checkable
+class TakesHyperparameters(Protocol):
+    """A sink that shows settings."""
+
+    def hyperparameters(self, values: Mapping[str, Scalar]) -> None:
+        """Called once when training starts."""
+        ...
+
+
+@runtime_checkable
+class DrawsHistograms(Protocol):
+    """A sink that draws histograms."""
+
+    def histograms(self, step: int, tensors: Mapping[str, object]) -> object:
+        """Called when a callback logs histograms of tensors [..]. False: nothing was drawn."""
+        ...
+
+
+@runtime_checkable
+class ShowsMedia(Protocol):
+    """A sink that shows texts, tensors with several entries, or the objects of `rlsdk.sinks.media`."""
+
+    def media(self, step: int, values: Mapping[str, object]) -> Sequence[str]:
+        """Returns the names of those it showed."""
+        ...
+
+
+@runtime_checkable
+class Flushes(Protocol):
+    """A sink that keeps values before it writes them."""
+
+    def flush(self) -> None:
+        """Write them."""
+        ...
+
+
+class Failures:
+    """Turns the error of a sink into one warning per sink; the sink is tried again at the next log."""
+
+    def __init__(self) -> None:
+        self._warned: set[int] = set()
+
+    def guard(self, sink: object, work: Callable[[], object]) -> object:
+        """The result of `work`, a call of `sink`; None where it raised."""
+        try:
+            return work()
+        except Exception as error:
+            if id(sink) not in self._warned:
+                self._warned.add(id(sink))
+                kind = type(sink).__name__
+                warnings.warn(
+                    f"metric sink {kind} {raised(error)}; training goes on, and metrics may be missing in {kind}",
+                    stacklevel=4,
+                )
+            return None
+
+
 class Several:
-    """Passes everything to each of its sinks."""
+    """Passes everything to each of its sinks; one that fails does not keep the others from theirs."""
 
     def __init__(self, sinks: Sequence[MetricSink]) -> None:
         self.sinks = tuple(sinks)
+        self._failures = Failures()
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         for sink in self.sinks:
-            sink.write(step, values)
+            self._failures.guard(sink, partial(sink.write, step, values))
 
     def close(self) -> None:
         for sink in self.sinks:
-            sink.close()
+            self._failures.guard(sink, sink.close)
 
-    def hyperparameters(self, values: Mapping[str, Any]) -> None:
+    def hyperparameters(self, values: Mapping[str, Scalar]) -> None:
         for sink in self.sinks:
-            tell_hyperparameters(sink, values)
+            self._failures.guard(sink, partial(show_hyperparameters, sink, values))
 
-    def histograms(self, step: int, tensors: Mapping[str, Any]) -> bool:
-        drawn = [draw_histograms(sink, step, tensors) for sink in self.sinks]
+    def histograms(self, step: int, tensors: Mapping[str, object]) -> bool:
+        drawn = [self._failures.guard(s, partial(draw_histograms, s, step, tensors)) for s in self.sinks]
         return True in drawn
 
 
-def tell_hyperparameters(sink: MetricSink, values: Mapping[str, Any]) -> None:
+def show_hyperparameters(sink: object, values: Mapping[str, Scalar]) -> None:
     """Pass settings to a sink that takes them."""
-    if (take := getattr(sink, "hyperparameters", None)) is not None:
-        take(values)
+    if isinstance(sink, TakesHyperparameters):
+        sink.hyperparameters(values)
 
 
-def draw_histograms(sink: MetricSink, step: int, tensors: Mapping[str, Any]) -> bool:
+def draw_histograms(sink: object, step: int, tensors: Mapping[str, object]) -> bool:
     """Pass tensors to a sink that draws histograms; whether it does."""
-    draw = getattr(sink, "histograms", None)
-    return draw is not None and draw(step, tensors) is not False
+    return isinstance(sink, DrawsHistograms) and sink.histograms(step, tensors) is not False
 
 
 def several(sinks: Sequence[MetricSink]) -> MetricSink:

@@ -42,22 +42,22 @@ class TensorBoardSink:
         for name, value in values.items():
             self.writer.add_scalar(name, value, step)
 
-    def hyperparameters(self, values: Mapping[str, Any]) -> None:
+    def hyperparameters(self, values: Mapping[str, object]) -> None:
         """Show the settings in the tab of hyper-parameters, beside the mean return."""
         self._hparams(values, {"rollout/ep_rew_mean": 0.0})
 
-    def _hparams(self, settings: Mapping[str, Any], metrics: Mapping[str, float]) -> None:
+    def _hparams(self, settings: Mapping[str, object], metrics: Mapping[str, float]) -> None:
         from torch.utils.tensorboard.summary import hparams
 
         make: Any = hparams
         for summary in make(dict(settings), dict(metrics)):
             self.writer.file_writer.add_summary(summary)  # `add_hparams` would start another run for them
 
-    def media(self, step: int, values: Mapping[str, Any]) -> list[str]:
+    def media(self, step: int, values: Mapping[str, object]) -> list[str]:
         """Show texts, pictures, figures, videos, hyper-parameters and histograms; returns the names of those shown."""
         return [name for name, value in values.items() if self._show(name, value, step)]
 
-    def _show(self, name: str, value: Any, step: int) -> bool:
+    def _show(self, name: str, value: object, step: int) -> bool:
         if isinstance(value, str):
             self.writer.add_text(name, value, step)
         elif isinstance(value, Image):
@@ -74,7 +74,7 @@ class TensorBoardSink:
             return False
         return True
 
-    def histograms(self, step: int, tensors: Mapping[str, Any]) -> None:
+    def histograms(self, step: int, tensors: Mapping[str, object]) -> None:
         """One histogram per tensor."""
         for name, tensor in tensors.items():
             self.writer.add_histogram(f"parameters/{name}", tensor, step)

@@ -12,8 +12,8 @@ from typing import IO, Any
 
 from rlsdk import spaces
 from rlsdk.errors import ArtifactError
-from rlsdk.parts import Facts
 from rlsdk.registry import AlgorithmSpec, extensions, find, plugin_of
+from rlsdk.registry.parts import BuildContext
 from rlsdk.runtime.places import PLACES, may_be_place
 from rlsdk.settings import merge, unstructure
 from rlsdk.settings.load import nested
@@ -21,10 +21,10 @@ from rlsdk.settings.load import nested
 KIND = "rlsdk-agent"
 SUFFIX = ".rlsdk"
 NOT_RESTORED = ("env", *PLACES)
-"""Settings (dotted names) that are not stored and are given again at loading: a file does not say where to write."""
+"""Settings (dotted names) that are not stored and are given again at loading: a file does not choose where to write."""
 FREE = re.compile(r".*_kwargs\.")
 """Tables of arguments for a caller's own classes; which of them name places cannot be known."""
-MANIFEST: dict[str, Any] = {
+MANIFEST: dict[str, type] = {
     "algorithm": str,
     "plugin": dict,
     "environment": str,
@@ -42,7 +42,7 @@ PACKAGES = ("rlsdk", "torch", "numpy", "gymnasium", "safetensors")
 
 
 def with_suffix(path: str | Path | IO[bytes]) -> Path | IO[bytes]:
-    """A name without a suffix some serializer knows gets `.rlsdk`; file objects stay as they are.
+    """A name without the suffix of a serializer gets `.rlsdk`; file objects stay as they are.
 
     `.zip` stays too: that is what an agent file is.
 
@@ -81,7 +81,9 @@ def system_info() -> dict[str, str]:
     return found
 
 
-def describe_agent(spec: AlgorithmSpec, config: Any, facts: Facts, environment: str | None) -> dict[str, Any]:
+def describe_agent(
+    spec: AlgorithmSpec, config: object, context: BuildContext, environment: str | None
+) -> dict[str, Any]:
     """The manifest's own part: which algorithm, which settings, which spaces, made with what."""
     plugin = plugin_of(spec) or find(spec.id)
     settings = _without(unstructure(config), NOT_RESTORED)
@@ -90,16 +92,16 @@ def describe_agent(spec: AlgorithmSpec, config: Any, facts: Facts, environment: 
         "algorithm": spec.id,
         "plugin": {"distribution": plugin.distribution, "version": plugin.version},
         "environment": environment,
-        "num_envs": facts.num_envs,
+        "num_envs": context.num_envs,
         "config": settings,
         "not_stored": sorted(_objects(settings)),
-        "observation_space": spaces.to_json(facts.observation_space),
-        "action_space": spaces.to_json(facts.action_space),
+        "observation_space": spaces.to_json(context.observation_space),
+        "action_space": spaces.to_json(context.action_space),
         "system": system_info(),
     }
 
 
-def require_manifest(document: Mapping[str, Any]) -> None:
+def require_manifest(document: Mapping[str, object]) -> None:
     """What every reader of a manifest relies on.
 
     Raises:
@@ -110,12 +112,13 @@ def require_manifest(document: Mapping[str, Any]) -> None:
         if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
             raise ArtifactError(f"the file is damaged: its manifest says {name} = {repr(value)[:80]}")
     for name in ("plugin", "system"):
-        facts = document.get(name) or {}
-        if wrong := [key for key, value in facts.items() if not isinstance(value, str | None)]:
+        entries = document.get(name)
+        given = entries.items() if isinstance(entries, dict) else ()
+        if wrong := [key for key, value in given if not isinstance(value, str | None)]:
             raise ArtifactError(f"the file is damaged: {name} in its manifest has no text for {wrong[0][:80]!r}")
 
 
-def _objects(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
+def _objects(settings: Mapping[str, object], prefix: str = "") -> list[str]:
     """Dotted names of settings that are classes or functions, which a file cannot hold."""
     names = []
     for name, value in settings.items():
@@ -125,19 +128,19 @@ def _objects(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
     return names
 
 
-def _without(settings: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+def _without(settings: Mapping[str, object], names: Iterable[str]) -> dict[str, Any]:
     """The settings without those of these dotted names."""
     left = dict(settings)
     for name in names:
         first, _, rest = name.partition(".")
         if not rest:
             left.pop(first, None)
-        elif isinstance(left.get(first), Mapping):
-            left[first] = _without(left[first], [rest])
+        elif isinstance(inner := left.get(first), Mapping):
+            left[first] = _without(inner, [rest])
     return left
 
 
-def _places(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def _places(settings: Mapping[str, object], prefix: str = "") -> Iterator[str]:
     """Dotted names of free arguments with a text that may name a file or a folder."""
     for key, value in settings.items():
         name = f"{prefix}{key}"
@@ -147,7 +150,7 @@ def _places(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
             yield name
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _texts(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | tuple):
@@ -157,7 +160,7 @@ def _texts(value: Any) -> Iterator[str]:
         yield from _texts([*value, *value.values()])
 
 
-def restored_config(document: Mapping[str, Any], replacements: Mapping[str, Any]) -> dict[str, Any]:
+def restored_config(document: Mapping[str, object], replacements: Mapping[str, object]) -> dict[str, Any]:
     """The settings of a file with `replacements` (dotted names) laid over them.
 
     Raises:
@@ -181,11 +184,18 @@ def restored_config(document: Mapping[str, Any], replacements: Mapping[str, Any]
             f" load(..., custom_objects={{{places[0]!r}: ...}})"
         )
     for name, value in replacements.items():
-        settings = merge(settings, nested(name.split("."), value))
+        settings = merge(settings, nested(name.split("."), _with_digest(settings.get(name), value)))
     return settings
 
 
-def _dotted(settings: Mapping[str, Any], prefix: str = "") -> set[str]:
+def _with_digest(stored: object, given: object) -> object:
+    """The path of a data set that is given again, with the digest it must have: the stored one."""
+    if isinstance(stored, Mapping) and set(stored) == {"name", "digest"} and isinstance(given, str | PathLike):
+        return {"path": str(given), "digest": stored["digest"]}
+    return given
+
+
+def _dotted(settings: Mapping[str, object], prefix: str = "") -> set[str]:
     """Dotted names of all settings in tables, and of the tables."""
     names = set()
     for key, value in settings.items():

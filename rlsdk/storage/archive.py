@@ -19,7 +19,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, NoReturn, Protocol
 
 import safetensors
 import safetensors.torch
@@ -56,9 +56,13 @@ _READ_ERRORS = (
 
 Section = Mapping[str, Any]
 """A nested state: leaves are tensors or JSON scalars; keys hold no '/'."""
+Document = dict[str, Any]
+"""A manifest as it was read: JSON, whose values are checked by who uses them."""
+Block = bytes | memoryview
+"""Bytes to be written."""
 
 
-def write_archive(target: Path | IO[bytes], document: Mapping[str, Any], sections: Mapping[str, Section]) -> None:
+def write_archive(target: Path | IO[bytes], document: Mapping[str, object], sections: Mapping[str, Section]) -> None:
     """Write `document` and `sections` to a path (atomically) or a binary file object.
 
     Raises:
@@ -78,11 +82,11 @@ def write_archive(target: Path | IO[bytes], document: Mapping[str, Any], section
 
 
 class Member(Protocol):
-    """Bytes of an archive; `chunks` gives the same ones whenever it is asked."""
+    """Bytes of an archive; `chunks` gives the same ones at every call."""
 
     size: int
 
-    def chunks(self) -> Iterator[Any]: ...
+    def chunks(self) -> Iterator[Block]: ...
 
 
 class Text:
@@ -105,7 +109,7 @@ def _encode(key: str, section: Section) -> dict[str, Member]:
     }
 
 
-def _digest(chunks: Iterable[Any]) -> str:
+def _digest(chunks: Iterable[Block]) -> str:
     digest = hashlib.sha256()
     for chunk in chunks:
         digest.update(chunk)
@@ -165,7 +169,7 @@ def _umask() -> int:
 
 def read_archive(
     source: Path | IO[bytes], wanted: Iterable[str] | None = None, *, kind: str
-) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+) -> tuple[Document, dict[str, dict[str, Any]]]:
     """(document, sections) of an archive; only the `wanted` sections that it has are read (None: all).
 
     Raises:
@@ -177,7 +181,7 @@ def read_archive(
         return document, {key: _decode(archive, document["members"], key) for key in sorted(chosen)}
 
 
-def inspect_archive(source: Path | IO[bytes], *, kind: str) -> dict[str, Any]:
+def inspect_archive(source: Path | IO[bytes], *, kind: str) -> Document:
     """The document, with `tensors`: section -> name -> [dtype, shape]; tensor data is not parsed.
 
     Raises:
@@ -189,7 +193,7 @@ def inspect_archive(source: Path | IO[bytes], *, kind: str) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _opened(source: Path | IO[bytes], kind: str) -> Iterator[tuple[zipfile.ZipFile, dict[str, Any]]]:
+def _opened(source: Path | IO[bytes], kind: str) -> Iterator[tuple[zipfile.ZipFile, Document]]:
     """The archive and its checked manifest; whatever goes wrong in the block becomes an `ArtifactError`."""
     name = _name(source)
     try:
@@ -214,7 +218,7 @@ def _open(source: Path | IO[bytes]) -> contextlib.AbstractContextManager[IO[byte
     return open(source, "rb") if isinstance(source, Path) else contextlib.nullcontext(source)
 
 
-def _manifest(archive: zipfile.ZipFile, name: str, kind: str) -> dict[str, Any]:
+def _manifest(archive: zipfile.ZipFile, name: str, kind: str) -> Document:
     """The checked manifest; every member is listed in it, stored plainly, and as long as it says."""
     entries = {info.filename: info for info in archive.infolist()}
     size = _length(archive)
@@ -237,8 +241,8 @@ def _manifest(archive: zipfile.ZipFile, name: str, kind: str) -> dict[str, Any]:
     listed = document.get("members")
     if not isinstance(listed, dict) or set(listed) | {_MANIFEST} != set(entries):
         raise ArtifactError(f"{name} is damaged: its entries are not the ones its manifest lists")
-    for member, facts in listed.items():
-        if not isinstance(facts, dict) or facts.get("size") != entries[member].file_size:
+    for member, context in listed.items():
+        if not isinstance(context, dict) or context.get("size") != entries[member].file_size:
             raise ArtifactError(f"{name} is damaged: {member!r} does not have the size its manifest states")
     return document
 
@@ -255,13 +259,13 @@ def _hint(entries: set[str]) -> str:
     return ""
 
 
-def _json(data: bytes) -> dict[str, Any]:
+def _json(data: bytes) -> Document:
     if len(data) > MAX_JSON:
         raise ValueError(f"a JSON member of {len(data)} bytes is too large")
     if data.count(b"{") + data.count(b"[") > MAX_BRACKETS:
         raise ValueError("a JSON member holds too many tables and lists")
 
-    def refuse(text: str) -> Any:
+    def refuse(text: str) -> NoReturn:
         raise ValueError(f"JSON holds {text}")
 
     try:
@@ -276,11 +280,11 @@ def _json(data: bytes) -> dict[str, Any]:
     return document
 
 
-def _require_plain(document: dict[str, Any]) -> None:
+def _require_plain(document: Document) -> None:
     """Raises ValueError for names that are too long, and values that are nested too deeply for what reads them."""
-    level: list[Any] = [document]
+    level: list[object] = [document]
     for _ in range(MAX_DEPTH):
-        following: list[Any] = []
+        following: list[object] = []
         for node in level:
             if isinstance(node, dict):
                 if any(len(name) > MAX_NAME for name in node):
@@ -294,7 +298,7 @@ def _require_plain(document: dict[str, Any]) -> None:
     raise ValueError("JSON is nested too deeply")
 
 
-def _decode(archive: zipfile.ZipFile, listed: Mapping[str, Any], key: str) -> dict[str, Any]:
+def _decode(archive: zipfile.ZipFile, listed: Mapping[str, Mapping[str, object]], key: str) -> dict[str, Any]:
     tensors = _tensors(archive, f"{key}.safetensors", listed)
     values = _json(_checked(archive, f"{key}.json", listed))
     if any(len(name) > MAX_NAME or name.count("/") > MAX_DEPTH for name in (*tensors, *values)):
@@ -302,19 +306,21 @@ def _decode(archive: zipfile.ZipFile, listed: Mapping[str, Any], key: str) -> di
     return tree.unflatten({**tensors, **values})
 
 
-def _checked(archive: zipfile.ZipFile, member: str, listed: Mapping[str, Any]) -> bytes:
+def _checked(archive: zipfile.ZipFile, member: str, listed: Mapping[str, Mapping[str, object]]) -> bytes:
     """A member, whole, after its digest."""
     data = archive.read(member)
     _require_digest(archive, member, listed, [data])
     return data
 
 
-def _require_digest(archive: zipfile.ZipFile, member: str, listed: Mapping[str, Any], chunks: Iterable[Any]) -> None:
+def _require_digest(
+    archive: zipfile.ZipFile, member: str, listed: Mapping[str, Mapping[str, object]], chunks: Iterable[Block]
+) -> None:
     if _digest(chunks) != listed[member].get("sha256"):
         raise ArtifactError(f"{_name_of(archive)} is damaged: {member!r} does not match its digest")
 
 
-def _tensors(archive: zipfile.ZipFile, member: str, listed: Mapping[str, Any]) -> dict[str, Tensor]:
+def _tensors(archive: zipfile.ZipFile, member: str, listed: Mapping[str, Mapping[str, object]]) -> dict[str, Tensor]:
     """The tensors of a member; large ones are mapped from a private copy, which is what the digest was taken of: the file
     itself may be changed or truncated by others while the tensors are in use."""
     size = archive.getinfo(member).file_size
@@ -350,4 +356,4 @@ def _name_of(archive: zipfile.ZipFile) -> str:
 def _header(archive: zipfile.ZipFile, member: str) -> dict[str, Any]:
     with archive.open(member) as stream:
         header, _ = read_header(stream.read, archive.getinfo(member).file_size, limit=MAX_JSON)
-    return {name: [facts["dtype"], facts["shape"]] for name, facts in header.items()}
+    return {name: [context["dtype"], context["shape"]] for name, context in header.items()}

@@ -1,4 +1,4 @@
-"""Replay memories written piece by piece: a checkpoint costs what is new since the one before.
+"""Replay memories written in parts: a checkpoint writes only the rows since the one before.
 
 A part is a file with the rows that came since the part before; a checkpoint names the parts its memory is made of.
 """
@@ -9,7 +9,6 @@ import re
 import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import attrs
 import torch
@@ -17,7 +16,8 @@ from torch import Tensor
 
 from rlsdk import tree
 from rlsdk.errors import ArtifactError, fitting
-from rlsdk.math.stored import count_in
+from rlsdk.interfaces import State
+from rlsdk.runtime.stored import count_in
 from rlsdk.storage.archive import inspect_archive, read_archive, write_archive
 
 KIND = "rlsdk-replay-rows"
@@ -44,7 +44,7 @@ class Journal:
         self.folder = folder
         self.parts: list[Part] = []
 
-    def write(self, state: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    def write(self, state: State) -> tuple[dict[str, object], list[str]]:
         """(the state without its rows, the names of the parts that hold them); new rows are written to one more part.
 
         A memory that does not say what it is made of keeps its rows, and has no parts.
@@ -78,7 +78,7 @@ class Journal:
                 path.unlink(missing_ok=True)
 
 
-def joined(state: Mapping[str, Any], folder: Path, names: Iterable[str]) -> dict[str, Any]:
+def joined(state: State, folder: Path, names: Iterable[str]) -> dict[str, object]:
     """The state with its rows, from the parts in `folder`.
 
     Raises:
@@ -113,7 +113,7 @@ def joined(state: Mapping[str, Any], folder: Path, names: Iterable[str]) -> dict
 
 def _require_parts(folder: Path, names: list[str], begin: int, end: int) -> None:
     """Look at names and headers before anything is read: the rows `begin` to `end` must be there, each part with some of
-    them, or a few bytes could ask for any amount of work and memory."""
+    them, or a few bytes could cause any amount of work and memory."""
     if len({*names}) != len(names) or not all(map(PART.fullmatch, names)):
         raise ArtifactError("the file is damaged: its manifest names no parts of a replay memory")
     known = begin
@@ -129,7 +129,7 @@ def _require_parts(folder: Path, names: list[str], begin: int, end: int) -> None
         raise ArtifactError(f"the replay memory's parts in {folder} end at row {known}, not {end}")
 
 
-def _ring(state: Mapping[str, Any], keys: set[str] = RING) -> Mapping[str, Any] | None:
+def _ring(state: State, keys: set[str] = RING) -> State | None:
     """The ring inside the state of a memory, through what is wrapped around it; None where it is empty or another kind."""
     if keys <= set(state):
         return state if state["filled"] else None
@@ -137,5 +137,5 @@ def _ring(state: Mapping[str, Any], keys: set[str] = RING) -> Mapping[str, Any] 
     return _ring(inner, keys) if isinstance(inner, Mapping) else None
 
 
-def _replaced(state: Mapping[str, Any], ring: dict[str, Any]) -> dict[str, Any]:
+def _replaced(state: State, ring: dict[str, object]) -> dict[str, object]:
     return {**state, "memory": _replaced(state["memory"], ring)} if "memory" in state else ring

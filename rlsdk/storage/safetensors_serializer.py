@@ -17,7 +17,7 @@ KIND = "rlsdk-tensors"
 class SafetensorsSerializer:
     """Implements `rlsdk.interfaces.Serializer`; tensor names may hold '/' to group them."""
 
-    def save(self, path: Path, tensors: Mapping[str, Tensor], document: Mapping[str, Any]) -> None:
+    def save(self, path: Path, tensors: Mapping[str, Tensor], document: Mapping[str, object]) -> None:
         write_archive(path, {"kind": KIND, "document": dict(document)}, {"tensors": tree.unflatten(tensors)})
 
     def load(self, path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Tensors in the safetensors format, written and read piece by piece, so that a file larger than memory is no problem.
+"""Tensors in the safetensors format, written and read in chunks, so that files may be larger than memory.
 
 The layout is the library's: the header's length (8 bytes, little endian), the header (JSON: name -> dtype, shape, offsets), the
 data. `safetensors` itself writes and reads such a block as a whole.
@@ -10,7 +10,7 @@ import json
 import math
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from typing import IO, Any, cast
+from typing import IO, Any, BinaryIO, cast
 
 import numpy as np
 import torch
@@ -38,9 +38,9 @@ class TensorBlock:
     """Named tensors as one block of bytes that is never in memory as a whole."""
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
-        """Raises ValueError for a dtype the format has no name for here."""
+        """Tensors [..] of any shape. Raises ValueError for a dtype that the format has no name for."""
         self.tensors = dict(sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0])))
-        header: dict[str, Any] = {}
+        header: dict[str, object] = {}
         end = 0
         for name, tensor in self.tensors.items():
             if tensor.dtype not in NAMES:
@@ -52,7 +52,7 @@ class TensorBlock:
         self.head = struct.pack("<Q", len(text)) + text
         self.size = len(self.head) + end
 
-    def chunks(self) -> Iterator[Any]:
+    def chunks(self) -> Iterator[bytes | memoryview]:
         """The bytes, some megabytes at a time."""
         yield self.head
         for tensor in self.tensors.values():
@@ -77,9 +77,9 @@ def read_header(read: Callable[[int], bytes], size: int, *, limit: int) -> tuple
         raise ValueError("a tensor header is not a table")
     header.pop("__metadata__", None)
     end = 0
-    for name, facts in sorted(header.items(), key=lambda item: _offsets(item[1])):
-        first, last = _offsets(facts)
-        shape, dtype = facts.get("shape"), DTYPES.get(facts.get("dtype"))
+    for name, context in sorted(header.items(), key=lambda item: _offsets(item[1])):
+        first, last = _offsets(context)
+        shape, dtype = context.get("shape"), DTYPES.get(context.get("dtype"))
         if dtype is None or not isinstance(shape, list) or not all(isinstance(n, int) and n >= 0 for n in shape):
             raise ValueError(f"tensor {name!r} has no dtype or shape")
         if first != end or last - first != math.prod(shape) * dtype.itemsize:
@@ -90,8 +90,8 @@ def read_header(read: Callable[[int], bytes], size: int, *, limit: int) -> tuple
     return header, 8 + length
 
 
-def _offsets(facts: Any) -> tuple[int, int]:
-    offsets = facts.get("data_offsets") if isinstance(facts, dict) else None
+def _offsets(context: object) -> tuple[int, int]:
+    offsets = context.get("data_offsets") if isinstance(context, dict) else None
     if not isinstance(offsets, list) or len(offsets) != 2 or not all(type(n) is int for n in offsets):
         raise ValueError("a tensor header holds an entry without offsets")
     first, last = offsets
@@ -102,12 +102,12 @@ def mapped(stream: IO[bytes], start: int, header: Mapping[str, Any]) -> dict[str
     """The tensors of a block whose data begin at byte `start` of an open file, mapped into memory: pages are read when they
     are looked at, and writing to them does not change the file."""
     found = {}
-    for name, facts in header.items():
-        first, last = _offsets(facts)
-        dtype, shape = DTYPES[facts["dtype"]], facts["shape"]
+    for name, context in header.items():
+        first, last = _offsets(context)
+        dtype, shape = DTYPES[context["dtype"]], context["shape"]
         if first == last:
             found[name] = torch.empty(shape, dtype=dtype)
             continue
-        pages = np.memmap(cast("Any", stream), np.uint8, mode="c", offset=start + first, shape=(last - first,))
+        pages = np.memmap(cast("BinaryIO", stream), np.uint8, mode="c", offset=start + first, shape=(last - first,))
         found[name] = torch.from_numpy(pages).view(dtype).reshape(shape)
     return found

@@ -11,23 +11,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rlsdk.lazy import attach
+from rlsdk.runtime.lazy import attach
 
 if TYPE_CHECKING:
+    from rlsdk.testing.kit import CheckResult as CheckResult
     from rlsdk.testing.kit import Clause as Clause
-    from rlsdk.testing.kit import NotApplicable as NotApplicable
-    from rlsdk.testing.kit import Outcome as Outcome
     from rlsdk.testing.kit import clauses as clauses
     from rlsdk.testing.kit import run_checks as run_checks
     from rlsdk.testing.kit import verify as verify
+    from rlsdk.testing.not_applicable import NotApplicable as NotApplicable
     from rlsdk.testing.subject import Subject as Subject
 
-__all__ = ["Clause", "NotApplicable", "Outcome", "Subject", "clauses", "run_checks", "verify"]
+__all__ = ["Clause", "NotApplicable", "CheckResult", "Subject", "clauses", "run_checks", "verify"]
 
 __getattr__, __dir__ = attach(
     __name__,
     {
-        **dict.fromkeys(("Clause", "NotApplicable", "Outcome", "clauses", "run_checks", "verify"), "rlsdk.testing.kit"),
+        **dict.fromkeys(("Clause", "CheckResult", "clauses", "run_checks", "verify"), "rlsdk.testing.kit"),
+        "NotApplicable": "rlsdk.testing.not_applicable",
         "Subject": "rlsdk.testing.subject",
     },
 )

@@ -1,4 +1,4 @@
-"""What an algorithm can do, found by doing it: small agents train, predict, stop, go on and are exported."""
+"""The capabilities of an algorithm, measured: small agents train, predict, stop, resume and are exported."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rlsdk.registry import Plugin
 from rlsdk.registry.capability_files import NAME
 from rlsdk.registry.manifest import package_folder
 from rlsdk.storage.archive import write_whole
-from rlsdk.testing.kit import NotApplicable
+from rlsdk.testing.not_applicable import NotApplicable
 from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject, differing, flat_state
 from rlsdk.tree import leaves
 
@@ -65,7 +65,9 @@ def measure(algorithm: str) -> Capabilities:
         observations=tuple(observations),
         masks=subject.spec.action_masks,
         recurrent=bool(leaves(agent.parts.policy.initial_carry(1))),
-        environments=_works(lambda: _trains(subject, make_vec_env(lambda: AnySpaceEnv(some, wanted), 3))),
+        environments=_works(
+            lambda: _trains(subject, make_vec_env(lambda: subject.with_info(AnySpaceEnv(some, wanted)), 3))
+        ),
         resume=_resumes(subject, lambda: AnySpaceEnv(some, wanted)),
         export=_works(lambda: _exported(agent)),
     )
@@ -86,7 +88,7 @@ def _works(attempt: Callable[[], object]) -> bool:
     return True
 
 
-def _trains(subject: Subject, env: Any, kind: str = "Box") -> Agent:
+def _trains(subject: Subject, env: object, kind: str = "Box") -> Agent:
     """An agent that has learnt a little from observations of a kind, and answered one."""
     prefixes = {"image": ("Cnn",), "Dict": ("MultiInput", "Mlp"), "Tuple": ("MultiInput", "Mlp")}
     policy = subject.policy_for(*prefixes.get(kind, ("Mlp", "Linear")))
@@ -96,7 +98,7 @@ def _trains(subject: Subject, env: Any, kind: str = "Box") -> Agent:
     return agent
 
 
-def _resumes(subject: Subject, make: Callable[[], Any]) -> bool:
+def _resumes(subject: Subject, make: Callable[[], object]) -> bool:
     """Whether stopping in the middle changes nothing."""
     whole, first = subject.agent(make()).learn(STEPS), subject.agent(make()).learn(STEPS)
     with tempfile.TemporaryDirectory() as folder:
@@ -108,7 +110,7 @@ def _resumes(subject: Subject, make: Callable[[], Any]) -> bool:
 
 
 def _exported(agent: Agent) -> None:
-    from rlsdk.export import export
+    from rlsdk.interchange.export import export
 
     with tempfile.TemporaryDirectory() as folder:
         export(agent, Path(folder) / "policy", "torch-export")

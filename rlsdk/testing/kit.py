@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 
 from rlsdk.errors import ContractViolation, SettingsError, suggest
+from rlsdk.testing.not_applicable import NotApplicable
 
 if TYPE_CHECKING:
     from rlsdk.testing.subject import Subject
 
 MODULES = ("plugin", "policy", "distribution", "buffer", "algorithm", "population", "serializer", "agent")
-
-
-class NotApplicable(Exception):  # noqa: N818  # not an error: the clause does not concern this plugin
-    """Raised by a check that has nothing to check in this plugin."""
 
 
 @attrs.frozen
@@ -33,7 +30,7 @@ class Clause:
 
 
 @attrs.frozen
-class Outcome:
+class CheckResult:
     """What became of one clause."""
 
     id: str
@@ -42,7 +39,7 @@ class Outcome:
     """passed, failed, or not applicable"""
     detail: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """JSON values."""
         return attrs.asdict(self)
 
@@ -94,7 +91,7 @@ def _find(name: str) -> Clause:
     return table[name]
 
 
-def run_checks(algorithm: str, *, thorough: bool = False) -> list[Outcome]:
+def run_checks(algorithm: str, *, thorough: bool = False) -> list[CheckResult]:
     """The outcome of every clause for one installed or registered algorithm; `thorough` tries twenty times as many examples.
 
     Raises:
@@ -108,15 +105,15 @@ def run_checks(algorithm: str, *, thorough: bool = False) -> list[Outcome]:
         return [outcome_of(c, algorithm) for c in clauses()]
 
 
-def outcome_of(chosen: Clause, algorithm: str) -> Outcome:
+def outcome_of(chosen: Clause, algorithm: str) -> CheckResult:
     """Check one clause; whatever the plugin raises is in the outcome."""
     from rlsdk.testing.subject import Subject
 
     try:
         chosen.check(Subject(algorithm))
     except NotApplicable as reason:
-        return Outcome(chosen.id, chosen.statement, "not applicable", str(reason))
+        return CheckResult(chosen.id, chosen.statement, "not applicable", str(reason))
     except Exception as error:  # a plugin may raise anything; the table must still be printed
         notes = "\n".join(getattr(error, "__notes__", []))
-        return Outcome(chosen.id, chosen.statement, "failed", f"{type(error).__name__}: {error}\n{notes}".strip())
-    return Outcome(chosen.id, chosen.statement, "passed")
+        return CheckResult(chosen.id, chosen.statement, "failed", f"{type(error).__name__}: {error}\n{notes}".strip())
+    return CheckResult(chosen.id, chosen.statement, "passed")

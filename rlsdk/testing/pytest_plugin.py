@@ -1,6 +1,6 @@
 """`pytest --rlsdk-check tqc`: the clauses of the contracts as tests, without a test file.
 
-pytest loads this module in every project that has rlsdk installed, so it imports nothing until it is asked for something.
+pytest loads this module in every project that has rlsdk installed, so it imports nothing before an option of it is used.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Where only the contracts were asked for, no test file is looked at."""
+    """With the contracts alone, no test file is collected."""
     named = config.args_source is pytest.Config.ArgsSource.ARGS
     return True if config.getoption("--rlsdk-check") and not named else None
 
@@ -77,6 +77,6 @@ class ClauseTest(pytest.Item):
         return f"{self.clause.id}: {self.clause.statement}\n{excinfo.value}"
 
     def reportinfo(self) -> tuple[Path, None, str]:
-        """Where it is said to be."""
+        """The location in reports."""
         assert self.parent is not None
         return self.path, None, f"{self.parent.name}: {self.clause.id}"

@@ -7,18 +7,17 @@ from typing import Any
 import torch
 
 from rlsdk.agent import Agent
-from rlsdk.collect import collect
-from rlsdk.loops import Cursor
 from rlsdk.records import Rollout, Scored
+from rlsdk.training import LocalCollector, begin_acting
 
 
-def rollout_of(agent: Agent, steps: int, seed: int = 0) -> Rollout[Any, Any]:
+def rollout_of(agent: Agent, steps: int, seed: int = 0) -> Rollout[object, object]:
     """`steps` vector steps from a reset on; the agent's own streams are not touched."""
     assert agent.env is not None
-    env = agent.preparation.environment(agent.env, agent.parts)
-    cursor = Cursor.begin(env, agent.parts.collector, seed)
-    generator = torch.Generator().manual_seed(seed)
-    return collect(env, agent.parts.collector, cursor.observation, cursor.carry, steps, generator=generator)
+    env, policy = agent.preprocessing.environment(agent.env), agent.parts.behavior_policy
+    generator, normalizer = torch.Generator().manual_seed(seed), agent.preprocessing.rollouts(agent.parts)
+    collector = LocalCollector(env, (begin_acting(env, policy, seed),), [generator], normalizer)
+    return collector.collect(policy, steps)
 
 
 def scored(agent: Agent) -> Scored:

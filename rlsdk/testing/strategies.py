@@ -101,7 +101,7 @@ def _other(value: Any) -> st.SearchStrategy[Any]:
 
 
 def tensors() -> st.SearchStrategy[torch.Tensor]:
-    """Small tensors of the dtypes agents are made of."""
+    """Tensors of up to three dimensions, [0 .. 4] each, of the dtypes that agents hold."""
     shapes = st.lists(st.integers(0, 4), max_size=3).map(tuple)
     dtypes = st.sampled_from([torch.float32, torch.float64, torch.int64, torch.uint8, torch.bool])
     return st.builds(_filled, shapes, dtypes, st.integers(0, 2**16))

@@ -1,22 +1,27 @@
-"""The plugin under test: small agents of it, on small environments of every kind it says it supports."""
+"""The plugin under test: small agents of it, on small environments of every kind that its manifest lists."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import attrs
+import gymnasium
 import numpy as np
 import torch
 from gymnasium import spaces
 
 from rlsdk.agent import Agent, agent_class
-from rlsdk.environments.toy import AnySpaceEnv, ChainEnv, FakeImageEnv, SimpleMultiObsEnv
+from rlsdk.environments.toy import AnySpaceEnv, ChainEnv, ExtraInfo, FakeImageEnv, SimpleMultiObsEnv
 from rlsdk.registry import AlgorithmSpec, Manifest, Plugin, find, load
+from rlsdk.settings.dataset import dataset_names
 from rlsdk.spaces import choices_of
-from rlsdk.testing.kit import NotApplicable
+from rlsdk.testing.datasets import random_dataset
+from rlsdk.testing.not_applicable import NotApplicable
 
-SMALL: dict[str, Any] = {
+SMALL: dict[str, int] = {
     "buffer_size": 300,
     "learning_starts": 8,
     "batch_size": 16,
@@ -24,10 +29,10 @@ SMALL: dict[str, Any] = {
     "target_update_interval": 2,
 }
 """Settings that make any algorithm quick, used where its config has them."""
-SMALL_NETWORKS: dict[str, Any] = {"net_arch": [16, 16], "lstm_hidden_size": 16}
+SMALL_NETWORKS: dict[str, int | list[int]] = {"net_arch": [16, 16], "lstm_hidden_size": 16}
 """The same of `policy_kwargs`."""
 
-ACTIONS: dict[str, Any] = {
+ACTIONS: dict[str, spaces.Space[Any]] = {
     "Box": spaces.Box(np.array([-2.0, 0.0], np.float32), np.array([1.0, 3.0], np.float32)),
     "Discrete": spaces.Discrete(3),
     "MultiDiscrete": spaces.MultiDiscrete([2, 3]),
@@ -35,7 +40,7 @@ ACTIONS: dict[str, Any] = {
     "Dict": spaces.Dict({"a": spaces.Discrete(2), "b": spaces.Box(-1.0, 1.0, (2,), np.float32)}),
     "Tuple": spaces.Tuple([spaces.Discrete(2), spaces.Box(-1.0, 1.0, (2,), np.float32)]),
 }
-OBSERVATIONS: dict[str, Any] = {
+OBSERVATIONS: dict[str, spaces.Space[Any]] = {
     "Box": spaces.Box(-3.0, 3.0, (4,), np.float32),
     "Discrete": spaces.Discrete(5, start=-1),
     "MultiDiscrete": spaces.MultiDiscrete([3, 2]),
@@ -52,33 +57,50 @@ class Subject:
         if self.plugin.manifest is None:
             raise NotApplicable("the algorithm has no manifest")
         self.manifest: Manifest = self.plugin.manifest
+        self._folder: TemporaryDirectory[str] | None = None
+        self._recorded = 0
 
     @property
     def action_kind(self) -> str:
         """The first action space the manifest lists."""
         return self.manifest.actions[0]
 
-    def settings(self, **changes: Any) -> dict[str, Any]:
+    def settings(self, **changes: object) -> dict[str, object]:
         """Quick settings for this algorithm's config class; changes it has no field for are left out."""
         names = {f.name: f for f in attrs.fields(self.spec.config_type)}
-        chosen = {name: value for name, value in SMALL.items() if name in names}
-        if self.spec.family != "on-policy":  # there it is how far targets look ahead
+        chosen: dict[str, object] = {name: value for name, value in SMALL.items() if name in names}
+        if "buffer_size" in names:  # with a replay memory it is how far targets look ahead
             chosen.pop("n_steps", None)
         if "policy_kwargs" in names:
             known = _networks_of(names["policy_kwargs"])
             chosen["policy_kwargs"] = {n: v for n, v in SMALL_NETWORKS.items() if n in known or n == "net_arch"}
         return {"seed": 1, **chosen, **{name: value for name, value in changes.items() if name in names}}
 
-    def predict(self, agent: Agent, observation: Any, *, deterministic: bool = False) -> Any:
+    def predict(self, agent: Agent, observation: object, *, deterministic: bool = False) -> Any:
         """`agent.predict` without restrictions, for algorithms that insist on masks too; the action only."""
         masks = "none" if self.spec.action_masks == "required" else None
         return agent.predict(observation, deterministic=deterministic, action_masks=masks)[0]
 
     def agent(self, env: Any | None = None, *, policy: str | None = None, **changes: Any) -> Agent:
         """A small agent, by default on a vector observation and the first action space the manifest lists."""
-        env = env or AnySpaceEnv(OBSERVATIONS["Box"], ACTIONS[self.action_kind])
+        env = self.with_info(env or AnySpaceEnv(OBSERVATIONS["Box"], ACTIONS[self.action_kind]))
         kind = agent_class(self.spec)
+        changes = {**self._datasets(env, changes), **changes}
         return kind(policy or self.policy_for("Mlp", "Linear"), env, **self.settings(**changes))
+
+    def _datasets(self, env: Any, given: Mapping[str, object]) -> dict[str, object]:
+        """A recorded data set of `env` for each setting that is one."""
+        names = [name for name in dataset_names(self.spec.config_type) if name not in given]
+        if not names:
+            return {}
+        self._folder = self._folder or TemporaryDirectory(prefix="rlsdk-data-sets-")
+        self._recorded += 1
+        path = random_dataset(env, Path(self._folder.name) / str(self._recorded))
+        return dict.fromkeys(names, path)
+
+    def with_info(self, env: Any) -> object:
+        """A gymnasium environment with the entries of `info` that the algorithm declares; anything else as it is."""
+        return ExtraInfo(env, self.spec.info) if self.spec.info and isinstance(env, gymnasium.Env) else env
 
     def policy_for(self, *prefixes: str) -> str:
         """The policy whose name starts with the first of `prefixes` that one starts with.
@@ -117,33 +139,35 @@ class Subject:
         return self.agent(**changes).learn(steps)
 
     def chain_agent(self, num_envs: int, length: int = 4, **changes: Any) -> Agent:
-        """An agent on copies of `ChainEnv`, whose observations tell the truth about every row.
+        """An agent on copies of `ChainEnv`, whose observations determine every row.
 
         Raises:
             NotApplicable: the algorithm remembers nothing.
         """
         from rlsdk.environments import ActionMasker, make_vec_env, to_space
 
-        def chain() -> Any:
+        def chain() -> object:
             env = ChainEnv(length, action_space=ACTIONS[self.action_kind])
             choices = sum(choices_of(to_space(env.action_space)))
-            return ActionMasker(env, lambda _: np.ones(choices, bool)) if choices else env
+            return self.with_info(ActionMasker(env, lambda _: np.ones(choices, bool)) if choices else env)
 
         env = make_vec_env(chain, num_envs)
         agent = self.agent(env, **changes)
         if agent.parts.buffer is None:
             raise NotApplicable(f"{self.spec.id} has no buffer")
+        if not agent.parts.plan.needs_environment:
+            raise NotApplicable(f"the buffer of {self.spec.id} is filled already")
         return agent
 
 
 def _networks_of(setting: Any) -> set[str]:
-    """The names in `policy_kwargs`, where its default says of which class it is."""
+    """The names in `policy_kwargs`, if its default has a config class."""
     kind = getattr(setting.default, "factory", None)
     return {f.name for f in attrs.fields(kind)} if isinstance(kind, type) and attrs.has(kind) else set()
 
 
 def flat_state(agent: Agent) -> dict[str, torch.Tensor]:
-    """Every tensor of the agent's parameters, copied."""
+    """Name -> copy [..], for every tensor of the agent's parameters."""
     from rlsdk.tree import flatten
 
     return {n: v.clone() for n, v in flatten(agent.get_parameters()).items() if isinstance(v, torch.Tensor)}
@@ -159,7 +183,7 @@ def equal_values(left: Any, right: Any) -> bool:
 
 
 def differing(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> list[str]:
-    """Names whose tensors are not equal to the bit, or exist on one side only."""
+    """Names whose tensors [..] differ in shape or in a bit, or exist on one side only."""
     common = set(left) & set(right)
     unequal = [n for n in common if left[n].shape != right[n].shape or not torch.equal(left[n], right[n])]
     return sorted({*unequal, *(set(left) ^ set(right))})

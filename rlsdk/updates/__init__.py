@@ -1,10 +1,13 @@
 """Update steps that several algorithms use."""
 
+from rlsdk.kernels.protocol import Evaluation
 from rlsdk.updates.clipped_policy import ClippedPolicy
-from rlsdk.updates.evaluation import Evaluation, evaluator_of
+from rlsdk.updates.evaluation import evaluator_of
+from rlsdk.updates.minibatches import PolicyBatch, in_order, policy_batch, shuffled
 from rlsdk.updates.optimizer import FlatOptimizer
 from rlsdk.updates.optimizer_choice import adam_arguments
-from rlsdk.updates.soft_actor_critic import EntropyCoefficient
+from rlsdk.updates.q_learning import QLearning
+from rlsdk.updates.soft_actor_critic import EntropyCoefficient, SoftActorCritic
 from rlsdk.updates.target_network import TargetNetwork
 
 __all__ = [
@@ -12,7 +15,13 @@ __all__ = [
     "EntropyCoefficient",
     "Evaluation",
     "FlatOptimizer",
+    "PolicyBatch",
+    "QLearning",
+    "SoftActorCritic",
     "TargetNetwork",
     "adam_arguments",
     "evaluator_of",
+    "in_order",
+    "policy_batch",
+    "shuffled",
 ]

@@ -8,23 +8,24 @@ from typing import Any, Protocol
 import torch
 from torch import Generator, Tensor
 
-from rlsdk.buffers.minibatches import PolicyBatch, in_order, policy_batch, shuffled
-from rlsdk.engines import Fitted
+from rlsdk.kernels import KernelSlot
+from rlsdk.kernels.protocol import Evaluation
 from rlsdk.math.schedules import Schedule
-from rlsdk.math.stored import count_in
 from rlsdk.math.surrogate import (
     approximate_kl,
     clipped_surrogate,
-    clipped_surrogate_slope,
+    clipped_surrogate_grad,
     explained_variance,
     normalized,
     value_error,
-    value_error_slope,
+    value_error_grad,
 )
 from rlsdk.networks.actor_critic import ActorCritic
 from rlsdk.records import Metrics, Rollout
+from rlsdk.runtime.stored import count_in
 from rlsdk.settings.networks import NetworkConfig
-from rlsdk.updates.evaluation import Evaluation, Evaluator, Slopes, evaluator_of
+from rlsdk.updates.evaluation import Evaluator, evaluator_of
+from rlsdk.updates.minibatches import PolicyBatch, in_order, policy_batch, shuffled
 from rlsdk.updates.optimizer import FlatOptimizer
 from rlsdk.updates.optimizer_choice import adam_arguments
 
@@ -37,6 +38,10 @@ METRICS = (
     "train/loss",
 )
 KL = METRICS.index("train/approx_kl")
+
+
+Grads = tuple[Tensor, Tensor | None, Tensor]
+"""Of the loss with respect to log-probabilities, entropies (None: not in the loss) and values, float [N] each."""
 
 
 class ClippedPolicySettings(Protocol):
@@ -86,13 +91,13 @@ class ClippedPolicy:
         num_envs: int = 1,
     ) -> None:
         """`cut_every`: steps after which gradients through a memory are cut. `burn_in`: see `in_order`. `num_envs`: columns of
-        a rollout, all of which is learnt from at once where `batch_size` is None."""
+        a rollout; `batch_size` None: one minibatch of the whole rollout."""
         self.num_envs = num_envs
         self.network, self.config, self.generator = network, config, generator
         self.cut_every, self.burn_in = cut_every, burn_in
         choice, arguments = config.policy_kwargs.optimizer_class, config.policy_kwargs.optimizer_kwargs
         self.optimizer = FlatOptimizer(network, choice, config.learning_rate(1.0), adam_arguments(choice, arguments))
-        self._evaluator: Fitted[Evaluator] = Fitted(self._fit, network)
+        self._kernel: KernelSlot[Evaluator] = KernelSlot(self._make_kernel, network)
         self.updates = 0
         """Epochs begun so far, the documented count."""
 
@@ -104,16 +109,16 @@ class ClippedPolicy:
         self.cut_every = getattr(config, "sequence_length", self.cut_every)
         self.burn_in = getattr(config, "burn_in", self.burn_in)
         self.config = config
-        self._evaluator.fit()  # which one is fastest depends on batch_size
+        self._kernel.refit()  # which one is fastest depends on batch_size
 
-    def _fit(self, hooked: bool) -> Evaluator:
+    def _make_kernel(self, hooked: bool) -> Evaluator:
         self.optimizer.zero_grad()  # gradients of new parameters have their place in its vector
         return evaluator_of(self.network, self._rows_at_once(self.config), hooked=hooked)
 
     @property
-    def evaluate(self) -> Evaluator:
-        """What evaluates the network as it is now."""
-        return self._evaluator()
+    def kernel(self) -> Evaluator:
+        """The kernel for the current network."""
+        return self._kernel()
 
     def update(self, batch: Rollout[Any, Any], *, progress: float) -> Metrics:
         """Learn from a rollout; metrics are means over its minibatches."""
@@ -121,24 +126,24 @@ class ClippedPolicy:
         rate, clip = config.learning_rate(remaining), config.clip_range(remaining)
         clip_value = None if config.clip_range_vf is None else config.clip_range_vf(remaining)
         rows = policy_batch(batch, self.network, gamma=config.gamma, lam=config.gae_lambda, cut_every=self.cut_every)
-        evaluate = self.evaluate
-        rows = evaluate.prepared(rows)
-        if self.network.mode_matters:
+        kernel = self.kernel
+        rows = kernel.prepared(rows)
+        if self.network.has_train_mode:
             self.network.train()
         total, count = torch.zeros(len(METRICS), device=rows.value.device), 0
         for minibatch in self._minibatches(rows):
-            now = evaluate(minibatch)
-            seen, slopes = self._loss(minibatch, now, clip, clip_value)
+            now, vjp = kernel.evaluate(minibatch)
+            seen, grads = self._loss(minibatch, now, clip, clip_value)
             total += seen
             count += 1
             if config.target_kl is not None and float(seen[KL]) > 1.5 * config.target_kl:
                 break
             self.optimizer.zero_grad()
-            now.pull(*slopes)
+            vjp(*grads)
             self.optimizer.step(rate, config.max_grad_norm)
         means = dict(zip(METRICS, (total / max(count, 1)).unbind(), strict=True))
-        facts = {"train/explained_variance": explained_variance(rows.value, rows.target)}
-        return {**means, **facts, **self._settings_now(rows, clip, clip_value)}
+        context = {"train/explained_variance": explained_variance(rows.value, rows.target)}
+        return {**means, **context, **self._settings_now(rows, clip, clip_value)}
 
     def _minibatches(self, rows: PolicyBatch) -> Iterator[PolicyBatch]:
         size = self.config.batch_size or len(rows)
@@ -149,8 +154,8 @@ class ClippedPolicy:
             else:
                 yield from shuffled(rows, size, self.generator)
 
-    def _loss(self, rows: PolicyBatch, now: Evaluation, clip: float, clip_value: float | None) -> tuple[Tensor, Slopes]:
-        """(the means called `METRICS`, gradients of the loss with respect to what was evaluated)."""
+    def _loss(self, rows: PolicyBatch, now: Evaluation, clip: float, clip_value: float | None) -> tuple[Tensor, Grads]:
+        """(the means called `METRICS`, [6]; gradients [N] of the loss with respect to log-probability, entropy and value)."""
         config, weight = self.config, rows.weight
         log_ratio = now.log_prob - rows.log_prob
         ratio = log_ratio.exp()
@@ -161,19 +166,19 @@ class ClippedPolicy:
         outside = ((ratio - 1.0).abs() > clip).to(policy.dtype)
         seen = torch.stack((policy, values, -now.entropy, approximate_kl(ratio, log_ratio), outside, losses))
         share = 1.0 / len(rows) if weight is None else weight / weight.sum()
-        of_policy = clipped_surrogate_slope(ratio, advantage, clip).mul_(share)
-        of_entropy = torch.full_like(ratio, -config.ent_coef).mul_(share) if config.ent_coef else None
-        of_value = value_error_slope(now.value, rows.value, rows.target, clip_value).mul_(share * config.vf_coef)
-        return (seen.mean(1) if weight is None else seen @ share), (of_policy, of_entropy, of_value)
+        grad_log_prob = clipped_surrogate_grad(ratio, advantage, clip).mul_(share)
+        grad_entropy = torch.full_like(ratio, -config.ent_coef).mul_(share) if config.ent_coef else None
+        grad_value = value_error_grad(now.value, rows.value, rows.target, clip_value).mul_(share * config.vf_coef)
+        return (seen.mean(1) if weight is None else seen @ share), (grad_log_prob, grad_entropy, grad_value)
 
     def _settings_now(self, rows: PolicyBatch, clip: float, clip_value: float | None) -> dict[str, Tensor]:
-        """Schedules and the policy's spread, for the log."""
-        facts = {"train/clip_range": rows.value.new_tensor(clip)}
+        """Schedules and the policy's deviation, 0-d, for the log."""
+        context = {"train/clip_range": rows.value.new_tensor(clip)}
         if clip_value is not None:
-            facts["train/clip_range_vf"] = rows.value.new_tensor(clip_value)
+            context["train/clip_range_vf"] = rows.value.new_tensor(clip_value)
         if (std := self.network.action_std()) is not None:
-            facts["train/std"] = std
-        return facts
+            context["train/std"] = std
+        return context
 
     def state_dict(self) -> Mapping[str, Any]:
         """The optimiser and the count; the weights are the policy's."""

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rlsdk.engines import Structure
+from rlsdk.kernels import Structure, factory
 from rlsdk.networks.flat import FlatParameters, is_trained
 from rlsdk.updates.optimizer_choice import maker
 from rlsdk.updates.optimizer_state import require_own_state
@@ -52,9 +52,10 @@ class FlatOptimizer:
         self.gradients = self._memory.gradients
         self.flat = nn.Parameter(self._memory.values)
         self.flat.grad = self.gradients
-        self.optimizer = self._made = self._make(self.flat)
+        self.optimizer = self._make(self.flat)
         group = self.optimizer.param_groups[0]
-        self._is_adam = self._choice == "adam" and bool(group["fused"]) and not group.get("decoupled_weight_decay")
+        is_adam = self._choice == "adam" and bool(group["fused"]) and not group.get("decoupled_weight_decay")
+        self._kernel = factory.adam_step(self.optimizer, self.flat) if is_adam else None
 
     def adopt(self, parameters: Iterable[nn.Parameter]) -> None:
         """Train these parameters from now on; those trained before keep their moments, those of new ones begin at 0."""
@@ -89,39 +90,11 @@ class FlatOptimizer:
             norm = torch.linalg.vector_norm(self.gradients)
             self.gradients.mul_((max_norm / (norm + 1e-6)).clamp_(max=1.0))
         before = [parameter.detach().clone() for parameter in frozen]
-        optimizer, groups = self.optimizer, self.optimizer.param_groups
-        group = groups[0]
-        group["lr"] = learning_rate
-        moments = optimizer.state.get(self.flat)
-        ours = self._is_adam and optimizer is self._made and groups[1:] == [] and group["params"][0] is self.flat
-        hooked = optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks
-        if ours and moments and not group["amsgrad"] and not hooked:
-            self._adam(moments, group)
-        else:
-            optimizer.step()
+        self.optimizer.param_groups[0]["lr"] = learning_rate
+        if self._kernel is None or not self._kernel(self.optimizer):
+            self.optimizer.step()
         for parameter, value in zip(frozen, before, strict=True):  # momentum and weight decay would move them
             parameter.data.copy_(value)
-
-    @torch.no_grad()
-    def _adam(self, moments: dict[str, Tensor], options: dict[str, Any]) -> None:
-        """The arithmetic of the fused `torch.optim.Adam.step` for one tensor, without its preparations, which cost more than
-        the arithmetic of a small network."""
-        moments["step"] += 1
-        torch._fused_adam_(
-            [self.flat],
-            [self.gradients],
-            [moments["exp_avg"]],
-            [moments["exp_avg_sq"]],
-            [],
-            [moments["step"]],
-            lr=options["lr"],
-            beta1=options["betas"][0],
-            beta2=options["betas"][1],
-            weight_decay=options["weight_decay"],
-            eps=options["eps"],
-            amsgrad=False,
-            maximize=options["maximize"],
-        )
 
     def state_dict(self) -> dict[str, Any]:
         """The optimiser's moments and step count; the parameters themselves belong to their network."""

@@ -1,15 +1,207 @@
-"""The steps of the soft actor-critic family. Source: Haarnoja et al. 2018, arXiv:1812.05905."""
+"""The update of the soft actor-critic family. Source: Haarnoja et al. 2018, arXiv:1812.05905, algorithm 1."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
-from rlsdk.errors import SettingsError
+from rlsdk.errors import SettingsError, UsageError
+from rlsdk.kernels import Structure
+from rlsdk.math.quantiles import td_error
+from rlsdk.math.schedules import Schedule
+from rlsdk.networks.critics import ContinuousCritics
+from rlsdk.networks.modes import has_train_mode
+from rlsdk.networks.own_networks import OwnCritics
+from rlsdk.networks.squashed_actor import SquashedActor
+from rlsdk.records import Metrics, Transitions
+from rlsdk.runtime.stored import count_in
+from rlsdk.settings.networks import NetworkConfig
 from rlsdk.updates.optimizer import FlatOptimizer
+from rlsdk.updates.target_network import TargetNetwork
+
+
+class SoftActorCriticSettings(Protocol):
+    """The hyper-parameters of the update; `rlsdk.settings.soft_actor_critic.SoftActorCriticConfig` has them."""
+
+    @property
+    def learning_rate(self) -> Schedule: ...
+    @property
+    def tau(self) -> float: ...
+    @property
+    def target_update_interval(self) -> int: ...
+    @property
+    def ent_coef(self) -> str | float: ...
+    @property
+    def action_noise(self) -> object: ...
+    @property
+    def sde_period(self) -> int | None: ...
+    @property
+    def policy_kwargs(self) -> NetworkConfig: ...
+    def target_entropy_for(self, dimensions: int) -> float: ...
+
+
+ConfigT_contra = TypeVar("ConfigT_contra", contravariant=True)
+ConfigT = TypeVar("ConfigT", bound=SoftActorCriticSettings)
+
+
+class CriticLoss(Protocol[ConfigT_contra]):
+    """What the algorithms of the family differ in. C critics predict K values each: 1, or quantiles of the return."""
+
+    def target(self, next_values: Tensor, next_log_prob: Tensor, alpha: Tensor, batch: Transitions) -> Tensor:
+        """What the critics are regressed on, float [N, M].
+
+        Args:
+            next_values: of the target critics at (s', a'), float [C, N, K].
+            next_log_prob: log pi(a'|s') of the policy's next action, float [N].
+            alpha: weight of the entropy, 0-d.
+            batch: with `reward` and `discount`, which is 0 where the episode terminated, float [N].
+        """
+        ...
+
+    def loss(self, values: Tensor, target: Tensor, *, weight: Tensor | None) -> tuple[Tensor, Tensor]:
+        """(loss 0-d, its gradient with respect to `values`), for values [C, N, K] and the target [N, M]; `weight` of each row,
+        float [N] or None = 1."""
+        ...
+
+    def actor_value(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """(mean Q(s, pi(s)), 0-d; its gradient with respect to `values` [C, N, K]), which the actor climbs."""
+        ...
+
+    def reconfigure(self, config: ConfigT_contra) -> None:
+        """Use new settings from the next update on."""
+        ...
+
+
+class SoftActorCritic(Generic[ConfigT]):
+    """An actor that is a squashed Gaussian, critics with a target network, and a weight of the entropy that may be learnt.
+
+    The steps of one update, in this order: entropy coefficient, critics, actor, target network. The critics' encoder may be the
+    actor's own, which then only the actor's loss trains.
+    """
+
+    def __init__(
+        self,
+        actor: SquashedActor,
+        critics: ContinuousCritics | OwnCritics,
+        critic_loss: CriticLoss[ConfigT],
+        config: ConfigT,
+        generator: Generator,
+    ) -> None:
+        """`generator`: for the noise of the actor's samples, on the device of the networks."""
+        self.actor, self.critics, self.critic_loss, self.config = actor, critics, critic_loss, config
+        self.generator, self.shared = generator, critics.encoder is actor.encoder
+        networks, rate = config.policy_kwargs, config.learning_rate(1.0)
+        trained = critics.ensemble if self.shared else critics
+        choice, arguments = networks.optimizer_class, networks.optimizer_kwargs
+        target_entropy = config.target_entropy_for(actor.scale.size)
+        self.entropy = EntropyCoefficient(config.ent_coef, target_entropy, rate, str(generator.device))
+        self.actor_optimizer = FlatOptimizer(actor, choice, rate, arguments)
+        self.critic_optimizer = FlatOptimizer(trained, choice, rate, arguments)
+        self.target = TargetNetwork(critics)
+        self.structure, self.has_train_mode = Structure(actor, critics), False
+        self.updates = 0
+        self.td_error: Tensor | None = None
+        """[N], of the last batch, for prioritised memories."""
+
+    def reconfigure(self, config: ConfigT) -> None:
+        """Use new settings from the next update on.
+
+        Raises:
+            UsageError: `action_noise` becomes None or was None, which needs another policy for collecting.
+            SettingsError: `ent_coef` is no entropy coefficient.
+        """
+        before = self.config
+        if (config.action_noise is None) != (before.action_noise is None):
+            raise UsageError(
+                "action_noise cannot begin or end while the agent lives; give noise with sigma = 0, or"
+                " load(path, action_noise=value)"
+            )
+        if config.ent_coef != before.ent_coef:
+            self.entropy.begin(config.ent_coef)
+        self.entropy.target_entropy = config.target_entropy_for(self.actor.scale.size)
+        self.actor.resample_every = config.sde_period
+        self.critic_loss.reconfigure(config)
+        self.config = config
+
+    def update(self, batch: Transitions, *, progress: float) -> Metrics:
+        """Learn from N transitions: one gradient step of each part, then the target network's move."""
+        if self.structure.changed():
+            self.has_train_mode = has_train_mode(self.actor, self.critics)
+        if self.has_train_mode:
+            self.actor.train()
+            self.critics.train()
+        rate = self.config.learning_rate(1.0 - progress)
+        noise = self._noise(len(batch.reward))
+        features = self.actor.encoder(batch.observation.features)
+        (action, log_prob), vjp = self.actor.evaluate(features, noise[0])
+        alpha, metrics = self.entropy.update(log_prob, rate)
+        critic_loss = self._update_critics(batch, alpha, noise[1], rate)
+        value, grad = self._action_gradient(batch, action)
+        self.actor_optimizer.zero_grad()
+        vjp(-grad, (alpha / len(log_prob)).expand_as(log_prob))  # of mean(alpha * log pi - Q), equation 9
+        self.actor_optimizer.step(rate)
+        actor_loss = alpha * log_prob.mean() - value
+        if self.updates % self.config.target_update_interval == 0:
+            self.target.update(self.config.tau)
+        self.updates += 1
+        return {"train/critic_loss": critic_loss, "train/actor_loss": actor_loss, **metrics}
+
+    def _noise(self, rows: int) -> Tensor:
+        """Standard normal noise of the two actor passes, [2, N, A]."""
+        shape = (2, rows, self.actor.scale.size)
+        return torch.randn(shape, generator=self.generator, device=self.generator.device)
+
+    @torch.no_grad()
+    def _target(self, batch: Transitions, alpha: Tensor, noise: Tensor) -> Tensor:
+        """The targets of the critics [N, M]; next actions are sampled with `noise` [N, A]."""
+        observation, target = batch.next_observation.features, self.target.network
+        (action, log_prob), _ = self.actor.evaluate(self.actor.encoder(observation), noise)
+        values, _ = target.evaluate(target.encoder(observation), action)
+        return self.critic_loss.target(values, log_prob, alpha, batch)
+
+    def _update_critics(self, batch: Transitions, alpha: Tensor, noise: Tensor, rate: float) -> Tensor:
+        """One step of the critics; their loss, 0-d."""
+        target = self._target(batch, alpha, noise)
+        with torch.set_grad_enabled(not self.shared):
+            features = self.critics.encoder(batch.observation.features)
+        values, vjp = self.critics.evaluate(features, self.actor.scale.to_unit(batch.action))
+        loss, grad = self.critic_loss.loss(values, target, weight=batch.weight)
+        if batch.weight is not None:
+            self.td_error = td_error(values, target)
+        self.critic_optimizer.zero_grad()
+        vjp(grad)
+        self.critic_optimizer.step(rate)
+        return loss
+
+    def _action_gradient(self, batch: Transitions, action: Tensor) -> tuple[Tensor, Tensor]:
+        """(value, 0-d; its gradient with respect to the actor's actions [N, A]): what the actor climbs."""
+        with torch.no_grad():
+            features = self.critics.encoder(batch.observation.features)
+        return self.critics.action_gradient(features, action, self.critic_loss.actor_value)
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """Everything the update remembers, the actor's weights excepted: they are the policy's."""
+        return {
+            "critic": dict(self.critics.ensemble.state_dict() if self.shared else self.critics.state_dict()),
+            "critic_target": self.target.state_dict(),
+            "entropy": self.entropy.state_dict(),
+            "actor_optimizer": self.actor_optimizer.state_dict(),
+            "critic_optimizer": self.critic_optimizer.state_dict(),
+            "counters": {"updates": self.updates},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any], /) -> None:
+        critics = self.critics.ensemble if self.shared else self.critics
+        critics.load_state_dict(state["critic"])
+        self.target.load_state_dict(state["critic_target"])
+        self.entropy.load_state_dict(state["entropy"])
+        self.actor_optimizer.load_state_dict(state["actor_optimizer"])
+        self.critic_optimizer.load_state_dict(state["critic_optimizer"])
+        self.updates = count_in(state["counters"], "updates")
 
 
 def parse_entropy_coefficient(value: str | float) -> tuple[float, bool]:
@@ -57,10 +249,22 @@ class EntropyCoefficient:
         self.optimizer.step(learning_rate)
         return alpha, {"train/ent_coef": alpha, "train/ent_coef_loss": loss}
 
+    @torch.no_grad()
+    def begin(self, value: str | float) -> None:
+        """Use another `ent_coef` from now on; a learnt one begins at its initial value.
+
+        Raises:
+            SettingsError: `value` is no entropy coefficient.
+        """
+        initial, self.learnt = parse_entropy_coefficient(value)
+        self.fixed = torch.full_like(self.fixed, initial)
+        if self.learnt:
+            self.log_alpha.fill_(math.log(initial))
+
     def state_dict(self) -> dict[str, Any]:
         return {"log_alpha": self.log_alpha.detach().clone(), "optimizer": self.optimizer.state_dict()}
 
-    def load_state_dict(self, state: Any) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         with torch.no_grad():
             self.log_alpha.copy_(state["log_alpha"])
         self.optimizer.load_state_dict(state["optimizer"])

@@ -8,7 +8,8 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from rlsdk.engines import Structure, architecture
+from rlsdk.kernels import Structure
+from rlsdk.networks.architecture import architecture
 
 NetworkT = TypeVar("NetworkT", bound=nn.Module)
 

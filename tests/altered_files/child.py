@@ -25,7 +25,7 @@ import torch
 import rlsdk
 from rlsdk.environments.states.attributes import Assigned
 from rlsdk.errors import ArtifactError, PluginError, ResourceError, RlsdkError, SettingsError, UnsupportedSpaceError
-from rlsdk.parts import OffPolicyPlan, OnPolicyPlan
+from rlsdk.training import OffPolicyPlan, OnPolicyPlan
 from tests.altered_files.alterations import alter
 from tests.altered_files.subjects import SUBJECTS, Subject, whole
 

@@ -1,6 +1,6 @@
 import numpy as np
 
-from rlsdk.evaluate import evaluate_policy
+from rlsdk.evaluation.evaluate import evaluate_policy
 from rlsdk_recurrent_ppo import RecurrentPPO
 
 model = RecurrentPPO("MlpLstmPolicy", "CartPole-v1", verbose=1)

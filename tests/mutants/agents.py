@@ -6,21 +6,23 @@ from typing import Any
 
 import torch
 
-from rlsdk.agent import agent, creation, persistence
+from rlsdk.agent import agent, assembly, parameters, persistence
 from rlsdk.agent.session import Session
-from rlsdk.preparation import Normalizer
+from rlsdk.preprocessing import Normalizer
 from tests.mutants.catalogue import Patch, mutant
 
 
 @mutant("agent.save-load-predict")
 def loading_leaves_fresh_weights(patch: Patch) -> None:
-    patch.setattr(persistence, "_restore", lambda agent, sections: None)
+    patch.setattr(persistence, "restore", lambda agent, policy, learning: None)
 
 
 @mutant("agent.evaluation-does-not-disturb")
 def evaluation_draws_from_the_training_stream(patch: Patch) -> None:
     def session(self: Any, n: int = 1, *, deterministic: bool = True, seed: int | None = None) -> Session:
-        return Session(self.parts.policy, self.facts, n, deterministic=deterministic, generator=self.streams["action"])
+        return Session(
+            self.parts.policy, self.context, n, deterministic=deterministic, generator=self.streams["action"]
+        )
 
     patch.setattr(agent.Agent, "session", session)
 
@@ -29,32 +31,32 @@ def evaluation_draws_from_the_training_stream(patch: Patch) -> None:
 def networks_start_from_global_random_state(patch: Patch) -> None:
     import contextlib
 
-    patch.setattr(creation, "initialisation", lambda seed: contextlib.nullcontext())
+    patch.setattr(assembly, "initialisation", lambda seed: contextlib.nullcontext())
 
 
 @mutant("agent.global-state-untouched")
 def building_seeds_the_global_generator(patch: Patch) -> None:
     import contextlib
 
-    patch.setattr(creation, "initialisation", lambda seed: contextlib.nullcontext(torch.manual_seed(seed + 12345)))
+    patch.setattr(assembly, "initialisation", lambda seed: contextlib.nullcontext(torch.manual_seed(seed + 12345)))
 
 
 @mutant("agent.parameters-round-trip")
 def set_parameters_skips_the_algorithm(patch: Patch) -> None:
-    patch.setattr(persistence, "_apply", lambda agent, p: agent.parts.policy.load_state_dict(p["policy"]))
+    patch.setattr(parameters, "_apply", lambda agent, p: agent.parts.policy.load_state_dict(p["policy"]))
 
 
 @mutant("agent.parameters-round-trip")
 def parameters_are_set_before_all_are_looked_at(patch: Patch) -> None:
-    true = persistence.set_parameters
+    true = parameters.set_parameters
 
     def broken(agent: Any, source: Any, *, exact_match: bool) -> None:
         for name, value in source.items() if isinstance(source, dict) else ():
-            if name in agent.get_parameters():
+            if name in parameters.parameters_of(agent):
                 true(agent, {name: value}, exact_match=False)
         true(agent, source, exact_match=exact_match)
 
-    patch.setattr(persistence, "set_parameters", broken)
+    patch.setattr(parameters, "set_parameters", broken)
 
 
 @mutant("agent.predict-array")
@@ -68,22 +70,22 @@ def one_action_comes_back_as_a_number(patch: Patch) -> None:
     patch.setattr(agent.Agent, "predict", broken)
 
 
-@mutant("agent.preparation-travels")
+@mutant("agent.preprocessing-travels")
 def statistics_stay_behind(patch: Patch) -> None:
     patch.setattr(Normalizer, "load_state_dict", lambda self, state: None)
 
 
 @mutant("agent.save-load-predict")
 def loading_rounds_the_policy(patch: Patch) -> None:
-    restore = persistence._restore
+    restore = persistence.restore
 
-    def broken(loaded: Any, sections: Any) -> None:
-        restore(loaded, sections)
-        if loaded.normalizer is None:
+    def broken(loaded: Any, policy: Any, learning: Any) -> None:
+        restore(loaded, policy, learning)
+        if loaded.preprocessing.normalizer is None:
             for value in loaded.parts.policy.state_dict().values():
                 value.mul_(1.001)
 
-    patch.setattr(persistence, "_restore", broken)
+    patch.setattr(persistence, "restore", broken)
 
 
 @mutant("agent.seed-reproduces")

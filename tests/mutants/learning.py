@@ -6,9 +6,8 @@ from typing import Any
 
 import torch
 
-import rlsdk_tqc.algorithm
 from rlsdk.networks import NumpyPolicy, SquashedActor
-from rlsdk.updates import FlatOptimizer
+from rlsdk.updates import FlatOptimizer, SoftActorCritic
 from rlsdk_ars.algorithm import RandomSearch
 from tests.mutants.catalogue import Patch, mutant
 
@@ -20,17 +19,17 @@ def optimiser_moments_are_not_restored(patch: Patch) -> None:
 
 @mutant("algorithm.update-learns")
 def the_actor_is_never_updated(patch: Patch) -> None:
-    sampled = SquashedActor.sampled
+    evaluate = SquashedActor.evaluate
 
     def without_gradient(self: Any, *arguments: Any) -> Any:
-        return (*sampled(self, *arguments)[:2], lambda *slopes: None)
+        return evaluate(self, *arguments)[0], lambda *grads: None
 
-    patch.setattr(SquashedActor, "sampled", without_gradient)
+    patch.setattr(SquashedActor, "evaluate", without_gradient)
 
 
 @mutant("algorithm.metrics")
 def a_metric_keeps_its_graph(patch: Patch) -> None:
-    kind = rlsdk_tqc.algorithm.TruncatedQuantileCritics
+    kind = SoftActorCritic
     update = kind.update
 
     def broken(self: Any, batch: Any, *, progress: float) -> Any:
@@ -41,7 +40,7 @@ def a_metric_keeps_its_graph(patch: Patch) -> None:
 
 @mutant("algorithm.batch-unchanged")
 def rewards_are_scaled_in_place(patch: Patch) -> None:
-    kind = rlsdk_tqc.algorithm.TruncatedQuantileCritics
+    kind = SoftActorCritic
     update = kind.update
 
     def broken(self: Any, batch: Any, *, progress: float) -> Any:
@@ -75,13 +74,13 @@ def candidates_share_a_normalisation(patch: Patch) -> None:
 
 @mutant("population.same-everywhere", "ars")
 def episodes_are_not_seeded(patch: Patch) -> None:
-    from rlsdk.environments import trials
+    from rlsdk.training import population_episodes
 
     def begin(self: Any) -> Any:
         observation, _ = self.environment.reset()
         return self.read(observation)
 
-    patch.setattr(trials._Seat, "begin", begin)
+    patch.setattr(population_episodes._EpisodeSlot, "begin", begin)
 
 
 @mutant("algorithm.state-round-trip")
@@ -92,7 +91,7 @@ def optimiser_moments_are_not_stored(patch: Patch) -> None:
 
 @mutant("algorithm.batch-unchanged")
 def the_positions_are_overwritten(patch: Patch) -> None:
-    kind = rlsdk_tqc.algorithm.TruncatedQuantileCritics
+    kind = SoftActorCritic
     update = kind.update
 
     def broken(self: Any, batch: Any, *, progress: float) -> Any:

@@ -40,7 +40,7 @@ def digests_are_not_checked(patch: Patch) -> None:
         state["writing"] = False
 
     patch.setattr(archive.hashlib, "sha256", sha256)
-    patch.setattr("rlsdk.storage.choose.write_archive", writing)
+    patch.setattr("rlsdk.storage.factory.write_archive", writing)
     patch.setattr("zipfile.ZipExtFile._update_crc", lambda self, data: None)
 
 
@@ -97,7 +97,7 @@ def the_plugin_imports_torch(patch: Patch) -> None:
     source = Path(rlsdk_tqc.__file__).parent
     copy = Path(tempfile.mkdtemp(prefix="rlsdk-mutant-"))
     shutil.copytree(source, copy / "rlsdk_tqc")
-    with (copy / "rlsdk_tqc" / "plugin.py").open("a") as stream:
+    with (copy / "rlsdk_tqc" / "config.py").open("a") as stream:
         stream.write("import torch\n")
     patch.setenv("PYTHONPATH", str(copy))
 

@@ -9,9 +9,9 @@ import torch
 
 from rlsdk.agent import agent
 from rlsdk.distributions import Categorical, SquashedGaussian
-from rlsdk.environments.actions import ActionDecoder
+from rlsdk.environments.adapters.actions import ActionDecoder
+from rlsdk.kernels.squashed_kernel import SquashedKernel
 from rlsdk.networks import ActionScale, ActorCritic, SquashedActor
-from rlsdk.networks.squashed_actor import _Stacks
 from tests.mutants.catalogue import Patch, mutant
 
 
@@ -33,8 +33,8 @@ def deterministic_actions_are_sampled(patch: Patch) -> None:
 
 @mutant("policy.randomness-from-generator")
 def samples_come_from_the_global_generator(patch: Patch) -> None:
-    unit = _Stacks.unit_action
-    patch.setattr(_Stacks, "unit_action", lambda self, *args: unit(self, *args[:-1], torch.default_generator))
+    act = SquashedKernel.act
+    patch.setattr(SquashedKernel, "act", lambda self, *args: act(self, *args[:-1], torch.default_generator))
 
 
 @mutant("policy.rows-independent")
@@ -74,7 +74,7 @@ def the_event_axis_is_not_summed(patch: Patch) -> None:
 
 @mutant("policy.episode-start-forgets", "recurrent-ppo")
 def memory_survives_the_end_of_an_episode(patch: Patch) -> None:
-    patch.setattr("rlsdk.memories.recurrent._forgotten", lambda state, is_first: state)
+    patch.setattr("rlsdk.networks.recurrent._forgotten", lambda state, is_first: state)
 
 
 @mutant("policy.masks-obeyed", "maskable-ppo")

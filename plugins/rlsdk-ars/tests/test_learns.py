@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rlsdk.evaluate import run_episodes
+from rlsdk.evaluation.evaluate import run_episodes
 from rlsdk_ars import ARS
 
 

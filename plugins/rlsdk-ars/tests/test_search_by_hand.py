@@ -22,10 +22,11 @@ from rlsdk.environments.toy import (
     IdentityEnvMultiDiscrete,
     SimpleMultiObsEnv,
 )
-from rlsdk.environments.trials import Trial, encoded, run_trials
 from rlsdk.errors import EnvironmentFault, SettingsError, UsageError
-from rlsdk.evaluate import run_episodes
+from rlsdk.evaluation.evaluate import run_episodes
+from rlsdk.networks.numpy_encoder import encoded
 from rlsdk.records import Scored
+from rlsdk.training.population_episodes import EpisodeRequest, play_episodes
 from rlsdk_ars import ARS
 from rlsdk_ars.loss import search_step
 
@@ -84,7 +85,7 @@ def test_candidates_act_as_the_policy_does(space: Any, policy: str) -> None:
     env.observation_space.seed(0)
     for _ in range(50):
         seen = env.observation_space.sample()
-        mine = act(encoded(model.facts.observation_space, seen)[None])[0]
+        mine = act(encoded(model.context.observation_space, seen)[None])[0]
         theirs = model.predict(seen, deterministic=True)[0]
         assert space.contains(mine)
         np.testing.assert_allclose(np.asarray(mine), theirs, rtol=1e-4, atol=1e-5)
@@ -102,21 +103,21 @@ def test_outcomes_do_not_depend_on_what_is_played_beside(policy: str, width: int
     """Episodes of different lengths, several to a candidate, more candidates than environments."""
     model = ARS(policy, "CartPole-v1", zero_policy=False, seed=3, policy_kwargs={"net_arch": [7]})
     plan: Any = model.parts.plan
-    space, size = model.facts.observation_space, len(model.parts.algorithm.values)  # type: ignore[attr-defined]
+    space, size = model.context.observation_space, len(model.parts.algorithm.values)  # type: ignore[attr-defined]
     rows = np.random.default_rng(0).standard_normal((11, size)).astype(np.float32)
     moments: dict[str, Any] = {"mean": np.full(4, 0.1), "factor": np.full(4, 2.0), "clip": 3.0}
-    trials = [Trial(row, (i, i + 100, i + 200), **moments) for i, row in enumerate(rows)]
-    found = run_trials(plan.make_act, space, [gymnasium.make("CartPole-v1") for _ in range(width)], trials)
-    assert len({length for outcome in found for length in outcome.lengths}) > 5
-    for trial, outcome in zip(trials, found, strict=True):
+    requests = [EpisodeRequest(row, (i, i + 100, i + 200), **moments) for i, row in enumerate(rows)]
+    found = play_episodes(plan.make_act, space, [gymnasium.make("CartPole-v1") for _ in range(width)], requests)
+    assert len({length for result in found for length in result.lengths}) > 5
+    for request, result in zip(requests, found, strict=True):
         seen: list[Any] = []
-        returns = [by_hand(plan.make_act(trial.parameters[None]), seed, moments, seen) for seed in trial.seeds]
-        assert outcome.returns == tuple(returns)
-        assert outcome.lengths == tuple(map(int, returns))
-        assert outcome.moments is not None
-        assert outcome.moments.count == len(seen)
-        assert np.array_equal(outcome.moments.mean, np.stack(seen).mean(0))
-        assert np.array_equal(outcome.moments.squares, np.square(np.stack(seen) - np.stack(seen).mean(0)).sum(0))
+        returns = [by_hand(plan.make_act(request.parameters[None]), seed, moments, seen) for seed in request.seeds]
+        assert result.returns == tuple(returns)
+        assert result.lengths == tuple(map(int, returns))
+        assert result.moments is not None
+        assert result.moments.count == len(seen)
+        assert np.array_equal(result.moments.mean, np.stack(seen).mean(0))
+        assert np.array_equal(result.moments.squares, np.square(np.stack(seen) - np.stack(seen).mean(0)).sum(0))
 
 
 def by_hand(act: Any, seed: int, moments: Any, seen: list[Any]) -> float:
@@ -209,7 +210,7 @@ def test_candidates_act_as_the_policy_would(policy: str, env: str, squash: bool)
     model.observation_space.seed(0)
     for _ in range(20):
         seen = np.clip(model.observation_space.sample(), -5, 5)
-        mine = act(encoded(model.facts.observation_space, seen)[None])[0]
+        mine = act(encoded(model.context.observation_space, seen)[None])[0]
         assert np.allclose(mine, model.predict(seen)[0], atol=1e-5)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rlsdk.environments.toy import InvalidActionEnvDiscrete, InvalidActionEnvMultiBinary, InvalidActionEnvMultiDiscrete
-from rlsdk.evaluate import run_episodes
+from rlsdk.evaluation.evaluate import run_episodes
 from rlsdk_maskable_ppo import MaskablePPO
 
 

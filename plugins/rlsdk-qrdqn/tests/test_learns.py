@@ -17,7 +17,7 @@ from rlsdk.environments.toy import (
     InvalidActionEnvDiscrete,
     InvalidActionEnvMultiDiscrete,
 )
-from rlsdk.evaluate import run_episodes
+from rlsdk.evaluation.evaluate import run_episodes
 from rlsdk.networks import NatureEncoder
 from rlsdk.registry import preset
 from rlsdk_qrdqn import QRDQN

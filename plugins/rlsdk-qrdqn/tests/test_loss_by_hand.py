@@ -6,17 +6,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from rlsdk_qrdqn.loss import greedy_action, of_action, places, quantile_target
+from rlsdk.math.discrete_values import flat_index, greedy_action, q_target, values_at
 
 NEXT = torch.tensor([[[0.0, 10.0], [4.0, 5.0], [9.0, 9.5]]])  # means 5, 4.5, 9.25
 ONE = (3,)
 
 
-def target(judge: Tensor, mask: Tensor | None, reward: float, discount: float) -> list[float]:
-    best = greedy_action(judge, mask, ONE)
-    found: list[float] = quantile_target(NEXT, best, torch.tensor([reward]), torch.tensor([discount]), ONE)[
-        0, 0
-    ].tolist()
+def target(selector: Tensor, mask: Tensor | None, reward: float, discount: float) -> list[float]:
+    best = greedy_action(selector, mask, ONE)
+    found: list[float] = q_target(NEXT, best, torch.tensor([reward]), torch.tensor([discount]), ONE)[0, 0].tolist()
     return found
 
 
@@ -30,9 +28,9 @@ def test_forbidden_actions_are_no_targets() -> None:
     assert greedy_action(NEXT, torch.tensor([[False, True, False]]), ONE).tolist() == [[1]]
 
 
-def test_double_q_judges_with_the_other_network() -> None:
-    judge = torch.tensor([[[1.0, 1.0], [2.0, 2.0], [0.0, 0.0]]])
-    assert target(judge, None, 0.0, 1.0) == [4.0, 5.0]
+def test_double_q_selects_with_the_other_network() -> None:
+    selector = torch.tensor([[[1.0, 1.0], [2.0, 2.0], [0.0, 0.0]]])
+    assert target(selector, None, 0.0, 1.0) == [4.0, 5.0]
 
 
 @pytest.mark.parametrize(("discount", "expected"), [(0.0, [2.0, 2.0]), (0.9, [2 + 8.1, 2 + 8.55])])
@@ -42,7 +40,7 @@ def test_terminations_do_not_bootstrap(discount: float, expected: list[float]) -
 
 def test_rows_choose_their_own_action() -> None:
     rows = torch.arange(12.0).view(2, 3, 2)
-    assert of_action(rows, places(torch.tensor([[2], [0]]), ONE)).tolist() == [[[4.0, 5.0], [6.0, 7.0]]]
+    assert values_at(rows, flat_index(torch.tensor([[2], [0]]), ONE)).tolist() == [[[4.0, 5.0], [6.0, 7.0]]]
 
 
 def test_each_choice_has_its_own_action_and_target() -> None:
@@ -53,5 +51,5 @@ def test_each_choice_has_its_own_action_and_target() -> None:
     mask = torch.tensor([[True, False, True, False, True]])
     best = greedy_action(quantiles, mask, sizes)
     assert best.tolist() == [[0, 2]]
-    found = quantile_target(quantiles, best, torch.tensor([1.0]), torch.tensor([0.5]), sizes)
+    found = q_target(quantiles, best, torch.tensor([1.0]), torch.tensor([0.5]), sizes)
     assert found.tolist() == [[[1.5, 2.5]], [[3.0, 4.0]]]

@@ -8,7 +8,7 @@ import pytest
 
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import TMazeEnv
-from rlsdk.evaluate import run_episodes
+from rlsdk.evaluation.evaluate import run_episodes
 from rlsdk_recurrent_ppo import RecurrentPPO
 
 NETWORKS: dict[str, Any] = {

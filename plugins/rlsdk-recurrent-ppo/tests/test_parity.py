@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from rlsdk.environments import make_vec_env
-from rlsdk.exploration.state_dependent_noise import StateDependentNoise
+from rlsdk.networks.state_dependent_noise import StateDependentNoise
 from rlsdk.testing.rollouts import rollout_of
 from rlsdk_recurrent_ppo import RecurrentPPO
 from tests.peer_actor_critic import distance, same_order, transplant

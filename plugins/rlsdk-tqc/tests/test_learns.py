@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rlsdk.environments.toy import ChainEnv, IdentityEnvBox
-from rlsdk.evaluate import evaluate_policy
+from rlsdk.evaluation.evaluate import evaluate_policy
 from rlsdk_tqc import TQC
 
 

@@ -102,7 +102,7 @@ def test_net_arch_as_table_activation_and_counts() -> None:
     assert [layers[i].weight.shape for i in (0, 2, 4)] == [(3, 2, 7), (3, 7, 6), (3, 6, 4)]
     assert isinstance(layers[1], torch.nn.Tanh)
     assert model.policy.body[0].out_features == 5
-    assert model.parts.algorithm.keep == 9
+    assert model.parts.algorithm.critic_loss.keep == 9
 
 
 @pytest.mark.parametrize(
@@ -202,10 +202,10 @@ def test_warm_up_is_uniform_over_asymmetric_bounds_and_stored_in_the_same_units(
 
 def test_warm_up_is_not_repeated_by_a_second_learn() -> None:
     model = small(learning_starts=20).learn(20)
-    before = model.cursor.carry.taken.item()
+    before = model.acting[0].carry.taken.item()
     model.learn(10)
     assert before == 20
-    assert model.cursor.carry.taken.item() == 20
+    assert model.acting[0].carry.taken.item() == 20
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,7 @@ def test_a_memory_of_ones_own() -> None:
 
         def sample(self, size: int, generator: torch.Generator) -> Any:
             back = torch.randint(1, min(self.window, len(self)) + 1, (size,), generator=generator)
-            return self.at((self.head - back) % self.rows)
+            return self.at((self.stored.head - back) % self.stored.rows)
 
     model = small(replay_buffer_class=Newest, replay_buffer_kwargs={"window": 3}).learn(40)
     assert isinstance(model.replay_buffer, Newest)

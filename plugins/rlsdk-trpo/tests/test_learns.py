@@ -6,7 +6,7 @@ import pytest
 
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import IdentityEnv
-from rlsdk.evaluate import run_episodes
+from rlsdk.evaluation.evaluate import run_episodes
 from rlsdk_trpo import TRPO
 
 

@@ -143,7 +143,7 @@ def test_a_step_that_cannot_be_made_leaves_the_policy_alone(how: str, monkeypatc
 
 
 def _rows(model: TRPO, rollout: Any) -> Any:
-    from rlsdk.buffers.minibatches import policy_batch
+    from rlsdk.updates.minibatches import policy_batch
 
     return policy_batch(rollout, model.policy, gamma=model.config.gamma, lam=model.config.gae_lambda)
 

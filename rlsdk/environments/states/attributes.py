@@ -1,4 +1,4 @@
-"""Which attributes of an environment are its state, and which say how it was made.
+"""Which attributes of an environment are its state, and which belong to its construction.
 
 An attribute that only `__init__` assigns and that cannot change in place, such as the limit of a `TimeLimit` or the folder of
 a `RecordVideo`, belongs to the construction: it is not stored, and a file does not change it.
@@ -11,7 +11,6 @@ import functools
 import sys
 from collections.abc import Iterable, Iterator
 from types import CodeType
-from typing import Any
 
 import numpy as np
 
@@ -26,7 +25,7 @@ CONSTRUCTION = (
     "_cached_spec",
     "_metadata",
 )
-"""Attributes that say how an environment was made, whatever assigns them."""
+"""Attributes of the construction, whatever assigns them."""
 WRITES = ("STORE_ATTR", "DELETE_ATTR")
 UNSEEN_WRITES = {"setattr", "__dict__", "__setattr__", "vars"}
 """Names with which code assigns attributes that it does not name."""
@@ -38,28 +37,28 @@ SCALARS = (bool, int, float, complex, str, bytes, type(None), np.generic)
 class Assigned:
     """Names of attributes that code of some environments assigns after they were made."""
 
-    def __init__(self, layers: Iterable[Any]) -> None:
-        found: dict[Any, tuple[frozenset[str], bool]] = {kind: _assigned_by(kind) for kind in map(type, layers)}
+    def __init__(self, layers: Iterable[object]) -> None:
+        found: dict[type, tuple[frozenset[str], bool]] = {kind: _assigned_by(kind) for kind in map(type, layers)}
         self._names = frozenset[str]().union(*(names for names, _ in found.values()))
         self._open = {kind for kind, (_, is_open) in found.items() if is_open}
 
-    def has(self, layer: Any, name: str) -> bool:
+    def has(self, layer: object, name: str) -> bool:
         """Whether attribute `name` of `layer` may be assigned after construction."""
         return name in self._names or type(layer) in self._open
 
-    def is_state(self, layer: Any, name: str, value: Any) -> bool:
+    def is_state(self, layer: object, name: str, value: object) -> bool:
         """Whether the attribute `name` of `layer`, now `value`, can change while the environment is used."""
         return name not in CONSTRUCTION and (self.has(layer, name) or not _is_immutable(value))
 
 
-def _is_immutable(value: Any) -> bool:
+def _is_immutable(value: object) -> bool:
     if isinstance(value, tuple | frozenset):
         return all(map(_is_immutable, value))
     return isinstance(value, SCALARS)
 
 
 @functools.cache
-def _assigned_by(kind: Any) -> tuple[frozenset[str], bool]:
+def _assigned_by(kind: type) -> tuple[frozenset[str], bool]:
     """(names of attributes that methods other than `__init__` assign; whether they may assign others too)."""
     names, setters, is_open = set[str](), dict[str, set[str]](), False
     for base in kind.__mro__[:-1]:
@@ -77,7 +76,7 @@ def _assigned_by(kind: Any) -> tuple[frozenset[str], bool]:
     return frozenset(names), is_open
 
 
-def _codes(value: Any) -> Iterator[CodeType]:
+def _codes(value: object) -> Iterator[CodeType]:
     """The code of a function or method, or of what reads a property."""
     for part in (value, *(getattr(value, name, None) for name in ("__func__", "fget", "func"))):
         code = getattr(getattr(part, "__wrapped__", part), "__code__", None)

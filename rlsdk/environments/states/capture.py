@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from rlsdk.environments.attributes import named
+from rlsdk.environments.adapters.attributes import Environment, named
 from rlsdk.environments.states.attributes import Assigned
 from rlsdk.environments.states.fitting import may_name_place, require_fit
 from rlsdk.environments.states.reader import MISSING, Reader
@@ -24,7 +25,7 @@ from rlsdk.errors import ArtifactError, fitting
 GENERATORS = (np.random.Generator, type(None))
 
 
-def capture(environment: Any) -> dict[str, Any]:
+def capture(environment: object) -> dict[str, object]:
     """The state as `layout` (JSON text) and `arrays` (uint8 tensors by number).
 
     Raises:
@@ -61,7 +62,7 @@ def restore(environment: Any, state: Any) -> None:
             _put(layer, entry, reader, assigned)
 
 
-def _layers(environment: Any) -> Iterator[Any]:
+def _layers(environment: Any) -> Iterator[Environment]:
     """The environment, wrapper by wrapper, down to the one inside."""
     yield environment
     while environment is not environment.unwrapped:
@@ -69,11 +70,11 @@ def _layers(environment: Any) -> Iterator[Any]:
         yield environment
 
 
-def _name(layer: Any) -> str:
+def _name(layer: object) -> str:
     return f"{type(layer).__module__}.{type(layer).__qualname__}"
 
 
-def _layer(layer: Any, writer: Writer, assigned: Assigned) -> dict[str, Any]:
+def _layer(layer: Any, writer: Writer, assigned: Assigned) -> dict[str, object]:
     where = type(layer).__name__
     if _has_own(layer):
         generator = writer(vars(layer).get("_np_random"), where)
@@ -86,11 +87,11 @@ def _layer(layer: Any, writer: Writer, assigned: Assigned) -> dict[str, Any]:
     return {"class": _name(layer), "attributes": attributes}
 
 
-def _has_own(layer: Any) -> bool:
+def _has_own(layer: object) -> bool:
     return hasattr(type(layer), "get_state") and hasattr(type(layer), "set_state")
 
 
-def _put(layer: Any, entry: dict[str, Any], reader: Reader, assigned: Assigned) -> None:
+def _put(layer: Environment, entry: dict[str, Any], reader: Reader, assigned: Assigned) -> None:
     if ("own" in entry) != _has_own(layer):
         raise ArtifactError(f"the file is damaged: it holds no state of {type(layer).__name__}")
     if "own" in entry:
@@ -107,7 +108,7 @@ def _put(layer: Any, entry: dict[str, Any], reader: Reader, assigned: Assigned) 
             object.__setattr__(layer, name, value)
 
 
-def _put_own(layer: Any, state: Any, generator: Any) -> None:
+def _put_own(layer: Any, state: object, generator: object) -> None:
     """Hand a state to an environment that takes care of its own."""
     name = type(layer).__name__
     if not isinstance(generator, GENERATORS):
@@ -122,8 +123,8 @@ def _put_own(layer: Any, state: Any, generator: Any) -> None:
         layer._np_random = generator
 
 
-def _present(layer: Any, name: str) -> Any:
-    """What stands in the place of an attribute: the layer's own value, or the default in its class."""
+def _present(layer: object, name: str) -> object:
+    """The present value of an attribute: the layer's own, or the default of its class."""
     own = vars(layer).get(name, MISSING)
     default = inspect.getattr_static(type(layer), name, MISSING)
     if own is MISSING and (is_constant(default) or hasattr(type(default), "__get__")):
@@ -137,5 +138,5 @@ def _read(array: Any) -> Any:
     return array.numpy()
 
 
-def _bytes(array: Any) -> Any:
+def _bytes(array: NDArray[np.generic]) -> NDArray[np.uint8]:
     return np.frombuffer(array.tobytes(), np.uint8).copy()

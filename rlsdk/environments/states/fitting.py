@@ -1,15 +1,15 @@
-"""Whether a value from a file may take the place of an attribute: it must be of the kind that stands there."""
+"""Whether a value from a file may take the place of an attribute: it must be of the kind of the present value."""
 
 from __future__ import annotations
 
 import random
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
 
 import gymnasium
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from rlsdk.environments.states import simulation
 from rlsdk.environments.states.reader import MISSING
@@ -21,10 +21,10 @@ from rlsdk.runtime.places import may_be_place
 NUMBERS = (bool, int, float, complex, np.generic)
 TEXTS = (str, bytes)
 SEQUENCES = (list, tuple, np.ndarray, deque, torch.Tensor)
-OTHERS: tuple[Any, ...] = (dict, set, frozenset, np.random.RandomState, random.Random, torch.Generator)
+OTHERS: tuple[type, ...] = (dict, set, frozenset, np.random.RandomState, random.Random, torch.Generator)
 
 
-def require_fit(where: str, value: Any, present: Any, *, assigned: bool) -> None:
+def require_fit(where: str, value: object, present: object, *, assigned: bool) -> None:
     """Raises ArtifactError unless `value` may replace `present` (`MISSING`: there is nothing yet) as the attribute `where`.
 
     Attributes that code assigns may change between numbers, sequences and arrays; others keep type, shape and dtype.
@@ -42,17 +42,17 @@ def require_fit(where: str, value: Any, present: Any, *, assigned: bool) -> None
         )
 
 
-def _stays(value: Any) -> bool:
+def _stays(value: object) -> bool:
     """Whether the environment has its own, which no other may replace."""
     return is_constant(value) or isinstance(value, gymnasium.Space) or class_name(value) == simulation.CLASS
 
 
-def _named(value: Any) -> str:
+def _named(value: object) -> str:
     shape = f" of shape {value.shape}" if isinstance(value, np.ndarray) else ""
     return "nothing" if value is MISSING else f"a {type(value).__name__}{shape}"
 
 
-def _alike(value: Any, present: Any) -> bool:
+def _alike(value: object, present: object) -> bool:
     if isinstance(value, np.ndarray) and isinstance(present, np.ndarray):
         return value.ndim == present.ndim and _numeric(value) == _numeric(present)
     if isinstance(value, TEXTS) or isinstance(present, TEXTS):
@@ -63,11 +63,11 @@ def _alike(value: Any, present: Any) -> bool:
     return _same_kind(value, present)
 
 
-def _numeric(array: Any) -> bool:
+def _numeric(array: NDArray[np.generic]) -> bool:
     return array.dtype.kind in "biufc"
 
 
-def _same_kind(value: Any, present: Any) -> bool:
+def _same_kind(value: object, present: object) -> bool:
     if isinstance(present, np.random.Generator) and isinstance(value, np.random.Generator):
         return type(value.bit_generator) is type(present.bit_generator)
     if isinstance(present, np.ndarray) and isinstance(value, np.ndarray):
@@ -75,13 +75,13 @@ def _same_kind(value: Any, present: Any) -> bool:
     return type(value) is type(present)
 
 
-def may_name_place(name: str, value: Any, present: Any) -> bool:
+def may_name_place(name: str, value: object, present: object) -> bool:
     """Whether the attribute `name` would get a text that may be the name of a file or folder, and is not there already."""
     known = set(texts_in(present))
     return any(text not in known and may_be_place(name, text) for text in texts_in(value))
 
 
-def texts_in(value: Any) -> Iterator[str]:
+def texts_in(value: object) -> Iterator[str]:
     """Every text inside a value."""
     pending, seen = [value], set[int]()
     while pending:

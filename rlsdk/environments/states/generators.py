@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlsdk.errors import ArtifactError
 
@@ -103,12 +104,12 @@ _CHECKS = {
 }
 
 
-def _require_buffered(state: dict[str, Any]) -> None:
+def _require_buffered(state: dict[str, object]) -> None:
     for name, bounds in BUFFERED.items():
         _require_whole(state, name, *bounds)
 
 
-def _require_names(state: Any, names: set[str]) -> None:
+def _require_names(state: object, names: set[str]) -> None:
     if not isinstance(state, dict) or set(state) != names:
         raise _refused(f"a generator without exactly {sorted(names)}")
 
@@ -119,7 +120,7 @@ def _require_whole(state: dict[str, Any], name: str, low: int, high: int) -> Non
         raise _refused(f"a generator with {name} = {value!r}")
 
 
-def _require_words(state: dict[str, Any], name: str, dtype: Any, count: int) -> Any:
+def _require_words(state: dict[str, Any], name: str, dtype: type[np.generic], count: int) -> NDArray[np.generic]:
     value = state[name]
     if not isinstance(value, np.ndarray) or value.dtype != dtype or value.shape != (count,):
         raise _refused(f"a generator whose {name} is not {count} numbers of kind {np.dtype(dtype)}")

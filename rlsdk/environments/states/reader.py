@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import random
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import gymnasium
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from rlsdk.environments.states import generators, simulation
 from rlsdk.environments.states.values import CONTAINERS, JSON_SCALARS, parts_of
 from rlsdk.errors import ArtifactError
-from rlsdk.math.stored import put_back
+from rlsdk.runtime.stored import put_back
 
 MISSING = object()
 KEPT = ("constant", "space", "simulation")
@@ -28,13 +29,13 @@ MAX_CODE_POINT = 0x10FFFF
 
 
 class Reader:
-    """Makes the values `Writer` wrote; `present` is what stands in their place now, and stays where they are constant."""
+    """Makes the values `Writer` wrote; `present`: the present values, which stay where they are constant."""
 
-    def __init__(self, arrays: list[NDArray[Any]]) -> None:
-        self.arrays: list[NDArray[Any] | None] = [*arrays]
-        self._made: list[Any] = []
+    def __init__(self, arrays: list[NDArray[np.generic]]) -> None:
+        self.arrays: list[NDArray[np.generic] | None] = [*arrays]
+        self._made: list[object] = []
 
-    def __call__(self, code: Any, present: Any = MISSING) -> Any:
+    def __call__(self, code: object, present: object = MISSING) -> Any:
         """The value.
 
         Raises:
@@ -60,12 +61,12 @@ class Reader:
         self._made[place] = value = READERS[kind](self, code, present)
         return value
 
-    def _again(self, place: Any) -> Any:
+    def _again(self, place: object) -> object:
         if type(place) is not int or not 0 <= place < len(self._made) or self._made[place] is MISSING:
             raise _damaged(f"a reference to value {place!r}")
         return self._made[place]
 
-    def _array(self, code: dict[str, Any], present: Any = None) -> Any:
+    def _array(self, code: dict[str, Any], present: object = None) -> NDArray[np.generic]:
         number, name, shape = code["array"], code["dtype"], code["shape"]
         if type(number) is not int or not 0 <= number < len(self.arrays):
             raise _damaged(f"array number {number!r}")
@@ -85,16 +86,16 @@ class Reader:
             raise _damaged("texts with impossible characters")
         return stored.view(dtype).reshape(shape).copy()
 
-    def _scalar(self, code: dict[str, Any], present: Any) -> Any:
+    def _scalar(self, code: dict[str, Any], present: object) -> object:
         value = self._array(code["scalar"])
         if value.shape != ():
             raise _damaged("an array where a number is due")
         return value[()]
 
-    def _tensor(self, code: dict[str, Any], present: Any) -> Any:
+    def _tensor(self, code: dict[str, Any], present: object) -> torch.Tensor:
         return torch.from_numpy(self._array(code["tensor"]))
 
-    def _space(self, code: dict[str, Any], present: Any) -> Any:
+    def _space(self, code: dict[str, Any], present: object) -> object:
         if not isinstance(present, gymnasium.Space):
             raise _damaged("a space where the environment has none")
         found = [self(part) for part in code["space"]]
@@ -104,40 +105,40 @@ class Reader:
             part._np_random = generator
         return present
 
-    def _generator(self, code: dict[str, Any], present: Any) -> Any:
+    def _generator(self, code: dict[str, object], present: object) -> np.random.Generator:
         return generators.numpy_generator(self(code["generator"]))
 
-    def _legacy(self, code: dict[str, Any], present: Any) -> Any:
+    def _legacy(self, code: dict[str, object], present: object) -> np.random.RandomState:
         return generators.legacy_generator(self(code["legacy"]))
 
-    def _python_random(self, code: dict[str, Any], present: Any) -> Any:
+    def _python_random(self, code: dict[str, object], present: object) -> random.Random:
         return generators.python_generator(self(code["random"]))
 
-    def _torch_generator(self, code: dict[str, Any], present: Any) -> Any:
+    def _torch_generator(self, code: dict[str, Any], present: object) -> torch.Generator:
         made = torch.Generator()
         put_back(made, torch.from_numpy(self._array(code["torch"])))
         return made
 
-    def _simulation(self, code: dict[str, Any], present: Any) -> Any:
+    def _simulation(self, code: dict[str, Any], present: object) -> object:
         stored = code["simulation"]
         fields = {name: self._array(array) for name, array in stored["fields"].items()}
         simulation.put_back(present, float.fromhex(stored["time"]), fields)
         return present
 
-    def _dict(self, code: dict[str, Any], present: Any) -> Any:
+    def _dict(self, code: dict[str, Any], present: object) -> dict[Hashable, object]:
         known, made = present if isinstance(present, dict) else {}, {}
         for key_code, value in code["dict"]:
             key = _hashable(self(key_code))
             made[key] = self(value, known.get(key, MISSING))
         return made
 
-    def _deque(self, code: dict[str, Any], present: Any) -> Any:
+    def _deque(self, code: dict[str, Any], present: object) -> deque[object]:
         length = code["maxlen"]
         if isinstance(present, deque) and present.maxlen != length:
             raise _damaged(f"a deque of {length!r} items, where the environment has one of {present.maxlen}")
         return deque(map(self, code["deque"]), length)
 
-    def _container(self, code: dict[str, Any], present: Any) -> Any:
+    def _container(self, code: dict[str, Any], present: Any) -> object:
         ((kind, items),) = code.items()
         fits = isinstance(present, list | tuple) and len(present) == len(items)
         known = present if fits else [MISSING] * len(items)
@@ -145,7 +146,7 @@ class Reader:
         return CONTAINERS[kind](map(_hashable, made) if kind.endswith("set") else made)
 
 
-READERS: dict[str, Callable[[Reader, dict[str, Any], Any], Any]] = {
+READERS: dict[str, Callable[[Reader, dict[str, Any], object], object]] = {
     "array": Reader._array,
     "scalar": Reader._scalar,
     "tensor": Reader._tensor,
@@ -161,7 +162,7 @@ READERS: dict[str, Callable[[Reader, dict[str, Any], Any], Any]] = {
 }
 
 
-def _hashable(value: Any) -> Any:
+def _hashable(value: object) -> Hashable:
     """The value, if hashing it is little work: tuples that hold the same tuples again and again take for ever."""
     pending, seen = [value], 0
     while pending:

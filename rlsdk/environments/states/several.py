@@ -11,7 +11,7 @@ from rlsdk.errors import ArtifactError
 MAX_LENGTH = 2**62
 
 
-def read_state(env: Any) -> Any:
+def read_state(env: object) -> Any:
     """The state of a vector environment.
 
     Raises:
@@ -22,12 +22,12 @@ def read_state(env: Any) -> Any:
     return env.get_state()
 
 
-def state_of(states: Sequence[dict[str, Any]], has_masks: bool) -> dict[str, Any]:
+def state_of(states: Sequence[dict[str, object]], has_masks: bool) -> dict[str, object]:
     """A nested state: leaves are tensors and JSON scalars."""
     return {"has_masks": has_masks, "copies": {f"{i:05d}": state for i, state in enumerate(states)}}
 
 
-def states_in(state: Any, count: int) -> list[Any]:
+def states_in(state: object, count: int) -> list[Any]:
     """The states of `count` environments, in order.
 
     Raises:

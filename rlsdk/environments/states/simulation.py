@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlsdk.errors import ArtifactError
 
@@ -33,7 +34,7 @@ def fields(data: Any) -> list[str]:
     ]
 
 
-def put_back(data: Any, time: float, stored: Mapping[str, Any]) -> None:
+def put_back(data: Any, time: float, stored: Mapping[str, NDArray[np.generic]]) -> None:
     """Put stored arrays into the simulation.
 
     Raises:
@@ -51,6 +52,6 @@ def put_back(data: Any, time: float, stored: Mapping[str, Any]) -> None:
         getattr(data, name)[...] = stored[name]
 
 
-def class_name(value: Any) -> str:
+def class_name(value: object) -> str:
     """Module and name of the class of a value."""
     return f"{type(value).__module__}.{type(value).__qualname__}"

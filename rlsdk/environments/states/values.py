@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from functools import partial
 from pathlib import PurePath
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
@@ -26,7 +26,7 @@ CONSTANTS = (type, FunctionType, BuiltinFunctionType, MethodType, ModuleType, pa
 """Kinds of values that are taken for unchanging: the environment put back into has its own."""
 CONSTANT_MODULES = ("gymnasium.envs.registration", "gymnasium.envs.mujoco.mujoco_rendering", "pygame")
 CONSTANT_CLASSES = ("mujoco._structs.MjModel",)
-CONTAINERS: dict[str, Callable[[Iterable[Any]], Any]] = {
+CONTAINERS: dict[str, Callable[[Iterable[Hashable]], object]] = {
     "tuple": tuple,
     "list": list,
     "set": set,
@@ -37,18 +37,18 @@ PLAIN_KINDS = "biufcmMSU"
 
 
 class OpaqueValue(Exception):  # noqa: N818  # says what was met
-    """A value whose state cannot be read from outside; the text says where it is."""
+    """A value whose state cannot be read from outside; the text names its place."""
 
 
 class Writer:
     """Turns values into JSON; what is an array goes to `arrays`."""
 
     def __init__(self) -> None:
-        self.arrays: list[NDArray[Any]] = []
+        self.arrays: list[NDArray[np.generic]] = []
         self._seen: dict[int, int] = {}
-        self._kept: list[Any] = []  # alive, so that ids are not given twice
+        self._kept: list[object] = []  # alive, so that ids are not given twice
 
-    def __call__(self, value: Any, where: str) -> Any:
+    def __call__(self, value: object, where: str) -> object:
         """JSON that `Reader` understands.
 
         Raises:
@@ -68,52 +68,52 @@ class Writer:
         self._kept.append(value)
         return encode(self, value, where)
 
-    def _array(self, value: Any, where: str) -> Any:
+    def _array(self, value: NDArray[np.generic], where: str) -> dict[str, object]:
         if value.dtype.kind not in PLAIN_KINDS:
             raise OpaqueValue(f"{where} is an array of objects")
         self.arrays.append(np.ascontiguousarray(value))
         return {"array": len(self.arrays) - 1, "dtype": value.dtype.str, "shape": list(value.shape)}
 
-    def _scalar(self, value: Any, where: str) -> Any:
+    def _scalar(self, value: object, where: str) -> dict[str, object]:
         return {"scalar": self._array(np.asarray(value), where)}
 
-    def _tensor(self, value: Any, where: str) -> Any:
+    def _tensor(self, value: torch.Tensor, where: str) -> dict[str, object]:
         try:
             return {"tensor": self._array(value.numpy(force=True), where)}
         except TypeError:
             raise OpaqueValue(f"{where} is a tensor of dtype {value.dtype}") from None
 
-    def _generator(self, value: Any, where: str) -> Any:
+    def _generator(self, value: np.random.Generator, where: str) -> dict[str, object]:
         return {"generator": self(value.bit_generator.state, where)}
 
-    def _legacy(self, value: Any, where: str) -> Any:
+    def _legacy(self, value: np.random.RandomState, where: str) -> dict[str, object]:
         return {"legacy": self(value.get_state(legacy=False), where)}
 
-    def _python_random(self, value: Any, where: str) -> Any:
+    def _python_random(self, value: random.Random, where: str) -> dict[str, object]:
         return {"random": self(value.getstate(), where)}
 
-    def _torch_generator(self, value: Any, where: str) -> Any:
+    def _torch_generator(self, value: torch.Generator, where: str) -> dict[str, object]:
         return {"torch": self._array(value.get_state().numpy(), where)}
 
-    def _space(self, value: Any, where: str) -> Any:
+    def _space(self, value: object, where: str) -> dict[str, object]:
         return {"space": [self(vars(part).get("_np_random"), where) for part in parts_of(value)]}
 
-    def _simulation(self, value: Any, where: str) -> Any:
+    def _simulation(self, value: Any, where: str) -> dict[str, object]:
         found = {name: self._array(getattr(value, name).copy(), name) for name in simulation.fields(value)}
         return {"simulation": {"time": float(value.time).hex(), "fields": found}}
 
-    def _dict(self, value: Any, where: str) -> Any:
+    def _dict(self, value: dict[object, object], where: str) -> dict[str, object]:
         return {"dict": [[self(k, where), self(v, f"{where}[{k!r}]")] for k, v in value.items()]}
 
-    def _deque(self, value: Any, where: str) -> Any:
+    def _deque(self, value: deque[object], where: str) -> dict[str, object]:
         return {"deque": [self(item, where) for item in value], "maxlen": value.maxlen}
 
-    def _container(self, value: Any, where: str) -> Any:
+    def _container(self, value: Collection[object], where: str) -> dict[str, object]:
         items = sorted(value, key=repr) if isinstance(value, set | frozenset) else value
         return {type(value).__name__: [self(item, f"{where}[{i}]") for i, item in enumerate(items)]}
 
 
-ENCODERS: dict[type, Callable[[Writer, Any, str], Any]] = {
+ENCODERS: dict[type, Callable[[Writer, Any, str], dict[str, object]]] = {
     np.ndarray: Writer._array,
     np.random.Generator: Writer._generator,
     np.random.RandomState: Writer._legacy,
@@ -126,7 +126,7 @@ ENCODERS: dict[type, Callable[[Writer, Any, str], Any]] = {
 }
 
 
-def is_constant(value: Any) -> bool:
+def is_constant(value: object) -> bool:
     """Whether a value is taken for unchanging."""
     return (
         isinstance(value, CONSTANTS)
@@ -135,18 +135,18 @@ def is_constant(value: Any) -> bool:
     )
 
 
-def _module(value: Any) -> str:
+def _module(value: object) -> str:
     return type(value).__module__
 
 
-def parts_of(space: Any) -> list[Any]:
+def parts_of(space: object) -> list[Any]:
     """The space and those inside it: each may draw numbers of its own."""
     inner = getattr(space, "spaces", ())
     children = inner.values() if hasattr(inner, "values") else inner
     return [space, *(part for child in children for part in parts_of(child))]
 
 
-def _encoder(value: Any) -> Callable[[Writer, Any, str], Any] | None:
+def _encoder(value: object) -> Callable[[Writer, Any, str], dict[str, object]] | None:
     if isinstance(value, gymnasium.Space):
         return Writer._space
     if class_name(value) == simulation.CLASS:

@@ -6,10 +6,10 @@ They are registered with gymnasium as `rlsdk/<class name>-v0`, so they also work
 
 from __future__ import annotations
 
-from rlsdk.environments.registration import register
 from rlsdk.environments.toy.any_space import AnySpaceEnv, FakeImageEnv, SimpleMultiObsEnv
 from rlsdk.environments.toy.bit_flipping import BitFlippingEnv
 from rlsdk.environments.toy.chain import ChainEnv
+from rlsdk.environments.toy.extra_info import ExtraInfo
 from rlsdk.environments.toy.hybrid import HybridActionEnv
 from rlsdk.environments.toy.identity import (
     IdentityEnv,
@@ -28,6 +28,7 @@ __all__ = [
     "AnySpaceEnv",
     "BitFlippingEnv",
     "ChainEnv",
+    "ExtraInfo",
     "FakeImageEnv",
     "HybridActionEnv",
     "IdentityEnv",
@@ -39,5 +40,7 @@ __all__ = [
     "InvalidActionEnvMultiDiscrete",
     "SimpleMultiObsEnv",
     "TMazeEnv",
-    "register",
 ]
+
+WITHOUT_ARGUMENTS = tuple(name for name in __all__ if name not in ("AnySpaceEnv", "ExtraInfo"))
+"""Classes that can be made without arguments; their ids are rlsdk/<class>-v0."""

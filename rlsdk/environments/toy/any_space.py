@@ -10,18 +10,20 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from rlsdk.environments.space_conversion import to_space
+from rlsdk.environments.adapters.space_conversion import to_space
 from rlsdk.spaces import choices_of
 
+Space = gymnasium.Space[Any]
 
-class AnySpaceEnv(gymnasium.Env[Any, Any]):
+
+class AnySpaceEnv(gymnasium.Env[object, object]):
     """Random observations of any space, random rewards, any action space: for checking that shapes and dtypes fit.
 
     Discrete choices have random masks, `action_masks()`; with `strict` a forbidden action raises.
     """
 
     def __init__(
-        self, observation_space: Any, action_space: Any, episode_length: int = 12, strict: bool = False
+        self, observation_space: Space, action_space: Space, episode_length: int = 12, strict: bool = False
     ) -> None:
         self.observation_space, self.action_space = deepcopy(observation_space), deepcopy(action_space)
         self.episode_length, self.strict, self._steps = episode_length, strict, 0
@@ -38,7 +40,9 @@ class AnySpaceEnv(gymnasium.Env[Any, Any]):
             part[self.np_random.integers(len(part))] = True
         self._mask = np.concatenate([*parts, np.zeros(0, dtype=bool)])
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, object] | None = None
+    ) -> tuple[object, dict[str, object]]:
         super().reset(seed=seed)
         if seed is not None:
             self.observation_space.seed(seed)
@@ -46,7 +50,7 @@ class AnySpaceEnv(gymnasium.Env[Any, Any]):
         self._draw_mask()
         return self.observation_space.sample(), {}
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: object) -> tuple[object, float, bool, bool, dict[str, object]]:
         if not self.action_space.contains(action):
             raise ValueError(f"action {action!r} is outside {self.action_space}")
         if self.strict and not all(self._mask[entry] for entry in _entries(self.action_space, action)):
@@ -61,7 +65,7 @@ class AnySpaceEnv(gymnasium.Env[Any, Any]):
         """Shows nothing; loops that render run all the same."""
 
 
-def _entries(space: Any, action: Any) -> list[int]:
+def _entries(space: object, action: object) -> list[int]:
     """Where in the mask the chosen values stand."""
     found: list[int] = []
     start = 0
@@ -74,7 +78,7 @@ def _entries(space: Any, action: Any) -> list[int]:
     return found
 
 
-def _leaves(space: Any, action: Any) -> list[tuple[Any, Any]]:
+def _leaves(space: object, action: Any) -> list[tuple[object, object]]:
     if isinstance(space, spaces.Dict):
         return [pair for key, child in space.spaces.items() for pair in _leaves(child, action[key])]
     if isinstance(space, spaces.Tuple):
@@ -86,7 +90,7 @@ class FakeImageEnv(AnySpaceEnv):
     """Random uint8 images, channels last or first."""
 
     def __init__(
-        self, size: int = 36, channels: int = 1, channels_first: bool = False, action_space: Any = None
+        self, size: int = 36, channels: int = 1, channels_first: bool = False, action_space: Space | None = None
     ) -> None:
         shape = (channels, size, size) if channels_first else (size, size, channels)
         actions = action_space or spaces.Box(-1.0, 1.0, (2,), np.float32)
@@ -96,7 +100,7 @@ class FakeImageEnv(AnySpaceEnv):
 class SimpleMultiObsEnv(AnySpaceEnv):
     """A Dict observation of a vector, a discrete value and a small image."""
 
-    def __init__(self, action_space: Any = None) -> None:
+    def __init__(self, action_space: Space | None = None) -> None:
         parts = {
             "camera": spaces.Box(0, 255, (36, 36, 1), np.uint8),
             "mode": spaces.Discrete(3, start=1),

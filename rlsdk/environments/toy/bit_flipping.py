@@ -7,9 +7,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from numpy.typing import NDArray
 
 
-class BitFlippingEnv(gymnasium.Env[Any, Any]):
+class BitFlippingEnv(gymnasium.Env[object, object]):
     """Dict observation of `observation`, `achieved_goal` and `desired_goal`, `n_bits` bits each.
 
     The reward is 0 when the goal is reached, -1 otherwise. Actions name one bit to flip, or with `continuous` flip every
@@ -24,13 +25,15 @@ class BitFlippingEnv(gymnasium.Env[Any, Any]):
         self._steps = 0
         self._state = self._goal = np.zeros(n_bits, np.int8)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, object] | None = None
+    ) -> tuple[object, dict[str, object]]:
         super().reset(seed=seed)
         self._steps = 0
         self._state, self._goal = self.np_random.integers(2, size=(2, self.n_bits)).astype(np.int8)
         return self._observation(), {}
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[object, float, bool, bool, dict[str, object]]:
         flips = np.asarray(action) > 0.0 if self.continuous else np.arange(self.n_bits) == int(action)
         self._state = np.where(flips, 1 - self._state, self._state).astype(np.int8)
         self._steps += 1
@@ -42,15 +45,16 @@ class BitFlippingEnv(gymnasium.Env[Any, Any]):
     def render(self) -> None:
         """Shows nothing; loops that render run all the same."""
 
-    def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
+    def compute_reward(self, achieved_goal: object, desired_goal: object, info: object) -> NDArray[np.float32]:
         """0 where all bits agree, -1 elsewhere; goals may be stacked on leading axes."""
-        return np.all(np.asarray(achieved_goal) == np.asarray(desired_goal), axis=-1).astype(np.float32) - 1.0
+        return self.compute_terminated(achieved_goal, desired_goal, info).astype(np.float32) - 1.0
 
-    def compute_terminated(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
+    def compute_terminated(self, achieved_goal: object, desired_goal: object, info: object) -> NDArray[np.bool_]:
         """Whether all bits agree, which ends an episode; goals may be stacked on leading axes."""
-        return np.all(np.asarray(achieved_goal) == np.asarray(desired_goal), axis=-1)
+        equal: NDArray[np.bool_] = np.all(np.asarray(achieved_goal) == np.asarray(desired_goal), axis=-1)
+        return equal
 
-    def _observation(self) -> dict[str, Any]:
+    def _observation(self) -> dict[str, NDArray[np.int8]]:
         return {
             "observation": self._state.copy(),
             "achieved_goal": self._state.copy(),

@@ -7,10 +7,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from numpy.typing import NDArray
 
 
-class HybridActionEnv(gymnasium.Env[Any, Any]):
-    """Choose the tool the observation names, and the force it asks for.
+class HybridActionEnv(gymnasium.Env[object, object]):
+    """Choose the tool the observation names, and the force it shows.
 
     Observation [tool / (tools - 1), force]; action Dict of `tool` and `force`; reward 1 minus the distance of the forces for
     the right tool, 0 for a wrong one.
@@ -23,17 +24,19 @@ class HybridActionEnv(gymnasium.Env[Any, Any]):
         self.tools, self.episode_length, self._steps = tools, episode_length, 0
         self._tool, self._force = 0, 0.0
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, object] | None = None
+    ) -> tuple[object, dict[str, object]]:
         super().reset(seed=seed)
         self._steps = 0
         return self._next(), {}
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[object, float, bool, bool, dict[str, object]]:
         right = int(action["tool"]) == self._tool
         reward = 1.0 - abs(float(np.asarray(action["force"]).item()) - self._force) if right else 0.0
         self._steps += 1
         return self._next(), reward, False, self._steps >= self.episode_length, {}
 
-    def _next(self) -> Any:
+    def _next(self) -> NDArray[np.float32]:
         self._tool, self._force = int(self.np_random.integers(self.tools)), float(self.np_random.random())
         return np.array([self._tool / max(1, self.tools - 1), self._force], np.float32)

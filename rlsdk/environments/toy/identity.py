@@ -7,8 +7,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from numpy.typing import NDArray
 
-Step = tuple[Any, float, bool, bool, dict[str, Any]]
+Step = tuple[object, float, bool, bool, dict[str, object]]
 
 
 def number(generator: np.random.Generator, dim: int) -> int:
@@ -16,30 +17,32 @@ def number(generator: np.random.Generator, dim: int) -> int:
     return int(generator.integers(dim))
 
 
-def pair(generator: np.random.Generator, dim: int) -> Any:
+def pair(generator: np.random.Generator, dim: int) -> NDArray[np.int64]:
     """A random element of MultiDiscrete([dim, dim])."""
     return generator.integers(dim, size=2)
 
 
-def bits(generator: np.random.Generator, dim: int) -> Any:
+def bits(generator: np.random.Generator, dim: int) -> NDArray[np.int8]:
     """A random element of MultiBinary(dim)."""
     return generator.integers(2, size=dim).astype(np.int8)
 
 
-class IdentityTask(gymnasium.Env[Any, Any]):
+class IdentityTask(gymnasium.Env[object, object]):
     """Shows a random element of its space at each step; episodes are cut off after `episode_length` steps."""
 
-    def __init__(self, space: Any, episode_length: int) -> None:
+    def __init__(self, space: gymnasium.Space[Any], episode_length: int) -> None:
         self.observation_space = self.action_space = space
         self.episode_length, self._steps = episode_length, 0
-        self.target: Any = None
+        self.target: object = None
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, object] | None = None
+    ) -> tuple[object, dict[str, object]]:
         super().reset(seed=seed)
         self._steps = 0
         return self._next(), {}
 
-    def step(self, action: Any) -> Step:
+    def step(self, action: object) -> Step:
         reward = self.reward(action)
         self._steps += 1
         return self._next(), reward, False, self._steps >= self.episode_length, {}
@@ -47,15 +50,15 @@ class IdentityTask(gymnasium.Env[Any, Any]):
     def render(self) -> None:
         """Shows nothing; loops that render run all the same."""
 
-    def _next(self) -> Any:
+    def _next(self) -> object:
         self.target = self.draw()
         return self.target
 
-    def draw(self) -> Any:
+    def draw(self) -> object:
         """A random element of the space."""
         raise NotImplementedError
 
-    def reward(self, action: Any) -> float:
+    def reward(self, action: object) -> float:
         """1 for the right action, 0 otherwise."""
         return float(np.array_equal(np.asarray(action), np.asarray(self.target)))
 
@@ -67,7 +70,7 @@ class IdentityEnv(IdentityTask):
         super().__init__(spaces.Discrete(dim), episode_length)
         self.dim = dim
 
-    def draw(self) -> Any:
+    def draw(self) -> object:
         return number(self.np_random, self.dim)
 
 
@@ -78,7 +81,7 @@ class IdentityEnvMultiDiscrete(IdentityTask):
         super().__init__(spaces.MultiDiscrete([dim, dim]), episode_length)
         self.dim = dim
 
-    def draw(self) -> Any:
+    def draw(self) -> object:
         return pair(self.np_random, self.dim)
 
 
@@ -89,7 +92,7 @@ class IdentityEnvMultiBinary(IdentityTask):
         super().__init__(spaces.MultiBinary(dim), episode_length)
         self.dim = dim
 
-    def draw(self) -> Any:
+    def draw(self) -> object:
         return bits(self.np_random, self.dim)
 
 
@@ -100,8 +103,8 @@ class IdentityEnvBox(IdentityTask):
         super().__init__(spaces.Box(low, high, (1,), np.float32), episode_length)
         self.low, self.high = low, high
 
-    def draw(self) -> Any:
+    def draw(self) -> object:
         return self.np_random.uniform(self.low, self.high, size=1).astype(np.float32)
 
-    def reward(self, action: Any) -> float:
+    def reward(self, action: object) -> float:
         return -float(np.square(np.asarray(action) - self.target).sum())

@@ -1,8 +1,6 @@
-"""Identity environments in which some actions are forbidden at each step; `action_masks()` tells which are allowed."""
+"""Identity environments in which some actions are forbidden at each step; `action_masks()` returns which are allowed."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -36,7 +34,7 @@ class InvalidActionEnvDiscrete(IdentityTask):
         self.dim, self.n_invalid_actions = dim, n_invalid_actions
         self._allowed = np.ones(dim, dtype=bool)
 
-    def draw(self) -> Any:
+    def draw(self) -> object:
         target = number(self.np_random, self.dim)
         self._allowed = _mask(self.dim, self.n_invalid_actions, target, self.np_random)
         return target
@@ -55,7 +53,7 @@ class InvalidActionEnvMultiDiscrete(IdentityTask):
         self.dim, self.n_invalid_actions = dim, n_invalid_actions
         self._allowed = np.ones(2 * dim, dtype=bool)
 
-    def draw(self) -> Any:
+    def draw(self) -> object:
         target = pair(self.np_random, self.dim)
         self._allowed = np.ones(2 * self.dim, dtype=bool)
         others = np.setdiff1d(np.arange(2 * self.dim), [target[0], self.dim + target[1]])
@@ -76,7 +74,7 @@ class InvalidActionEnvMultiBinary(IdentityTask):
         self.dim, self.n_invalid_actions = dim, n_invalid_actions
         self._allowed = np.ones(2 * dim, dtype=bool)
 
-    def draw(self) -> Any:
+    def draw(self) -> object:
         target = bits(self.np_random, self.dim)
         self._allowed = np.ones(2 * self.dim, dtype=bool)
         chosen = self.np_random.choice(self.dim, self.n_invalid_actions, replace=False)

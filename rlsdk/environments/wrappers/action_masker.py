@@ -10,14 +10,14 @@ import numpy as np
 from gymnasium.utils import RecordConstructorArgs
 from numpy.typing import NDArray
 
-from rlsdk.environments.attributes import named
+from rlsdk.environments.adapters.attributes import named
 from rlsdk.errors import SettingsError
 
 
-class ActionMasker(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
-    """`action_masks()` answers what `mask_fn` says: a function of the environment, or the name of one of its methods."""
+class ActionMasker(gymnasium.Wrapper[object, object, object, object], RecordConstructorArgs):
+    """`action_masks()` returns the result of `mask_fn`: a function of the environment, or the name of one of its methods."""
 
-    def __init__(self, env: gymnasium.Env[Any, Any], mask_fn: Callable[[Any], Any] | str) -> None:
+    def __init__(self, env: gymnasium.Env[object, object], mask_fn: Callable[[Any], object] | str) -> None:
         RecordConstructorArgs.__init__(self, mask_fn=mask_fn)
         gymnasium.Wrapper.__init__(self, env)
         if isinstance(mask_fn, str):
@@ -26,7 +26,7 @@ class ActionMasker(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs)
                 raise SettingsError(
                     f"{named(env)} has no method {mask_fn!r}; give the name of one, or a function of the environment"
                 )
-            self._mask: Callable[[], Any] = method
+            self._mask: Callable[[], object] = method
         else:
             self._mask = lambda: mask_fn(env)
 

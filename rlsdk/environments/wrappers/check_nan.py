@@ -1,34 +1,35 @@
-"""Stops at the first number that is none, and says where it came from."""
+"""Raises an error at the first NaN or infinity, and names its origin."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, SupportsFloat
 
 import gymnasium
 import numpy as np
 from gymnasium.utils import RecordConstructorArgs
+from numpy.typing import NDArray
 
 from rlsdk.errors import EnvironmentFault
 
 
-class CheckNan(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
+class CheckNan(gymnasium.Wrapper[object, object, object, object], RecordConstructorArgs):
     """Raises `EnvironmentFault` when an action, observation or reward is NaN (or infinite, unless `check_inf=False`)."""
 
-    def __init__(self, env: gymnasium.Env[Any, Any], check_inf: bool = True) -> None:
+    def __init__(self, env: gymnasium.Env[object, object], check_inf: bool = True) -> None:
         RecordConstructorArgs.__init__(self, check_inf=check_inf)
         gymnasium.Wrapper.__init__(self, env)
         self.check_inf = check_inf
         self._steps, self._last_action = 0, "none yet"
         self._name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
 
-    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+    def reset(self, **kwargs: Any) -> tuple[object, dict[str, object]]:
         observation, info = self.env.reset(**kwargs)
         self._steps, self._last_action = 0, "none yet"
         self._check(observation, "observation")
         return observation, info
 
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+    def step(self, action: object) -> tuple[object, SupportsFloat, bool, bool, dict[str, object]]:
         self._check(action, "action")
         observation, reward, terminated, truncated, info = self.env.step(action)
         self._steps, self._last_action = self._steps + 1, str(action)
@@ -36,7 +37,7 @@ class CheckNan(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         self._check(reward, "reward")
         return observation, reward, terminated, truncated, info
 
-    def _check(self, value: Any, field: str) -> None:
+    def _check(self, value: object, field: str) -> None:
         for path, leaf in _leaves(value, field):
             wrong = ~np.isfinite(leaf) if self.check_inf else np.isnan(leaf)
             if np.any(wrong):
@@ -46,7 +47,7 @@ class CheckNan(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
                 )
 
 
-def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+def _leaves(value: object, path: str) -> Iterator[tuple[str, NDArray[np.floating]]]:
     if isinstance(value, dict):
         for key, child in value.items():
             yield from _leaves(child, f"{path}[{key!r}]")

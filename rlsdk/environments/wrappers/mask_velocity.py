@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 from gymnasium.utils import RecordConstructorArgs
 
-from rlsdk.environments.attributes import named
+from rlsdk.environments.adapters.attributes import named
 from rlsdk.errors import SettingsError
 
 VELOCITIES = {
@@ -23,10 +23,10 @@ VELOCITIES = {
 """Where known environments keep their velocities."""
 
 
-class MaskVelocity(gymnasium.ObservationWrapper[Any, Any, Any], RecordConstructorArgs):
+class MaskVelocity(gymnasium.ObservationWrapper[object, object, object], RecordConstructorArgs):
     """Sets the velocities of a vector observation to 0; `indices` for environments that are not in `VELOCITIES`."""
 
-    def __init__(self, env: gymnasium.Env[Any, Any], indices: Sequence[int] | None = None) -> None:
+    def __init__(self, env: gymnasium.Env[object, object], indices: Sequence[int] | None = None) -> None:
         RecordConstructorArgs.__init__(self, indices=indices)
         gymnasium.ObservationWrapper.__init__(self, env)
         name = env.spec.id if env.spec is not None else ""
@@ -38,5 +38,5 @@ class MaskVelocity(gymnasium.ObservationWrapper[Any, Any, Any], RecordConstructo
         self._keep = np.ones(space.shape, space.dtype)
         self._keep[list(VELOCITIES[name] if indices is None else indices)] = 0
 
-    def observation(self, observation: Any) -> Any:
+    def observation(self, observation: Any) -> object:
         return observation * self._keep

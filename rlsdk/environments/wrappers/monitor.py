@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsFloat
 
 import gymnasium
 from gymnasium.utils import RecordConstructorArgs
@@ -18,7 +18,7 @@ SUFFIX = "monitor.csv"
 COLUMNS = ("r", "l", "t")
 
 
-class Monitor(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
+class Monitor(gymnasium.Wrapper[object, object, object, object], RecordConstructorArgs):
     """Adds `info["episode"] = {"r": return, "l": length, "t": seconds}` at an episode's end, and a row to `filename`.
 
     The file begins with a comment line of JSON (`t_start`, `env_id`), then a header. An existing file is continued, unless
@@ -28,7 +28,7 @@ class Monitor(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
 
     def __init__(
         self,
-        env: gymnasium.Env[Any, Any],
+        env: gymnasium.Env[object, object],
         filename: str | Path | None = None,
         allow_early_resets: bool = True,
         reset_keywords: Sequence[str] = (),
@@ -40,10 +40,10 @@ class Monitor(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         RecordConstructorArgs.__init__(self, filename=filename, **arguments)
         gymnasium.Wrapper.__init__(self, env)
         self.allow_early_resets, self.info_keywords = allow_early_resets, tuple(info_keywords)
-        self.reset_keywords, self._reset_values = tuple(reset_keywords), dict[str, Any]()
+        self.reset_keywords, self._reset_values = tuple(reset_keywords), dict[str, object]()
         self.path = None if filename is None else _path(Path(filename))
         self._began, self._rewards = time.time(), list[float]()
-        self._over, self._episodes, self._total = True, list[dict[str, Any]](), 0
+        self._over, self._episodes, self._total = True, list[dict[str, float]](), 0
         if self.path is not None:
             self._prepare(self.path, override_existing)
 
@@ -51,12 +51,12 @@ class Monitor(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         columns = [*COLUMNS, *self.reset_keywords, *self.info_keywords]
         if path.exists() and not override:
             with path.open(newline="", encoding="utf-8") as stream:
-                facts, header = stream.readline(), next(csv.reader(stream), [])
+                context, header = stream.readline(), next(csv.reader(stream), [])
             if header != columns:
                 raise SettingsError(
                     f"{path} has the columns {header}, this monitor writes {columns}; choose another file"
                 )
-            self._began = float(json.loads(facts[1:])["t_start"])
+            self._began = float(json.loads(context[1:])["t_start"])
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         name = self.env.spec.id if self.env.spec is not None else type(self.env.unwrapped).__name__
@@ -64,16 +64,16 @@ class Monitor(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             stream.write(f"#{json.dumps({'t_start': self._began, 'env_id': name})}\n")
             csv.writer(stream).writerow(columns)
 
-    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+    def reset(self, **kwargs: Any) -> tuple[object, dict[str, object]]:
         if not self.allow_early_resets and not self._over and self._rewards:
             raise UsageError("the episode is not over; play it to its end, or pass allow_early_resets=True")
         if missing := [name for name in self.reset_keywords if name not in kwargs]:
-            raise UsageError(f"reset needs {missing}, which reset_keywords asks for")
+            raise UsageError(f"reset needs {missing}, which reset_keywords names")
         self._reset_values = {name: kwargs[name] for name in self.reset_keywords}
         self._rewards, self._over = [], False
         return self.env.reset(**{name: value for name, value in kwargs.items() if name not in self.reset_keywords})
 
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+    def step(self, action: object) -> tuple[object, SupportsFloat, bool, bool, dict[str, object]]:
         if self._over:
             raise UsageError("the episode is over; call reset before step")
         observation, reward, terminated, truncated, info = self.env.step(action)
@@ -84,15 +84,15 @@ class Monitor(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             info = {**info, "episode": self._finish(info)}
         return observation, reward, terminated, truncated, info
 
-    def _finish(self, info: dict[str, Any]) -> dict[str, Any]:
+    def _finish(self, info: dict[str, object]) -> dict[str, object]:
         seconds = round(time.time() - self._began, 6)
-        row = {"r": round(sum(self._rewards), 6), "l": len(self._rewards), "t": seconds}
+        result = {"r": round(sum(self._rewards), 6), "l": len(self._rewards), "t": seconds}
         if missing := [name for name in self.info_keywords if name not in info]:
             raise SettingsError(
-                f"info of the last step lacks {missing}, which info_keywords asks for; it has {sorted(info)}"
+                f"info of the last step lacks {missing}, which info_keywords names; it has {sorted(info)}"
             )
-        self._episodes.append(dict(row))
-        row |= self._reset_values | {name: info[name] for name in self.info_keywords}
+        self._episodes.append(result)
+        row = {**result, **self._reset_values, **{name: info[name] for name in self.info_keywords}}
         if self.path is not None:
             with self.path.open("a", newline="", encoding="utf-8") as stream:
                 csv.DictWriter(stream, list(row)).writerow(row)
@@ -108,14 +108,14 @@ class Monitor(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
 
     def get_episode_lengths(self) -> list[int]:
         """The steps of every finished episode."""
-        return [row["l"] for row in self._episodes]
+        return [int(row["l"]) for row in self._episodes]
 
     def get_episode_times(self) -> list[float]:
         """When every episode finished, in seconds since the monitor began."""
         return [row["t"] for row in self._episodes]
 
-    def get_state(self) -> dict[str, Any]:
-        """Where the running episode stands; neither the file nor the finished episodes, which belong to the object."""
+    def get_state(self) -> dict[str, object]:
+        """The state of the running episode; neither the file nor the finished episodes, which belong to the object."""
         return {"rewards": list(self._rewards), "over": self._over, "total": self._total}
 
     def set_state(self, state: Any) -> None:

@@ -41,7 +41,9 @@ def load_results(folder: str | Path) -> dict[str, list[float]]:
     return {"r": [r for _, r, _ in rows], "l": [length for *_, length in rows], "t": [t - first for t, *_ in rows]}
 
 
-def ts2xy(results: Mapping[str, Sequence[float]], x_axis: str = "timesteps") -> tuple[NDArray[Any], NDArray[Any]]:
+def ts2xy(
+    results: Mapping[str, Sequence[float]], x_axis: str = "timesteps"
+) -> tuple[NDArray[np.generic], NDArray[np.float64]]:
     """(x [E], return [E]) of E episodes, as `load_results` gives them; x counts `timesteps`, `episodes` or `walltime_hrs`.
 
     Raises:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, SupportsFloat
 
 import gymnasium
 import numpy as np
@@ -13,7 +13,7 @@ from gymnasium.wrappers import TimeLimit
 INNER, KEY = "observation", "time_feature"
 
 
-class TimeFeature(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
+class TimeFeature(gymnasium.Wrapper[object, object, object, object], RecordConstructorArgs):
     """The share of the episode that is left, from 1 to 0, as one more number of a vector: of the observation, or of the entry
     `observation` of a Dict, as in environments with goals; otherwise as the entry `time_feature` of a Dict.
 
@@ -22,12 +22,12 @@ class TimeFeature(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     Dict with the entries `observation` and `time_feature`.
     """
 
-    def __init__(self, env: gymnasium.Env[Any, Any], max_steps: int = 1000, test_mode: bool = False) -> None:
+    def __init__(self, env: gymnasium.Env[object, object], max_steps: int = 1000, test_mode: bool = False) -> None:
         RecordConstructorArgs.__init__(self, max_steps=max_steps, test_mode=test_mode)
         gymnasium.Wrapper.__init__(self, env)
         self.max_steps, self.test_mode, self._steps = _time_limit(env) or max_steps, test_mode, 0
         share, space = spaces.Box(0.0, 1.0, (1,), np.float32), env.observation_space
-        self._vector: Any = None
+        self._vector: spaces.Box | None = None
         """The space of the vector that gets one more number."""
         if _is_vector(space):
             self.observation_space = self._vector = _longer(space)
@@ -39,17 +39,17 @@ class TimeFeature(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         else:
             self.observation_space = spaces.Dict({**space.spaces, KEY: share})
 
-    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+    def reset(self, **kwargs: Any) -> tuple[object, dict[str, object]]:
         observation, info = self.env.reset(**kwargs)
         self._steps = 0
         return self._with_time(observation), info
 
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+    def step(self, action: object) -> tuple[object, SupportsFloat, bool, bool, dict[str, object]]:
         observation, reward, terminated, truncated, info = self.env.step(action)
         self._steps += 1
         return self._with_time(observation), reward, terminated, truncated, info
 
-    def _with_time(self, observation: Any) -> Any:
+    def _with_time(self, observation: Any) -> object:
         left = 0.0 if self.test_mode else max(0.0, 1.0 - self._steps / self.max_steps)
         if self._vector is not None:
             if not isinstance(observation, dict):
@@ -59,17 +59,17 @@ class TimeFeature(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         return {**observation, **entry} if isinstance(observation, dict) else {INNER: observation, **entry}
 
 
-def _is_vector(space: Any) -> bool:
+def _is_vector(space: object) -> bool:
     return isinstance(space, spaces.Box) and len(space.shape) == 1 and np.issubdtype(space.dtype, np.floating)
 
 
-def _longer(space: Any) -> Any:
+def _longer(space: Any) -> spaces.Box:
     """The space of a vector with a share appended."""
     low, high = np.append(space.low, 0.0), np.append(space.high, 1.0)
     return spaces.Box(low.astype(space.dtype), high.astype(space.dtype), dtype=space.dtype.type)
 
 
-def _time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
+def _time_limit(env: gymnasium.Env[object, object]) -> int | None:
     """Steps of the nearest TimeLimit inside `env`, or None."""
     while isinstance(env, gymnasium.Wrapper):
         if isinstance(env, TimeLimit):

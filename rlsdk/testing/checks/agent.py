@@ -14,7 +14,8 @@ import torch
 from rlsdk.agent import Agent
 from rlsdk.environments.toy import AnySpaceEnv
 from rlsdk.errors import ArtifactError
-from rlsdk.evaluate import run_episodes
+from rlsdk.evaluation.evaluate import run_episodes
+from rlsdk.interfaces import NormalizesEpisodes
 from rlsdk.testing.kit import clause, require
 from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject, differing, equal_values, flat_state
 from rlsdk.tree import flatten, unflatten
@@ -54,8 +55,9 @@ def predict_array(subject: Subject) -> None:
     seen = np.stack([OBSERVATIONS["Box"].sample() for _ in range(3)])
     single, batch = subject.predict(agent, seen[0]), subject.predict(agent, seen)
     require(isinstance(single, np.ndarray) and isinstance(batch, np.ndarray), f"got {type(single)} and {type(batch)}")
-    require(single.shape == agent.action_space.shape, f"one action has shape {single.shape}")
-    require(batch.shape == (3, *agent.action_space.shape), f"three actions have shape {batch.shape}")
+    shape = agent.action_space.shape or ()
+    require(single.shape == shape, f"one action has shape {single.shape}")
+    require(batch.shape == (3, *shape), f"three actions have shape {batch.shape}")
 
 
 @clause(
@@ -79,12 +81,12 @@ def parameters_round_trip(subject: Subject) -> None:
         require(not wrong, f"parameters with {damage} were refused, and yet these changed: {wrong[:5]}")
 
 
-def _unfit(parameters: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What is wrong comes last, so that whoever checks on the way has changed something by then."""
+def _unfit(parameters: dict[str, Any]) -> Iterator[tuple[str, dict[str, object]]]:
+    """The wrong entry comes last: an agent that checks entries one by one has changed something by then."""
     *_, last = (name for name, value in parameters.items() if isinstance(value, torch.Tensor) and value.dim())
     rest = {name: value for name, value in parameters.items() if name != last}
     yield "twice the rows in the last tensor", {**rest, last: torch.cat([parameters[last]] * 2)}
-    yield "a section that no agent has", {**parameters, "nobody/weight": parameters[last]}
+    yield "a section that no agent has", {**parameters, "unknown/weight": parameters[last]}
 
 
 @clause("agent.seed-reproduces", "The same seed gives the same parameters after training, to the bit.")
@@ -124,11 +126,14 @@ def evaluation_does_not_disturb(subject: Subject) -> None:
 
 
 @clause(
-    "agent.preparation-travels",
+    "agent.preprocessing-travels",
     "Normalisation and stacked frames are learnt in training, stored in the file, and applied by predict.",
 )
-def preparation_travels(subject: Subject) -> None:
-    frames = 1 if subject.spec.family == "population" else 2  # population methods stack frames in the environment
+def preprocessing_travels(subject: Subject) -> None:
+    episodes = isinstance(
+        subject.agent().parts.plan, NormalizesEpisodes
+    )  # such methods stack frames in the environment
+    frames = 1 if episodes else 2
     agent = subject.trained(normalize={"norm_reward": True}, frame_stack=frames)
     normalizer = agent.normalizer
     require(normalizer is not None, "the setting normalize had no effect")

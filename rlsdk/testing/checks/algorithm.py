@@ -7,22 +7,23 @@ from typing import Any
 import torch
 
 from rlsdk.agent import Agent
-from rlsdk.parts import OnPolicyPlan, PopulationPlan
+from rlsdk.interfaces import HasRolloutLength, NormalizesEpisodes
 from rlsdk.records import Rollout, Scored
-from rlsdk.testing.kit import NotApplicable, clause, require
+from rlsdk.testing.kit import clause, require
+from rlsdk.testing.not_applicable import NotApplicable
 from rlsdk.testing.rollouts import rollout_of, scored
 from rlsdk.testing.subject import Subject, differing, flat_state
 
 
-def _batch(agent: Agent) -> Any:
+def _batch(agent: Agent) -> object:
     """What the algorithm learns from: transitions of its memory, a rollout, or candidates with scores."""
-    if isinstance(agent.parts.plan, PopulationPlan):
+    if isinstance(agent.parts.plan, NormalizesEpisodes):
         return scored(agent)
-    if isinstance(agent.parts.plan, OnPolicyPlan):
+    if isinstance(agent.parts.plan, HasRolloutLength):
         return rollout_of(agent, agent.parts.plan.n_steps)
     if agent.parts.buffer is None:
         raise NotApplicable("the algorithm learns from nothing the kit knows")
-    return agent.parts.buffer.sample(16, torch.Generator().manual_seed(5))
+    return agent.parts.sample(16, torch.Generator().manual_seed(5))
 
 
 @clause("algorithm.metrics", "update() returns 0-d finite float tensors under names with a slash.")

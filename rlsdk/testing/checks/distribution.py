@@ -8,7 +8,8 @@ import torch
 
 from rlsdk.interfaces import Distribution
 from rlsdk.testing.checks.policy import observations
-from rlsdk.testing.kit import NotApplicable, clause, require
+from rlsdk.testing.kit import clause, require
+from rlsdk.testing.not_applicable import NotApplicable
 from rlsdk.testing.subject import Subject
 
 ROWS, SAMPLES = 4, 4000

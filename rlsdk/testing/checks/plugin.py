@@ -11,9 +11,11 @@ from hypothesis import given
 
 from rlsdk.environments.toy import AnySpaceEnv
 from rlsdk.errors import SettingsError, UnsupportedSpaceError
+from rlsdk.interfaces import NormalizesEpisodes
 from rlsdk.registry import presets
 from rlsdk.settings import describe, structure, unstructure
-from rlsdk.testing.kit import NotApplicable, clause, require
+from rlsdk.testing.kit import clause, require
+from rlsdk.testing.not_applicable import NotApplicable
 from rlsdk.testing.strategies import configs, examples
 from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject
 from rlsdk.tree import leaves
@@ -39,8 +41,8 @@ def import_is_free(subject: Subject) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)  # noqa: S603
     require(done.returncode == 0, f"loading it in a fresh interpreter failed:\n{done.stderr}")
     require(not done.stderr.strip(), f"loading it wrote to standard error:\n{done.stderr}")
-    facts = json.loads(done.stdout)
-    wrong = [name for name, bad in facts.items() if bad]
+    context = json.loads(done.stdout)
+    wrong = [name for name, bad in context.items() if bad]
     require(not wrong, f"importing the plugin touched: {wrong}")
 
 
@@ -109,19 +111,19 @@ def claims_backed(subject: Subject) -> None:
         require(agent.num_timesteps >= 24, f"{what}: it did not train")
     small, spec = subject.agent(), subject.spec
     names = {field.name for field in attrs.fields(spec.config_type)}
-    facts = {
+    context = {
         "recurrent": bool(leaves(small.parts.policy.initial_carry(1))),
         "replay": small.parts.buffer is not None,
         "gsde": "use_sde" in names,
         "action_noise": "action_noise" in names,
         "action_mask": spec.action_masks == "optional",
         "requires_action_mask": spec.action_masks == "required",
-        "parallel": spec.family == "population",
+        "parallel": isinstance(small.parts.plan, NormalizesEpisodes),
     }
     own = [trait for trait in subject.manifest.traits if not trait.startswith("x-")]
-    unknown = [trait for trait in own if trait not in facts]
-    require(not unknown, f"unknown traits {unknown}; known are {sorted(facts)}, traits of your own begin with 'x-'")
-    wrong = [trait for trait in own if not facts[trait]]
+    unknown = [trait for trait in own if trait not in context]
+    require(not unknown, f"unknown traits {unknown}; known are {sorted(context)}, traits of your own begin with 'x-'")
+    wrong = [trait for trait in own if not context[trait]]
     require(not wrong, f"traits of the manifest that are not so: {wrong}")
 
 

@@ -11,26 +11,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlsdk.agent import Agent
-from rlsdk.buffers.minibatches import policy_batch
 from rlsdk.environments import make_vec_env, to_space
-from rlsdk.environments.observations import stack
+from rlsdk.environments.adapters.observations import stack
 from rlsdk.environments.toy import AnySpaceEnv
-from rlsdk.evaluate import run_episodes
-from rlsdk.parts import OnPolicyPlan
+from rlsdk.evaluation.evaluate import run_episodes
+from rlsdk.interfaces import HasRolloutLength
 from rlsdk.records import Observation
 from rlsdk.spaces import choices_of
-from rlsdk.testing.kit import NotApplicable, clause, require
+from rlsdk.testing.kit import clause, require
+from rlsdk.testing.not_applicable import NotApplicable
 from rlsdk.testing.rollouts import rollout_of
 from rlsdk.testing.strategies import examples
 from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject, equal_values
 from rlsdk.tree import leaves, map_tensors
+from rlsdk.updates.minibatches import policy_batch
 
 
 def observations(agent: Agent, count: int, seed: int, *, first: bool = True) -> Observation:
     """`count` random observations of the agent's space."""
     space = agent.observation_space
     space.seed(seed)
-    features = stack(agent.facts.observation_space, [space.sample() for _ in range(count)])
+    features = stack(agent.context.observation_space, [space.sample() for _ in range(count)])
     return Observation(features, torch.full((count,), first))
 
 
@@ -129,14 +130,15 @@ def masks_obeyed(subject: Subject) -> None:
     for kind in subject.manifest.actions:
         if not sum(choices_of(to_space(ACTIONS[kind]))):
             continue
-        agent = subject.agent(make_vec_env(_strict_environment(kind), 2, vectorization="sync")).learn(60)
+        strict = _strict_environment(subject, kind)
+        agent = subject.agent(make_vec_env(strict, 2, vectorization="sync")).learn(60)
         for deterministic in (False, True):
-            run_episodes(agent, _strict_environment(kind)(), 5, deterministic=deterministic)
+            run_episodes(agent, strict(), 5, deterministic=deterministic)
 
 
-def _strict_environment(kind: str) -> Callable[[], Any]:
+def _strict_environment(subject: Subject, kind: str) -> Callable[[], object]:
     """Makes environments that raise at a forbidden action."""
-    return lambda: AnySpaceEnv(OBSERVATIONS["Box"], ACTIONS[kind], strict=True)
+    return lambda: subject.with_info(AnySpaceEnv(OBSERVATIONS["Box"], ACTIONS[kind], strict=True))
 
 
 @clause("policy.ratio-is-one", "Log-probabilities recomputed for learning are those of collecting (to 1e-5).")
@@ -144,12 +146,13 @@ def ratio_is_one(subject: Subject) -> None:
     checked = 0
     for what, agent in subject.agents():
         network = getattr(agent.parts.policy, "evaluate", None)
-        if network is None or not isinstance(agent.parts.plan, OnPolicyPlan):
+        if network is None or not isinstance(agent.parts.plan, HasRolloutLength):
             continue
-        rows = policy_batch(rollout_of(agent, 16), agent.policy, gamma=0.9, lam=0.9)
+        policy: Any = agent.policy
+        rows = policy_batch(rollout_of(agent, 16), policy, gamma=0.9, lam=0.9)
         with torch.no_grad():
             distribution, value = network(rows.observation, rows.memory, rows.starts)
-            log_prob = distribution.log_prob(agent.policy.internal(rows.action))
+            log_prob = distribution.log_prob(policy.internal(rows.action))
         for name, now, then in (("log-probability", log_prob, rows.log_prob), ("value", value, rows.value)):
             gap = float((now - then).abs().max())
             require(gap < 1e-5, f"{what}: a recomputed {name} differs by {gap}")

@@ -10,10 +10,11 @@ import torch
 from rlsdk.agent import Agent
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import AnySpaceEnv
-from rlsdk.environments.trials import encoded
-from rlsdk.parts import PopulationPlan
-from rlsdk.testing.kit import NotApplicable, clause, require
+from rlsdk.networks.numpy_encoder import encoded
+from rlsdk.testing.kit import clause, require
+from rlsdk.testing.not_applicable import NotApplicable
 from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject, differing, equal_values, flat_state
+from rlsdk.training import PopulationPlan
 
 
 def _plan(agent: Agent) -> PopulationPlan:
@@ -52,7 +53,7 @@ def rows_independent(subject: Subject) -> None:
         agent = subject.agent(AnySpaceEnv(OBSERVATIONS["Box"], ACTIONS[action]), zero_policy=False)
         plan, proposer = _plan(agent), agent.parts.algorithm
         candidates = proposer.propose(progress=0.0).cpu().numpy()[:5]  # type: ignore[attr-defined]
-        space, values = agent.facts.observation_space, agent.observation_space
+        space, values = agent.context.observation_space, agent.observation_space
         values.seed(3)
         seen = np.stack([encoded(space, values.sample()) for _ in candidates])
         together = plan.make_act(candidates)(seen)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import torch
 from hypothesis import given
@@ -30,7 +29,7 @@ def round_trip(subject: Subject) -> None:
 
     @examples
     @given(st.dictionaries(NAMES, tensors(), max_size=4), st.dictionaries(NAMES, VALUES, max_size=4))
-    def check(stored: dict[str, torch.Tensor], document: dict[str, Any]) -> None:
+    def check(stored: dict[str, torch.Tensor], document: dict[str, object]) -> None:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "file.rlsdk"
             serializer.save(path, stored, document)

@@ -1,10 +1,8 @@
 """Augmented random search for rlsdk. The class is imported on first use, so that listing plugins costs nothing."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
-from rlsdk.lazy import attach
+from rlsdk.registry import public_names
 
 if TYPE_CHECKING:
     from rlsdk_ars.agent import ARS as ARS
@@ -14,14 +12,4 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["ARS", "ARSLinearPolicy", "ARSPolicy", "AsyncEval", "__version__"]
-
-__getattr__, __dir__ = attach(
-    __name__,
-    {
-        "ARS": "rlsdk_ars.agent",
-        "ARSLinearPolicy": "rlsdk_ars.policies",
-        "ARSPolicy": "rlsdk_ars.policies",
-        "AsyncEval": "rlsdk_ars.async_eval",
-    },
-)
+__getattr__, __dir__ = public_names(__name__, AsyncEval="rlsdk_ars.async_eval")

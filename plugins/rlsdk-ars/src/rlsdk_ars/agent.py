@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector
 
 from rlsdk.agent import Agent
-from rlsdk.constructor import configured_by
 from rlsdk.errors import SettingsError, UsageError
-from rlsdk.loops.population import play, scores
+from rlsdk.settings.constructor import configured_by
+from rlsdk.training import LocalCollector
+from rlsdk.training.population import play, scores
 from rlsdk_ars.config import ARSConfig
-from rlsdk_ars.plugin import SPEC
 
 if TYPE_CHECKING:
-    from rlsdk.parts import PopulationPlan
+    from rlsdk.training import PopulationPlan
     from rlsdk_ars.async_eval import AsyncEval
 
 
-class ARS(Agent):
+class ARS(Agent[ARSConfig]):
     """Augmented random search (arXiv:1803.07055): random directions in parameter space, the best of them followed."""
 
-    spec = SPEC
-
     @configured_by(ARSConfig)
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)
 
     def evaluate_candidates(
@@ -49,4 +47,4 @@ class ARS(Agent):
         if self.env is None:
             raise UsageError("the agent has no environment to play candidates in; call set_env(env)")
         plan = cast("PopulationPlan", self.parts.plan)
-        return scores(plan, play(self.env, plan, candidate_weights, self.seed, self._n_updates))
+        return scores(plan, play(LocalCollector(self.env), plan, candidate_weights, self.seed, self._n_updates))

@@ -1,16 +1,15 @@
-"""ARS: propose parameters around the present ones, and follow the directions that paid."""
+"""ARS: propose parameters around the current ones, and follow the best directions."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
-from rlsdk.engines import Structure, architecture
 from rlsdk.errors import UsageError
+from rlsdk.interfaces import State
+from rlsdk.kernels import Structure
 from rlsdk.networks import FlatParameters, SearchPolicy
+from rlsdk.networks.architecture import architecture
 from rlsdk.records import Metrics, Scored
 from rlsdk_ars.config import ARSConfig
 from rlsdk_ars.loss import search_step
@@ -78,11 +77,11 @@ class RandomSearch:
             "train/delta_std": batch.score.new_tensor(self.config.delta_std(1.0 - progress)),
         }
 
-    def state_dict(self) -> Mapping[str, Any]:
+    def state_dict(self) -> State:
         """The directions of the last proposal; the parameters are the policy's."""
         return {"search": {"deltas": self.deltas.clone()}}
 
-    def load_state_dict(self, state: Mapping[str, Any], /) -> None:
+    def load_state_dict(self, state: State, /) -> None:
         """Another number of directions belongs to another `n_delta`; the next proposal replaces them.
 
         Raises:

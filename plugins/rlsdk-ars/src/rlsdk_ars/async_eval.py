@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Self
 
 
 class AsyncEval:
@@ -12,8 +12,8 @@ class AsyncEval:
 
     def __init__(
         self,
-        envs_fn: Sequence[Callable[[], Any]],
-        train_policy: Any,
+        envs_fn: Sequence[Callable[[], object]],
+        train_policy: object,
         start_method: str | None = None,
         n_eval_episodes: int = 1,
     ) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from rlsdk.networks import build_search_policy
-from rlsdk.parts import Facts, Parts, PopulationPlan, require_spaces
+from rlsdk.registry.parts import BuildContext, Parts, require_spaces
 from rlsdk.settings.networks import widths
+from rlsdk.training import PopulationPlan
 from rlsdk_ars.algorithm import RandomSearch
 from rlsdk_ars.config import ARSConfig
 
@@ -13,20 +14,20 @@ ACTIONS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary")
 OBSERVATIONS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
 
 
-def build(facts: Facts, config: ARSConfig) -> Parts:
+def build(context: BuildContext, config: ARSConfig) -> Parts:
     """The parts of one ARS agent.
 
     Raises:
         UnsupportedSpaceError: the actions are Dict or Tuple. SettingsError: an activation numpy has not.
     """
-    require_spaces(facts, "ARS", actions=ACTIONS, observations=OBSERVATIONS)
+    require_spaces(context, "ARS", actions=ACTIONS, observations=OBSERVATIONS)
     networks, linear = config.policy_kwargs, config.policy == "LinearPolicy"
     hidden = () if linear else widths(networks.net_arch, "pi", HIDDEN, names=("pi",))
     squash = not linear and networks.squash_output
     bias = not linear if networks.with_bias is None else networks.with_bias
-    policy, make_act = build_search_policy(facts, networks, hidden, bias=bias, squash=squash)
+    policy, make_act = build_search_policy(context, networks, hidden, bias=bias, squash=squash)
     return Parts(
         policy=policy,
-        algorithm=RandomSearch(policy, config, facts.streams["update"]),
+        algorithm=RandomSearch(policy, config, context.streams["update"]),
         plan=PopulationPlan(make_act, config.n_eval_episodes, config.alive_bonus_offset),
     )

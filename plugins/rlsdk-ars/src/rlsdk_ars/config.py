@@ -39,7 +39,7 @@ class ARSPolicyConfig(NetworkConfig):
             raise ValueError("optimizer_class, optimizer_kwargs: ARS has no optimiser; its step is learning_rate")
 
 
-def _policy_settings(value: Mapping[str, Any] | ARSPolicyConfig | None) -> ARSPolicyConfig:
+def _policy_settings(value: Mapping[str, object] | ARSPolicyConfig | None) -> ARSPolicyConfig:
     return value if isinstance(value, ARSPolicyConfig) else structure(value or {}, ARSPolicyConfig)
 
 

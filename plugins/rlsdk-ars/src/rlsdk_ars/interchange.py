@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from rlsdk.interchange import Translated, hidden, renamed
+from rlsdk.interchange.sb3 import Translated, hidden, renamed
 from rlsdk.spaces import Space
 
 
 def from_sb3(weights: Mapping[str, Tensor], actions: Space) -> Translated:
-    """The policy: linear where its only layer has no bias."""
+    """The policy: linear where its only layer has no bias, from weights [out, in, ..] and biases [out]."""
     linear = "action_net.0.bias" not in weights
     networks = {} if linear else {"net_arch": hidden(weights, "action_net.", output=True)}
     policy = "LinearPolicy" if linear else "MlpPolicy"

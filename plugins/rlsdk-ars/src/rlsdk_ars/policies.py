@@ -1,10 +1,5 @@
-"""The documented policy classes, as names for the parameter `policy`."""
+"""The documented policy classes, as names for the parameter `policy`; `rlsdk.toml` lists them."""
 
-from __future__ import annotations
+from rlsdk.registry import policy_names
 
-from rlsdk.settings import PolicyName
-
-LinearPolicy = PolicyName("LinearPolicy")
-MlpPolicy = PolicyName("MlpPolicy")
-ARSLinearPolicy = LinearPolicy
-ARSPolicy = MlpPolicy
+__getattr__, __dir__ = policy_names(__name__)

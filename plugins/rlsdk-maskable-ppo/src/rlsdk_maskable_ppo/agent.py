@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from rlsdk.agent import Agent
-from rlsdk.constructor import configured_by
 from rlsdk.errors import SettingsError
+from rlsdk.settings.constructor import configured_by
 from rlsdk_maskable_ppo.config import MaskablePPOConfig
-from rlsdk_maskable_ppo.plugin import SPEC
 
 if TYPE_CHECKING:
     from rlsdk.networks import ActorCritic
@@ -17,10 +16,8 @@ BY_POSITION = 4
 """Arguments of `learn` that may be given by position after `total_timesteps`: up to `reset_num_timesteps`."""
 
 
-class MaskablePPO(Agent):
+class MaskablePPO(Agent[MaskablePPOConfig]):
     """Proximal policy optimisation (arXiv:1707.06347) that respects action masks (arXiv:2006.14171)."""
-
-    spec = SPEC
 
     @configured_by(MaskablePPOConfig)
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -36,7 +33,7 @@ class MaskablePPO(Agent):
             raise SettingsError(
                 "learn takes arguments after reset_num_timesteps by name: learn(..., use_masking=False)"
             )
-        network = cast("ActorCritic", self.built.policy)
+        network = cast("ActorCritic", self.parts.policy)
         before, network.use_masks = network.use_masks, network.use_masks and use_masking
         try:
             return super().learn(total_timesteps, *args, **kwargs)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from rlsdk.networks import build_actor_critic
-from rlsdk.parts import Facts, OnPolicyPlan, Parts, require_spaces
+from rlsdk.registry.parts import BuildContext, Parts, require_spaces
+from rlsdk.training import OnPolicyPlan
 from rlsdk.updates import ClippedPolicy
 from rlsdk_maskable_ppo.config import MaskablePPOConfig
 
@@ -11,14 +12,14 @@ ACTIONS = ("Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
 OBSERVATIONS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
 
 
-def build(facts: Facts, config: MaskablePPOConfig) -> Parts:
+def build(context: BuildContext, config: MaskablePPOConfig) -> Parts:
     """The parts of one MaskablePPO agent.
 
     Raises:
         UnsupportedSpaceError: the action space has nothing to mask, or the policy does not fit the observations.
     """
-    require_spaces(facts, "MaskablePPO", actions=ACTIONS, observations=OBSERVATIONS)
-    network = build_actor_critic(facts, config)
+    require_spaces(context, "MaskablePPO", actions=ACTIONS, observations=OBSERVATIONS)
+    network = build_actor_critic(context, config)
     network.use_masks = config.use_masking
-    update = ClippedPolicy(network, config, facts.streams["update"], num_envs=facts.num_envs)
-    return Parts(policy=network, algorithm=update, plan=OnPolicyPlan.of(config, facts))
+    update = ClippedPolicy(network, config, context.streams["update"], num_envs=context.num_envs)
+    return Parts(policy=network, algorithm=update, plan=OnPolicyPlan.of(config, context))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import attrs
 
@@ -14,7 +13,7 @@ from rlsdk.settings.actor_critic import ActorCriticConfig
 UNIT = in_range(0.0, 1.0)
 
 
-def _policy_settings(value: Mapping[str, Any] | ActorCriticConfig | None) -> ActorCriticConfig:
+def _policy_settings(value: Mapping[str, object] | ActorCriticConfig | None) -> ActorCriticConfig:
     return value if isinstance(value, ActorCriticConfig) else structure(value or {}, ActorCriticConfig)
 
 

@@ -1,10 +1,8 @@
 """Quantile-regression DQN for rlsdk. The class is imported on first use, so that listing plugins costs nothing."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
-from rlsdk.lazy import attach
+from rlsdk.registry import public_names
 
 if TYPE_CHECKING:
     from rlsdk_qrdqn.agent import QRDQN as QRDQN
@@ -12,6 +10,4 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["QRDQN", "QRDQNPolicy", "__version__"]
-
-__getattr__, __dir__ = attach(__name__, {"QRDQN": "rlsdk_qrdqn.agent", "QRDQNPolicy": "rlsdk_qrdqn.policies"})
+__getattr__, __dir__ = public_names(__name__)

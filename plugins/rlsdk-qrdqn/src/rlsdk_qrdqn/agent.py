@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from rlsdk.agent import Agent
-from rlsdk.constructor import configured_by
 from rlsdk.errors import SettingsError
+from rlsdk.settings.constructor import configured_by
 from rlsdk_qrdqn.config import QRDQNConfig
-from rlsdk_qrdqn.plugin import SPEC
 
 if TYPE_CHECKING:
-    from rlsdk_qrdqn.algorithm import QuantileRegression
-    from rlsdk_qrdqn.policy import QuantilePolicy
+    from rlsdk.networks import DiscreteValuePolicy
+    from rlsdk.updates import QLearning
 
 
-class QRDQN(Agent):
+class QRDQN(Agent[QRDQNConfig]):
     """Quantile-regression DQN (arXiv:1710.10044): Q-learning with a distribution of returns, by quantiles."""
 
-    spec = SPEC
-
     @configured_by(QRDQNConfig)
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)
 
     @property
-    def quantile_net(self) -> QuantilePolicy:
+    def quantile_net(self) -> DiscreteValuePolicy:
         """The network that predicts quantiles of returns."""
-        return cast("QuantilePolicy", self.built.policy)
+        return cast("DiscreteValuePolicy", self.parts.policy)
 
     @property
-    def quantile_net_target(self) -> QuantilePolicy:
+    def quantile_net_target(self) -> DiscreteValuePolicy:
         """The target network."""
-        return cast("QuantileRegression", self.built.algorithm).target.network
+        return cast("QLearning[QRDQNConfig]", self.parts.algorithm).target.network
 
     @property
     def exploration_rate(self) -> float:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from rlsdk.interchange import IMAGES, Translated, hidden, layers_of, renamed
+from rlsdk.interchange.sb3 import IMAGES, Translated, hidden, layers_of, renamed
 from rlsdk.spaces import Discrete, Space
 
 
 def from_sb3(weights: Mapping[str, Tensor], actions: Space) -> Translated:
-    """The online and the target network. Theirs lists actions within quantiles, ours quantiles within actions.
+    """The online and the target network. Rows of the last layer are [quantiles, actions] there and [actions, quantiles] here.
 
     Raises:
         ValueError: the outputs are no multiple of the actions.

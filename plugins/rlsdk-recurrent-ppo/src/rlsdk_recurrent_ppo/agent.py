@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rlsdk.agent import Agent
-from rlsdk.constructor import configured_by
+from rlsdk.settings.constructor import configured_by
 from rlsdk_recurrent_ppo.config import RecurrentPPOConfig
-from rlsdk_recurrent_ppo.plugin import SPEC
 
 
-class RecurrentPPO(Agent):
+class RecurrentPPO(Agent[RecurrentPPOConfig]):
     """Proximal policy optimisation (arXiv:1707.06347) with an LSTM or GRU for actor and critic."""
 
-    spec = SPEC
-
     @configured_by(RecurrentPPOConfig)
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)

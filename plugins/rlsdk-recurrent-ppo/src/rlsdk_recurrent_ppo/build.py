@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 from rlsdk.networks import build_actor_critic
-from rlsdk.parts import Facts, OnPolicyPlan, Parts, require_spaces
+from rlsdk.registry.parts import BuildContext, Parts, require_spaces
+from rlsdk.training import OnPolicyPlan
 from rlsdk.updates import ClippedPolicy
 from rlsdk_recurrent_ppo.config import RecurrentPPOConfig
 
 SPACES = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
 
 
-def build(facts: Facts, config: RecurrentPPOConfig) -> Parts:
+def build(context: BuildContext, config: RecurrentPPOConfig) -> Parts:
     """The parts of one RecurrentPPO agent; the name of its policy says which memory.
 
     Raises:
         UnsupportedSpaceError: the policy does not fit the observations. SettingsError: gSDE without a Box action.
     """
-    require_spaces(facts, "RecurrentPPO", actions=SPACES, observations=SPACES)
+    require_spaces(context, "RecurrentPPO", actions=SPACES, observations=SPACES)
     memory = "gru" if "Gru" in config.policy else "lstm"
-    network = build_actor_critic(facts, config, memory=memory, use_sde=config.use_sde, sde_every=config.sde_sample_freq)
+    network = build_actor_critic(
+        context, config, memory=memory, use_sde=config.use_sde, sde_every=config.sde_sample_freq
+    )
     update = ClippedPolicy(
         network,
         config,
-        facts.streams["update"],
+        context.streams["update"],
         cut_every=config.sequence_length,
         burn_in=config.burn_in,
-        num_envs=facts.num_envs,
+        num_envs=context.num_envs,
     )
-    return Parts(policy=network, algorithm=update, plan=OnPolicyPlan.of(config, facts))
+    return Parts(policy=network, algorithm=update, plan=OnPolicyPlan.of(config, context))

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import attrs
 from torch import Tensor
 
-from rlsdk.interchange import Translated, actor_critic
+from rlsdk.interchange.sb3 import Translated, actor_critic
 from rlsdk.spaces import Space
 
 
 def from_sb3(weights: Mapping[str, Tensor], actions: Space) -> Translated:
-    """The policy, its value function and their memories: one each, a shared one, or the actor's only."""
+    """The policy, its value function and their LSTMs (one each, a shared one, or the actor's only), from weights [out, in]."""
     found = actor_critic(weights, "Lstm")
     own = any(name.startswith("lstm_critic.") for name in weights)
     memory = {

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from rlsdk.interchange import Translated, hidden, layers_of, renamed
+from rlsdk.interchange.sb3 import Translated, hidden, layers_of, renamed
 from rlsdk.spaces import Space
 
 
 def from_sb3(weights: Mapping[str, Tensor], actions: Space) -> Translated:
-    """The actor, and the critics stacked: their weights transposed, one after the other.
+    """The actor, and the critics stacked: weights [out, in] of each critic become [critics, in, out].
 
     Raises:
         ValueError: an encoder this does not know.

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from torch import Tensor, nn
 
 from rlsdk.agent import Agent
-from rlsdk.constructor import configured_by
+from rlsdk.settings.constructor import configured_by
 from rlsdk_trpo.algorithm import hessian_vector_product
 from rlsdk_trpo.config import TRPOConfig
-from rlsdk_trpo.plugin import SPEC
 
 
-class TRPO(Agent):
+class TRPO(Agent[TRPOConfig]):
     """Trust region policy optimisation (arXiv:1502.05477): natural gradient steps under a KL bound."""
 
-    spec = SPEC
-
     @configured_by(TRPOConfig)
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)
 
     def hessian_vector_product(

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
 
-from rlsdk.buffers.minibatches import PolicyBatch, in_order, policy_batch, shuffled
-from rlsdk.engines import Structure
+from rlsdk.interfaces import State
+from rlsdk.kernels import Structure
 from rlsdk.math import conjugate_gradient, flat_grad
-from rlsdk.math.stored import count_in
 from rlsdk.math.surrogate import explained_variance, mean_of, normalized
 from rlsdk.networks import ActorCritic, FlatParameters
 from rlsdk.records import Metrics, Rollout
+from rlsdk.runtime.stored import count_in
 from rlsdk.updates import FlatOptimizer, adam_arguments, evaluator_of
+from rlsdk.updates.minibatches import PolicyBatch, in_order, policy_batch, shuffled
 from rlsdk_trpo.config import TRPOConfig
-from rlsdk_trpo.loss import longest_step, surrogate, surrogate_slope
+from rlsdk_trpo.loss import longest_step, surrogate, surrogate_grad
 
-Judge = Callable[[], tuple[Tensor, Tensor]]
+Measure = Callable[[], tuple[Tensor, Tensor]]
 """(objective, KL divergence) of the policy as it is now."""
 
 
@@ -45,8 +46,8 @@ class TrustRegionPolicy:
             adam_arguments(kwargs.optimizer_class, kwargs.optimizer_kwargs),
         )
         self.num_envs = num_envs
-        self.evaluate = evaluator_of(network, self._policy_rows(config))
-        self.estimate = evaluator_of(network, config.batch_size)
+        self.kernel = evaluator_of(network, self._policy_rows(config))
+        self.value_kernel = evaluator_of(network, config.batch_size)
         self.updates = 0
 
     def _policy_rows(self, config: TRPOConfig) -> int:
@@ -56,9 +57,9 @@ class TrustRegionPolicy:
     def reconfigure(self, config: TRPOConfig) -> None:
         """Use new settings from the next update on."""
         if self._policy_rows(config) != self._policy_rows(self.config):
-            self.evaluate = evaluator_of(self.network, self._policy_rows(config), hooked=self.structure.hooked)
+            self.kernel = evaluator_of(self.network, self._policy_rows(config), hooked=self.structure.hooked)
         if config.batch_size != self.config.batch_size:
-            self.estimate = evaluator_of(self.network, config.batch_size, hooked=self.structure.hooked)
+            self.value_kernel = evaluator_of(self.network, config.batch_size, hooked=self.structure.hooked)
         self.config = config
 
     def _critic_parameters(self) -> list[nn.Parameter]:
@@ -70,8 +71,8 @@ class TrustRegionPolicy:
         network, config, hooked = self.network, self.config, self.structure.hooked
         self.actor, self.critic = FlatParameters(network.actor_parameters), self._critic_parameters()
         self.optimizer.adopt(self.critic)
-        self.evaluate = evaluator_of(network, self._policy_rows(config), hooked=hooked)
-        self.estimate = evaluator_of(network, config.batch_size, hooked=hooked)
+        self.kernel = evaluator_of(network, self._policy_rows(config), hooked=hooked)
+        self.value_kernel = evaluator_of(network, config.batch_size, hooked=hooked)
 
     def update(self, batch: Rollout[Any, Any], *, progress: float) -> Metrics:
         """Learn from a rollout. A step that cannot be made leaves the policy as it was, and is logged as such."""
@@ -80,15 +81,15 @@ class TrustRegionPolicy:
             self._refit()
         self.actor.zero_grad()
         self.optimizer.zero_grad()
-        rows = self.evaluate.prepared(policy_batch(batch, self.network, gamma=config.gamma, lam=config.gae_lambda))
-        if self.network.mode_matters:
+        rows = self.kernel.prepared(policy_batch(batch, self.network, gamma=config.gamma, lam=config.gae_lambda))
+        if self.network.has_train_mode:
             self.network.train()
         metrics = self._policy_step(self._seen_by_policy(rows), config.target_kl(1.0 - progress))
         loss = self._fit_values(rows, config.learning_rate(1.0 - progress))
         self.updates += 1
-        facts = {"train/value_loss": loss, "train/explained_variance": explained_variance(rows.value, rows.target)}
+        context = {"train/value_loss": loss, "train/explained_variance": explained_variance(rows.value, rows.target)}
         std = self.network.action_std()
-        return {**metrics, **facts, **({} if std is None else {"train/std": std})}
+        return {**metrics, **context, **({} if std is None else {"train/std": std})}
 
     def _seen_by_policy(self, rows: PolicyBatch) -> PolicyBatch:
         """All rows that count, or one in `sub_sampling_factor` of them."""
@@ -99,23 +100,23 @@ class TrustRegionPolicy:
         return rows if everything else next(shuffled(rows, count, self.generator))
 
     def _policy_step(self, rows: PolicyBatch, bound: float) -> dict[str, Tensor]:
-        """The longest step uphill with a KL divergence below `bound`."""
+        """Take the longest step uphill whose KL divergence stays below `bound`, from N rows. Metrics are 0-d."""
         config = self.config
         advantage = normalized(rows.advantage, rows.weight) if config.normalize_advantage else rows.advantage
         if rows.weight is not None:
             advantage = advantage * rows.weight * (len(rows) / rows.weight.sum())
-        before = self.evaluate(rows)
+        before, vjp = self.kernel.evaluate(rows)
         with torch.no_grad():
             # a copy: parts of a distribution may be views of parameters, which the line search moves
-            old = deepcopy(self.evaluate.policy(rows)[0])
+            old = deepcopy(self.kernel.policy(rows)[0])
 
-        def judge() -> tuple[Tensor, Tensor]:
-            distribution, log_prob = self.evaluate.policy(rows)
+        def measure() -> tuple[Tensor, Tensor]:
+            distribution, log_prob = self.kernel.policy(rows)
             kl = mean_of(distribution.kl_divergence(old), rows.weight) / self.kl_parts
             return surrogate(log_prob, rows.log_prob, advantage), kl
 
         self.actor.zero_grad()
-        before.pull(surrogate_slope(before.log_prob, rows.log_prob, advantage), None, None)
+        vjp(surrogate_grad(before.log_prob, rows.log_prob, advantage), None, None)
         still = self.actor.frozen_entries()
         gradient, fisher = self.actor.gradients.clone(), before.fisher()
 
@@ -128,16 +129,16 @@ class TrustRegionPolicy:
         step = direction * longest_step(bound, curvature)
         if not bool(step.isfinite().all()) or not bool((curvature > 0.0).all()):
             step = torch.zeros_like(step)  # no gradient, or no curvature: there is nowhere to go
-        return self._line_search(judge, surrogate(before.log_prob, rows.log_prob, advantage), step, bound)
+        return self._line_search(measure, surrogate(before.log_prob, rows.log_prob, advantage), step, bound)
 
     @torch.no_grad()
-    def _line_search(self, judge: Judge, before: Tensor, step: Tensor, bound: float) -> dict[str, Tensor]:
-        """Shorten `step` until the objective rises and the KL divergence stays below `bound`; else stay."""
+    def _line_search(self, measure: Measure, before: Tensor, step: Tensor, bound: float) -> dict[str, Tensor]:
+        """Shorten `step` [D] until the objective rises and the KL divergence stays below `bound`; else stay. Metrics: 0-d."""
         config, start, share = self.config, self.actor.values.clone(), 1.0
         objective, kl, success = before, torch.zeros_like(before), False
         for _ in range(config.line_search_max_iter if bool(step.any()) else 0):
             self.actor.values.copy_(start).add_(step, alpha=share)
-            objective, kl = judge()
+            objective, kl = measure()
             success = bool((kl < bound) & (objective > before))
             if success:
                 break
@@ -152,33 +153,33 @@ class TrustRegionPolicy:
         }
 
     def _fit_values(self, rows: PolicyBatch, rate: float) -> Tensor:
-        """Regress the value function on the returns; the policy's parameters are not touched. Returns the mean loss."""
+        """Regress the value function on the returns [N]; the policy's parameters stay. Returns the mean loss, 0-d."""
         split = in_order if self.network.recurrent else shuffled
         rows, total, count = rows.of_values(), rows.value.new_zeros(()), 0
         for _ in range(self.config.n_critic_updates):
-            for piece in split(rows, self.config.batch_size, self.generator):
-                value, pull = self.estimate.values(piece, self.critic)
-                error = value - piece.target
-                share = 1.0 / len(piece) if piece.weight is None else piece.weight / piece.weight.sum()
-                slope = error * (2.0 * share)
+            for minibatch in split(rows, self.config.batch_size, self.generator):
+                value, vjp = self.value_kernel.values(minibatch, self.critic)
+                error = value - minibatch.target
+                share = 1.0 / len(minibatch) if minibatch.weight is None else minibatch.weight / minibatch.weight.sum()
+                grad = error * (2.0 * share)
                 self.optimizer.zero_grad()
-                pull(slope)
+                vjp(grad)
                 self.optimizer.step(rate)
-                total += error.dot(slope)  # twice the mean of its squares
+                total += error.dot(grad)  # twice the mean of its squares
                 count += 1
         return 0.5 * total / max(1, count)
 
-    def state_dict(self) -> Mapping[str, Any]:
+    def state_dict(self) -> State:
         """The optimiser of the value function and the count; the weights are the policy's."""
         return {"optimizer": self.optimizer.state_dict(), "counters": {"updates": self.updates}}
 
-    def load_state_dict(self, state: Mapping[str, Any], /) -> None:
+    def load_state_dict(self, state: State, /) -> None:
         self.optimizer.load_state_dict(state["optimizer"])
         self.updates = count_in(state["counters"], "updates")
 
 
 def hessian_vector_product(
-    parameters: Sequence[nn.Parameter], slope: Tensor, vector: Tensor, damping: float, *, retain_graph: bool = True
+    parameters: Sequence[nn.Parameter], grad: Tensor, vector: Tensor, damping: float, *, retain_graph: bool = True
 ) -> Tensor:
-    """(H + damping) v [D] for the function whose flat gradient with graph is `slope` [D]."""
-    return flat_grad(slope.dot(vector), parameters, retain_graph=retain_graph) + damping * vector
+    """(H + damping) v [D] for the function whose flat gradient with graph is `grad` [D]."""
+    return flat_grad(grad.dot(vector), parameters, retain_graph=retain_graph) + damping * vector

@@ -5,26 +5,27 @@ from __future__ import annotations
 from math import prod
 
 from rlsdk.networks import build_actor_critic
-from rlsdk.parts import Facts, OnPolicyPlan, Parts, require_spaces
+from rlsdk.registry.parts import BuildContext, Parts, require_spaces
 from rlsdk.spaces import Box, MultiBinary, Space, shape_of
+from rlsdk.training import OnPolicyPlan
 from rlsdk_trpo.algorithm import TrustRegionPolicy
 from rlsdk_trpo.config import TRPOConfig
 
 SPACES = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
 
 
-def build(facts: Facts, config: TRPOConfig) -> Parts:
+def build(context: BuildContext, config: TRPOConfig) -> Parts:
     """The parts of one TRPO agent.
 
     Raises:
         UnsupportedSpaceError: the policy does not fit the observations. SettingsError: gSDE without a Box action.
     """
-    require_spaces(facts, "TRPO", actions=SPACES, observations=SPACES)
-    network = build_actor_critic(facts, config, use_sde=config.use_sde, sde_every=config.sde_sample_freq)
-    parts = _dimensions(facts.action_space) if config.kl_per_dimension else 1
-    streams, envs = facts.streams, facts.num_envs
+    require_spaces(context, "TRPO", actions=SPACES, observations=SPACES)
+    network = build_actor_critic(context, config, use_sde=config.use_sde, sde_every=config.sde_sample_freq)
+    parts = _dimensions(context.action_space) if config.kl_per_dimension else 1
+    streams, envs = context.streams, context.num_envs
     update = TrustRegionPolicy(network, config, streams["update"], kl_parts=parts, num_envs=envs)
-    return Parts(policy=network, algorithm=update, plan=OnPolicyPlan.of(config, facts))
+    return Parts(policy=network, algorithm=update, plan=OnPolicyPlan.of(config, context))
 
 
 def _dimensions(space: Space) -> int:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from rlsdk.interchange import Translated, actor_critic
+from rlsdk.interchange.sb3 import Translated, actor_critic
 from rlsdk.spaces import Space
 
 
 def from_sb3(weights: Mapping[str, Tensor], actions: Space) -> Translated:
-    """The policy and its value function."""
+    """The policy and its value function, from weights [out, in, ..] and biases [out]."""
     return actor_critic(weights)

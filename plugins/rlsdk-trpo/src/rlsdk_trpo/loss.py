@@ -10,11 +10,14 @@ def surrogate(log_prob: Tensor, old_log_prob: Tensor, advantage: Tensor) -> Tens
     return ((log_prob - old_log_prob).exp() * advantage).mean()
 
 
-def surrogate_slope(log_prob: Tensor, old_log_prob: Tensor, advantage: Tensor) -> Tensor:
+def surrogate_grad(log_prob: Tensor, old_log_prob: Tensor, advantage: Tensor) -> Tensor:
     """Its gradient with respect to `log_prob`, [N]."""
     return (log_prob - old_log_prob).exp() * advantage / len(advantage)
 
 
 def longest_step(target_kl: float, curvature: Tensor) -> Tensor:
-    """beta = sqrt(2 delta / s^T F s) (appendix C): how far along s the quadratic model of the KL reaches delta."""
+    """beta = sqrt(2 delta / s^T F s), 0-d (appendix C): how far along s the quadratic model of the KL reaches delta.
+
+    `curvature`: s^T F s, 0-d.
+    """
     return (2.0 * target_kl / curvature).sqrt()

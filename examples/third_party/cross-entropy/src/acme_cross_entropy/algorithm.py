@@ -10,9 +10,10 @@ from torch import Generator, Tensor
 
 from acme_cross_entropy.config import CrossEntropyConfig
 from rlsdk.networks import SearchPolicy, build_search_policy, flatten_parameters
-from rlsdk.parts import Facts, Parts, PopulationPlan, require_spaces
 from rlsdk.records import Metrics, Scored
+from rlsdk.registry.parts import BuildContext, Parts, require_spaces
 from rlsdk.settings.networks import NetworkConfig
+from rlsdk.training import PopulationPlan
 
 SPACES = ("Box", "Discrete", "MultiDiscrete", "MultiBinary")
 
@@ -47,12 +48,12 @@ class CrossEntropy:
         self.std = state["search"]["std"].to(self.mean)
 
 
-def build(facts: Facts, config: CrossEntropyConfig) -> Parts:
+def build(context: BuildContext, config: CrossEntropyConfig) -> Parts:
     """The only place that chooses the parts."""
-    require_spaces(facts, "the cross-entropy method", actions=SPACES, observations=SPACES)
-    policy, make_act = build_search_policy(facts, NetworkConfig(), hidden=())
+    require_spaces(context, "the cross-entropy method", actions=SPACES, observations=SPACES)
+    policy, make_act = build_search_policy(context, NetworkConfig(), hidden=())
     return Parts(
         policy=policy,
-        algorithm=CrossEntropy(policy, config, facts.streams["update"]),
+        algorithm=CrossEntropy(policy, config, context.streams["update"]),
         plan=PopulationPlan(make_act, config.n_eval_episodes),
     )

@@ -20,5 +20,5 @@ class BestValues:
                 self.best[name] = float(value), step
 
     def close(self) -> None:
-        facts = {name: {"value": value, "step": step} for name, (value, step) in sorted(self.best.items())}
-        self.path.write_text(json.dumps(facts, indent=1))
+        context = {name: {"value": value, "step": step} for name, (value, step) in sorted(self.best.items())}
+        self.path.write_text(json.dumps(context, indent=1))

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from acme_reinforce.config import ReinforceConfig
 from acme_reinforce.policy import SoftmaxPolicy
-from rlsdk.parts import Facts, OnPolicyPlan, Parts, require_spaces
 from rlsdk.records import Metrics, Rollout
+from rlsdk.registry.parts import BuildContext, Parts, require_spaces
 from rlsdk.spaces import Discrete
+from rlsdk.training import OnPolicyPlan
 from rlsdk.tree import map_tensors
 from rlsdk.updates import FlatOptimizer
 
@@ -58,10 +59,10 @@ class Reinforce:
         self.optimizer.load_state_dict(state["optimizer"])
 
 
-def build(facts: Facts, config: ReinforceConfig) -> Parts:
+def build(context: BuildContext, config: ReinforceConfig) -> Parts:
     """The only place that chooses the parts."""
     observations = ("Box", "Discrete", "MultiDiscrete", "MultiBinary")
-    require_spaces(facts, "REINFORCE", actions=("Discrete",), observations=observations)
-    assert isinstance(facts.action_space, Discrete)
-    policy = SoftmaxPolicy(facts.observation_space, facts.action_space, config.hidden).to(facts.device)
+    require_spaces(context, "REINFORCE", actions=("Discrete",), observations=observations)
+    assert isinstance(context.action_space, Discrete)
+    policy = SoftmaxPolicy(context.observation_space, context.action_space, config.hidden).to(context.device)
     return Parts(policy=policy, algorithm=Reinforce(policy, config), plan=OnPolicyPlan(config.n_steps))

@@ -1,0 +1,1 @@
+"""Behaviour cloning for rlsdk: a tutorial. See README.md."""

@@ -1,0 +1,58 @@
+"""The update, and the function that puts the parts together."""
+
+from __future__ import annotations
+
+import torch
+
+from acme_cloning.config import CloningConfig
+from acme_cloning.policy import CloningPolicy
+from rlsdk.buffers import RecordedTransitions
+from rlsdk.interfaces import State
+from rlsdk.records import Metrics, Transitions
+from rlsdk.registry.parts import BuildContext, Parts, require_spaces
+from rlsdk.spaces import Box, Discrete
+from rlsdk.training import OfflinePlan
+from rlsdk.updates import FlatOptimizer
+
+OBSERVATIONS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary")
+
+
+class Cloning:
+    """Maximum likelihood of the recorded actions (Pomerleau 1989)."""
+
+    def __init__(self, policy: CloningPolicy, config: CloningConfig, memory: RecordedTransitions | None) -> None:
+        self.policy, self.config, self.memory = policy, config, memory
+        self.optimizer = FlatOptimizer(policy, "adam", config.learning_rate)
+
+    def update(self, batch: Transitions, *, progress: float) -> Metrics:
+        """Learn from transitions [N], each recorded action as likely as can be."""
+        loss = -self.policy.log_prob(batch.observation, batch.action).mean()
+        self.optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        self.optimizer.step(self.config.learning_rate)
+        return {"train/loss": loss.detach(), **self._held_out(len(batch.reward))}
+
+    def _held_out(self, size: int) -> Metrics:
+        """The loss of up to `size` transitions of episodes that are not learnt from."""
+        episodes = None if self.memory is None else self.memory.held_out
+        if episodes is None:
+            return {}
+        rows = episodes.transitions(torch.arange(min(size, episodes.steps)), gamma=1.0)
+        with torch.no_grad():
+            return {"train/held_out_loss": -self.policy.log_prob(rows.observation, rows.action).mean()}
+
+    def state_dict(self) -> State:
+        return {"optimizer": self.optimizer.state_dict()}
+
+    def load_state_dict(self, state: State, /) -> None:
+        self.optimizer.load_state_dict(state["optimizer"])
+
+
+def build(context: BuildContext, config: CloningConfig) -> Parts:
+    """The only place that chooses the parts."""
+    require_spaces(context, "Behaviour cloning", actions=("Discrete", "Box"), observations=OBSERVATIONS)
+    assert isinstance(context.action_space, Discrete | Box)
+    policy = CloningPolicy(context.observation_space, context.action_space, config.hidden).to(context.device)
+    memory = config.dataset and RecordedTransitions(config.dataset, context, share=1.0 - config.held_out)
+    algorithm = Cloning(policy, config, memory)
+    return Parts(policy=policy, algorithm=algorithm, plan=OfflinePlan(config.batch_size), buffer=memory)

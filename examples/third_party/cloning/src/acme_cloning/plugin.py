@@ -1,0 +1,30 @@
+"""What the entry point names. It imports no torch: `rlsdk list` and `rlsdk info` stay instant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from acme_cloning.config import CloningConfig
+from rlsdk.registry import AlgorithmSpec, hookimpl
+
+if TYPE_CHECKING:
+    from rlsdk.registry.parts import BuildContext, Parts
+
+
+def _build(context: BuildContext, config: CloningConfig) -> Parts:
+    from acme_cloning.algorithm import build
+
+    return build(context, config)
+
+
+@hookimpl
+def algorithm() -> AlgorithmSpec:
+    """The plugin's algorithm."""
+    return AlgorithmSpec(
+        id="cloning",
+        family="offline",
+        config_type=CloningConfig,
+        build=_build,
+        policies=("MlpPolicy",),
+        action_masks="optional",
+    )

@@ -1,0 +1,1 @@
+"""PPO-Lagrangian for rlsdk: a tutorial of `info`. See README.md."""

@@ -1,0 +1,76 @@
+"""The update, and the function that puts the parts together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from acme_constrained.config import LagrangianConfig
+from rlsdk.networks import ActorCritic, build_actor_critic
+from rlsdk.records import Metrics, Rollout, StepData
+from rlsdk.registry.parts import BuildContext, Parts, require_spaces
+from rlsdk.training import OnPolicyPlan
+from rlsdk.updates import ClippedPolicy
+
+ACTIONS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary")
+COST = "cost"
+
+
+class LagrangianPPO:
+    """PPO on `(reward - multiplier * cost) / (1 + multiplier)`. The multiplier follows how much the mean cost of episodes
+    exceeds the limit, and is never negative (Tessler et al. 2018, arXiv:1805.11074)."""
+
+    def __init__(self, network: ActorCritic, config: LagrangianConfig, generator: Generator, num_envs: int) -> None:
+        self.config = config
+        self.ppo = ClippedPolicy(network, config, generator, num_envs=num_envs)
+        self.multiplier = torch.tensor(config.initial_multiplier)
+        self.running = torch.zeros(num_envs)
+        """The cost of the running episodes so far, float32 [B]."""
+
+    @property
+    def updates(self) -> int:
+        """Epochs begun so far."""
+        return self.ppo.updates
+
+    def update(self, batch: Rollout[Any, Any], *, progress: float) -> Metrics:
+        """Learn from a rollout [T, B] whose steps have `info["cost"]`."""
+        steps = batch.steps
+        costs = self._episode_costs(steps)
+        if len(costs):
+            excess = costs.mean() - self.config.cost_limit
+            self.multiplier = (self.multiplier + self.config.multiplier_rate * excess).clamp(min=0.0)
+        weight = self.multiplier.to(steps.reward.device)
+        reward = (steps.reward - weight * steps.info[COST]) / (1.0 + weight)
+        metrics = self.ppo.update(replace(batch, steps=replace(steps, reward=reward)), progress=progress)
+        seen = {"train/episode_cost": costs.mean()} if len(costs) else {}
+        return {**metrics, **seen, "train/multiplier": self.multiplier}
+
+    def _episode_costs(self, steps: StepData[Any]) -> Tensor:
+        """The cost of each episode that ended in these steps [T, B], float32 [number of episodes]."""
+        cost, first = steps.info[COST].cpu(), steps.observation.is_first.cpu()
+        ended, found = (steps.terminated | steps.truncated).cpu(), list[Tensor]()
+        for t in range(len(cost)):
+            self.running = self.running.masked_fill(first[t], 0.0) + cost[t]
+            found.append(self.running[ended[t]])
+        return torch.cat(found)
+
+    def state_dict(self) -> Mapping[str, Any]:
+        return {"ppo": self.ppo.state_dict(), "multiplier": self.multiplier, "running": self.running}
+
+    def load_state_dict(self, state: Mapping[str, Any], /) -> None:
+        self.ppo.load_state_dict(state["ppo"])
+        self.multiplier = state["multiplier"].clone()
+        if state["running"].shape == self.running.shape:  # else there are other environments: they begin episodes
+            self.running = state["running"].clone()
+
+
+def build(context: BuildContext, config: LagrangianConfig) -> Parts:
+    """The only place that chooses the parts."""
+    require_spaces(context, "PPO-Lagrangian", actions=ACTIONS, observations=ACTIONS)
+    network = build_actor_critic(context, config)
+    update = LagrangianPPO(network, config, context.streams["update"], context.num_envs)
+    return Parts(policy=network, algorithm=update, plan=OnPolicyPlan.of(config, context))

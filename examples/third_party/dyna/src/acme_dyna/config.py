@@ -1,0 +1,36 @@
+"""Every hyper-parameter once: those of Q-learning, and those of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from rlsdk.math.schedules import Constant
+from rlsdk.settings import defaults, described, glossary, in_range, structure
+from rlsdk.settings.q_learning import DiscreteValueConfig, QLearningConfig
+
+
+def _networks(given: Mapping[str, object] | DiscreteValueConfig | None) -> DiscreteValueConfig:
+    return given if isinstance(given, DiscreteValueConfig) else structure(given or {}, DiscreteValueConfig)
+
+
+@attrs.frozen(field_transformer=defaults(learning_rate=Constant(1e-3)))
+class DynaConfig(QLearningConfig):
+    """The constructor parameters of Dyna, in order."""
+
+    model_learning_rate: float = attrs.field(
+        default=1e-3, validator=in_range(0, open_low=True), metadata=described("step size of the model's Adam")
+    )
+    planning_steps: int = attrs.field(
+        default=5, validator=in_range(0), metadata=described("updates from imagined steps for each from real ones")
+    )
+    model_width: int = attrs.field(
+        default=64, validator=in_range(1), metadata=described("units of each of the model's two hidden layers")
+    )
+    policy_kwargs: DiscreteValueConfig = attrs.field(
+        factory=DiscreteValueConfig,
+        converter=_networks,
+        kw_only=True,
+        metadata=glossary.POLICY_KWARGS,
+    )

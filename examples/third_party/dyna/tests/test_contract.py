@@ -1,0 +1,12 @@
+"""Every promise of the interfaces, checked."""
+
+from __future__ import annotations
+
+import pytest
+
+from rlsdk.testing import Clause, clauses, verify
+
+
+@pytest.mark.parametrize("clause", clauses(), ids=str)
+def test_contract(clause: Clause) -> None:
+    verify("dyna", clause)

@@ -1,0 +1,19 @@
+"""What the entry point names: the environments this package makes. The manifest names the algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from rlsdk.registry import hookimpl
+
+if TYPE_CHECKING:
+    from acme_rnd.corridor import Corridor
+
+
+@hookimpl
+def environment_makers() -> dict[str, Callable[..., Corridor]]:
+    """Namespace -> what makes its environments."""
+    from acme_rnd.corridor import make
+
+    return {"corridor": make}

@@ -1,0 +1,170 @@
+"""Assembling an agent: its settings, streams, networks, memory and update."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from rlsdk.agent.arguments import without_effect
+from rlsdk.agent.assembled import AssembledAgent
+from rlsdk.agent.data_sets import recorded_spaces
+from rlsdk.agent.further_states import move
+from rlsdk.agent.networks import architecture_of
+from rlsdk.agent.prediction import InputReader
+from rlsdk.agent.stored_replay import require_room
+from rlsdk.agent.torch_modes import in_plain_modes
+from rlsdk.environments import connect, to_gymnasium
+from rlsdk.environments.adapters.actions import ActionDecoder
+from rlsdk.environments.adapters.goals import GoalRules
+from rlsdk.environments.adapters.masks import MaskValidator
+from rlsdk.environments.adapters.observations import ObservationBatcher
+from rlsdk.environments.wrapper_settings import split_wrapper_settings
+from rlsdk.errors import PluginError, SettingsError, UsageError
+from rlsdk.interfaces import HasRolloutLength
+from rlsdk.networks.initialisation import initialisation
+from rlsdk.preprocessing import preprocessing_of
+from rlsdk.registry import AlgorithmSpec, require_usable
+from rlsdk.registry.parts import BuildContext
+from rlsdk.registry.require_parts import require_parts
+from rlsdk.runtime.device import choose_device
+from rlsdk.runtime.seeding import Streams, fresh_seed
+from rlsdk.settings import evolve, structure
+from rlsdk.settings.agent_config import AgentConfig
+from rlsdk.settings.constructor import bind
+from rlsdk.spaces import Space
+
+ConfigT = TypeVar("ConfigT", bound=AgentConfig)
+
+
+def from_arguments(
+    spec: AlgorithmSpec, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, class_name: str
+) -> AssembledAgent:
+    """The agent that a class's constructor makes of its arguments.
+
+    Raises:
+        UsageError: there is no environment. SettingsError, UnsupportedSpaceError, EnvironmentFault, ResourceError: as
+        `Agent`'s constructor.
+    """
+    require_usable(spec)
+    config = bind(spec.config_type, args, without_effect(spec, kwargs))
+    if config.env is None:
+        return _without_environment(spec, config, class_name)
+    bare, requests = split_wrapper_settings(config.env)
+    env = connect(bare, spec.default_envs)
+    for request in requests:
+        config = request.applied_to(config)
+    spaces = env.observation_space, env.action_space
+    agent = assemble(spec, config, spaces, env.num_envs, env, class_name=class_name)
+    agent.masks.check_environment(env)
+    require_room(agent)
+    warn_of_small_minibatches(agent)
+    return agent
+
+
+def _without_environment(spec: AlgorithmSpec, config: AgentConfig, class_name: str) -> AssembledAgent:
+    """An agent whose plan learns from a data set, which has the spaces.
+
+    Raises:
+        UsageError: there is no data set among the settings, or the plan needs an environment.
+    """
+    spaces = recorded_spaces(config)
+    agent = None if spaces is None else assemble(spec, config, spaces, 1, None, class_name=class_name)
+    if agent is None or agent.parts.plan.needs_environment:
+        raise UsageError(
+            "an agent needs an environment to learn in; env=None is for load(path), which has the spaces, and for algorithms"
+            " that learn from a data set: give theirs"
+        )
+    return agent
+
+
+@in_plain_modes
+def assemble(
+    spec: AlgorithmSpec,
+    config: ConfigT,
+    spaces: tuple[Space, Space],
+    num_envs: int,
+    env: Any | None,
+    *,
+    class_name: str = "Agent",
+) -> AssembledAgent[ConfigT]:
+    """An agent with new parameters. `spaces`: of observations and of actions.
+
+    Raises:
+        SettingsError, UnsupportedSpaceError: the settings do not fit each other, or the spaces.
+    """
+    require_usable(spec)
+    if config.policy not in spec.policies:
+        raise SettingsError(f"unknown policy {config.policy!r}; {spec.id} has {', '.join(spec.policies)}")
+    bare, _ = split_wrapper_settings(config.env)
+    seed = fresh_seed() if config.seed is None else int(config.seed)
+    device, reason = choose_device(config.device, config.policy)
+    use = spec.action_masks if getattr(config, "use_masking", True) else "ignored"
+    agent = AssembledAgent(
+        spec,
+        class_name,
+        evolve(config, {"env": None}),
+        env,
+        env_name=bare if isinstance(bare, str) else None if env is None else env.env_id,
+        seed=seed,
+        device_reason=reason,
+        streams=Streams(seed, device),
+        masks=MaskValidator(spaces[1], use, spec.id),
+    )
+    agent.context = BuildContext(
+        *spaces,
+        num_envs,
+        device,
+        agent.streams,
+        use != "ignored" and env is not None and env.has_masks,
+        use == "ignored",
+        GoalRules(lambda: agent.env),
+        to_gymnasium=to_gymnasium,
+        algorithm=spec.id,
+    )
+    agent.decode_action, agent.stack = ActionDecoder(spaces[1]), ObservationBatcher(spaces[0])
+    build_parts(agent)
+    agent.logger.current_step = lambda: agent.num_timesteps
+    return agent
+
+
+def build_parts(agent: AssembledAgent) -> None:
+    """Networks, memory and update for the agent's facts and settings.
+
+    Raises:
+        PluginError: the plugin lists settings that can change, and its algorithm has no way to take them.
+    """
+    agent.preprocessing = preprocessing_of(agent.context, agent.config)
+    with initialisation(agent.seed):
+        built = require_parts(agent.spec.build(agent.preprocessing.build_context, agent.config), agent.spec.id)
+    if agent.spec.live and not callable(getattr(built.algorithm, "reconfigure", None)):
+        raise PluginError(
+            f"{agent.spec.id!r} says that {', '.join(agent.spec.live)} can change while an agent lives, but"
+            f" {type(built.algorithm).__name__} has no method reconfigure(config); add it, or leave `live` out"
+        )
+    move(built, agent.context.device)
+    agent.parts = agent.preprocessing.connected(built)
+    agent.made_as = architecture_of(built)
+    policy: Any = agent.parts.policy
+    if hasattr(policy, "reader"):
+        policy.reader = InputReader(agent.preprocessing)
+
+
+def reseed(agent: AssembledAgent, seed: int) -> None:
+    """Start every random stream from `seed`; raises SettingsError for one that is out of range."""
+    agent.seed = int(structure({"policy": agent.config.policy, "seed": seed}, type(agent.config)).seed)
+    agent.streams.reseed(agent.seed)
+
+
+def warn_of_small_minibatches(agent: AssembledAgent) -> None:
+    """Warn if the last minibatch of every rollout is smaller than the others."""
+    size, plan = getattr(agent.config, "batch_size", None), agent.parts.plan
+    if not isinstance(plan, HasRolloutLength) or not size:
+        return
+    rollout = plan.n_steps * agent.context.num_envs
+    if rollout % size:
+        warnings.warn(
+            f"batch_size = {size} does not divide a rollout of n_steps x environments = {plan.n_steps} x"
+            f" {agent.context.num_envs} = {rollout} steps: its last minibatch has {rollout % size}; choose a divisor",
+            stacklevel=5,
+        )

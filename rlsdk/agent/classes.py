@@ -1,0 +1,52 @@
+"""The user-facing class of an algorithm: the plugin's own, or one made for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Protocol, TypeVar, cast
+
+from rlsdk.agent.made_by import algorithm_in, spec_for
+from rlsdk.errors import ArtifactError, PluginError
+from rlsdk.registry import AlgorithmSpec, agent_type
+from rlsdk.settings import docstring
+from rlsdk.text import shown
+
+
+class OfAlgorithm(Protocol):
+    """A class that belongs to an algorithm."""
+
+    spec: ClassVar[AlgorithmSpec]
+
+
+AgentT = TypeVar("AgentT", bound=OfAlgorithm)
+
+
+def class_of(spec: AlgorithmSpec, base: type[AgentT]) -> type[AgentT]:
+    """The plugin's own class, or one made for a spec that names none; a subclass of `base`.
+
+    Raises:
+        PluginError: the plugin names something else.
+    """
+    own = agent_type(spec)
+    if own is None:
+        members = {"spec": spec, "__doc__": docstring(spec.config_type)}
+        return cast("type[AgentT]", type(spec.id.replace("-", "_").upper(), (base,), members))
+    if not issubclass(own, base):
+        raise PluginError(f"the class that {spec.id!r} names, {own.__name__}, is no subclass of rlsdk.Agent")
+    return own
+
+
+def class_for(document: Mapping[str, object], asked: type[AgentT], base: type[AgentT]) -> type[AgentT]:
+    """The class of the agent in a file: the one it was `asked` of, or for plain `base` that of the plugin the file names.
+
+    Raises:
+        ArtifactError: the file holds another algorithm. PluginError: its plugin is not installed, or broken.
+    """
+    name = algorithm_in(document)
+    if asked is base:
+        return class_of(spec_for(document), base)
+    if asked.spec.id != name:
+        raise ArtifactError(
+            f"the file holds a {shown(name, 100)} agent, not a {asked.spec.id!r}; rlsdk.load(path) opens any"
+        )
+    return asked

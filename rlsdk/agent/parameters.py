@@ -1,0 +1,99 @@
+"""Parameters of an agent by name: read, and replaced in place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+from torch import Tensor
+
+from rlsdk.agent.assembled import AssembledAgent
+from rlsdk.agent.further_states import further_states, restore_states
+from rlsdk.agent.made_by import upgraded
+from rlsdk.agent.torch_modes import in_plain_modes
+from rlsdk.errors import ArtifactError, suggest
+from rlsdk.interfaces import State
+from rlsdk.storage import agent_file, factory
+
+
+def parameters_of(agent: AssembledAgent) -> dict[str, Any]:
+    """Name -> state of every network and optimiser; see `Agent.get_parameters`."""
+    policy = agent.preprocessing.policy_state(agent.parts.policy)
+    return {"policy": policy, **agent.parts.algorithm.state_dict(), **_further(agent)}
+
+
+def _further(agent: AssembledAgent) -> dict[str, object]:
+    """`states`: those of further networks and optimisers."""
+    return {name: state for name, state in further_states(agent.parts).items() if name == "states"}
+
+
+@in_plain_modes
+def set_parameters(agent: AssembledAgent, source: str | Path | IO[bytes] | State, *, exact_match: bool) -> None:
+    """Replace parameters in place; see `Agent.set_parameters`."""
+    current = parameters_of(agent)
+    given = source if isinstance(source, Mapping) else _parameters_in(source, agent)
+    if unknown := sorted(set(given) - set(current)):
+        raise ArtifactError(f"the agent has no {unknown}; it has {sorted(current)}")
+    if exact_match and (missing := sorted(set(current) - set(given))):
+        raise ArtifactError(f"exact_match needs all of {sorted(current)}; missing: {missing}")
+    if exact_match:
+        _require_all(current, given, "")
+    backup = _copied(current)
+    try:
+        merged = {**backup, **{name: _merged(backup[name], value, exact_match) for name, value in given.items()}}
+        _apply(agent, merged)
+    except (RuntimeError, KeyError, TypeError, ValueError) as error:
+        _apply(agent, backup)
+        raise ArtifactError(f"the parameters do not fit this agent: {error}") from None
+
+
+def _require_all(current: object, given: Any, place: str) -> None:
+    """Raises ArtifactError when `given` lacks a tensor or value of `current`, or has one that is unknown."""
+    if not isinstance(current, Mapping) or not current:  # empty: an optimiser that has made no step
+        return
+    if "optim" in place and isinstance(given, Mapping) and not given:
+        return
+    known, found = set(current), set(given) if isinstance(given, Mapping) else set()
+    if missing := sorted(map(str, known - found)):
+        advice = "exact_match=False replaces what is given and leaves the rest"
+        raise ArtifactError(f"exact_match needs every parameter{place}; missing: {', '.join(missing[:5])}; {advice}")
+    if unknown := sorted(map(str, found - known)):
+        raise ArtifactError(f"the agent has no parameter {unknown[0]!r}{place}; {suggest(unknown[0], map(str, known))}")
+    for name, value in current.items():
+        _require_all(value, given[name], f" of {name!r}")
+
+
+def _copied(value: object) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _copied(item) for name, item in value.items()}
+    return value.clone() if isinstance(value, Tensor) else value
+
+
+def _merged(old: object, new: object, exact: bool) -> Any:
+    """`new` over `old`, or `exact`ly `new`; shapes must agree wherever both have a tensor."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        return {**({} if exact else old), **{name: _merged(old.get(name), value, exact) for name, value in new.items()}}
+    if isinstance(old, Tensor) and torch.as_tensor(new).shape != old.shape:
+        raise ArtifactError(
+            f"a parameter has shape {tuple(torch.as_tensor(new).shape)}, the agent's has {tuple(old.shape)}"
+        )
+    return torch.as_tensor(new) if isinstance(old, Tensor) else new
+
+
+def _apply(agent: AssembledAgent, parameters: State) -> None:
+    with torch.no_grad():
+        agent.preprocessing.load_policy_state(agent.parts.policy, parameters["policy"])
+        further = _further(agent)
+        agent.parts.algorithm.load_state_dict({n: v for n, v in parameters.items() if n not in ("policy", *further)})
+        for states in (parameters[name] for name in further):
+            restore_states(agent.parts, states)
+
+
+def _parameters_in(path: str | Path | IO[bytes], agent: AssembledAgent) -> dict[str, Any]:
+    document, sections = factory.read(agent_file.existing(path), ("policy", "training"), kind=agent_file.KIND)
+    _, sections = upgraded(document, sections, agent.spec)
+    training = sections.get("training", {})
+    states = {"states": training["states"]} if "states" in training else {}
+    return {"policy": sections["policy"], **training.get("algorithm", {}), **states}

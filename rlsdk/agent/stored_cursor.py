@@ -1,0 +1,86 @@
+"""The cursor of a training in files: counts, the carry and the running episodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlsdk import tree
+from rlsdk.buffers.space_checks import require_inside
+from rlsdk.errors import fitting
+from rlsdk.interfaces import State
+from rlsdk.preprocessing.earlier_files import written_now
+from rlsdk.records import ActingState, Cursor, Observation
+from rlsdk.runtime.stored import count_in, stored_like
+from rlsdk.spaces import Space
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCursor:
+    """A cursor as files hold it: with `episodes`, in the middle of them; without, environments begin new episodes."""
+
+    counts: Cursor
+    carry: Mapping[str, Tensor]
+    episodes: Mapping[str, Any] | None = None
+    """`environments`: their state; `features`, `is_first`, `mask`: the observation to act on next."""
+
+    @staticmethod
+    def of(counts: Cursor, acting: tuple[ActingState[object], ...], environments: State | None = None) -> StoredCursor:
+        episodes: dict[str, Any] | None = None
+        if environments is not None:
+            seen = acting[0].observation
+            mask = {} if seen.action_mask is None else {"mask": seen.action_mask}
+            features = tree.number(seen.features)
+            stored = {"environments": environments, "features": features, "is_first": seen.is_first, **mask}
+            episodes = written_now(stored)
+        return StoredCursor(counts, tree.number(tuple(state.carry for state in acting)), episodes)
+
+    @staticmethod
+    def from_state(counts: State, state: State) -> StoredCursor:
+        """What `state_dict` and the counts hold. Raises ValueError when they are no such thing."""
+        carry, episodes = state.get("carry", {}), state.get("episodes")
+        if not isinstance(carry, Mapping) or not all(isinstance(leaf, Tensor) for leaf in carry.values()):
+            raise ValueError("the carry is no table of tensors")
+        if episodes is not None and not isinstance(episodes, Mapping):
+            raise ValueError("the running episodes are no table")
+        return StoredCursor(Cursor(count_in(counts, "env_steps"), count_in(counts, "updates")), carry, episodes)
+
+    def state_dict(self) -> dict[str, object]:
+        """All but the counts."""
+        return {"carry": self.carry} if self.episodes is None else {"carry": self.carry, "episodes": self.episodes}
+
+    def carried_to(self, acting: ActingState[object]) -> ActingState[object]:
+        """`acting` with the carry of this one; a carry of another shape is left fresh.
+
+        Raises:
+            ArtifactError: the carry is of another dtype.
+        """
+        stored, fresh = tree.numbered(self.carry), tree.leaves(acting.carry)
+        fits = len(stored) == len(fresh) and all(a.shape == b.shape for a, b in zip(stored, fresh, strict=True))
+        if not fits:
+            return acting
+        with fitting("the file's carry does not fit the policy"):
+            return replace(acting, carry=stored_like(acting.carry, self.carry))
+
+    def observation(self, like: Any, space: Space, mask: Tensor | None) -> Observation:
+        """The observation to act on next: features like `like` [B, ..], inside `space`, and a mask like `mask`, bool [B, A].
+
+        Raises:
+            ArtifactError: it does not fit.
+        """
+        assert self.episodes is not None
+        with fitting("the file's observations do not fit the environments"):
+            features = stored_like(like, self.episodes["features"])
+            require_inside(space, features, "the file's observations")
+            one = tree.leaves(like)[0]
+            first = torch.ones(one.shape[:1], dtype=torch.bool, device=one.device)
+            first = stored_like(first, {"000": self.episodes["is_first"]})
+            if (mask is None) != ("mask" not in self.episodes):
+                raise ValueError("action masks are in one of them only")
+            if mask is not None:
+                mask = stored_like(mask, {"000": self.episodes["mask"]})
+            return Observation(features, first, mask)

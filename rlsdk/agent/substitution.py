@@ -1,0 +1,22 @@
+"""Replacing parts and environments of an agent, for wrappers that measure or record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from rlsdk.agent.agent import Agent
+from rlsdk.registry.parts import Parts
+
+
+@contextmanager
+def substituted(agent: Agent, parts: Parts, env: object) -> Iterator[None]:
+    """Let `agent` train with other parts and another environment inside the block."""
+    own, before = agent._assembled, (agent.parts, agent.env)
+    own.parts, own.env = parts, env
+    try:
+        yield
+    finally:
+        plan = own.parts.plan  # new settings may have changed it
+        own.parts, own.env = before if plan is parts.plan else (replace(before[0], plan=plan), before[1])

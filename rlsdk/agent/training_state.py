@@ -1,0 +1,150 @@
+"""The state of an agent as one record: all that files hold and a resumed training needs."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+from typing import Any
+
+from rlsdk.agent.assembled import AssembledAgent
+from rlsdk.agent.file_checks import require_finite
+from rlsdk.agent.further_states import PLAN, further_states, has_memories, restore_further, stored_memories
+from rlsdk.agent.networks import require_same_layers
+from rlsdk.agent.resumption import stored_cursor
+from rlsdk.agent.stored_cursor import StoredCursor
+from rlsdk.agent.stored_replay import restore_replay
+from rlsdk.errors import SettingsError, UsageError, fitting, suggest
+from rlsdk.interfaces import State
+from rlsdk.registry import AlgorithmSpec
+from rlsdk.registry.parts import BuildContext
+from rlsdk.runtime.stored import count_in
+from rlsdk.settings.agent_config import AgentConfig
+from rlsdk.training.episode_statistics import EpisodeStatistics
+
+SECTIONS = ("policy", "training", "replay")
+NOTHING: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Learning:
+    """What going on with a training needs besides the policy; the section `training` of a file."""
+
+    algorithm: State
+    streams: State
+    step_offset: int
+    cursor: StoredCursor | None
+    """Counts, the carry, and the running episodes where they can be stored; None before training began."""
+    log: State | None
+    """Statistics of the last episodes."""
+    further: State
+    """What `further_states` gives: of `Parts.states`, and of the plan."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """As files hold it."""
+        counts = {"step_offset": self.step_offset}
+        state: dict[str, Any] = {"algorithm": self.algorithm, "streams": self.streams, "counts": counts, **self.further}
+        if self.cursor is not None:
+            counts |= {"env_steps": self.cursor.counts.env_steps, "updates": self.cursor.counts.updates}
+            state |= self.cursor.state_dict()
+        return state if self.log is None else {**state, "log": self.log}
+
+    @staticmethod
+    def from_state(state: State) -> Learning:
+        """What `state_dict` gives. Raises KeyError, TypeError or ValueError for something else."""
+        counts, log = state["counts"], state.get("log")
+        cursor = StoredCursor.from_state(counts, state) if "env_steps" in counts else None
+        if log is not None:
+            EpisodeStatistics(1, "cpu").load_state_dict(log)
+        further = {name: state[name] for name in ("states", PLAN) if name in state}
+        return Learning(state["algorithm"], state["streams"], count_in(counts, "step_offset"), cursor, log, further)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingState:
+    """An agent at one moment. Tensors are the live ones: write or copy them before the agent goes on."""
+
+    spec: AlgorithmSpec
+    config: AgentConfig
+    context: BuildContext
+    env_name: str | None
+    seed: int
+    num_timesteps: int
+    policy: State
+    learning: Learning | None
+    """None where it was left out."""
+    replay: State | None
+    """None where it was left out."""
+    memories: State | None
+    """Of further memories; None where they were left out, or there are none."""
+
+    @property
+    def has_episodes(self) -> bool:
+        """Whether it holds the running episodes."""
+        at = None if self.learning is None else self.learning.cursor
+        return at is not None and at.episodes is not None
+
+
+def training_state(agent: AssembledAgent, *, exclude: Set[str] = NOTHING, include: Set[str] = NOTHING) -> TrainingState:
+    """The state of an agent: `policy` always, `training` unless excluded, `replay` only if included.
+
+    Raises:
+        SettingsError: an unknown section, or the policy is excluded. UsageError: there is no replay buffer to include, or
+        layers were replaced, so the settings no longer describe the networks.
+    """
+    include = {"replay" if name == "replay_buffer" else name for name in include}
+    for name in sorted(exclude | include):
+        if name not in SECTIONS:
+            raise SettingsError(f"an agent file has no section {name!r}; {suggest(name, SECTIONS)}")
+    if "policy" in exclude:
+        raise SettingsError("the policy cannot be excluded: without it a file is no agent")
+    require_same_layers(agent, "the agent cannot be saved or exported")
+    replay, memories, buffer = None, None, agent.parts.buffer
+    if "replay" in include:
+        if not has_memories(agent.parts):
+            raise UsageError(f"{agent.spec.id} has no replay buffer to include")
+        restore_replay(agent)
+        replay, memories = None if buffer is None else buffer.state_dict(), stored_memories(agent.parts)
+    return TrainingState(
+        spec=agent.spec,
+        config=agent.config,
+        context=agent.context,
+        env_name=agent.env_name,
+        seed=agent.seed,
+        num_timesteps=agent.total_steps - agent.step_offset,
+        policy=agent.preprocessing.policy_state(agent.parts.policy),
+        learning=None if "training" in exclude else _learning(agent),
+        replay=replay,
+        memories=memories,
+    )
+
+
+def _learning(agent: AssembledAgent) -> Learning:
+    log = agent.stored_log if agent.run is None else agent.run.episode_statistics.state_dict()
+    return Learning(
+        agent.parts.algorithm.state_dict(),
+        agent.streams.state_dict(),
+        agent.step_offset,
+        stored_cursor(agent),
+        log,
+        further_states(agent.parts),
+    )
+
+
+def restore(agent: AssembledAgent, policy: State, learning: State | None) -> None:
+    """Let an agent that was just assembled take over the sections `policy` and `training` of a file.
+
+    Raises:
+        ArtifactError: they are not of such an agent.
+    """
+    with fitting("the file does not fit its own settings"):
+        parts = agent.parts
+        require_finite(agent.preprocessing.policy_state(parts.policy), policy, "policy")
+        agent.preprocessing.load_policy_state(parts.policy, policy)
+        if not learning:
+            return
+        require_finite(parts.algorithm.state_dict(), learning["algorithm"], "algorithm")
+        parts.algorithm.load_state_dict(learning["algorithm"])
+        restore_further(parts, learning)
+        agent.streams.load_state_dict(learning["streams"])
+        found = Learning.from_state(learning)
+        agent.step_offset, agent.stored_cursor, agent.stored_log = found.step_offset, found.cursor, found.log

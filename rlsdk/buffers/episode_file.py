@@ -1,0 +1,285 @@
+"""The file of recorded episodes: one safetensors file, whose metadata describe it (docs/datasets.md).
+
+Tensors stand one episode after another: S steps and E episodes in all. Observations and masks have T + 1 rows for an episode of
+T steps, the last of which is what its last step led to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from rlsdk.buffers.space_checks import require_inside
+from rlsdk.errors import ArtifactError, SettingsError
+from rlsdk.records import Features
+from rlsdk.settings.dataset import header_bytes
+from rlsdk.spaces import Space, choices_of, dtype_of, from_json, leaf_spaces, map_leaves, shape_of, to_json
+from rlsdk.tree import leaves
+
+KIND, FORMAT = "rlsdk-episodes", 1
+ENTRY = "rlsdk"
+"""Of the metadata."""
+SUFFIX = ".safetensors"
+UNSEEDED = -1
+IN_MEMORY = 64 * 2**20
+"""Larger columns are copied to a temporary file without a name, and mapped from there."""
+CHUNK = 16 * 2**20
+STEPS = {"reward": torch.float32, "terminated": torch.bool, "truncated": torch.bool}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordedEpisode:
+    """One episode of T steps, raw: as the environment gave it, before any preprocessing."""
+
+    observations: Features  # [T + 1, ..], nested as the observation space
+    actions: Features  # [T, ..], nested as the action space, in its units
+    rewards: Tensor  # float32 [T]
+    terminated: bool
+    """Whether the last step ended the task; otherwise it was cut off there (`truncated`)."""
+    action_masks: Tensor | None = None  # bool [T + 1, A]
+    seed: int | None = None
+    """What the environment was reset with for this episode; None: it went on from the one before, or it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What is known of a file without reading its tensors."""
+
+    path: Path
+    digest: str
+    observation_space: Space
+    action_space: Space
+    environment: str | None
+    sums: dict[str, str]
+    """SHA-256 of each tensor."""
+
+
+def write_episodes(
+    path: str | Path,
+    episodes: Sequence[RecordedEpisode],
+    observation_space: Space,
+    action_space: Space,
+    environment: str | None = None,
+) -> Path:
+    """Write episodes to a file, `.safetensors` where the name has no suffix; returns its path.
+
+    Raises:
+        SettingsError: no episodes, or only some of them have masks. ArtifactError: the place cannot be written.
+    """
+    if not episodes:
+        raise SettingsError("a data set needs at least one episode")
+    with_masks = {episode.action_masks is not None for episode in episodes}
+    if len(with_masks) > 1:
+        raise SettingsError("a data set holds action masks for all of its episodes or for none")
+    lengths = torch.tensor([len(episode.rewards) for episode in episodes])
+    seeds = torch.tensor([UNSEEDED if episode.seed is None else episode.seed for episode in episodes])
+    ends = lengths.cumsum(0) - 1
+    terminated = torch.zeros(int(lengths.sum()), dtype=torch.bool)
+    terminated[ends] = torch.tensor([episode.terminated for episode in episodes])
+    truncated = torch.zeros_like(terminated)
+    truncated[ends] = ~terminated[ends]
+    tensors = {"length": lengths, "seed": seeds, "terminated": terminated, "truncated": truncated}
+    tensors["reward"] = torch.cat([episode.rewards for episode in episodes]).to(torch.float32)
+    for prefix, space, parts in (
+        ("observation", observation_space, [episode.observations for episode in episodes]),
+        ("action", action_space, [episode.actions for episode in episodes]),
+    ):
+        for (name, leaf), rows in zip(_named(space, prefix), zip(*map(leaves, parts), strict=True), strict=True):
+            tensors[name] = torch.cat([row.cpu() for row in rows]).to(getattr(torch, dtype_of(leaf)))
+    if True in with_masks:
+        tensors["action_mask"] = torch.cat(
+            [episode.action_masks for episode in episodes if episode.action_masks is not None]
+        )
+    document = {
+        "kind": KIND,
+        "format": FORMAT,
+        "environment": environment,
+        "observation_space": to_json(observation_space),
+        "action_space": to_json(action_space),
+        "sha256": {name: _digest(tensor) for name, tensor in tensors.items()},
+    }
+    return _write(Path(path), tensors, document)
+
+
+def _named(space: Space, prefix: str) -> list[tuple[str, Space]]:
+    """(name of the tensor, leaf) of each leaf of a space, in the order of `tree.leaves`."""
+    paths = list(leaf_spaces(space, prefix))
+    numbers = leaves(
+        map_leaves(space, lambda path, _: torch.tensor([name for name, _ in paths].index(path)), path=prefix)
+    )
+    return [paths[int(number)] for number in numbers]
+
+
+def _digest(tensor: Tensor) -> str:
+    return hashlib.sha256(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data).hexdigest()
+
+
+def _write(path: Path, tensors: dict[str, Tensor], document: dict[str, object]) -> Path:
+    """Write tensors [rows, ..] beside the target, then rename."""
+    target = path if path.suffix else path.with_name(path.name + SUFFIX)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
+        save_file(contiguous, temporary, metadata={ENTRY: json.dumps(document, allow_nan=False)})
+        temporary.replace(target)
+    except (OSError, SafetensorError) as error:
+        raise ArtifactError(f"cannot write {target}: {error}; choose a writable place with free space") from None
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+    return target
+
+
+def read_header(path: str | Path) -> Header:
+    """The description in a file.
+
+    Raises:
+        ArtifactError: missing, truncated, damaged or of another kind.
+    """
+    place = Path(path)
+    raw = header_bytes(place)
+    try:
+        with safe_open(place, "pt") as stream:  # checks offsets, shapes and dtypes against the file's size
+            metadata = stream.metadata() or {}
+            names = set(stream.keys())
+        if ENTRY not in metadata:
+            raise ArtifactError(
+                f"{place} holds no recorded episodes; rlsdk.interchange.record_episodes writes such files"
+            )
+        document = json.loads(metadata[ENTRY])
+        if document["kind"] != KIND or document["format"] != FORMAT:
+            raise ArtifactError(
+                f"{place} has kind {document['kind']!r} and format {document['format']!r}, this rlsdk reads {KIND!r},"
+                f" format {FORMAT}"
+            )
+        sums, environment = document["sha256"], document["environment"]
+        if not isinstance(sums, dict) or set(sums) != names or not all(isinstance(text, str) for text in sums.values()):
+            raise ValueError("its tensors are not those it lists")
+        if not isinstance(environment, str | None):
+            raise ValueError("its environment is no text")
+        spaces = from_json(document["observation_space"]), from_json(document["action_space"])
+        return Header(place, hashlib.sha256(raw).hexdigest(), *spaces, environment, sums)
+    except ArtifactError:
+        raise
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ArtifactError(
+            f"{place} is no whole data set ({type(error).__name__}: {error}); take another copy, or record it again"
+        ) from None
+
+
+class EpisodeFile:
+    """The tensors of a file, each read and checked at its first use. What happens to the file later does not matter:
+    small tensors are held in memory, large ones are mapped from a copy without a name."""
+
+    def __init__(self, header: Header) -> None:
+        """Raises ArtifactError: lengths of episodes that do not fit the rest."""
+        self.header = header
+        self._read: dict[str, Tensor] = {}
+        self.length = self._column("length", torch.int64, (-1,))
+        self.steps, self.episodes = int(self.length.sum()), len(self.length)
+        if not self.episodes or int(self.length.min()) < 1 or self.length.double().sum() != self.steps:
+            raise self._damaged("its episodes have no lengths")
+        self.start = self.length.cumsum(0) - self.length
+        """int64 [E]: the first step of each episode."""
+
+    def _damaged(self, problem: str) -> ArtifactError:
+        return ArtifactError(f"{self.header.path} is damaged: {problem}; take another copy, or record it again")
+
+    def step_column(self, name: str) -> Tensor:
+        """[S] `reward` (float32), `terminated` or `truncated` (bool)."""
+        column = self._column(name, STEPS[name], (self.steps,))
+        if name == "reward" and not bool(column.isfinite().all()):
+            raise self._damaged("its rewards are not all finite")
+        return column
+
+    def seeds(self) -> Tensor:
+        """int64 [E]; -1 where an episode has none."""
+        return self._column("seed", torch.int64, (self.episodes,))
+
+    def masks(self) -> Tensor | None:
+        """bool [S + E, A], or None."""
+        if "action_mask" not in self.header.sums:
+            return None
+        choices = sum(choices_of(self.header.action_space))
+        return self._column("action_mask", torch.bool, (self.steps + self.episodes, choices))
+
+    def observations(self) -> Features:
+        """[S + E, ..], nested as the space."""
+        return self._features(self.header.observation_space, "observation", self.steps + self.episodes)
+
+    def actions(self) -> Features:
+        """[S, ..], nested as the space."""
+        return self._features(self.header.action_space, "action", self.steps)
+
+    def _features(self, space: Space, prefix: str, rows: int) -> Features:
+        new = {name for name, _ in leaf_spaces(space, prefix)} - set(self._read)
+
+        def column(path: str, leaf: Space) -> Tensor:
+            return self._column(path, getattr(torch, dtype_of(leaf)), (rows, *shape_of(leaf)))
+
+        found = map_leaves(space, column, path=prefix)
+        if new:
+            try:
+                require_inside(space, found, f"{self.header.path}: recorded {prefix}s")
+            except ValueError as error:
+                raise self._damaged(str(error)) from None
+        return found
+
+    def _column(self, name: str, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
+        """A tensor [rows, ..] of the file, after its digest; -1 in `shape` is any length."""
+        if name not in self._read:
+            try:
+                column = self._checked(name)
+            except (OSError, SafetensorError) as error:
+                raise self._damaged(f"{name} cannot be read ({error})") from None
+            free = -1 in shape and column.dim() == len(shape)
+            if column.dtype != dtype or (tuple(column.shape) != shape and not free):
+                raise self._damaged(f"{name} has shape {tuple(column.shape)} and dtype {column.dtype}")
+            self._read[name] = column
+        return self._read[name]
+
+    def _checked(self, name: str) -> Tensor:
+        """Copy a tensor [rows, ..] in chunks, and compare its digest."""
+        if name not in self.header.sums:
+            raise self._damaged(f"it has no {name}")
+        digest = hashlib.sha256()
+        with safe_open(self.header.path, "pt") as stream:
+            rows = stream.get_slice(name)
+            shape: list[int] = rows.get_shape()
+            if not shape:
+                raise self._damaged(f"{name} is a single number")
+            like: Tensor = rows[0:0]
+            row = like.element_size() * int(np.prod(shape[1:], dtype=np.int64))
+            target, step, start = _room(tuple(shape), like.dtype), max(1, CHUNK // max(row, 1)), 0
+            while start < shape[0]:
+                chunk: Tensor = rows[start : start + step]
+                digest.update(chunk.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+                target[start : start + step] = chunk
+                start += step
+        if digest.hexdigest() != self.header.sums[name]:
+            raise self._damaged(f"{name} does not match its digest")
+        return target
+
+
+def _room(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """An uninitialised tensor [rows, ..] in memory, or on disk where it is large."""
+    like = torch.empty(0, dtype=dtype)
+    size = int(np.prod(shape, dtype=np.int64)) * like.element_size()
+    if size < IN_MEMORY:
+        return torch.empty(shape, dtype=dtype)
+    with tempfile.TemporaryFile() as copy:
+        pages = np.memmap(copy, np.uint8, mode="w+", shape=(size,))
+    return torch.from_numpy(pages).view(dtype).reshape(shape)

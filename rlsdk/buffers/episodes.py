@@ -1,0 +1,213 @@
+"""Recorded episodes to learn from: rows, sequences, or whole episodes; split by episode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import torch
+from torch import Generator, Tensor
+
+from rlsdk import tree
+from rlsdk.buffers.episode_file import UNSEEDED, EpisodeFile, RecordedEpisode, read_header
+from rlsdk.errors import ArtifactError, SettingsError, UnsupportedSpaceError, UsageError
+from rlsdk.records import Features, Observation, Sequences, StepData, Transitions
+from rlsdk.registry.parts import BuildContext, Frames
+from rlsdk.settings.dataset import Dataset
+from rlsdk.spaces import Space
+
+
+def open_episodes(dataset: Dataset | str | Path, context: BuildContext | None = None) -> Episodes:
+    """The episodes of a data set; tensors are read when they are first needed.
+
+    Args:
+        dataset: a setting, or a path.
+        context: what the parts are built from. Its spaces must be those of the recordings; tensors are on its device, and
+            observations stacked where it stacks them.
+
+    Raises:
+        UsageError: an agent was loaded without the data set. ArtifactError: the file is missing, damaged, or another one than
+        the setting says. UnsupportedSpaceError: it was recorded with other spaces.
+    """
+    if not isinstance(dataset, Dataset):
+        dataset = Dataset.at(dataset)
+    if dataset.path is None:
+        raise UsageError(
+            f"training needs the data set {dataset.name!r} (digest {dataset.digest[:12]}), whose path no file has; give it"
+            " again under its setting's name: load(path, dataset=...), or --set dataset=... beside --resume"
+        )
+    header = read_header(dataset.path)
+    if header.digest != dataset.digest:
+        raise ArtifactError(
+            f"{dataset.path} has changed: its digest begins with {header.digest[:12]}, not {dataset.digest[:12]}; give the data"
+            " set that the agent was made with, or make a new agent"
+        )
+    if context is None:
+        return Episodes(EpisodeFile(header), None, "cpu", None)
+    single = context.observation_space if context.frames is None else context.frames.single
+    _require_spaces(dataset.name, "observations", header.observation_space, single)
+    _require_spaces(dataset.name, "actions", header.action_space, context.action_space)
+    return Episodes(EpisodeFile(header), None, context.device, context.frames)
+
+
+def _require_spaces(name: str, what: str, recorded: Space, wanted: Space) -> None:
+    if recorded != wanted:
+        raise UnsupportedSpaceError(
+            f"the data set {name!r} was recorded with {what} {recorded}, the agent has {wanted}; record it again, or use an"
+            " environment with its spaces"
+        )
+
+
+class Episodes:
+    """Some episodes of a file. E of them, S steps in all; positions count these steps, one episode after another."""
+
+    def __init__(self, file: EpisodeFile, chosen: Tensor | None, device: str, frames: Frames | None) -> None:
+        """`chosen`: int64 [E], which episodes of the file; None: all, in order. `frames`: how transitions are stacked."""
+        self.file, self.device, self.frames = file, device, frames
+        self.numbers = torch.arange(file.episodes) if chosen is None else chosen
+        self.lengths = file.length[self.numbers]
+        """int64 [E]."""
+        self._before = self.lengths.cumsum(0) - self.lengths
+        self._ends_checked = False
+
+    @property
+    def observation_space(self) -> Space:
+        return self.file.header.observation_space
+
+    @property
+    def action_space(self) -> Space:
+        return self.file.header.action_space
+
+    @property
+    def steps(self) -> int:
+        """S, over all episodes."""
+        return int(self.lengths.sum())
+
+    def __len__(self) -> int:
+        """E, the number of episodes."""
+        return len(self.numbers)
+
+    def __iter__(self) -> Iterator[RecordedEpisode]:
+        return (self.episode(number) for number in range(len(self)))
+
+    def split(self, share: float, seed: int = 0) -> tuple[Episodes, Episodes]:
+        """(the first part, the rest): whole episodes drawn at random by `seed`, `share` of them in the first part.
+
+        Raises:
+            SettingsError: one part would have no episode.
+        """
+        count = round(share * len(self))
+        if not 0 < count < len(self):
+            raise SettingsError(
+                f"{share} of {len(self)} episodes leaves one part empty; record more, or choose another share"
+            )
+        order = torch.randperm(len(self), generator=Generator().manual_seed(seed))
+        parts = (self.numbers[rows.sort().values] for rows in (order[:count], order[count:]))
+        first, rest = (Episodes(self.file, part, self.device, self.frames) for part in parts)
+        return first, rest
+
+    def episode(self, number: int) -> RecordedEpisode:
+        """Episode `number` of these, as views.
+
+        Raises:
+            ArtifactError: the file is damaged.
+        """
+        at = int(self.numbers[number])
+        start, length = int(self.file.start[at]), int(self.file.length[at])
+        masks, seed = self.file.masks(), int(self.file.seeds()[at])
+        rows = slice(start + at, start + at + length + 1)  # each episode before has one observation more than steps
+        steps = slice(start, start + length)
+        return RecordedEpisode(
+            observations=_rows(self.file.observations(), rows),
+            actions=_rows(self.file.actions(), steps),
+            rewards=self.file.step_column("reward")[steps],
+            terminated=bool(self._ends("terminated")[start + length - 1]),
+            action_masks=None if masks is None else masks[rows],
+            seed=None if seed == UNSEEDED else seed,
+        )
+
+    def _ends(self, name: str) -> Tensor:
+        """bool [S of the file] `terminated` or `truncated`, checked: each episode ends with its last step in one way."""
+        if not self._ends_checked:
+            last = torch.zeros(self.file.steps, dtype=torch.bool)
+            last[self.file.start + self.file.length - 1] = True
+            if not torch.equal(self.file.step_column("terminated") ^ self.file.step_column("truncated"), last):
+                raise ArtifactError(
+                    f"{self.file.header.path} is damaged: its episodes do not end with their last steps"
+                )
+            self._ends_checked = True
+        return self.file.step_column(name)
+
+    def transitions(self, positions: Tensor, gamma: float) -> Transitions:
+        """The transitions at positions int64 [N]; `index` is the position.
+
+        Raises:
+            ArtifactError: the file is damaged.
+        """
+        number, step = self._places(positions)
+        columns = self._columns(number, step)
+        discount = gamma * (~columns["terminated"]).float()
+        now, following = self._observations(number, step)
+        return Transitions(now, columns["action"], columns["reward"], discount, following, positions.to(self.device))
+
+    def sequences(self, positions: Tensor, length: int, gamma: float, burn_in: int = 0) -> Sequences[None]:
+        """Sequences [T = length, N] that begin at positions int64 [N]; after the end of their episode comes padding.
+
+        Raises:
+            ArtifactError: the file is damaged.
+        """
+        number, step = self._places(positions)
+        ahead = torch.arange(length).unsqueeze(1)
+        left = self.file.start[number] + self.file.length[number] - step
+        valid = (ahead < left).to(self.device)
+        steps, numbers = step + torch.minimum(ahead, left - 1), number.expand(length, -1)
+        columns = self._columns(numbers, steps)
+        now, following = self._observations(numbers, steps)
+        discount = gamma * (~columns["terminated"]).float()
+        extras: Mapping[str, Tensor] = {}
+        data = StepData(observation=now, valid=valid, extras=extras, **columns)
+        loss_mask = valid & (ahead >= burn_in).to(self.device)
+        return Sequences(data, following, discount, loss_mask, None, positions.to(self.device))
+
+    def _places(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """(episode of the file, step of the file), each int64 [N], of positions int64 [N] among these episodes."""
+        mine = torch.searchsorted(self._before, positions.cpu(), right=True) - 1
+        number = self.numbers[mine]
+        return number, self.file.start[number] + positions.cpu() - self._before[mine]
+
+    def _columns(self, number: Tensor, step: Tensor) -> dict[str, Features]:
+        """Actions, rewards and ends [.., *shape] of steps int64 [..]."""
+        ends = {name: self._ends(name)[step] for name in ("terminated", "truncated")}
+        found = {"action": _at(self.file.actions(), step), "reward": self.file.step_column("reward")[step], **ends}
+        return tree.map_tensors(lambda leaf: leaf.to(self.device), found)
+
+    def _observations(self, number: Tensor, step: Tensor) -> tuple[Observation, Observation]:
+        """(observations [..], what the steps led to) of steps int64 [..] in the episodes `number` int64 [..]."""
+        row, begin = step + number, self.file.start[number] + number
+        first = row == begin
+        features, masks = self.file.observations(), self.file.masks()
+
+        def observation(rows: Tensor, is_first: Tensor) -> Observation:
+            """At rows int64 [..]."""
+            seen = _at(features, rows) if self.frames is None else _stacked(self.frames, features, rows, begin)
+            return Observation(seen, is_first, None if masks is None else masks[rows])
+
+        pair = observation(row, first), observation(row + 1, torch.zeros_like(first))
+        return tree.map_tensors(lambda leaf: leaf.to(self.device), pair)
+
+
+def _rows(features: Features, rows: slice) -> Features:
+    return tree.map_tensors(lambda leaf: leaf[rows], features)
+
+
+def _stacked(frames: Frames, features: Features, rows: Tensor, first: Tensor) -> Features:
+    """The last frames up to each of `rows` int64 [..], stacked; `first` int64 [..] is where its episode begins."""
+    back = torch.arange(frames.count - 1, -1, -1)
+    history = torch.maximum(rows.flatten().unsqueeze(1) - back, first.flatten().unsqueeze(1))  # [N, count]
+    joined = frames.joined(_at(features, history))
+    return tree.map_tensors(lambda leaf: leaf.unflatten(0, rows.shape), joined)
+
+
+def _at(features: Features, index: Tensor) -> Features:
+    """Rows [.., *shape] of leaves [S, *shape] at int64 [..]."""
+    return tree.map_tensors(lambda leaf: leaf[index], features)

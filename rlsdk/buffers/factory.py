@@ -1,0 +1,70 @@
+"""The replay memory that the settings choose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from rlsdk.buffers.hindsight import HindsightReplay
+from rlsdk.buffers.prioritized import PrioritizedReplay
+from rlsdk.buffers.replay import ReplayBuffer
+from rlsdk.errors import SettingsError, suggest
+from rlsdk.interfaces import Buffer
+from rlsdk.records import Features, Rollout, Transitions
+from rlsdk.registry.parts import BuildContext
+from rlsdk.settings.frequency import TrainFrequency
+
+Memory = Buffer[Rollout[Features, Features], Transitions]
+"""Of single rows."""
+MEMORIES: dict[str, Callable[..., Memory]] = {
+    "uniform": ReplayBuffer,
+    "prioritized": PrioritizedReplay,
+    "hindsight": HindsightReplay,
+}
+
+
+class ReplaySettings(Protocol):
+    """The hyper-parameters of a replay memory."""
+
+    @property
+    def buffer_size(self) -> int: ...
+    @property
+    def gamma(self) -> float: ...
+    @property
+    def train_freq(self) -> TrainFrequency: ...
+    @property
+    def optimize_memory_usage(self) -> bool: ...
+    @property
+    def replay_buffer_class(self) -> str | Callable[..., Memory] | None: ...
+    @property
+    def replay_buffer_kwargs(self) -> Mapping[str, object] | None: ...
+
+
+def build_replay(context: BuildContext, config: ReplaySettings) -> Memory:
+    """A registered memory by name, or the caller's own class.
+
+    It is called with (context, capacity, gamma, shared_observations=..., **replay_buffer_kwargs), and `n_steps` where the
+    configuration has more than one.
+
+    Raises:
+        SettingsError: unknown name, arguments it does not take, or too small for one round of collection.
+    """
+    choice = config.replay_buffer_class or "uniform"
+    if isinstance(choice, str) and choice not in MEMORIES:
+        raise SettingsError(f"unknown replay_buffer_class {choice!r}; {suggest(choice, MEMORIES)}")
+    rounds = 1 if config.train_freq.unit == "episode" else config.train_freq.count
+    if config.buffer_size < rounds * context.num_envs:
+        raise SettingsError(
+            f"buffer_size = {config.buffer_size} is less than one round of collection,"
+            f" train_freq {rounds} x {context.num_envs} environments; enlarge buffer_size"
+        )
+    make: Callable[..., Memory] = MEMORIES[choice] if isinstance(choice, str) else choice
+    arguments = dict(config.replay_buffer_kwargs or {})
+    if (ahead := getattr(config, "n_steps", 1)) > 1:
+        arguments["n_steps"] = ahead
+    shared = config.optimize_memory_usage
+    try:
+        return make(context, config.buffer_size, config.gamma, shared_observations=shared, **arguments)
+    except TypeError as error:
+        kinds = f"a memory is {', '.join(map(repr, MEMORIES))}, or a class called as rlsdk.buffers.ReplayBuffer is"
+        raise SettingsError(f"replay_buffer_kwargs {arguments} do not fit {choice!r}: {error}; {kinds}") from None

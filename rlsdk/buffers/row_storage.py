@@ -1,0 +1,123 @@
+"""The rows of a replay memory: a ring, made of the leaves of what was collected."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from rlsdk import tree
+from rlsdk.buffers.columns import PLAIN
+from rlsdk.buffers.frames import newest_frames
+from rlsdk.buffers.optional_columns import extend_optional, without_masks
+from rlsdk.buffers.preallocated_rows import PreallocatedRows
+from rlsdk.buffers.ring import Ring
+from rlsdk.math.following import successors
+from rlsdk.records import Features, Observation, Rollout
+
+T = TypeVar("T")
+CarryT = TypeVar("CarryT")
+ExtrasT = TypeVar("ExtrasT")
+
+
+class RowStorage(PreallocatedRows):
+    """The last rows of all environments, [rows, B]: written, and read at flat positions row * B + environment."""
+
+    def __len__(self) -> int:
+        return self.filled * self.context.num_envs
+
+    @torch.no_grad()
+    def extend(self, item: Rollout[CarryT, ExtrasT]) -> None:
+        """Append T steps of every environment; the oldest rows make room.
+
+        Raises:
+            UsageError: the extras or the carry are not those of the rows before.
+        """
+        if self.context.ignores_masks and item.steps.observation.action_mask is not None:
+            item = without_masks(item)
+        item = item if self.frames is None else newest_frames(self.frames, item)
+        if not self.storage:
+            self.allocate(masks=item.steps.observation.action_mask is not None)
+        steps, store = item.steps, self.storage
+        count = len(steps.reward)
+        where = (self.head + torch.arange(count, device=self.context.device)) % self.ring
+        if self.shared and self.filled:
+            self._keep_interrupted(steps.observation)
+        _assign(store["observation"], where, steps.observation)
+        store["action"][where] = steps.action.to(store["action"].dtype)
+        store["reward"][where] = steps.reward
+        store["discount"][where] = self.gamma * (~steps.terminated).to(torch.float32)
+        store["valid"][where] = steps.valid
+        if self.columns is not PLAIN or steps.info or "info" in store:
+            extend_optional(self, where, item)
+        self.holes = self.holes or not bool(steps.valid.all())
+        self.head, self.written = (self.head + count) % self.ring, self.written + count
+        if self.shared:
+            self._store_finals(where, item)
+        else:
+            single = count == 1 and item.final_observations is None
+            _assign(store["next_observation"], where, _unsqueeze(item.last_observation) if single else successors(item))
+        self.filled = min(self.filled + count, self.rows)
+
+    def _keep_interrupted(self, observation: Observation) -> None:
+        """Where an environment was reset in mid-episode, keep what the newest transition led to before it is overwritten."""
+        assert self.finals is not None
+        held = [leaf[self.head] for leaf in tree.leaves(self.storage["observation"])]
+        first = [leaf[0] for leaf in tree.leaves(observation)]
+        pairs = zip(held, first, strict=True)
+        differs = torch.stack(
+            [(old != new).flatten(1).any(1) if old.dim() > 1 else old != new for old, new in pairs]
+        ).any(0)
+        newest = self.storage["slot"][self.head - 1]
+        envs = (differs & (newest < 0)).nonzero().squeeze(-1)
+        if len(envs):
+            newest[envs] = self.finals.put([leaf[envs] for leaf in held])
+
+    def _store_finals(self, where: Tensor, item: Rollout[CarryT, ExtrasT]) -> None:
+        """Keep the observations episodes ended with, and the newest one; `where` int64 [T] are the rows."""
+        assert self.finals is not None
+        slot = self.storage["slot"]
+        touched = torch.cat([where, where.new_tensor([self.head])])
+        self.finals.release(slot[touched])
+        slot[touched] = -1
+        _assign(self.storage["observation"], where.new_tensor([self.head]), _unsqueeze(item.last_observation))
+        if finals := item.final_observations:
+            slot[where[finals.time], finals.env] = self.finals.put(tree.leaves(finals.observation))
+
+    @property
+    def oldest(self) -> int:
+        """The first row of those that are remembered."""
+        return (self.head + self.shared) % self.ring if self.filled == self.rows else 0
+
+    @property
+    def walk(self) -> Ring:
+        """How to step along episodes."""
+        return Ring(self.ring, self.context.num_envs, self.flat("observation").is_first)
+
+    def flat(self, name: str) -> Features:
+        """A column with rows and environments in one axis, [rows * B, ..]; views."""
+        return tree.map_tensors(lambda leaf: leaf.flatten(0, 1), self.storage[name])
+
+    def take(self, name: str, index: Tensor) -> Features:
+        """Copies [N, ..] of a column at flat positions int64 [N] (row * B + environment)."""
+        return tree.map_tensors(lambda leaf: leaf.flatten(0, 1).index_select(0, index), self.storage[name])
+
+    def successors(self, index: Tensor) -> Observation:
+        """The observations [N] that the steps at flat positions int64 [N] led to; of shared frames only the newest."""
+        if not self.shared:
+            following: Observation = self.take("next_observation", index)
+            return following
+        assert self.finals is not None
+        following = self.take("observation", self.walk.after(index))
+        self.finals.patch(following, self.take("slot", index))
+        return following
+
+
+def _assign(storage: Features, where: Tensor, value: Features) -> None:
+    for target, source in zip(tree.leaves(storage), tree.leaves(value), strict=True):
+        target[where] = source
+
+
+def _unsqueeze(value: T) -> T:
+    return tree.map_tensors(lambda leaf: leaf.unsqueeze(0), value)

@@ -1,0 +1,145 @@
+"""Replay memory of sequences, for recurrent policies and for targets over several steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Generic, TypeVar
+
+import torch
+from torch import Generator, Tensor
+
+from rlsdk import tree
+from rlsdk.buffers.columns import NAMED, Columns
+from rlsdk.buffers.named_extras import ALL, Names
+from rlsdk.buffers.replay import HasGamma, ReplayBuffer
+from rlsdk.errors import SettingsError, UsageError
+from rlsdk.interfaces import State
+from rlsdk.records import Rollout, Sequences, StepData
+
+CarryT = TypeVar("CarryT")
+ExtrasT = TypeVar("ExtrasT")
+
+
+class SequenceReplay(Generic[CarryT]):
+    """The steps of a `ReplayBuffer`, sampled as sequences of `length` consecutive steps.
+
+    Every stored window of `length` steps is equally likely; none goes past the newest row. A memory with fewer rows gives them
+    from the oldest on, and padding after the newest. Windows go on after the end of an episode: `is_first`, `terminated`,
+    `truncated` and `next_observation` say where it was.
+
+    With `carry`, what the policy remembered at the first row of every collected rollout is stored too, and sequences begin at
+    such rows only: at every row where a plan collects one step at a time. Source of stored carries and burn-in: Kapturowski et
+    al. 2019 (R2D2), section 2.3.
+    """
+
+    def __init__(
+        self,
+        rows: ReplayBuffer,
+        *,
+        length: int,
+        burn_in: int = 0,
+        extras: bool | Sequence[str] | Mapping[str, Tensor] = True,
+        carry: CarryT | None = None,
+    ) -> None:
+        """
+        Args:
+            rows: an empty memory, which stores the steps.
+            length: rows T of a sequence, burn-in included.
+            burn_in: rows at the start of each sequence whose `loss_mask` is False.
+            extras: the names of the policy's extras to keep, True for all, False for none. With an example of each for one row,
+                such as `{"log_prob": torch.zeros(())}`, the memory's size is known before the first row.
+            carry: `collecting_policy.initial_carry(context.num_envs)`, where carries are to be stored.
+
+        Raises:
+            SettingsError: lengths that make no sequence.
+        """
+        if not 0 <= burn_in < length:
+            raise SettingsError(
+                f"sequences of length = {length} with burn_in = {burn_in} leave no row to learn from;"
+                " 0 <= burn_in < length"
+            )
+        names: Names = (ALL if extras else ()) if isinstance(extras, bool) else tuple(extras)
+        like = extras if isinstance(extras, Mapping) else {}
+        self.length, self.burn_in = length, burn_in
+        self.inner = rows.with_columns(Columns(names, like, ends=True, carry=carry))
+        if length > rows.stored.rows:
+            raise SettingsError(
+                f"sequences of length = {length} do not fit a memory of {rows.stored.rows} rows for each of"
+                f" {rows.context.num_envs} environments; enlarge buffer_size"
+            )
+
+    def reconfigure(self, config: HasGamma) -> None:
+        """Use `gamma` of new settings, for the stored rows too; raises as `ReplayBuffer.reconfigure`."""
+        self.inner.reconfigure(config)
+
+    def __len__(self) -> int:
+        return len(self.inner)
+
+    def bytes_required(self) -> int:
+        return self.inner.bytes_required()
+
+    def extend(self, item: Rollout[CarryT, ExtrasT]) -> None:
+        """Append T steps of every environment; the oldest rows make room."""
+        self.inner.extend(item)
+
+    def sample(self, size: int, generator: Generator) -> Sequences[CarryT]:
+        """`size` sequences drawn with replacement; rows are copies, the buffer keeps its own.
+
+        Raises:
+            UsageError: the buffer is empty.
+        """
+        return self.at(self.draw(size, generator))
+
+    def draw(self, size: int, generator: Generator) -> Tensor:
+        """Flat positions int64 [size] (row * num_envs + env) of first rows; raises as `sample`."""
+        stored, device = self.inner.stored, self.inner.context.device
+        if not stored.filled:
+            raise UsageError("the replay buffer is empty; collect transitions before sampling")
+        starts, envs = max(stored.filled - self.length, 0) + 1, self.inner.context.num_envs
+        if stored.columns.carry is None:
+            first = torch.randint(starts * envs, (size,), generator=generator, device=device)
+            return (stored.oldest * envs + first) % (stored.ring * envs)
+        rows = (stored.oldest + torch.arange(starts, device=device)) % stored.ring
+        known = stored.storage["has_carry"][rows].flatten().nonzero().squeeze(-1)
+        if not len(known):
+            raise UsageError(
+                f"no sequence of {self.length} rows in the replay buffer begins with a stored carry; collect shorter rollouts,"
+                " or store no carries"
+            )
+        chosen = known[torch.randint(len(known), (size,), generator=generator, device=device)]
+        index: Tensor = (stored.oldest * envs + chosen) % (stored.ring * envs)
+        return index
+
+    def at(self, index: Tensor) -> Sequences[CarryT]:
+        """The sequences whose first rows stand at the flat positions int64 [N]."""
+        stored, envs = self.inner.stored, self.inner.context.num_envs
+        age = (index // envs - stored.oldest) % stored.ring  # rows since the oldest
+        ahead = torch.arange(self.length, device=index.device).unsqueeze(1)
+        held = age + ahead < stored.filled  # [T, N]
+        steps = torch.minimum(ahead, stored.filled - 1 - age)
+        at = ((index + steps * envs) % (stored.ring * envs)).flatten()
+        shape = self.length, len(index)
+        observation, following = self.inner.observations(at, at)
+        columns = {name: stored.take(name, at) for name in ("action", "reward", "terminated", "truncated", "discount")}
+        named = {name: stored.take(name, at) if name in stored.storage else {} for name in NAMED}
+        valid = self.inner.usable(at)
+        whole = observation, following, columns, named, valid
+        observation, following, columns, named, valid = tree.map_tensors(lambda leaf: leaf.unflatten(0, shape), whole)
+        valid = valid & held
+        discount = columns.pop("discount")
+        carry: CarryT | None = None if stored.columns.carry is None else stored.take("carry", index)
+        return Sequences(
+            StepData(observation=observation, valid=valid, **columns, **named),
+            following,
+            discount,
+            valid & (ahead >= self.burn_in),
+            carry,
+            index,
+        )
+
+    def state_dict(self) -> State:
+        return self.inner.state_dict()
+
+    def load_state_dict(self, state: State) -> None:
+        """Put back what `state_dict` took out; raises as `ReplayBuffer.load_state_dict`."""
+        self.inner.load_state_dict(state)

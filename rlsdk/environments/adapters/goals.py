@@ -1,0 +1,46 @@
+"""Rewards for other goals, computed by the environment, for memories that replace goals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rlsdk.errors import EnvironmentFault, UsageError
+
+
+class GoalRules:
+    """`compute_reward` and, where there is one, `compute_terminated` of the agent's current environment."""
+
+    def __init__(self, environment: Callable[[], Any]) -> None:
+        self._environment = environment
+
+    def compute_reward(self, achieved: Tensor, goal: Tensor) -> tuple[Tensor, Tensor | None]:
+        """(reward float32 [M], terminated bool [M] or None) for goals [M, ..] of which `achieved` [M, ..] was reached.
+
+        Raises:
+            UsageError: there is no environment. EnvironmentFault: it has no `compute_reward`, or one that takes no batches.
+        """
+        env = self._environment()
+        if env is None:
+            raise UsageError("hindsight replay needs the environment for rewards; give the agent an environment")
+        arguments: tuple[object, ...] = achieved.numpy(force=True), goal.numpy(force=True), [{} for _ in goal]
+        reward = self._call(env, "compute_reward", arguments)
+        if reward.shape != (len(goal),) or not np.isfinite(reward).all():
+            raise EnvironmentFault(
+                f"environment {env.name!r}: compute_reward must give one finite number per row for goals stacked on the"
+                f" first axis; for {len(goal)} it gave shape {reward.shape}"
+            )
+        terminated = None
+        if self._call(env, "has_wrapper_attr", ("compute_terminated",)):
+            over = self._call(env, "compute_terminated", arguments)
+            if over.shape != (len(goal),):  # one that takes no batches
+                over = np.array([self._call(env, "compute_terminated", row) for row in zip(*arguments, strict=True)])
+            terminated = torch.from_numpy(over.astype(bool)).to(goal.device)
+        return torch.as_tensor(reward, dtype=torch.float32), terminated
+
+    def _call(self, env: Any, name: str, arguments: tuple[object, ...]) -> Any:
+        return np.asarray(env.env_method(name, *arguments, indices=[0])[0])

@@ -1,0 +1,224 @@
+"""numpy observations of any space to tensors, checked; one observation or a batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from rlsdk.environments.adapters.unusable_input import shape_of_value, without_record
+from rlsdk.errors import ObservationError
+from rlsdk.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple, dtype_of, shape_of
+
+Allocate = Callable[[tuple[int, ...], Any], Any]
+"""(shape, dtype) -> a numpy array."""
+
+
+class ObservationBatcher:
+    """Turns B observations of a space into one array or tensor [B, ...] per leaf, in the dtype the space is stored in.
+
+    What it needs to know of the space is looked up once; stacking happens at every environment step. Rows are written
+    one by one and checked all at once.
+    """
+
+    def __init__(self, space: Space, path: str = "observation") -> None:
+        self.space, self.path = space, path
+        self.children: dict[str | int, ObservationBatcher] = {}
+        if isinstance(space, Dict):
+            self.children = {key: ObservationBatcher(child, f"{path}[{key!r}]") for key, child in space.spaces.items()}
+        elif isinstance(space, Tuple):
+            self.children = {i: ObservationBatcher(child, f"{path}[{i}]") for i, child in enumerate(space.spaces)}
+        else:
+            self.shape, self.dtype = shape_of(space), np.dtype(dtype_of(space))
+            self.is_float, self.bounds = self.dtype.kind == "f", _integer_bounds(space)
+
+    @property
+    def plain(self) -> tuple[tuple[int, ...] | None, np.dtype[np.generic] | None]:
+        """(shape, dtype) of an observation that may be copied as it is; Nones where the space has parts."""
+        return (None, None) if self.children else (self.shape, self.dtype)
+
+    def __call__(self, values: Sequence[object]) -> Any:
+        """The tensors; fresh ones, so that environments may reuse their own arrays.
+
+        Raises:
+            ObservationError: names the leaf and the row that has a wrong shape or kind, or is not finite.
+        """
+        return self.tensors(self.arrays(values))
+
+    def arrays(self, values: Sequence[object]) -> Any:
+        """As calling it, but numpy arrays."""
+        target = self.allocate(len(values))
+        for row, value in enumerate(values):
+            self.write(target, row, value)
+        self.check(target)
+        return target
+
+    def allocate(self, rows: int, make: Allocate = np.empty) -> Any:
+        """Arrays for `rows` observations, nested as the space is."""
+        if isinstance(self.space, Tuple):
+            return tuple(child.allocate(rows, make) for child in self.children.values())
+        if self.children:
+            return {key: child.allocate(rows, make) for key, child in self.children.items()}
+        return make((rows, *self.shape), self.dtype)
+
+    def write(self, target: Any, row: int, value: Any) -> None:
+        """Copy one observation into row `row` of arrays that `allocate` made.
+
+        Raises:
+            ObservationError: a wrong shape, key or kind.
+        """
+        if self.children:
+            try:
+                for key, child in self.children.items():
+                    child.write(target[key], row, value[key])
+            except (KeyError, IndexError, TypeError):
+                _explain_parts(self.space, value, row, self.path)
+        elif (
+            type(value) is np.ndarray
+            and value.shape == self.shape
+            and (value.dtype == self.dtype or (self.is_float and value.dtype.kind == "f"))
+        ):
+            target[row] = value
+        else:
+            target[row] = self._converted(value, row)
+
+    def _converted(self, value: object, row: int) -> NDArray[np.generic]:
+        """`value` as an array of the leaf's shape and dtype; only conversions that keep integers exact."""
+        try:
+            array = np.asarray(value)
+        except ValueError:
+            array = np.empty(0, object)
+        where = f"{self.path} of environment {row}"
+        if array.dtype.kind not in "biuf":
+            raise ObservationError(f"{where} is {value!r}, not numbers of shape {self.shape}")
+        if array.shape != self.shape:
+            raise ObservationError(f"{where} has shape {array.shape}, but its space says {self.shape}")
+        if self.is_float:
+            return array
+        if array.dtype.kind == "f":
+            wrong = f"{where} has dtype {array.dtype}, but its space says {self.dtype}"
+            raise ObservationError(f"{wrong}; cast it in the environment")
+        stored = array.astype(self.dtype)
+        if not np.array_equal(stored, array):
+            raise ObservationError(f"{where} holds values outside {self.dtype}, the dtype of its space: {array}")
+        return stored
+
+    def check(self, target: Any) -> None:
+        """Refuse rows that are not finite, or discrete values outside the space.
+
+        Raises:
+            ObservationError: names the leaf and the first such row.
+        """
+        for key, child in self.children.items():
+            child.check(target[key])
+        if self.children:
+            return
+        # a finite sum of squares proves that all are finite; one that is not may only have overflowed
+        if self.is_float and not math.isfinite(np.vdot(target, target)) and not np.isfinite(target).all():
+            row = int(np.argwhere(~np.isfinite(target).reshape(len(target), -1).all(axis=1))[0, 0])
+            raise ObservationError(f"{self.path} of environment {row} holds NaN or infinity: {target[row]}")
+        if self.bounds is not None:
+            low, high = self.bounds
+            if (target < low).any() or (target > high).any():
+                raise ObservationError(f"{self.path} = {target.tolist()} is outside its space {self.space}")
+
+    def outside(self, target: Any) -> tuple[str, int] | None:
+        """(leaf, row) of the first float observation beyond the bounds of its space; None where all lie inside."""
+        for key, child in self.children.items():
+            if (found := child.outside(target[key])) is not None:
+                return found
+        if self.children or not isinstance(self.space, Box) or not self.is_float:
+            return None
+        beyond = (target < self.space.low) | (target > self.space.high)
+        return (self.path, int(np.argwhere(beyond)[0, 0])) if beyond.any() else None
+
+    def tensors(self, target: Any, *, fresh: bool = False) -> Any:
+        """Arrays as tensors; those share the arrays' memory unless they are to be `fresh`."""
+        if not self.children:
+            return torch.from_numpy(target.copy() if fresh else target)
+        if isinstance(self.space, Tuple):
+            return tuple(child.tensors(target[i], fresh=fresh) for i, child in self.children.items())
+        return {key: child.tensors(target[key], fresh=fresh) for key, child in self.children.items()}
+
+    def rows_of(self, target: Any, rows: list[int]) -> Any:
+        """A copy of some rows of arrays."""
+        if isinstance(self.space, Tuple):
+            return tuple(child.rows_of(target[i], rows) for i, child in self.children.items())
+        if self.children:
+            return {key: child.rows_of(target[key], rows) for key, child in self.children.items()}
+        return target[rows]
+
+
+def stack(space: Space, values: Sequence[Any]) -> Any:
+    """`ObservationBatcher(space)(values)`, for occasional use."""
+    return ObservationBatcher(space)(values)
+
+
+def _integer_bounds(space: Space) -> tuple[ArrayLike, ArrayLike] | None:
+    """Smallest and largest value of a discrete leaf; None for others."""
+    if not isinstance(space, Discrete | MultiDiscrete | MultiBinary):
+        return None
+    if isinstance(space, Discrete):
+        return space.start, space.start + space.n - 1
+    if isinstance(space, MultiBinary):
+        return 0, 1
+    start = np.asarray(space.start)
+    return start, start + np.asarray(space.nvec) - 1
+
+
+def _explain_parts(space: Space, value: object, row: int, path: str) -> None:
+    if isinstance(space, Dict):
+        _require_keys(space, value, row, path)
+    wanted = len(space.spaces) if isinstance(space, Tuple) else "a table"
+    raise ObservationError(f"{path} of environment {row} is {value!r}; its space has {wanted} parts")
+
+
+def _require_keys(space: Dict, value: object, row: int, path: str) -> None:
+    if not isinstance(value, Mapping) or not set(space.spaces) <= set(value):
+        got = sorted(value) if isinstance(value, Mapping) else type(value).__name__
+        raise ObservationError(f"{path} of environment {row} needs the keys {sorted(space.spaces)}, got {got}")
+
+
+def batch_of(space: Space, observation: object, path: str = "observation") -> tuple[list[Any], bool]:
+    """(rows, whether `observation` was a single one). A batch has one more leading dimension, in every leaf.
+
+    Raises:
+        ObservationError: neither one observation nor a batch of them.
+    """
+    count = _batch_size(space, without_record(observation, path), path)
+    if count is None:
+        return [observation], True
+    return [_row(space, observation, i) for i in range(count)], False
+
+
+def _batch_size(space: Space, value: Any, path: str) -> int | None:
+    if isinstance(space, Dict):
+        _require_keys(space, value, 0, path)
+        sizes = {_batch_size(child, value[key], f"{path}[{key!r}]") for key, child in space.spaces.items()}
+    elif isinstance(space, Tuple):
+        sizes = {_batch_size(child, value[i], f"{path}[{i}]") for i, child in enumerate(space.spaces)}
+    else:
+        shape, wanted = shape_of_value(value, path), shape_of(space)
+        if shape == wanted:
+            return None
+        if shape[1:] != wanted or len(shape) != len(wanted) + 1:
+            batch = ", ".join(("n", *map(str, wanted)))
+            raise ObservationError(
+                f"{path} has shape {shape}; accepted: {wanted} for one observation, ({batch}) for n of them"
+            )
+        return int(shape[0])
+    if len(sizes) != 1:
+        raise ObservationError(f"{path}: its parts disagree about how many observations there are: {sizes}")
+    return sizes.pop()
+
+
+def _row(space: Space, value: Any, index: int) -> Any:
+    if isinstance(space, Dict):
+        return {key: _row(child, value[key], index) for key, child in space.spaces.items()}
+    if isinstance(space, Tuple):
+        return tuple(_row(child, value[i], index) for i, child in enumerate(space.spaces))
+    return value[index]

@@ -1,0 +1,86 @@
+"""gymnasium's spaces as rlsdk's, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces as gym_spaces
+
+from rlsdk import spaces
+from rlsdk.errors import UnsupportedSpaceError
+from rlsdk.spaces import Space
+
+MAX_CHOICES = 2**20
+"""Values of a discrete space, all components together: networks see them one-hot and answer a number for each."""
+
+GymSpace = gym_spaces.Space[Any]
+"""Any space of gymnasium, for rooms that do not import it."""
+
+
+def to_space(space: object, path: str = "space") -> Space:
+    """rlsdk's description of a gymnasium space.
+
+    Raises:
+        UnsupportedSpaceError: a kind that is no Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple, one that holds no
+            number, or one with more than `MAX_CHOICES` discrete values.
+    """
+    _require_size(space, path)
+    if isinstance(space, gym_spaces.Box):
+        return spaces.Box(space.low, space.high, tuple(space.shape), np.dtype(space.dtype).name)
+    if isinstance(space, gym_spaces.Discrete):
+        return spaces.Discrete(int(space.n), int(space.start))
+    if isinstance(space, gym_spaces.MultiDiscrete):
+        if space.nvec.ndim != 1:
+            raise UnsupportedSpaceError(
+                f"{path} is a MultiDiscrete of shape {space.nvec.shape}; flatten it to one dimension"
+            )
+        return spaces.MultiDiscrete(tuple(map(int, space.nvec)), tuple(map(int, space.start)))
+    if isinstance(space, gym_spaces.MultiBinary):
+        return spaces.MultiBinary(tuple(space.shape))
+    if isinstance(space, gym_spaces.Dict):
+        return spaces.Dict({key: to_space(child, f"{path}[{key!r}]") for key, child in space.spaces.items()})
+    if isinstance(space, gym_spaces.Tuple):
+        return spaces.Tuple(tuple(to_space(child, f"{path}[{i}]") for i, child in enumerate(space.spaces)))
+    raise UnsupportedSpaceError(
+        f"{path} is a {type(space).__name__}; rlsdk knows Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple"
+    )
+
+
+def to_gymnasium(space: Space) -> GymSpace:
+    """The gymnasium space for one of rlsdk's."""
+    if isinstance(space, spaces.Box):
+        dtype: Any = np.dtype(space.dtype).type
+        return gym_spaces.Box(np.array(space.low), np.array(space.high), space.shape, dtype)
+    if isinstance(space, spaces.Discrete):
+        return gym_spaces.Discrete(space.n, start=space.start)
+    if isinstance(space, spaces.MultiDiscrete):
+        return gym_spaces.MultiDiscrete(np.array(space.nvec), start=np.array(space.start))
+    if isinstance(space, spaces.MultiBinary):
+        return gym_spaces.MultiBinary(list(space.shape) if len(space.shape) != 1 else space.shape[0])
+    if isinstance(space, spaces.Dict):
+        return gym_spaces.Dict({key: to_gymnasium(child) for key, child in space.spaces.items()})
+    return gym_spaces.Tuple([to_gymnasium(child) for child in space.spaces])
+
+
+def spaces_of(env: Any) -> tuple[Space, Space]:
+    """(observation space, action space) of a gymnasium environment."""
+    return to_space(env.observation_space, "observation"), to_space(env.action_space, "action")
+
+
+def _require_size(space: object, path: str) -> None:
+    if isinstance(space, gym_spaces.Box | gym_spaces.MultiBinary | gym_spaces.MultiDiscrete) and 0 in space.shape:
+        raise UnsupportedSpaceError(f"{path} is a {type(space).__name__} of shape {space.shape}, which holds no number")
+    if isinstance(space, gym_spaces.Dict | gym_spaces.Tuple) and not len(space.spaces):
+        raise UnsupportedSpaceError(f"{path} is a {type(space).__name__} without parts")
+    if isinstance(space, gym_spaces.Discrete):
+        choices = int(space.n)
+    elif isinstance(space, gym_spaces.MultiDiscrete):
+        choices = int(space.nvec.astype(float).sum())
+    else:
+        return
+    if choices > MAX_CHOICES:
+        raise UnsupportedSpaceError(
+            f"{path} has {choices} discrete values, and networks take one number for each; at most {MAX_CHOICES} are"
+            " accepted: use a Box, or a MultiDiscrete of its digits"
+        )

@@ -1,0 +1,60 @@
+"""Errors for unusable input of `predict` and `step`, which name the replacement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rlsdk.errors import ObservationError, UsageError
+from rlsdk.records import EnvStep, Observation
+from rlsdk.spaces import Space
+
+LOOP = "for numpy arrays, step rlsdk.environments.NumpyVectorEnv(env), or model.get_env()"
+
+
+def no_tensors(action: object, wanted: str) -> UsageError:
+    """The error for actions that are not `wanted`."""
+    return UsageError(
+        f"actions are of type {type(action).__name__}; accepted: {wanted}, an action for each environment; {LOOP}"
+    )
+
+
+def part_of(actions: Any, key: Any, space: Space) -> Any:
+    """The part `key` of actions of a Dict or Tuple space.
+
+    Raises:
+        UsageError: they have none.
+    """
+    try:
+        return actions[key]
+    except (KeyError, IndexError, TypeError, ValueError):
+        raise no_tensors(actions, f"a {type(space).__name__} of tensors, with the part {key!r}") from None
+
+
+def without_record(observation: object, path: str) -> Any:
+    """The observation itself.
+
+    Raises:
+        ObservationError: `observation` is a record that a vector environment gave.
+    """
+    if isinstance(observation, Observation | EnvStep):
+        raise ObservationError(
+            f"{path} is a record for algorithms ({type(observation).__name__}), not an array; {LOOP}"
+        )
+    return observation
+
+
+def shape_of_value(value: Any, path: str) -> tuple[int, ...]:
+    """The shape of an array, or of lists that make one.
+
+    Raises:
+        ObservationError: they make none.
+    """
+    try:
+        return np.shape(value)
+    except (ValueError, TypeError, RuntimeError):  # lists of different lengths
+        pair = isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], Mapping)
+        hint = "; reset gives (observation, info): pass its first part" if pair else ""
+        raise ObservationError(f"{path} is a {type(value).__name__} that makes no array{hint}") from None

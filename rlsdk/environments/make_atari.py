@@ -1,0 +1,44 @@
+"""Several copies of an Atari game with the documented preprocessing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+
+from rlsdk.environments.vectorize import make_vec_env
+from rlsdk.environments.wrappers.atari import AtariWrapper, require_games
+
+
+def make_atari_env(  # the documented signature
+    env_id: str,
+    n_envs: int = 1,
+    seed: int | None = None,
+    *,
+    monitor_dir: str | Path | None = None,
+    wrapper_kwargs: Mapping[str, Any] | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> Any:
+    """`make_vec_env` for games of ale-py, such as `ALE/Breakout-v5` or `BreakoutNoFrameskip-v4`, inside `AtariWrapper`.
+
+    Args:
+        env_id: gymnasium id; frames are skipped by the wrapper, not by the game.
+        n_envs: how many copies.
+        seed: of the first reset that is given none.
+        monitor_dir: folder for one monitor file per copy.
+        wrapper_kwargs: arguments of `AtariWrapper`.
+        env_kwargs: arguments of `gymnasium.make`.
+        more: further arguments of `make_vec_env`, such as `vectorization`.
+
+    Raises:
+        SettingsError: an unknown argument. EnvironmentFault: there is no such game, or ale-py or OpenCV is missing.
+    """
+
+    def make() -> Any:
+        require_games()
+        return AtariWrapper(gymnasium.make(env_id, **{"frameskip": 1, **(env_kwargs or {})}), **(wrapper_kwargs or {}))
+
+    return make_vec_env(make, n_envs, seed, monitor_dir=monitor_dir, **more)

@@ -1,0 +1,80 @@
+"""What `rlsdk.environments.connect` returns: every member that the rest of the SDK uses of an environment."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import NoReturn, Protocol, runtime_checkable
+
+from rlsdk.environment_abilities import CapturesState, HasMasks, HasSeparateEnvs, KeepsInfos, PlaysEpisodes, SelectsInfo
+from rlsdk.environments.adapters.attributes import Indices
+from rlsdk.environments.vector.seeds import Seeds
+from rlsdk.errors import EnvironmentFault, UsageError
+from rlsdk.interfaces import VectorEnv
+from rlsdk.text import shown
+
+MEMBERS = ("num_envs", "observation_space", "action_space", "reset", "step", "close")
+"""The members of `rlsdk.interfaces.VectorEnv`."""
+
+
+@runtime_checkable
+class ConnectedEnv(
+    VectorEnv, HasMasks, CapturesState, SelectsInfo, KeepsInfos, HasSeparateEnvs, PlaysEpisodes, Protocol
+):
+    """B environments with everything that agents, evaluations and callbacks use; what one cannot do raises `UsageError`."""
+
+    name: str
+    env_id: str | None
+    """The id that makes such an environment again; None where an id alone does not."""
+    seeds: Seeds
+    restarts: int
+    """Processes that were replaced so far."""
+
+    @property
+    def environments(self) -> Sequence[object]:
+        """The environments in this process; none where they are elsewhere."""
+        ...
+
+    def require_steps(self) -> None:
+        """Raises UsageError where only whole episodes can be played."""
+        ...
+
+    def reset_infos(self) -> Sequence[dict[str, object]]:
+        """The `info` of each environment's last reset."""
+        ...
+
+    def wrappers(self, indices: Indices = None) -> Sequence[Sequence[str]]:
+        """The classes of the wrappers of each environment; see `rlsdk.environments.adapters.attributes.wrappers_of`."""
+        ...
+
+    def fingerprint(self) -> Hashable:
+        """A value that changes when the environments are stepped or reset, by whomever."""
+        ...
+
+
+def missing_members(env: object) -> list[str]:
+    """The members of `VectorEnv` that an object lacks."""
+    return [name for name in MEMBERS if not hasattr(env, name)]
+
+
+def require_members(env: object) -> None:
+    """Raises EnvironmentFault when an object lacks a member of `VectorEnv`; the message names it."""
+    if missing := missing_members(env):
+        raise EnvironmentFault(
+            f"{shown(env)} is no vector environment: it lacks {', '.join(missing)} (rlsdk.interfaces.VectorEnv)"
+        )
+
+
+def no_separate(name: str, member: str) -> NoReturn:
+    """Raises the UsageError of environments that cannot be reached one by one."""
+    raise UsageError(
+        f"environment {name!r} has no {member!r}: it has no separate environments;"
+        " use make_vec_env(..., vectorization='sync' or 'async')"
+    )
+
+
+def fingerprint_of(env: ConnectedEnv) -> Hashable:
+    """`env.fingerprint()`; None where the environments are closed, or their process is gone."""
+    try:
+        return env.fingerprint()
+    except Exception:  # whatever a closed environment raises
+        return None

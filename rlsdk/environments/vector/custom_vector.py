@@ -1,0 +1,201 @@
+"""Any object with the members of `rlsdk.interfaces.VectorEnv` as a training environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import gymnasium
+import torch
+from torch import Tensor
+
+from rlsdk import spaces
+from rlsdk.environment_abilities import HasMasks, KeepsInfos, PlaysEpisodes, SelectsInfo
+from rlsdk.environments.adapters.attributes import Indices
+from rlsdk.environments.adapters.space_conversion import to_space
+from rlsdk.environments.states import OpaqueValue
+from rlsdk.environments.vector.connected import no_separate, require_members
+from rlsdk.environments.vector.fingerprints import count_reset, resets_of
+from rlsdk.environments.vector.seeds import Seeds
+from rlsdk.errors import EnvironmentFault, RlsdkError, UsageError, raised
+from rlsdk.interfaces import VectorEnv
+from rlsdk.records import EnvStep, Observation
+from rlsdk.spaces import Space, dtype_of, map_leaves, shape_of
+from rlsdk.text import shown
+
+
+class CustomVectorEnv:
+    """Checks what an object with the members of `VectorEnv` gives. What it may have besides is its own: the methods of
+    `CapturesState`, `HasMasks`, `SelectsInfo`, `KeepsInfos`, `HasSeparateEnvs` and `PlaysEpisodes`."""
+
+    def __init__(self, env: VectorEnv) -> None:
+        require_members(env)
+        self.env, self.num_envs = env, int(env.num_envs)
+        self.observation_space = _space(env.observation_space, "observation")
+        self.action_space = _space(env.action_space, "action")
+        own = getattr(env, "name", None)
+        self.name: str = own if isinstance(own, str) else type(env).__name__
+        self.seeds, self._moves, self.restarts = Seeds(), 0, 0
+        self.env_id: str | None = None
+        self.has_masks = isinstance(env, HasMasks) and bool(env.has_masks)
+        self.environments: list[object] = [env]
+        self._names: tuple[str, ...] = ()
+
+    def _own(self, member: str) -> Callable[..., Any]:
+        """A method that the object may have.
+
+        Raises:
+            UsageError: it has not.
+        """
+        method: Callable[..., Any] | None = getattr(self.env, member, None)
+        return no_separate(self.name, member) if method is None else method
+
+    def require_steps(self) -> None:
+        """They can be stepped."""
+
+    def reset(self, seed: int | None = None) -> Observation:
+        if seed is None:
+            seed = self.seeds.first_pending()
+        count_reset(self.env)
+        observation: Observation = self._ask(lambda: self.env.reset(seed), Observation, "reset")
+        self.has_masks = observation.action_mask is not None
+        self._check(observation, self.num_envs, "reset")
+        return observation
+
+    def step(self, action: Tensor) -> EnvStep:
+        self._moves += 1
+        step: EnvStep = self._ask(lambda: self.env.step(action), EnvStep, "step")
+        flags = {"terminated": step.terminated, "truncated": step.truncated, "valid": step.valid}
+        for field, value in {**flags, "reward": step.reward}.items():
+            self._leaf(value, (self.num_envs,), torch.float32 if field == "reward" else torch.bool, f"step, {field}")
+        self._check(step.observation, self.num_envs, "step")
+        ended = int((step.terminated | step.truncated).sum())
+        if bool(ended) != (step.final_observation is not None):
+            raise EnvironmentFault(
+                f"environment {self.name!r}, step: {ended} episodes ended, final_observation is"
+                f" {'missing' if ended else 'given'}; give the last observations of the episodes that ended, and None otherwise"
+            )
+        if step.final_observation is not None:
+            self._check(step.final_observation, ended, "step, final_observation")
+        for name in self._names:
+            if name not in step.info:
+                raise EnvironmentFault(
+                    f"environment {self.name!r}, step: info has no {name!r}, which the algorithm needs; give EnvStep.info"
+                    f" the entry {name!r}, float32 [{self.num_envs}]"
+                )
+            self._leaf(step.info[name], (self.num_envs,), torch.float32, f"step, info[{name!r}]")
+        return step
+
+    def select_info(self, names: Sequence[str]) -> None:
+        """Which entries `EnvStep.info` must have from now on; passed to the object's own `select_info`, if it has one."""
+        self._names = tuple(names)
+        if isinstance(self.env, SelectsInfo):
+            self.env.select_info(self._names)
+
+    def keep_infos(self, keep: bool) -> None:
+        """Whether steps carry `infos` from now on, where the object can."""
+        if isinstance(self.env, KeepsInfos):
+            self.env.keep_infos(keep)
+
+    def get_state(self) -> Any:
+        """The object's own.
+
+        Raises:
+            OpaqueValue: it has no method `get_state`.
+        """
+        own = getattr(self.env, "get_state", None)
+        if own is None:
+            raise OpaqueValue(f"{type(self.env).__name__} has no method get_state")
+        return own()
+
+    def set_state(self, state: object) -> None:
+        """Put back what `get_state` gave; raises UsageError where the object has no `set_state`."""
+        self._own("set_state")(state)
+
+    def get_attr(self, name: str, indices: Indices = None) -> list[Any]:
+        """The object's own, as the next two; raises UsageError where it has none."""
+        return list(self._own("get_attr")(name, indices))
+
+    def set_attr(self, name: str, value: object, indices: Indices = None) -> None:
+        self._own("set_attr")(name, value, indices)
+
+    def env_method(self, name: str, *args: object, indices: Indices = None, **kwargs: object) -> list[Any]:
+        return list(self._own("env_method")(name, *args, indices=indices, **kwargs))
+
+    def wrappers(self, indices: Indices = None) -> list[list[str]]:
+        """The object's own; raises UsageError where it has none."""
+        return list(self._own("wrappers")(indices))
+
+    def reset_infos(self) -> list[dict[str, object]]:
+        """The object's own; empty where it has none."""
+        own = getattr(self.env, "reset_infos", None)
+        return [{} for _ in range(self.num_envs)] if own is None else list(own())
+
+    def _call(self, call: Callable[[], object], what: str) -> object:
+        """The answer of the object; what goes wrong in it names the environment."""
+        try:
+            return call()
+        except RlsdkError:
+            raise
+        except Exception as error:
+            raise EnvironmentFault(f"environment {self.name!r} {raised(error, what)}") from error
+
+    def _ask(self, call: Callable[[], object], kind: type[object], what: str) -> Any:
+        """The record that the object answers with."""
+        given = self._call(call, what)
+        if not isinstance(given, kind):
+            raise EnvironmentFault(
+                f"environment {self.name!r}: {what} gave {shown(given)}, not a rlsdk.records.{kind.__name__}"
+            )
+        return given
+
+    def _check(self, observation: Observation, rows: int, what: str) -> None:
+        """Raises EnvironmentFault when an observation has not the shapes and dtypes of its space."""
+        self._leaf(observation.is_first, (rows,), torch.bool, f"{what}, is_first")
+
+        def check(path: str, leaf: Space, value: object) -> object:
+            return self._leaf(value, (rows, *shape_of(leaf)), getattr(torch, dtype_of(leaf)), f"{what}, {path}")
+
+        try:
+            map_leaves(self.observation_space, check, observation.features)
+        except (KeyError, IndexError, TypeError, AttributeError):
+            raise EnvironmentFault(
+                f"environment {self.name!r}, {what}: features {shown(observation.features)} are not nested as the space"
+            ) from None
+
+    def _leaf(self, value: object, shape: tuple[int, ...], dtype: torch.dtype, what: str) -> Tensor:
+        if not isinstance(value, Tensor) or value.shape != shape or value.dtype != dtype:
+            got = f"{value.dtype} {tuple(value.shape)}" if isinstance(value, Tensor) else shown(value)
+            raise EnvironmentFault(f"environment {self.name!r}, {what}: got {got}, not a tensor {dtype} {shape}")
+        return value
+
+    def fingerprint(self) -> Hashable:
+        """What changes when the environment is moved; see `fingerprint_of`."""
+        return self._moves, resets_of(self.env)
+
+    def map(self, work: Any, items: Any) -> list[Any]:
+        """The object's own `map`, for population methods.
+
+        Raises:
+            UsageError: it has none.
+        """
+        if not isinstance(self.env, PlaysEpisodes):
+            raise UsageError(
+                f"{self.name!r} is a vector by itself and plays no single episodes; population methods need"
+                " make_vec_env(id, n, vectorization='sync' or 'async'), or a method `map`"
+            )
+        return self.env.map(work, items)
+
+    def close(self) -> None:
+        self._call(self.env.close, "close")
+
+
+def _space(space: object, path: str) -> Space:
+    if isinstance(space, gymnasium.Space):
+        return to_space(space, path)
+    if not isinstance(space, Space):
+        kinds = ", ".join(kind.__name__ for kind in (spaces.Box, spaces.Discrete, spaces.Dict))
+        raise EnvironmentFault(
+            f"the {path} space is {shown(space)}; give a gymnasium space, or one of rlsdk.spaces: {kinds}, ..."
+        )
+    return space

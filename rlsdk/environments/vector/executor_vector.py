@@ -1,0 +1,139 @@
+"""An environment whose whole episodes are played wherever an executor does its work."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Hashable, Sequence
+from itertools import chain
+from typing import Any, NoReturn
+
+import attrs
+import numpy as np
+from torch import Tensor
+
+from rlsdk.environments.adapters.attributes import Indices
+from rlsdk.environments.states import OpaqueValue
+from rlsdk.environments.vector.by_value import ByValue
+from rlsdk.environments.vector.connected import no_separate
+from rlsdk.environments.vector.environment_group import EnvironmentGroup
+from rlsdk.environments.vector.item_groups import Work, groups
+from rlsdk.environments.vector.step_arrays import StepArrays
+from rlsdk.environments.vector.sync_vector import SyncVectorEnv
+from rlsdk.errors import UsageError
+from rlsdk.interfaces import Executor
+from rlsdk.records import EnvStep, Observation
+from rlsdk.spaces import Space
+
+_GROUPS: dict[str, EnvironmentGroup] = {}
+"""In a process of an executor: the environments it has made, by the play they belong to."""
+
+
+@attrs.frozen
+class GroupWork:
+    """`work(environments, items)` as a function of the items alone, with environments made where they are first needed."""
+
+    token: str
+    make: Any
+    """Returns a function that makes an environment."""
+    copies: int
+    """How many of them."""
+    spaces: tuple[Space, Space]
+    name: str
+    work: Any
+    """Gives the function."""
+
+    def __call__(self, items: Sequence[object]) -> list[Any]:
+        if self.token not in _GROUPS:
+            make = self.make()
+            made = [make() for _ in range(self.copies)]
+            _GROUPS[self.token] = EnvironmentGroup(
+                made, *self.spaces, self.name, StepArrays(*self.spaces, len(made), np.zeros)
+            )
+        return _GROUPS[self.token].apply(self.work(), items)
+
+
+class ExecutorVectorEnv:
+    """One copy in this process, for spaces and attributes; `map` plays on `num_envs` copies, spread over the `workers` of
+    the executor."""
+
+    def __init__(
+        self, make: Callable[[], Any], here: SyncVectorEnv, executor: Executor, num_envs: int, workers: int
+    ) -> None:
+        self.here, self.executor, self.num_envs, self.workers = here, executor, num_envs, workers
+        self.copies = -(-num_envs // workers)  # in each place
+        self.observation_space, self.action_space = here.observation_space, here.action_space
+        self.name, self.env_id, self.seeds, self.has_masks = here.name, here.env_id, here.seeds, here.has_masks
+        self.restarts = 0
+        self._make, self._token = ByValue(make), uuid.uuid4().hex
+
+    def reset(self, seed: int | None = None) -> Observation:
+        return self.here.reset(seed)
+
+    @property
+    def environments(self) -> tuple[()]:
+        """They are where the executor plays."""
+        return ()
+
+    def step(self, action: Tensor) -> EnvStep:
+        """Never; see `require_steps`."""
+        self.require_steps()
+
+    def require_steps(self) -> NoReturn:
+        """An executor has none.
+
+        Raises:
+            UsageError: says which kinds of vectorisation have.
+        """
+        raise UsageError(
+            f"environment {self.name!r} is played by an executor, which plays whole episodes, for population methods such"
+            " as ARS; other algorithms step their environments: use vectorization='sync' or 'async'"
+        )
+
+    def keep_infos(self, keep: bool) -> None:
+        """Nothing to do: it has no steps."""
+
+    def select_info(self, names: Sequence[str]) -> None:
+        """Nothing to do: it has no steps."""
+
+    def get_attr(self, name: str, indices: Indices = None) -> list[Any]:
+        """The attribute of the copy in this process."""
+        return self.here.get_attr(name, indices)
+
+    def set_attr(self, name: str, value: object, indices: Indices = None) -> NoReturn:
+        """Not possible: the copies are made where episodes are played."""
+        no_separate(self.name, "set_attr")
+
+    def env_method(self, name: str, *args: object, indices: Indices = None, **kwargs: object) -> list[Any]:
+        """Call a method of the copy in this process."""
+        return self.here.env_method(name, *args, indices=indices, **kwargs)
+
+    def wrappers(self, indices: Indices = None) -> list[list[str]]:
+        """Of the copy in this process."""
+        return self.here.wrappers(indices)
+
+    def reset_infos(self) -> list[dict[str, object]]:
+        """Of the copy in this process."""
+        return self.here.reset_infos()
+
+    def fingerprint(self) -> Hashable:
+        """Of the copy in this process."""
+        return self.here.fingerprint()
+
+    def get_state(self) -> NoReturn:
+        """Raises OpaqueValue: episodes are played whole."""
+        raise OpaqueValue("an executor keeps no environments between episodes")
+
+    def set_state(self, state: object, /) -> NoReturn:
+        """As `get_state`."""
+        self.get_state()
+
+    def map(self, work: Work, items: Sequence[Any]) -> list[Any]:
+        """`work(environments, items)` of groups of items, wherever the executor does it; answers in order."""
+        pair, shipped = (self.observation_space, self.action_space), ByValue(work)
+        played = GroupWork(self._token, self._make, self.copies, pair, self.name, shipped)
+        return list(chain.from_iterable(self.executor.map(played, groups(items, self.copies, self.workers))))
+
+    def close(self) -> None:
+        """Close the copy here and the executor."""
+        self.here.close()
+        self.executor.close()

@@ -1,0 +1,260 @@
+"""A vector environment as the documented loop steps it: numpy arrays in and out, an info per environment."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from rlsdk.environments.adapters.attributes import Indices, name_of_class
+from rlsdk.environments.adapters.masks import get_action_masks
+from rlsdk.environments.adapters.space_conversion import to_gymnasium
+from rlsdk.environments.vector.connected import ConnectedEnv
+from rlsdk.environments.vector.custom_vector import CustomVectorEnv
+from rlsdk.environments.vector.pictures import pictures_of, show_windows, tiled
+from rlsdk.errors import UsageError
+from rlsdk.interfaces import VectorEnv
+from rlsdk.records import EnvStep
+from rlsdk.spaces import Box, Dict, Space, Tuple, dtype_of, shape_of
+from rlsdk.text import shown
+
+STEPPING = ("reset", "step")
+"""Methods of an environment that move it."""
+
+
+class NumpyVectorEnv:
+    """What `model.get_env()` returns: B environments stepped with numpy arrays; an episode that ends is followed by a reset.
+
+    `model.predict` takes its observations as they are: they are the environment's own, neither normalised nor stacked.
+    Constructors, `set_env` and `evaluate_policy` take it too. Stepping or resetting it ends the episodes that training
+    was in the middle of: the next `learn` begins new ones.
+    """
+
+    def __init__(self, env: VectorEnv, moved: Callable[[], None] | None = None) -> None:
+        """`moved` is called before the environments are stepped or reset."""
+        self.env: ConnectedEnv = env if isinstance(env, ConnectedEnv) else CustomVectorEnv(env)
+        self._moved = moved
+        self.num_envs: int = self.env.num_envs
+        self.observation_space = to_gymnasium(self.env.observation_space)
+        self.action_space = to_gymnasium(self.env.action_space)
+        self._seed: int | None = None
+        self._pending: Any = None
+        self._began = np.zeros(self.num_envs)
+
+    # --- the loop ------------------------------------------------------------------------------------------------
+
+    def reset(self) -> Any:
+        """Start an episode everywhere; the observations [B, ..], nested as the space is."""
+        self._move()
+        seed, self._seed, self._pending = self._seed, None, None
+        self._began[:] = time.time()
+        return to_arrays(self.env.observation_space, self.env.reset(seed).features)
+
+    def step(self, actions: Any) -> tuple[Any, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
+        """(observations [B, ..], rewards float32 [B], dones bool [B], B infos) for actions as `predict` gives them: an array
+        [B, ..], or B dicts or tuples where the action space is a Dict or Tuple.
+
+        Where an episode ended the observation is the first of the next one, and the info has `terminal_observation`,
+        `TimeLimit.truncated` and `episode` (`r` return, `l` steps, `t` seconds) besides what the environment said.
+
+        Raises:
+            UsageError: actions of another shape. EnvironmentFault: the environment misbehaved.
+        """
+        action = to_actions(self.env.action_space, actions, self.num_envs)
+        self._move()
+        self.env.keep_infos(True)
+        try:
+            return self._answer(self.env.step(action))
+        finally:
+            self.env.keep_infos(False)
+
+    def step_async(self, actions: object) -> None:
+        """Note the actions; `step_wait` takes them."""
+        self._pending = to_actions(self.env.action_space, actions, self.num_envs)
+
+    def step_wait(self) -> tuple[Any, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
+        """`step` with the actions of `step_async`.
+
+        Raises:
+            UsageError: there are none.
+        """
+        if self._pending is None:
+            raise UsageError("step_wait needs actions; call step_async(actions) first")
+        actions, self._pending = self._pending, None
+        return self.step(actions)
+
+    def _move(self) -> None:
+        self.env.require_steps()
+        if self._moved is not None:
+            self._moved()
+
+    def _answer(self, step: EnvStep) -> tuple[Any, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
+        terminated, truncated = step.terminated.numpy(force=True), step.truncated.numpy(force=True)
+        infos = [dict(info) for info in step.infos] if step.infos else [{} for _ in range(self.num_envs)]
+        if step.final_observation is not None:
+            now, last = time.time(), to_arrays(self.env.observation_space, step.final_observation.features)
+            for k, i in enumerate(np.flatnonzero(terminated | truncated)):
+                infos[i]["terminal_observation"] = row_of(last, k)
+                infos[i]["TimeLimit.truncated"] = bool(truncated[i] and not terminated[i])
+                episode = next((e for e in step.episodes if e.env == i), None)
+                if episode is not None and "episode" not in infos[i]:
+                    context = {
+                        "r": episode.episode_return,
+                        "l": episode.length,
+                        "t": round(float(now - self._began[i]), 6),
+                    }
+                    infos[i]["episode"] = context
+                self._began[i] = now
+        observation = to_arrays(self.env.observation_space, step.observation.features)
+        return observation, step.reward.numpy(force=True), terminated | truncated, infos
+
+    # --- seeds, attributes, methods ------------------------------------------------------------------------------
+
+    def seed(self, seed: int | None = None) -> list[int | None]:
+        """Seed the next `reset`; environment i gets a stream of its own, derived from the seed."""
+        self._seed = seed
+        return [seed] * self.num_envs
+
+    @property
+    def reset_infos(self) -> list[dict[str, Any]]:
+        """The `info` of each environment's last reset."""
+        return list(self.env.reset_infos())
+
+    def get_attr(self, attr_name: str, indices: Indices = None) -> list[Any]:
+        """The attribute of the environments, looked up through their wrappers."""
+        return list(self.env.get_attr(attr_name, indices))
+
+    def set_attr(self, attr_name: str, value: object, indices: Indices = None) -> None:
+        """Set an attribute where it is defined, through the wrappers."""
+        self.env.set_attr(attr_name, value, indices)
+
+    def env_method(self, method_name: str, *args: object, indices: Indices = None, **kwargs: object) -> list[Any]:
+        """Call a method of the environments; the answers in the order of `indices`."""
+        if method_name in STEPPING:
+            self._move()
+        return list(self.env.env_method(method_name, *args, indices=indices, **kwargs))
+
+    def has_attr(self, attr_name: str) -> bool:
+        """Whether all environments have the attribute, themselves or in a wrapper."""
+        return all(self.env_method("has_wrapper_attr", attr_name))
+
+    def env_is_wrapped(self, wrapper_class: type[object] | str, indices: Indices = None) -> list[bool]:
+        """Whether environments are inside a wrapper of this class, or name of a class."""
+        name = wrapper_class if isinstance(wrapper_class, str) else name_of_class(wrapper_class)
+        return [name in names or name in (n.rpartition(".")[2] for n in names) for names in self.env.wrappers(indices)]
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """The current action masks, bool [B, A].
+
+        Raises:
+            MaskError: the environments have no method `action_masks`.
+        """
+        return get_action_masks(self)
+
+    @property
+    def envs(self) -> list[Any]:
+        """The gymnasium environments.
+
+        Raises:
+            UsageError: they are in other processes, or there are none: use `get_attr` and `env_method`.
+        """
+        if not self.env.environments:
+            raise UsageError(
+                f"environment {self.env.name!r} is not in this process; use get_attr, set_attr, env_method"
+            )
+        return list(self.env.environments)
+
+    @property
+    def unwrapped(self) -> NumpyVectorEnv:
+        """Itself: what belongs to the agent, such as normalisation, is no wrapper."""
+        return self
+
+    @property
+    def venv(self) -> Any:
+        """The `rlsdk.interfaces.VectorEnv` that algorithms step."""
+        return self.env
+
+    # --- pictures ------------------------------------------------------------------------------------------------
+
+    @property
+    def render_mode(self) -> str | None:
+        """How the environments were made to render; None where they were not, or where it is not known."""
+        try:
+            mode = self.env.get_attr("render_mode")[0]
+        except UsageError:  # no separate environments
+            return None
+        return mode if isinstance(mode, str) else None
+
+    def get_images(self) -> list[Any]:
+        """A picture of each environment, uint8 [height, width, 3]; None where it gives none."""
+        return pictures_of(self)
+
+    def render(self, mode: str | None = None) -> Any:
+        """Show the environments (`human`, the default), or return one picture of all of them (`rgb_array`).
+
+        Where no window can be opened this warns, once.
+        """
+        if mode == "rgb_array" or (mode is None and self.render_mode == "rgb_array"):
+            return tiled(self.get_images())
+        if mode not in (None, "human"):
+            raise UsageError(f"render mode {mode!r} is unknown; accepted: 'human', 'rgb_array'")
+        if (problem := show_windows(self)) is not None:
+            warnings.warn(f"nothing is shown: {problem}; get_images() gives pictures", UserWarning, stacklevel=2)
+        return None
+
+    def close(self) -> None:
+        """Close the environments."""
+        self.env.close()
+
+
+def to_arrays(space: Space, features: Any) -> Any:
+    """Tensors [B, ..], nested as the space, as arrays in the space's dtypes."""
+    if isinstance(space, Dict):
+        return {key: to_arrays(child, features[key]) for key, child in space.spaces.items()}
+    if isinstance(space, Tuple):
+        return tuple(to_arrays(child, part) for child, part in zip(space.spaces, features, strict=True))
+    return features.numpy(force=True).astype(space.dtype if isinstance(space, Box) else dtype_of(space), copy=False)
+
+
+def row_of(arrays: Any, index: int) -> Any:
+    """One row of arrays."""
+    if isinstance(arrays, dict):
+        return {key: row_of(value, index) for key, value in arrays.items()}
+    return tuple(row_of(value, index) for value in arrays) if isinstance(arrays, tuple) else arrays[index]
+
+
+def to_actions(space: Space, actions: Any, count: int, path: str = "actions") -> Any:
+    """Actions of `count` environments as tensors [B, ..], nested as the space.
+
+    Raises:
+        UsageError: another number of them, another shape, or no numbers.
+    """
+    if isinstance(space, Dict | Tuple):
+        keys: Sequence[Any] = list(space.spaces) if isinstance(space, Dict) else range(len(space.spaces))
+        try:
+            # a mapping, or for a Tuple a tuple, has a column for each part; a list has a row for each environment
+            if isinstance(actions, Mapping if isinstance(space, Dict) else tuple):
+                columns = {key: actions[key] for key in keys}
+            else:
+                columns = {key: [action[key] for action in actions] for key in keys}
+        except (KeyError, IndexError, TypeError):
+            raise UsageError(f"{path} are {shown(actions)}; give {count} actions with the parts {list(keys)}") from None
+        parts = {key: to_actions(space.spaces[key], columns[key], count, f"{path}[{key!r}]") for key in keys}
+        return parts if isinstance(space, Dict) else tuple(parts.values())
+    if isinstance(actions, torch.Tensor):
+        actions = actions.numpy(force=True)
+    shape = (count, *shape_of(space))
+    try:
+        array = np.asarray(actions)
+    except ValueError:
+        array = np.empty(0, object)
+    kinds = "biuf" if isinstance(space, Box) else "biu"
+    if array.dtype.kind not in kinds or array.size != math.prod(shape) or array.shape[:1] != (count,):
+        raise UsageError(f"{path} are {shown(actions)}; this environment takes an array of shape {shape}")
+    return torch.from_numpy(np.array(array.reshape(shape), dtype=array.dtype if isinstance(space, Box) else np.int64))

@@ -1,0 +1,63 @@
+"""A vector environment whose tensors arrive on an accelerator."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, TypeVar, cast
+
+from rlsdk.environments.states import read_state
+from rlsdk.interfaces import VectorEnv
+from rlsdk.records import EnvStep, Observation
+from rlsdk.spaces import Space
+from rlsdk.tree import map_tensors
+
+T = TypeVar("T")
+
+
+class OnDevice:
+    """Moves observations and rewards to `device`, and actions back to the CPU."""
+
+    def __init__(self, env: VectorEnv, device: str) -> None:
+        self.env, self.device = env, device
+
+    @property
+    def num_envs(self) -> int:
+        return self.env.num_envs
+
+    @property
+    def observation_space(self) -> Space:
+        return self.env.observation_space
+
+    @property
+    def action_space(self) -> Space:
+        return self.env.action_space
+
+    def _move(self, value: T) -> T:
+        return map_tensors(lambda leaf: leaf.to(self.device), value)
+
+    def reset(self, seed: int | None = None) -> Observation:
+        return self._move(self.env.reset(seed))
+
+    def step(self, action: Any) -> EnvStep:
+        step = self.env.step(map_tensors(lambda leaf: leaf.cpu(), action))
+        return replace(
+            step,
+            observation=self._move(step.observation),
+            reward=self._move(step.reward),
+            terminated=self._move(step.terminated),
+            truncated=self._move(step.truncated),
+            valid=self._move(step.valid),
+            final_observation=self._move(step.final_observation),
+            info=self._move(step.info),
+        )
+
+    def get_state(self) -> object:
+        """Of the environments."""
+        return read_state(self.env)
+
+    def set_state(self, state: object) -> None:
+        """Of the environments."""
+        cast("Any", self.env).set_state(state)
+
+    def close(self) -> None:
+        self.env.close()

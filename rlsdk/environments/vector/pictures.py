@@ -1,0 +1,75 @@
+"""Pictures of environments, and their windows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlsdk.errors import message_of
+
+
+def pictures_of(env: Any) -> list[NDArray[np.uint8] | None]:
+    """A picture of each environment, uint8 [height, width, 3]; None where it gives none.
+
+    Args:
+        env: has `get_attr`, `set_attr`, `env_method` and `num_envs`.
+    """
+    found: list[NDArray[np.uint8] | None] = []
+    for i in range(env.num_envs):
+        picture = None
+        if "rgb_array" in _modes(env, i) or env.get_attr("render_mode", i)[0] == "rgb_array":
+            with _rendering(env, i, "rgb_array"):
+                picture = env.env_method("render", indices=i)[0]
+        found.append(picture if isinstance(picture, np.ndarray) else None)
+    return found
+
+
+def show_windows(env: Any) -> str | None:
+    """Let each environment draw in its own window; why nothing is shown, None where something is."""
+    own = set(env.get_attr("render_mode"))
+    if own != {"human"} and not env.env.environments:
+        return "the environments are in other processes; make them with render_mode='human'"
+    for i in range(env.num_envs):
+        if "human" not in _modes(env, i):
+            return "the environment has no render mode 'human'"
+        try:
+            with _rendering(env, i, "human"):
+                env.env_method("render", indices=i)
+        except Exception as error:  # whatever a library for windows raises where there is no screen
+            return f"{type(error).__name__}: {message_of(error)}"
+    return None
+
+
+def tiled(pictures: Sequence[NDArray[np.uint8] | None]) -> NDArray[np.uint8] | None:
+    """Pictures of one size side by side, row by row, in about a square; None where there are none."""
+    some = [picture for picture in pictures if picture is not None]
+    if not some:
+        return None
+    columns = math.ceil(math.sqrt(len(some)))
+    empty = [np.zeros_like(some[0])] * (-len(some) % columns)
+    rows = [np.concatenate((some + empty)[i : i + columns], axis=1) for i in range(0, len(some), columns)]
+    return np.concatenate(rows, axis=0)
+
+
+def _modes(env: Any, index: int) -> Sequence[str]:
+    modes: Sequence[str] = (env.get_attr("metadata", index)[0] or {}).get("render_modes", ())
+    return modes
+
+
+@contextmanager
+def _rendering(env: Any, index: int, mode: str) -> Iterator[None]:
+    """Environment `index` in this render mode, where it has it and was made with none."""
+    made = env.get_attr("render_mode", index)[0]
+    changes = made != mode and (made is None or mode == "human") and mode in _modes(env, index)
+    if changes:
+        env.set_attr("render_mode", mode, index)
+    try:
+        yield
+    finally:
+        if changes:
+            env.set_attr("render_mode", made, index)

@@ -1,0 +1,309 @@
+"""Environments stepped in processes: several copies to a process, observations through shared memory.
+
+A process that dies, hangs or raises is an error with its cause, or is replaced with `restart=True`; training never hangs.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any, NoReturn
+
+import attrs
+import numpy as np
+import torch
+from torch import Tensor
+
+from rlsdk.environments.adapters.actions import ActionDecoder
+from rlsdk.environments.adapters.attributes import Indices, chosen
+from rlsdk.environments.states import OpaqueValue, masks_in, state_of, states_in
+from rlsdk.environments.vector.by_value import ByValue
+from rlsdk.environments.vector.info_entries import as_tensors
+from rlsdk.environments.vector.item_groups import Work, groups
+from rlsdk.environments.vector.seeds import Seeds, seed_of
+from rlsdk.environments.vector.shared_arrays import arrays_in, bytes_for
+from rlsdk.environments.vector.step_arrays import Ended
+from rlsdk.environments.vector.step_records import StepRecords
+from rlsdk.environments.vector.worker import END, Assignment, WithInfos, serve
+from rlsdk.errors import EnvironmentFault
+from rlsdk.executors.shared_memory import SharedArrays
+from rlsdk.executors.workers import Failure, RepeatedFailure, Worker, WorkerDied, spread
+from rlsdk.records import EnvStep, Observation
+from rlsdk.runtime.seeding import fresh_seed
+from rlsdk.spaces import Space
+
+MAX_RESTARTS_IN_A_ROW = 3
+"""A process that dies more often than this without completing an episode in between is given up."""
+
+
+@attrs.frozen
+class ProcessOptions:
+    """How many processes, how long they may think, and what becomes of one that dies."""
+
+    workers: int
+    timeout: float = 60.0
+    """seconds"""
+    restart: bool = False
+    start_method: str | None = None
+    """`fork`, `forkserver`, `spawn`; None is the platform's own."""
+
+
+class ProcessVectorEnv:
+    """B environments in W processes. With `restart`, a process that dies or hangs is replaced: its environments begin
+    new episodes, the interrupted rows are marked `valid = False`, and `restarts` counts it."""
+
+    def __init__(
+        self,
+        makers: Sequence[Callable[[], object]],
+        observation_space: Space,
+        action_space: Space,
+        options: ProcessOptions,
+        *,
+        name: str,
+        seed: int | None = None,
+    ) -> None:
+        self.observation_space, self.action_space, self.name = observation_space, action_space, name
+        self.num_envs, self.seeds, self.options = len(makers), Seeds(seed), options
+        self.restarts, self.has_masks, self._closed = 0, False, False
+        self.env_id: str | None = None
+        context: Any = multiprocessing.get_context(options.start_method)
+        pair, count = (observation_space, action_space), self.num_envs
+        block = context.RawArray("B", bytes_for(*pair, count))
+        self._decode, self._records = (
+            ActionDecoder(action_space),
+            StepRecords(observation_space, arrays_in(block, *pair, count)),
+        )
+        self._shared = SharedArrays()
+        self._keep_infos, self._names = False, tuple[str, ...]()
+        self._workers = []
+        for part in np.array_split(np.arange(self.num_envs), min(options.workers, self.num_envs)):
+            rows = range(int(part[0]), int(part[-1]) + 1)
+            own = ByValue([makers[i] for i in rows])
+            assignment = Assignment(own, *pair, name, rows.start, rows.stop, count, block)
+            self._workers.append(Worker(context, serve, assignment, assignment.label))
+        self.has_masks = all(self._ask("has_masks", [()] * len(self._workers)))
+
+    @property
+    def processes(self) -> list[Any]:
+        """The processes, in the order of the environments they step."""
+        return [worker.process for worker in self._workers]
+
+    def reset(self, seed: int | None = None) -> Observation:
+        """Start an episode everywhere; with a seed, environment i gets a stream of its own derived from it."""
+        seeds = self.seeds.of(seed, self.num_envs)
+        self._base = fresh_seed() if seed is None else seed
+        self.has_masks = all(self._ask("reset", [(seeds[w.argument.part],) for w in self._workers]))
+        return self._records.first(self.has_masks)
+
+    def step(self, action: Tensor) -> EnvStep:
+        actions = self._decode(action)
+        before = self.restarts
+        extra = (self._keep_infos, self._names) if self._keep_infos or self._names else ()
+        answers = self._ask("step", [(actions[w.argument.part], *extra) for w in self._workers])
+        valid = None
+        if self.restarts > before:
+            valid = torch.ones(self.num_envs, dtype=torch.bool)
+            for worker, answer in zip(self._workers, answers, strict=True):
+                if answer is _RESTARTED:
+                    valid[worker.argument.part] = False
+        if not extra:
+            return self._records.step(_joined(self._workers, answers), self.has_masks, valid)
+        ends = [answer.ended if isinstance(answer, WithInfos) else None for answer in answers]
+        step = self._records.step(_joined(self._workers, ends), self.has_masks, valid)
+        infos = _infos(self._workers, answers) if self._keep_infos else None
+        return replace(step, infos=infos, info=self._entries(answers))
+
+    def _entries(self, answers: Sequence[object]) -> dict[str, Tensor]:
+        """The declared entries of all processes, float32 [B] each; 0 for a process that was replaced."""
+        values = np.zeros((len(self._names), self.num_envs), np.float32)
+        for worker, answer in zip(self._workers, answers, strict=True):
+            if isinstance(answer, WithInfos):
+                values[:, worker.argument.part] = answer.entries
+        return as_tensors(self._names, values)
+
+    @property
+    def environments(self) -> tuple[()]:
+        """They are in other processes."""
+        return ()
+
+    def require_steps(self) -> None:
+        """They can be stepped."""
+
+    def keep_infos(self, keep: bool) -> None:
+        """Whether steps carry `infos` from now on; they are sent from process to process."""
+        self._keep_infos = keep
+
+    def select_info(self, names: Sequence[str]) -> None:
+        """Which entries of infos steps carry from now on, as tensors."""
+        self._names = tuple(names)
+
+    def _ask(self, request: str, arguments: Sequence[tuple[object, ...]]) -> list[Any]:
+        """One answer from every process."""
+        if self._closed:
+            raise EnvironmentFault(f"environment {self.name!r} is closed")
+        deadline = time.monotonic() + self.options.timeout
+        for worker, own in zip(self._workers, arguments, strict=True):
+            worker.send(request, *own)
+        return [self._answer(worker, request, deadline) for worker in self._workers]
+
+    def _answer(self, worker: Worker, request: str, deadline: float) -> object:
+        try:
+            answer = worker.receive(deadline, self.options.timeout)
+        except WorkerDied as reason:
+            worker.failures += 1
+            if self.options.restart and worker.failures <= MAX_RESTARTS_IN_A_ROW:
+                return self._replace(worker, request)
+            how = str(reason) if "exit" in str(reason) else f"did not answer for {self.options.timeout} s; it hangs"
+            self._fail(EnvironmentFault, f"environment {self.name!r}: the process of {worker.label} {how}")
+        if isinstance(answer, Failure):
+            text = f"{answer.message}\n--- in its process ---\n{answer.trace}"
+            named = text if self.name in answer.message else f"environment {self.name!r} {text}"
+            self._fail(answer.kind or EnvironmentFault, named)
+        ended = answer.ended if isinstance(answer, WithInfos) else answer
+        worker.failures = 0 if isinstance(ended, Ended) else worker.failures
+        return answer
+
+    def _replace(self, worker: Worker, request: str) -> object:
+        """A new process in place of a dead one, at the start of new episodes."""
+        self.restarts += 1
+        failures = worker.failures
+        worker.kill()
+        worker.start()
+        base = getattr(self, "_base", 0)
+        seeds = [seed_of(base, i + self.restarts * self.num_envs) for i in worker.argument.rows]
+        worker.send("reset", seeds)
+        answer = self._answer(worker, "reset", time.monotonic() + self.options.timeout)
+        worker.failures = failures
+        if request == "step":
+            part = worker.argument.arrays()
+            part.reward[:], part.terminated[:], part.truncated[:] = 0.0, False, False
+            return _RESTARTED
+        return answer
+
+    def _fail(self, kind: type[Exception], message: str) -> NoReturn:
+        self._end()
+        raise kind(message)
+
+    def fingerprint(self) -> Hashable:
+        """What changes when the environments are moved; see `fingerprint_of`."""
+        return None if self._closed else tuple(self._ask("fingerprint", [()] * len(self._workers)))
+
+    def get_state(self) -> dict[str, object]:
+        """Where the environments stand, as tensors and JSON scalars; raises as `EnvironmentGroup.get_state`."""
+        answers = self._ask("get_state", [()] * len(self._workers))
+        for answer in answers:
+            if isinstance(answer, OpaqueValue):
+                raise answer
+        return state_of([state for answer in answers for state in answer], self.has_masks)
+
+    def set_state(self, state: object) -> None:
+        """Put back what `get_state` gave; raises as `EnvironmentGroup.set_state`."""
+        states, self.has_masks = states_in(state, self.num_envs), masks_in(state)
+        self._ask("set_state", [(states[worker.argument.part], self.has_masks) for worker in self._workers])
+
+    def reset_infos(self) -> list[dict[str, object]]:
+        """The `info` of each environment's last reset."""
+        return list(chain.from_iterable(self._ask("reset_infos", [()] * len(self._workers))))
+
+    def wrappers(self, indices: Indices = None) -> list[list[str]]:
+        """The classes of the wrappers of each environment; see `wrappers_of`."""
+        return self._of("wrappers", (), indices)
+
+    def get_attr(self, name: str, indices: Indices = None) -> list[Any]:
+        """The attribute `name` of the environments, looked up through their wrappers."""
+        return self._of("get", (name,), indices)
+
+    def set_attr(self, name: str, value: object, indices: Indices = None) -> None:
+        """Set an attribute where it is defined, through the wrappers."""
+        self._of("set", (name, value), indices)
+
+    def env_method(self, name: str, *args: object, indices: Indices = None, **kwargs: object) -> list[Any]:
+        """Call a method of the environments; the answers in the order of `indices`."""
+        return self._of("call", (name, args, kwargs), indices)
+
+    def _of(self, request: str, arguments: tuple[object, ...], indices: Indices) -> list[Any]:
+        wanted, found = chosen(indices, self.num_envs), dict[int, object]()
+        own = [[i for i in wanted if i in worker.argument.rows] for worker in self._workers]
+        sent = [
+            (*arguments, [i - w.argument.rows[0] for i in rows]) for w, rows in zip(self._workers, own, strict=True)
+        ]
+        for rows, answer in zip(own, self._ask(request, sent), strict=True):
+            found |= dict(zip(rows, answer or [None] * len(rows), strict=True))
+        return [found[i] for i in wanted]
+
+    def map(self, work: Work, items: Sequence[object]) -> list[Any]:
+        """`work(environments, items)` of groups of items, each given to the next process that is free; answers in order.
+
+        A group has as many items as a process has environments, or fewer towards the end. A process that dies or hangs
+        (`timeout` per group) is replaced and its group tried once more; a second failure of the same group raises.
+        """
+        shipped, workers = ByValue(work), len(self._workers)
+        packed = groups(self._shared.pack(items), -(-self.num_envs // workers), workers)
+        requests = [("apply", shipped, group) for group in packed]
+        timeout = self.options.timeout
+        try:
+            answers = spread(
+                self._workers, requests, timeout=timeout, accept=self._accept, replaced=self._count_restart
+            )
+            return list(chain.from_iterable(answers))
+        except RepeatedFailure as error:
+            self._fail(EnvironmentFault, f"environment {self.name!r}: {error}")
+
+    def _accept(self, answer: object) -> None:
+        if isinstance(answer, Failure):
+            self._fail(answer.kind or EnvironmentFault, f"{answer.message}\n--- in its process ---\n{answer.trace}")
+
+    def _count_restart(self) -> None:
+        self.restarts += 1
+
+    def close(self) -> None:
+        """End the processes; they close their environments first."""
+        if not self._closed:
+            for worker in self._workers:
+                worker.send(END)
+            for worker in self._workers:
+                worker.process.join(2.0)
+            self._end()
+
+    def _end(self) -> None:
+        self._closed = True
+        self._shared.close()
+        for worker in self._workers:
+            worker.kill()
+
+
+_RESTARTED = object()
+"""The answer of a process that was replaced during a step."""
+
+
+def _infos(workers: Sequence[Worker], answers: Sequence[object]) -> list[dict[str, object]]:
+    """The infos of all processes; environments of one that was replaced have none."""
+    empty: list[list[dict[str, object]]] = [[{} for _ in worker.argument.rows] for worker in workers]
+    rows = [a.infos if isinstance(a, WithInfos) else none for a, none in zip(answers, empty, strict=True)]
+    return list(chain.from_iterable(rows))
+
+
+def _joined(workers: Sequence[Worker], answers: Sequence[object]) -> Ended | None:
+    """The episodes that ended in all processes together, in the order of environments."""
+    some = [(w.argument.rows[0], a) for w, a in zip(workers, answers, strict=True) if isinstance(a, Ended)]
+    if not some:
+        return None
+    return Ended(
+        [first + row for first, ended in some for row in ended.rows],
+        _concatenated([ended.observation for _, ended in some]),
+        None if some[0][1].mask is None else np.concatenate([ended.mask for _, ended in some]),
+        [value for _, ended in some for value in ended.returns],
+        [value for _, ended in some for value in ended.lengths],
+        [value for _, ended in some for value in ended.successes],
+    )
+
+
+def _concatenated(parts: list[Any]) -> Any:
+    if isinstance(parts[0], dict):
+        return {key: _concatenated([part[key] for part in parts]) for key in parts[0]}
+    if isinstance(parts[0], tuple):
+        return tuple(_concatenated(list(column)) for column in zip(*parts, strict=True))
+    return np.concatenate(parts)

@@ -1,0 +1,28 @@
+"""The spaces of an environment of which there are only recordings."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import gymnasium
+
+from rlsdk.errors import UsageError
+
+
+class RecordedOnly(gymnasium.Env[object, object]):
+    """Spaces without an environment, for agents that learn from recorded experience; see `rlsdk.interchange`."""
+
+    def __init__(self, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any]) -> None:
+        self.observation_space, self.action_space = observation_space, action_space
+
+    def reset(self, *, seed: int | None = None, options: dict[str, object] | None = None) -> NoReturn:
+        self._refuse()
+
+    def step(self, action: object) -> NoReturn:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise UsageError(
+            "there is no environment, only recordings: use train(gradient_steps), or set_env(env) before learn and"
+            " evaluate with an environment of its own"
+        )

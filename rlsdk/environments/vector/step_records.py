@@ -1,0 +1,61 @@
+"""Arrays that copies wrote, as the records algorithms read."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rlsdk.environments.adapters.observations import ObservationBatcher
+from rlsdk.environments.vector.step_arrays import Ended, StepArrays
+from rlsdk.records import EnvStep, Episode, Observation
+from rlsdk.spaces import Space
+
+
+class StepRecords:
+    """Arrays as tensors. Observations are copied where the next step writes to the same memory (`reused`). What is the same at
+    nearly every step is made once."""
+
+    def __init__(self, observation_space: Space, arrays: StepArrays, *, reused: bool = True) -> None:
+        self.arrays, self.reused, self._batcher = arrays, reused, ObservationBatcher(observation_space)
+        count = len(arrays.reward)
+        self._first = torch.ones(count, dtype=torch.bool)
+        self._none = torch.zeros(count, dtype=torch.bool)
+        self.all_valid = torch.ones(count, dtype=torch.bool)
+
+    def _observation(self, is_first: Tensor, has_masks: bool) -> Observation:
+        """What the arrays hold; `is_first` bool [B]."""
+        seen = self.arrays.observation
+        own = type(seen) is np.ndarray and not self.reused  # as `tensors`, without its call
+        features = torch.from_numpy(seen) if own else self._batcher.tensors(seen, fresh=self.reused)
+        return Observation(features, is_first, torch.from_numpy(self.arrays.mask.copy()) if has_masks else None)
+
+    def first(self, has_masks: bool) -> Observation:
+        """What a reset gave."""
+        return self._observation(self._first, has_masks)
+
+    def step(self, ended: Ended | None, has_masks: bool, valid: Tensor | None = None) -> EnvStep:
+        """What a step gave; rows that are not `valid` [B] start an episode without having ended one."""
+        reward = torch.from_numpy(self.arrays.reward.copy())
+        valid = self.all_valid if valid is None else valid
+        if ended is None:
+            is_first = self._none if valid is self.all_valid else ~valid
+            observation = self._observation(is_first, has_masks)
+            return EnvStep(observation, reward, self._none, self._none, valid)
+        return self._ended(ended, reward, valid, has_masks)
+
+    def _ended(self, ended: Ended, reward: Tensor, valid: Tensor, has_masks: bool) -> EnvStep:
+        """A step in which episodes ended; `reward` float [B], `valid` bool [B]."""
+        arrays = self.arrays
+        terminated, truncated = torch.from_numpy(arrays.terminated.copy()), torch.from_numpy(arrays.truncated.copy())
+        is_first = torch.from_numpy(arrays.terminated | arrays.truncated)
+        if valid is not self.all_valid:
+            is_first |= ~valid
+        observation = self._observation(is_first, has_masks)
+        mask = None if ended.mask is None else torch.from_numpy(ended.mask)
+        later = torch.from_numpy(np.zeros(len(ended.rows), np.bool_))
+        seen = ended.observation
+        features = torch.from_numpy(seen) if type(seen) is np.ndarray else self._batcher.tensors(seen)
+        final = Observation(features, later, mask)
+        episodes = tuple(map(Episode, ended.rows, ended.returns, ended.lengths, ended.successes))
+        return EnvStep(observation, reward, terminated, truncated, valid, final, episodes)

@@ -1,0 +1,213 @@
+"""What runs in a process of `ProcessVectorEnv`: a group of copies of an environment, and a loop that answers requests."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from rlsdk.environments.adapters.attributes import call_of, read, wrappers_of, write
+from rlsdk.environments.states import OpaqueValue
+from rlsdk.environments.vector.environment_group import EnvironmentGroup
+from rlsdk.environments.vector.item_groups import Work
+from rlsdk.environments.vector.shared_arrays import arrays_in
+from rlsdk.environments.vector.step_arrays import Ended, StepArrays
+from rlsdk.errors import EnvironmentFault
+from rlsdk.executors.workers import Failure, clean_up_undisturbed, end_with_parent, obey_parent_only
+from rlsdk.spaces import Space
+
+END = "end"
+"""The request after the last. The pipe does not end when the parent closes it: processes forked later have copies of it."""
+
+
+@attrs.frozen(eq=False)
+class WithInfos:
+    """The result of a step with its `info`: all of it for a callback, and the declared entries."""
+
+    ended: Ended | None
+    infos: list[dict[str, object]]
+    entries: NDArray[np.float32]
+    """[K, number of environments of this process]"""
+
+
+@attrs.frozen
+class Assignment:
+    """Which copies a process steps: rows `first` to `end` of `total`, and the memory it writes them to."""
+
+    makers: Any
+    """A callable (pickled by value) that gives the functions which make the environments."""
+    observation_space: Space
+    action_space: Space
+    name: str
+    first: int
+    end: int
+    total: int
+    block: object
+
+    @property
+    def rows(self) -> range:
+        """The numbers of the copies."""
+        return range(self.first, self.end)
+
+    @property
+    def part(self) -> slice:
+        """Where they stand among all copies."""
+        return slice(self.first, self.end)
+
+    @property
+    def label(self) -> str:
+        """Which environments live here, for messages."""
+        return f"number {self.first}" if len(self.rows) == 1 else f"numbers {self.first} to {self.end - 1}"
+
+    def arrays(self) -> StepArrays:
+        """The rows of this process."""
+        whole = arrays_in(self.block, self.observation_space, self.action_space, self.total)
+        return whole.part(self.first, self.end)
+
+
+def serve(pipe: Connection, assignment: Assignment) -> None:
+    """Answer requests (name, arguments) until the pipe closes."""
+    group: EnvironmentGroup | None = None
+    obey_parent_only()
+    end_with_parent()
+    with contextlib.suppress(EOFError, OSError, KeyboardInterrupt):  # the parent is gone, or ends this process
+        while True:
+            name, arguments = pipe.recv()
+            if name == END:
+                break
+            try:
+                group = group or _made(assignment)
+                answer = REQUESTS[name](group, *arguments)
+            except Exception as error:
+                answer = Failure.of(error)
+            pipe.send(answer)
+    clean_up_undisturbed()
+    if group is not None:
+        try:
+            group.close()
+        except EnvironmentFault as fault:  # the other side does not listen any more
+            warnings.warn(str(fault), RuntimeWarning, stacklevel=2)
+
+
+def _made(assignment: Assignment) -> EnvironmentGroup:
+    environments = [make() for make in assignment.makers()]
+    return EnvironmentGroup(
+        environments,
+        assignment.observation_space,
+        assignment.action_space,
+        assignment.name,
+        assignment.arrays(),
+        numbers=range(assignment.first, assignment.end) if assignment.total > 1 else (),
+    )
+
+
+def _reset(group: EnvironmentGroup, seeds: Sequence[int | None]) -> bool:
+    group.reset(seeds)
+    return group.has_masks
+
+
+def _step(
+    group: EnvironmentGroup, actions: Sequence[object], keep_infos: bool = False, names: tuple[str, ...] = ()
+) -> Ended | WithInfos | None:
+    if keep_infos != group.keeps_infos:
+        group.keep_infos(keep_infos)
+    if names != group.entries.names:
+        group.select_info(names)
+    ended = group.step(actions)
+    if not (keep_infos or names):
+        return ended
+    return WithInfos(ended, [_sendable(group.name, info) for info in group.infos], group.entries.values)
+
+
+def _sendable(name: str, info: dict[str, object]) -> dict[str, object]:
+    """An `info`, if it can be sent to another process.
+
+    Raises:
+        EnvironmentFault: an entry cannot.
+    """
+    try:
+        ForkingPickler.dumps(info)
+    except Exception:
+        bad = next((key for key, value in info.items() if not _can_be_sent(value)), "?")
+        raise EnvironmentFault(
+            f"environment {name!r}: info[{bad!r}], a {type(info.get(bad)).__name__}, cannot be sent from its process"
+            " to a callback that needs infos; use vectorization='sync', or leave it out of info"
+        ) from None
+    return info
+
+
+def _can_be_sent(value: object) -> bool:
+    try:
+        ForkingPickler.dumps(value)
+    except Exception:  # whatever a value raises when it is to be sent
+        return False
+    return True
+
+
+def _read(group: EnvironmentGroup, name: str, rows: Sequence[int]) -> list[object]:
+    return [read(group.environments[i], name) for i in rows]
+
+
+def _write(group: EnvironmentGroup, name: str, value: object, rows: Sequence[int]) -> None:
+    for i in rows:
+        write(group.environments[i], name, value)
+
+
+def _call(
+    group: EnvironmentGroup, name: str, args: Sequence[object], kwargs: Mapping[str, object], rows: Sequence[int]
+) -> list[object]:
+    return [call_of(group.environments[i], name, args, kwargs) for i in rows]
+
+
+def _wrappers(group: EnvironmentGroup, rows: Sequence[int]) -> list[list[str]]:
+    return [wrappers_of(group.environments[i]) for i in rows]
+
+
+def _reset_infos(group: EnvironmentGroup) -> list[dict[str, object]]:
+    return [_sendable(group.name, dict(info)) for info in group.reset_infos]
+
+
+def _apply(group: EnvironmentGroup, work: Callable[[], Work], items: Sequence[object]) -> list[object]:
+    return group.apply(work(), items)
+
+
+def _get_state(group: EnvironmentGroup) -> list[dict[str, object]] | OpaqueValue:
+    try:
+        return group.get_state()
+    except OpaqueValue as opaque:
+        return opaque
+
+
+def _set_state(group: EnvironmentGroup, states: Sequence[Mapping[str, object]], has_masks: bool) -> None:
+    group.set_state(states, has_masks)
+
+
+def _fingerprint(group: EnvironmentGroup) -> Hashable:
+    return group.fingerprint()
+
+
+def _has_masks(group: EnvironmentGroup) -> bool:
+    return group.has_masks
+
+
+REQUESTS: dict[str, Callable[..., object]] = {
+    "reset": _reset,
+    "step": _step,
+    "get": _read,
+    "set": _write,
+    "call": _call,
+    "wrappers": _wrappers,
+    "reset_infos": _reset_infos,
+    "apply": _apply,
+    "has_masks": _has_masks,
+    "fingerprint": _fingerprint,
+    "get_state": _get_state,
+    "set_state": _set_state,
+}

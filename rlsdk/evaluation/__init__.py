@@ -1,0 +1,1 @@
+"""Playing episodes with an agent, and statistics over runs."""

@@ -1,0 +1,123 @@
+"""Statistics over runs and tasks, with confidence intervals. Source: Agarwal et al. 2021, arXiv:2108.13264.
+
+Scores of T tasks are a list of T arrays, one value per run; tasks may have different numbers of runs. Intervals are stratified
+bootstrap percentiles: runs are resampled within each task. The same scores give the same interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from rlsdk.errors import SettingsError
+
+Array = NDArray[np.float64]
+Scores = Sequence[Array]
+RESAMPLES = 2000
+
+
+@attrs.frozen
+class Estimate:
+    """A statistic and its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.4g} [{self.low:.4g} .. {self.high:.4g}]"
+
+
+def iqm(values: Array) -> Array:
+    """Interquartile mean over the last axis: without a quarter of the values, rounded down, at either end."""
+    count = values.shape[-1]
+    cut = count // 4
+    middle: Array = np.sort(values, axis=-1)[..., cut : count - cut].mean(-1)
+    return middle
+
+
+def mean(values: Array) -> Array:
+    """Mean over the last axis."""
+    found: Array = values.mean(-1)
+    return found
+
+
+def median(values: Array) -> Array:
+    """Median over the last axis."""
+    found: Array = np.median(values, axis=-1)
+    return found
+
+
+def estimate(scores: Scores, statistic: Callable[[Array], Array], *, seed: int = 0) -> Estimate:
+    """`statistic` of the runs of all tasks together.
+
+    Raises:
+        SettingsError: there is no score, or one is not finite.
+    """
+    _check(scores)
+    drawn = np.concatenate(_resampled(scores, np.random.default_rng(seed)), axis=-1)
+    return _interval(float(statistic(np.concatenate(list(scores)))), statistic(drawn))
+
+
+def better(x: Array, y: Array) -> Array:
+    """P(X > Y) + P(X = Y) / 2 over the last axis of samples [.., n] and [.., m]: the Mann-Whitney statistic over n m."""
+    difference = np.sign(x[..., :, None] - y[..., None, :])
+    share: Array = (difference.mean((-2, -1)) + 1.0) / 2.0
+    return share
+
+
+def improvement(x: Scores, y: Scores, *, seed: int = 0) -> Estimate:
+    """Probability that a run of X is better than one of Y on the same task, averaged over tasks.
+
+    Raises:
+        SettingsError: other tasks, no score, or one that is not finite.
+    """
+    _check(x)
+    _check(y)
+    if len(x) != len(y):
+        raise SettingsError(f"{len(x)} and {len(y)} tasks cannot be compared; give scores on the same ones")
+    rng = np.random.default_rng(seed)
+    pairs = zip(_resampled(x, rng), _resampled(y, rng), strict=True)
+    drawn = np.mean([better(ours, theirs) for ours, theirs in pairs], axis=0)
+    return _interval(float(np.mean([better(a, b) for a, b in zip(x, y, strict=True)])), drawn)
+
+
+def difference(x: Array, y: Array, *, seed: int = 0) -> Estimate:
+    """mean(x) - mean(y) of two independent samples."""
+    _check([x, y])
+    rng = np.random.default_rng(seed)
+    (ours,), (theirs,) = _resampled([x], rng), _resampled([y], rng)
+    return _interval(float(x.mean() - y.mean()), ours.mean(-1) - theirs.mean(-1))
+
+
+def profile(scores: Scores, thresholds: Array, *, seed: int = 0) -> tuple[Array, Array, Array]:
+    """Performance profile: the share of runs above each threshold, tasks weighted alike, with its interval; each [P]."""
+    _check(scores)
+
+    def shares(values: Sequence[Array]) -> Array:
+        above = [(task[..., None] > thresholds).mean(-2) for task in values]
+        found: Array = np.mean(above, axis=0)
+        return found
+
+    low, high = np.percentile(shares(_resampled(scores, np.random.default_rng(seed))), (2.5, 97.5), axis=0)
+    return shares(scores), low, high
+
+
+def _check(scores: Scores) -> None:
+    if not scores or not all(len(task) for task in scores):
+        raise SettingsError("there is nothing to summarise: every task needs at least one finished run")
+    if not all(np.isfinite(task).all() for task in scores):
+        raise SettingsError("a score is not finite; look at the run it comes from")
+
+
+def _resampled(scores: Scores, rng: np.random.Generator) -> list[Array]:
+    """The runs of each task, resampled, [RESAMPLES, runs]."""
+    return [task[rng.integers(len(task), size=(RESAMPLES, len(task)))] for task in scores]
+
+
+def _interval(value: float, drawn: Array) -> Estimate:
+    low, high = np.percentile(drawn, (2.5, 97.5))
+    return Estimate(value, float(low), float(high))

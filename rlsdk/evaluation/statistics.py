@@ -1,0 +1,83 @@
+"""Statistics of a sample of returns, with confidence intervals (extra `stats`: scipy)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from rlsdk.errors import SettingsError
+from rlsdk.evaluation.aggregate import iqm
+
+RESAMPLES = 9999
+
+
+class _Interval(Protocol):
+    """Bounds of a confidence interval."""
+
+    low: float
+    high: float
+
+
+class _Bootstrapped(Protocol):
+    """What `scipy.stats.bootstrap` returns."""
+
+    confidence_interval: _Interval
+
+
+@attrs.frozen
+class Statistics:
+    """A sample of episode returns in numbers."""
+
+    count: int
+    mean: float
+    std: float
+    """Standard deviation (population formula)."""
+    median: float
+    iqm: float
+    """Interquartile mean: the mean of the middle half (Agarwal et al. 2021, arXiv:2108.13264)."""
+    confidence: float
+    interval: tuple[float, float] | None
+    """Bootstrap confidence interval of the mean, bias-corrected and accelerated; None for fewer than two values."""
+
+
+def summarise(values: Sequence[float], confidence: float = 0.95, seed: int = 0) -> Statistics:
+    """The statistics of a sample; the same sample gives the same interval.
+
+    Raises:
+        SettingsError: scipy is not installed, there are no values, or `confidence` is not between 0 and 1.
+    """
+    try:
+        from scipy.stats import bootstrap
+    except ImportError:
+        raise SettingsError("statistics of returns need scipy: pip install rlsdk[stats]") from None
+    sample = np.asarray(values, dtype=np.float64)
+    if not sample.size:
+        raise SettingsError("there are no values to summarise; play at least one episode")
+    if not 0.0 < confidence < 1.0:
+        raise SettingsError(f"confidence = {confidence!r} must lie between 0 and 1, for example 0.95")
+    return Statistics(
+        count=sample.size,
+        mean=float(sample.mean()),
+        std=float(sample.std()),
+        median=float(np.median(sample)),
+        iqm=float(iqm(sample)),
+        confidence=confidence,
+        interval=_interval(sample, confidence, seed, bootstrap),
+    )
+
+
+def _interval(
+    sample: NDArray[np.float64], confidence: float, seed: int, bootstrap: Callable[..., _Bootstrapped]
+) -> tuple[float, float] | None:
+    if sample.size < 2:
+        return None
+    if np.ptp(sample) == 0.0:
+        return float(sample[0]), float(sample[0])
+    found = bootstrap(
+        (sample,), np.mean, confidence_level=confidence, n_resamples=RESAMPLES, rng=np.random.default_rng(seed)
+    ).confidence_interval
+    return float(found.low), float(found.high)

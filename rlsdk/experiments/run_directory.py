@@ -1,0 +1,166 @@
+"""The folder a command-line run leaves behind.
+
+config.toml        every setting as run, commented; `rlsdk run ALGO --config config.toml` repeats it
+run.json           algorithm, environment, steps, seed, versions, status
+metrics.csv        metrics.jsonl
+checkpoints/       step_000010000.rlsdk ...: everything training needs to go on
+best.rlsdk         the agent with the best evaluation       final.rlsdk   the agent at the end
+learning_curve.png (with the extra `plot`)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from rlsdk.errors import ArtifactError, SettingsError
+from rlsdk.experiments.lock import claimed
+from rlsdk.experiments.plotting import MAX_METRICS, read_metric
+from rlsdk.experiments.run_record import RunRecord
+from rlsdk.experiments.stored_tables import read_text
+from rlsdk.runtime.output import print_line
+from rlsdk.settings import commented_toml
+from rlsdk.storage.journal import FOLDER
+
+T = TypeVar("T")
+
+
+def folder_name(env: str) -> str:
+    """An environment's id as part of a path."""
+    return "".join(c if c.isalnum() or c in "-_." else "-" for c in env)
+
+
+class RunDirectory:
+    """Paths and records of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = path / "checkpoints"
+        self.csv, self.jsonl = path / "metrics.csv", path / "metrics.jsonl"
+        self.config, self.record = path / "config.toml", path / "run.json"
+        self.best, self.final = path / "best.rlsdk", path / "final.rlsdk"
+        self.curve = path / "learning_curve.png"
+
+    @staticmethod
+    def choose(out: Path | None, algorithm: str, env: str, seed: int) -> RunDirectory:
+        """`out`, or a new folder under runs/ named after what runs in it."""
+        if out is not None:
+            return RunDirectory(out)
+        stamp = time.strftime("%Y%m%d-%H%M%S")
+        return RunDirectory(Path("runs") / algorithm / f"{folder_name(env)}-seed{seed}-{stamp}")
+
+    @contextmanager
+    def created(self) -> Iterator[None]:
+        """Make the folder and hold it inside the block. A run that ended before it left an agent gives way.
+
+        Raises:
+            SettingsError: it cannot be written, a run is going on in it, or it holds one.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            probe = self.path / ".writable"
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise SettingsError(f"cannot write into {self.path}: {error.strerror}; choose another --out") from None
+        with claimed(self.path):
+            if self.record.exists():
+                if any(self.path.rglob("*.rlsdk")):
+                    raise SettingsError(
+                        f"{self.path} already holds a run; add --resume to go on with it, or choose another --out"
+                    )
+                print_line(f"{self.path} holds a run that left no agent; starting again")
+                self.start_over()
+            yield
+
+    @contextmanager
+    def taken_up(self) -> Iterator[None]:
+        """Hold the folder of a run inside the block.
+
+        Raises:
+            SettingsError: it holds no run, or a run is going on in it.
+        """
+        if not self.record.is_file():
+            raise SettingsError(f"{self.path} holds no run to resume ({self.record.name} is missing)")
+        with claimed(self.path):
+            yield
+
+    def written(self) -> list[Path]:
+        """The paths a run writes to, of those that exist."""
+        return [
+            path for folder in (self.path, self.checkpoints, self.checkpoints / FOLDER) for path in _entries(folder)
+        ]
+
+    def write_config(self, kind: type[object], values: dict[str, object], header: str) -> None:
+        """The settings as run, as a file that runs them again."""
+        self.config.write_text(commented_toml(kind, values, header=header), encoding="utf-8")
+
+    def write_record(self, record: RunRecord) -> None:
+        """Replace run.json, whole or not at all."""
+        temporary = self.record.with_suffix(".json.part")
+        temporary.write_text(json.dumps(record.as_table(), indent=1) + "\n", encoding="utf-8")
+        os.replace(temporary, self.record)
+
+    def read_record(self) -> RunRecord:
+        """The content of run.json.
+
+        Raises:
+            SettingsError: it is missing or damaged.
+        """
+        return RunRecord.read(self.record)
+
+    def forget_after(self, step: int) -> None:
+        """Drop logged metrics beyond `step`: a run that was killed logs again what came after its last checkpoint."""
+        for path in (self.csv, self.jsonl):
+            if path.exists():
+                lines = read_text(path, MAX_METRICS).splitlines(keepends=True)
+                kept = [line for line in lines if (_step_of(line) or 0) <= step]
+                temporary = path.with_suffix(f"{path.suffix}.part")
+                temporary.write_text("".join(kept), encoding="utf-8")
+                os.replace(temporary, path)
+
+    def best_evaluation(self) -> float:
+        """The highest mean return an evaluation of this run has reached, minus infinity before the first."""
+        if not self.csv.exists():
+            return float("-inf")
+        return max(read_metric(self.csv, "eval/mean_reward")[1], default=float("-inf"))
+
+    @property
+    def checkpointed(self) -> bool:
+        """Whether there is something to resume from."""
+        return self.record.exists() and any(self.checkpoints.glob("step_*.rlsdk"))
+
+    def start_over(self) -> None:
+        """Drop the traces of a run that left nothing to resume from."""
+        for path in (self.csv, self.jsonl, self.record, self.best):
+            path.unlink(missing_ok=True)
+
+    def newest(self, load: Callable[[Path], T]) -> T:
+        """What `load` makes of the newest checkpoint that is whole; a warning names those that are not.
+
+        Raises:
+            SettingsError: there is none.
+        """
+        for path in sorted(self.checkpoints.glob("step_*.rlsdk"), reverse=True):
+            try:
+                return load(path)
+            except ArtifactError as error:
+                warnings.warn(f"this checkpoint is left out: {error}", stacklevel=2)
+        how = "with another --out" if any(self.path.rglob("*.rlsdk")) else "without --resume"
+        raise SettingsError(f"{self.path} has no whole checkpoint to resume from; start it again {how}")
+
+
+def _step_of(line: str) -> int | None:
+    """The step a line of metrics begins with, None for a header."""
+    text = line.partition(",")[0].removeprefix('{"step": ')
+    return int(text) if text.isdigit() else None
+
+
+def _entries(folder: Path) -> list[Path]:
+    return [folder, *folder.iterdir()] if folder.is_dir() else []

@@ -1,0 +1,329 @@
+"""A run from start to end: environment, agent, evaluation, checkpoints and the files it leaves."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import attrs
+
+from rlsdk.agent import Agent, agent_class
+from rlsdk.agent.loggers import chosen_sinks
+from rlsdk.callbacks import Callback, CheckpointCallback, EvalCallback, ProgressBar, StopOnInterrupt
+from rlsdk.environments import make_vec_env
+from rlsdk.errors import EnvironmentFault, SettingsError, message_of
+from rlsdk.evaluation.evaluate import Evaluation, run_episodes
+from rlsdk.experiments.plotting import plot_run
+from rlsdk.experiments.profiling import profiled
+from rlsdk.experiments.run_directory import RunDirectory, folder_name
+from rlsdk.experiments.run_record import FinalEvaluation, RunRecord
+from rlsdk.experiments.run_request import RunRequest
+from rlsdk.experiments.run_sinks import Maker, named_sinks
+from rlsdk.experiments.trust import (
+    places_in,
+    require_own_choices,
+    require_own_environment,
+    require_own_places,
+    without_places,
+)
+from rlsdk.registry import AlgorithmSpec, Preset, load, preset
+from rlsdk.runtime.output import print_line
+from rlsdk.runtime.seeding import fresh_seed
+from rlsdk.settings import flat_scalars, merge, unstructure
+from rlsdk.settings.constructor import bind
+from rlsdk.settings.dataset import dataset_names
+from rlsdk.sinks import CsvSink, JsonlSink, MetricSink, several
+from rlsdk.spaces import Box, leaf_spaces
+from rlsdk.storage.agent_file import system_info
+
+__all__ = ["RunRequest", "RunResult", "run", "starting_settings", "width"]
+
+
+@attrs.frozen
+class RunResult:
+    """What came of a run."""
+
+    directory: RunDirectory
+    evaluation: Evaluation
+    env_steps: int
+    seconds: float
+    interrupted: bool
+    needs_trust: bool = False
+    """Whether the run can only be resumed with `--trust`."""
+
+
+@attrs.frozen(kw_only=True)
+class Prepared:
+    """A run that can begin."""
+
+    agent: Agent
+    directory: RunDirectory
+    record: RunRecord
+    sinks: list[Maker]
+    resumed: bool
+
+
+def run(request: RunRequest) -> RunResult:
+    """Train as asked.
+
+    Raises:
+        RlsdkError: whatever is wrong with the request, the environment or the files; what was written stays.
+    """
+    spec = load(request.algorithm)
+    prepare = _resumed if request.resume else _started
+    with prepare(request, spec) as prepared:
+        began, interrupt = time.perf_counter(), StopOnInterrupt()
+        _train(prepared, interrupt, profile=request.profile)
+        return _finish(prepared, time.perf_counter() - began, interrupted=interrupt.interrupted)
+
+
+def _train(prepared: Prepared, interrupt: StopOnInterrupt, *, profile: bool) -> None:
+    """Train to the end, write the last checkpoint and the final agent, close the environments."""
+    agent, directory, record = prepared.agent, prepared.directory, prepared.record
+    checkpoints = CheckpointCallback(record.checkpoint_every, directory.checkpoints)
+    sinks: list[MetricSink] = []
+    try:
+        with _evaluator(record, directory) as evaluator:
+            sinks += _sinks(prepared)
+            agent.set_logger(several(sinks))
+            # evaluations come before checkpoints
+            watchers: list[Callback] = [ProgressBar(), interrupt, *evaluator, checkpoints]
+            left = record.steps - agent.num_timesteps
+            if left > 0:
+                with _measured(agent, record.env) if profile else nullcontext():
+                    how: dict[str, Any] = {"threads": record.threads, "compile": record.compile}
+                    agent.learn(left, callback=watchers, reset_num_timesteps=False, **how)
+        checkpoints.save(agent)
+        agent.save(directory.final)  # while the environments are open: the file holds the running episodes
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            if isinstance(error, EnvironmentFault) and agent.num_timesteps:  # the agent itself is sound
+                checkpoints.save(agent)
+            status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+            directory.write_record(
+                attrs.evolve(record, status=status, error=str(error) or None, env_steps=agent.num_timesteps)
+            )
+        raise
+    finally:
+        if agent.env is not None:
+            _close(agent.env, "training")
+        if sinks:
+            several(sinks).close()
+
+
+def _close(env: Any, use: str) -> None:
+    """Close an environment that is no longer needed; a failure is printed, as the results do not depend on it."""
+    try:
+        env.close()
+    except Exception as error:
+        print_line(f"warning: closing the {use} environment failed: {type(error).__name__}: {message_of(error)}")
+
+
+def _sinks(prepared: Prepared) -> list[MetricSink]:
+    directory, agent = prepared.directory, prepared.agent
+    made: list[MetricSink] = [CsvSink(directory.csv), JsonlSink(directory.jsonl)]
+    name = f"{agent.spec.id.upper()}-{folder_name(directory.path.resolve().name)}"  # no other run continues it
+    made += chosen_sinks(agent.config, name, fresh=not prepared.resumed)
+    return made + [make(directory.path, prepared.resumed) for make in prepared.sinks]
+
+
+def _finish(prepared: Prepared, seconds: float, *, interrupted: bool) -> RunResult:
+    """Evaluate the final agent and write down what came of the run."""
+    agent, directory, record = prepared.agent, prepared.directory, prepared.record
+    began, env = time.perf_counter(), make_vec_env(record.env)
+    try:
+        evaluation = run_episodes(agent, env, record.eval_episodes, seed=agent.derived_seed("final evaluation"))
+    finally:
+        _close(env, "evaluation")
+    seconds += time.perf_counter() - began
+    summary = FinalEvaluation(mean=evaluation.mean, std=evaluation.std, episodes=len(evaluation.returns))
+    done = attrs.evolve(
+        record,
+        status="interrupted" if interrupted else "finished",
+        error=None,
+        env_steps=agent.num_timesteps,
+        seconds=record.seconds + seconds,
+        final_evaluation=summary,
+    )
+    directory.write_record(done)
+    try:
+        plot_run(directory.path, directory.curve, f"{agent.spec.id} on {record.env}")
+    except SettingsError as error:
+        print_line(f"no learning curve: {error}")
+    needs_trust = _asks_for_trust(done, directory)
+    return RunResult(directory, evaluation, agent.num_timesteps, seconds, interrupted, needs_trust)
+
+
+def _asks_for_trust(record: RunRecord, directory: RunDirectory) -> bool:
+    try:
+        require_own_environment(record.env, "", trust=False)
+        require_own_places(record.places, directory.path, "", trust=False)
+    except SettingsError:
+        return True
+    return False
+
+
+@contextmanager
+def _measured(agent: Agent, env: str) -> Iterator[None]:
+    """Print where the time of the block went."""
+    with profiled(agent) as profile:
+        yield
+    images = any(isinstance(leaf, Box) and leaf.is_image for _, leaf in leaf_spaces(agent.context.observation_space))
+    print_line(f"where the time went, {agent.spec.id} on {env}:\n{profile.table()}")
+    print_line(f"advice: {profile.advice(agent.context.num_envs, images=images, device=agent.device)}")
+
+
+@contextmanager
+def _evaluator(record: RunRecord, directory: RunDirectory) -> Iterator[list[EvalCallback]]:
+    if not record.eval_every:
+        yield []
+        return
+    env = make_vec_env(record.env)
+    try:
+        callback = EvalCallback(
+            env,
+            n_eval_episodes=record.eval_episodes,
+            eval_freq=record.eval_every,
+            verbose=0,
+            best_model_save_path=directory.path,
+            stop_at=record.stop_at,
+        )
+        callback.best = directory.best_evaluation()
+        yield [callback]
+    finally:
+        _close(env, "evaluation")
+
+
+@contextmanager
+def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
+    """A new run in a folder of its own."""
+    env = request.env or request.settings.get("env")
+    if not isinstance(env, str):
+        raise SettingsError("no environment: add --env ID, for example --env Pendulum-v1")
+    makers = named_sinks(request.sinks or ())
+    known = preset(spec.id, env) if request.use_preset else None
+    options = _options(request, known)
+    settings = starting_settings(spec, known, request.settings)
+    settings |= {"env": env, "seed": fresh_seed() if settings.get("seed") is None else settings["seed"]}
+    config = bind(spec.config_type, (), settings)
+    directory = RunDirectory.choose(request.out, spec.id, env, config.seed)
+    with contextlib.ExitStack() as unused:
+        envs = make_vec_env(env, width(spec, known, request.n_envs), vectorization=request.vectorization or "auto")
+        unused.callback(_close, envs, "training")
+        agent = agent_class(spec)(**{**settings, "env": envs})
+        agent.env_name = env
+        record = RunRecord(
+            algorithm=spec.id,
+            env=env,
+            n_envs=envs.num_envs,
+            preset=known is not None,
+            seed=config.seed,
+            device=agent.device,
+            places=places_in(settings),
+            system=system_info(),
+            **options,
+        )
+        with directory.created():
+            _write_down(directory, record, config)
+            _announce(agent, record, known)
+            unused.pop_all()
+            yield Prepared(agent=agent, directory=directory, record=record, sinks=makers, resumed=False)
+
+
+def _options(request: RunRequest, known: Preset | None) -> dict[str, Any]:
+    """The options of a new run.
+
+    Raises:
+        SettingsError: one is out of range, or there is no number of steps.
+    """
+    said = request.said()
+    steps: int | None = said.get("steps") or (known.steps if known else None)
+    if steps is None:
+        raise SettingsError("no length: add --steps N, for example --steps 10_000")
+    rounds = {"eval_every": max(1, steps // 10), "checkpoint_every": max(1, steps // 5)}
+    return {**rounds, **said, "steps": steps}
+
+
+def _write_down(directory: RunDirectory, record: RunRecord, config: object) -> None:
+    trust = " --trust" if ":" in record.env else ""
+    name, counts = directory.config.name, f"--steps {record.steps} --n-envs {record.n_envs}"
+    repeat = f"rlsdk run {record.algorithm} --config {name} {counts}{trust}"
+    header = f"{record.algorithm} on {record.env}, {record.steps} steps\nrepeat: {repeat}"
+    directory.write_config(type(config), unstructure(config), header)
+    directory.write_record(record)
+
+
+def _announce(agent: Agent, record: RunRecord, known: Preset | None) -> None:
+    print_line(
+        f"training {record.algorithm} on {record.env}: {record.steps:,} steps, seed {record.seed}, device {agent.device}"
+        f" ({agent.device_reason})"
+    )
+    if known is not None:
+        print_line(f"preset for {record.env}: {_described(known)} (--no-preset for the defaults)")
+
+
+def starting_settings(spec: AlgorithmSpec, known: Preset | None, settings: Mapping[str, object]) -> dict[str, Any]:
+    """`settings` over those of a preset, over the first policy."""
+    return merge({"policy": spec.policies[0], **(known.settings if known else {})}, settings)
+
+
+def width(spec: AlgorithmSpec, known: Preset | None, n_envs: int | None) -> int:
+    """Environments stepped together: the given number, else the preset's, else the algorithm's."""
+    return ((known and known.n_envs) or spec.default_envs) if n_envs is None else n_envs
+
+
+def _described(known: Preset) -> str:
+    """The settings of a preset on one line."""
+    values = ", ".join(f"{name}={value}" for name, value in flat_scalars(known.settings).items())
+    width = f" with n_envs={known.n_envs}" if known.n_envs else ""
+    return f"{values or 'the defaults'}; made for {known.steps:,} steps{width}"
+
+
+@contextmanager
+def _resumed(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
+    """The run in a folder, as it stood at its newest whole checkpoint."""
+    if request.out is None:
+        raise SettingsError("--resume needs --out DIR, the directory of the run to go on with")
+    data = {name: value for name, value in request.settings.items() if name in dataset_names(spec.config_type)}
+    if without_places(request.settings) - {"device"} - set(data) or request.n_envs:
+        raise SettingsError(
+            "--resume goes on with the settings of the run; leave out --n-envs, --set, --config and --seed"
+        )
+    directory = RunDirectory(request.out)
+    with directory.taken_up(), contextlib.ExitStack() as unused:
+        record = _checked(request, directory, spec)
+        makers = named_sinks(record.sinks)
+        envs = make_vec_env(record.env, record.n_envs, vectorization=record.vectorization)
+        unused.callback(_close, envs, "training")
+        changes: dict[str, Any] = {"device": record.device, "custom_objects": {**record.places, **data}}
+        agent = directory.newest(lambda path: agent_class(spec).load(path, env=envs, force_reset=False, **changes))
+        if record.steps < agent.num_timesteps:
+            raise SettingsError(
+                f"--steps {record.steps} is less than the {agent.num_timesteps} steps the run has been trained for"
+            )
+        agent.env_name = record.env
+        directory.forget_after(agent.num_timesteps)
+        directory.write_record(record)
+        print_line(f"resuming {spec.id} on {record.env} at step {agent.num_timesteps:,} of {record.steps:,}")
+        unused.pop_all()
+        yield Prepared(agent=agent, directory=directory, record=record, sinks=makers, resumed=True)
+
+
+def _checked(request: RunRequest, directory: RunDirectory, spec: AlgorithmSpec) -> RunRecord:
+    """The record of a run to go on with, with the options that were given laid over it.
+
+    Raises:
+        SettingsError: it is damaged, of another run, or has entries that an untrusted file may not have.
+    """
+    stored = directory.read_record()
+    if stored.algorithm != spec.id:
+        raise SettingsError(f"{directory.path} holds a run of {stored.algorithm!r}, not of {spec.id!r}")
+    if request.env not in (None, stored.env):
+        raise SettingsError(f"{directory.path} holds a run on {stored.env!r}; leave out --env {request.env}")
+    require_own_choices(request, directory.record, stored.env, stored.places, directory.written())
+    device, places = request.settings.get("device", stored.device), {**stored.places, **places_in(request.settings)}
+    fresh = {"places": places, "device": device, "status": "running", "error": None}
+    return attrs.evolve(stored, **request.said(), **fresh)

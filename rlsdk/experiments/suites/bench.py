@@ -1,0 +1,168 @@
+"""Run a suite: every cell with every seed, side by side, going on where it was stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import attrs
+
+from rlsdk.errors import SettingsError
+from rlsdk.experiments.lock import claimed
+from rlsdk.experiments.run_directory import folder_name
+from rlsdk.experiments.runner import RunRequest
+from rlsdk.experiments.stored_tables import Entries, read_table
+from rlsdk.experiments.suites.results import Score, score_of
+from rlsdk.experiments.suites.suite import Cell, Suite
+from rlsdk.experiments.sweep import SeedResult, reported, stoppable
+from rlsdk.experiments.trust import places_in, require_own_environment, require_own_files, require_own_places
+from rlsdk.registry import preset
+
+PLAN = "bench.json"
+
+
+@attrs.frozen(kw_only=True)
+class Bench:
+    """What is run: the cells of `suite`, each with `seeds`, none longer than `budget` environment steps."""
+
+    suite: Suite
+    seeds: tuple[int, ...]
+    out: Path
+    jobs: int = 1
+    budget: int | None = None
+    everything: bool = False
+    """Also the cells that are marked as too large for one machine; a budget runs them too."""
+    executor: str = "processes"
+    trust: bool = False
+    """The suite may name modules to import, and places to write."""
+
+    def cells(self) -> list[Cell]:
+        """Those that are run."""
+        return [cell for cell in self.suite.cells if cell.measure or self.everything or self.budget]
+
+    def steps(self, cell: Cell) -> int:
+        """Environment steps of a run of this cell.
+
+        Raises:
+            SettingsError: neither the suite nor a preset says.
+        """
+        full = self.full_steps(cell)
+        return full if self.budget is None else min(full, self.budget)
+
+    @staticmethod
+    def full_steps(cell: Cell) -> int:
+        """Environment steps in the suite."""
+        if cell.steps is not None:
+            return cell.steps
+        known = preset(cell.algorithm, cell.env)
+        if known is None:
+            raise SettingsError(f"{cell.name}: neither the suite nor a preset says how many steps; add `steps`")
+        return known.steps
+
+
+@attrs.frozen(kw_only=True)
+class BenchResult:
+    """A bench that ran: its scores, and why runs are missing."""
+
+    plan: Bench
+    scores: tuple[Score, ...]
+    failures: tuple[tuple[Cell, int, str], ...]
+    """(cell, seed, reason)."""
+
+    def of(self, cell: Cell) -> list[Score]:
+        """The scores of one cell, by seed."""
+        return [score for score in self.scores if (score.algorithm, score.env) == (cell.algorithm, cell.env)]
+
+
+def bench(plan: Bench) -> BenchResult:
+    """Run what is not finished yet; a run that fails does not stop the others.
+
+    Raises:
+        SettingsError: `out` holds something else. KeyboardInterrupt: runs were stopped and saved.
+    """
+    pairs = [(cell, seed) for seed in plan.seeds for cell in plan.cells()]
+    _require_own_environments(plan)
+    with stoppable(plan.executor, plan.jobs) as executor, _claim(plan):
+        requests = [_request(plan, cell, seed) for cell, seed in pairs]
+        results: list[SeedResult] = executor.map(partial(_run, len(requests)), list(enumerate(requests)))
+    scores = (score_of(result.folder) for result in results if result.error is None)
+    failures = tuple(
+        (cell, seed, result.error)
+        for (cell, seed), result in zip(pairs, results, strict=True)
+        if result.error is not None
+    )
+    return BenchResult(plan=plan, scores=tuple(score for score in scores if score is not None), failures=failures)
+
+
+def _require_own_environments(plan: Bench) -> None:
+    """Raises SettingsError: the suite names an environment for which a module would be imported, and is not trusted."""
+    for cell in plan.cells():
+        require_own_environment(cell.env, f"suite {plan.suite.name}", trust=plan.trust)
+        places = places_in(cell.settings)
+        require_own_places(places, plan.out, f"suite {plan.suite.name}", trust=plan.trust)
+
+
+@contextlib.contextmanager
+def _claim(plan: Bench) -> Iterator[None]:
+    """Hold the folder inside the block, with what is run written down: other settings do not end up in the same folder.
+
+    Seeds may be added to a folder, and algorithms; budgets and cells may not change.
+    """
+    cells = {cell.name: {**attrs.asdict(cell), "steps": plan.steps(cell)} for cell in plan.cells()}
+    now = json.loads(json.dumps({"suite": plan.suite.name, "cells": cells}))
+    path = plan.out / PLAN
+    try:
+        plan.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(plan.out, error) from None
+    require_own_files([*plan.out.iterdir(), *plan.out.glob("*/*/seed-*/*")], trust=plan.trust)
+    with claimed(plan.out):
+        if path.exists():
+            now["cells"] = {**_cells_before(path, plan, now["cells"]), **now["cells"]}
+        try:
+            path.write_text(json.dumps(now, indent=1) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise _unwritable(plan.out, error) from None
+        yield
+
+
+def _unwritable(folder: Path, error: OSError) -> SettingsError:
+    return SettingsError(f"cannot write into {folder}: {error.strerror}; choose another --out")
+
+
+def _cells_before(path: Path, plan: Bench, cells: dict[str, object]) -> dict[str, object]:
+    """The cells a folder holds.
+
+    Raises:
+        SettingsError: the record is damaged, or of another suite or other settings.
+    """
+    entries = Entries(read_table(path), str(path))
+    suite, before = entries.text("suite"), entries.table_of("cells")
+    changed = [name for name in before if name in cells and before[name] != cells[name]]
+    if suite != plan.suite.name or changed:
+        what = f"another suite, {suite!r}" if not changed else f"other settings of {', '.join(changed)}"
+        raise SettingsError(f"{plan.out} holds {what}; choose another --out, or remove it")
+    return before
+
+
+def _request(plan: Bench, cell: Cell, seed: int) -> RunRequest:
+    return RunRequest(
+        algorithm=cell.algorithm,
+        env=cell.env,
+        steps=plan.steps(cell),
+        settings={**cell.settings, "seed": seed},
+        out=plan.out / cell.algorithm / folder_name(cell.env) / f"seed-{seed}",
+        eval_episodes=plan.suite.episodes,
+        trust=plan.trust,
+        vectorization="sync" if plan.jobs > 1 else "auto",  # the cores are taken by other runs
+    )
+
+
+def _run(total: int, numbered: tuple[int, RunRequest]) -> SeedResult:
+    """One run, in a process of its own."""
+    number, request = numbered
+    name = f"{request.algorithm} on {request.env}, seed {request.settings['seed']}"
+    return reported(request, f"[{number + 1} of {total}] {name}")

@@ -1,0 +1,92 @@
+"""Comparison of two sets of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from rlsdk.errors import SettingsError
+from rlsdk.evaluation.aggregate import Estimate, better, difference, improvement
+from rlsdk.experiments.suites.results import Score, means
+
+
+@attrs.frozen(kw_only=True)
+class Row:
+    """One environment: how A and B did on it."""
+
+    env: str
+    runs: tuple[int, int]
+    means: tuple[float, float]
+    difference: Estimate
+    """Of the means, A - B."""
+    better: float
+    """Probability that a run of A is better than one of B."""
+    p_value: float
+    """Of the two-sided Mann-Whitney test that neither is."""
+
+
+@attrs.frozen(kw_only=True)
+class Comparison:
+    """A against B on the environments both were run on."""
+
+    rows: tuple[Row, ...]
+    improvement: Estimate
+    """Probability that a run of A is better than one of B, averaged over environments."""
+    left_out: tuple[str, ...]
+    """Environments only one of them was run on."""
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return attrs.asdict(self)
+
+    def verdict(self) -> str:
+        """One sentence."""
+        share = self.improvement
+        if share.low > 0.5:
+            return f"A is better: {share} of runs win"
+        if share.high < 0.5:
+            return f"B is better: {share} of runs of A win"
+        return f"no difference that this many runs could show: {share} of runs of A win; more seeds narrow the interval"
+
+
+def compare(a: Sequence[Score], b: Sequence[Score]) -> Comparison:
+    """Compare runs of one algorithm or setting with those of another, environment by environment.
+
+    Raises:
+        SettingsError: scipy is not installed, no environment is in both, or a side mixes algorithms on one environment.
+    """
+    try:
+        from scipy.stats import mannwhitneyu
+    except ImportError:
+        raise SettingsError("comparing runs needs scipy: pip install rlsdk[stats]") from None
+    ours, theirs = _by_env(a), _by_env(b)
+    both = [env for env in ours if env in theirs]
+    if not both:
+        raise SettingsError(f"no environment is in both: {', '.join(ours)} and {', '.join(theirs)}")
+    rows, pairs = [], [(means(ours[env]), means(theirs[env])) for env in both]
+    for env, (x, y) in zip(both, pairs, strict=True):
+        rows.append(
+            Row(
+                env=env,
+                runs=(len(x), len(y)),
+                means=(float(x.mean()), float(y.mean())),
+                difference=difference(x, y),
+                better=float(better(x, y)),
+                p_value=float(mannwhitneyu(x, y, alternative="two-sided").pvalue),
+            )
+        )
+    share = improvement([x for x, _ in pairs], [y for _, y in pairs])
+    return Comparison(rows=tuple(rows), improvement=share, left_out=tuple(sorted(set(ours) ^ set(theirs))))
+
+
+def _by_env(scores: Sequence[Score]) -> dict[str, list[Score]]:
+    found: dict[str, list[Score]] = {}
+    for score in scores:
+        found.setdefault(score.env, []).append(score)
+    for env, runs in found.items():
+        if len(names := sorted({run.algorithm for run in runs})) > 1:
+            raise SettingsError(f"one side has several algorithms on {env}: {', '.join(names)}; give a folder of one")
+        if len({run.budget for run in runs}) > 1:
+            raise SettingsError(f"one side has runs of different lengths on {env}; give a folder of one length")
+    return found

@@ -1,0 +1,70 @@
+"""The report of a bench: one HTML file that needs nothing else, the same tables as Markdown, and the numbers as CSV."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+from rlsdk.errors import SettingsError
+from rlsdk.experiments.suites import tables
+from rlsdk.experiments.suites.bench import BenchResult
+from rlsdk.experiments.suites.pictures import learning_curves, profiles
+from rlsdk.experiments.suites.results import write_csv
+from rlsdk.experiments.suites.tables import Table
+from rlsdk.storage.agent_file import system_info
+
+REPORT, SUMMARY, SCORES = "report.html", "summary.md", "scores.csv"
+
+
+def write_report(outcome: BenchResult, command: str) -> Path:
+    """Write report.html, summary.md and scores.csv beside the runs; returns the first. Pictures need matplotlib."""
+    folder = outcome.plan.out
+    found = tables.all_tables(outcome)
+    title = f"rlsdk bench {outcome.plan.suite.name}"
+    facts = [outcome.plan.suite.description, f"Command: {command}", f"Versions: {versions()}"]
+    text = "\n\n".join([f"# {title}", *facts, *(f"## {table.title}\n\n{table.markdown()}" for table in found)])
+    (folder / SUMMARY).write_text(text + "\n", encoding="utf-8")
+    write_csv(outcome.scores, folder / SCORES)
+    page = Template((files("rlsdk.experiments.suites") / "report.html").read_text(encoding="utf-8"))
+    body = "\n".join([*map(_html, found), *_pictures(outcome)])
+    lines = "".join(f"<p>{escape(fact)}</p>" for fact in facts if fact)
+    path = folder / REPORT
+    path.write_text(page.substitute(title=escape(title), facts=lines, body=body), encoding="utf-8")
+    return path
+
+
+def versions() -> str:
+    """What the numbers were made with, on one line."""
+    return ", ".join(f"{name}: {version}" for name, version in system_info().items())
+
+
+def _html(table: Table) -> str:
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in table.header)
+    rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows)
+    return (
+        f"<section><h2>{escape(table.title)}</h2><div class='wide'><table><thead><tr>{head}</tr></thead>"
+        f"<tbody>{rows}</tbody></table></div></section>"
+    )
+
+
+def _pictures(outcome: BenchResult) -> Iterator[str]:
+    """Profiles over all environments, then the curves of each; nothing where matplotlib is not installed."""
+    try:
+        known = {name: list(by_env.values()) for name, by_env in tables.normalised(outcome).items()}
+        if known:
+            yield _image("Performance profiles", profiles(known))
+        for env in dict.fromkeys(score.env for score in outcome.scores):
+            folders = [score.folder for score in outcome.scores if score.env == env]
+            yield _image(f"Learning curves on {env}", learning_curves(folders))
+    except SettingsError as error:
+        yield f"<p>No pictures: {escape(str(error))}</p>"
+
+
+def _image(title: str, content: bytes) -> str:
+    data = base64.b64encode(content).decode("ascii")
+    text = escape(title)
+    return f"<section><h2>{text}</h2><img alt='{text}' src='data:image/png;base64,{data}'></section>"

@@ -1,0 +1,85 @@
+"""Results of finished runs, read from their folders."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from rlsdk.errors import SettingsError
+from rlsdk.experiments.run_directory import RunDirectory
+
+
+@attrs.frozen(kw_only=True)
+class Score:
+    """The final evaluation of one run."""
+
+    algorithm: str
+    env: str
+    seed: int
+    budget: int
+    """Environment steps it should train for."""
+    steps: int
+    """And took: an update may end later."""
+    mean: float
+    std: float
+    episodes: int
+    seconds: float
+    folder: Path
+
+
+def score_of(folder: Path) -> Score | None:
+    """The score of a run directory, None where the run is not finished.
+
+    Raises:
+        SettingsError: its record is damaged.
+    """
+    record = RunDirectory(folder).read_record()
+    if record.status != "finished":
+        return None
+    final = record.final_evaluation
+    if final is None or record.env_steps is None:
+        raise SettingsError(f"{folder / 'run.json'} is damaged: a finished run has env_steps and final_evaluation")
+    return Score(
+        algorithm=record.algorithm,
+        env=record.env,
+        seed=record.seed,
+        budget=record.steps,
+        steps=record.env_steps,
+        mean=final.mean,
+        std=final.std,
+        episodes=final.episodes,
+        seconds=record.seconds,
+        folder=folder,
+    )
+
+
+def scores_below(folder: Path) -> list[Score]:
+    """The scores of every finished run at or below a folder, ordered by environment, algorithm and seed.
+
+    Raises:
+        SettingsError: there is no finished run, or a record is damaged.
+    """
+    found = (score_of(path.parent) for path in sorted(folder.rglob("run.json")))
+    scores = [score for score in found if score is not None]
+    if not scores:
+        raise SettingsError(f"{folder} holds no finished run; give a folder that `rlsdk run` or `rlsdk bench` wrote")
+    return sorted(scores, key=lambda score: (score.env, score.algorithm, score.seed))
+
+
+def means(scores: Iterable[Score]) -> NDArray[np.float64]:
+    """The mean returns of runs, one value each."""
+    return np.asarray([score.mean for score in scores], dtype=np.float64)
+
+
+def write_csv(scores: Sequence[Score], path: Path) -> None:
+    """One row per run."""
+    fields = [field.name for field in attrs.fields(Score)]
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(fields)
+        writer.writerows([[getattr(score, name) for name in fields] for score in scores])

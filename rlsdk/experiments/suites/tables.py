@@ -1,0 +1,120 @@
+"""The tables of a bench: text in rows, for Markdown and HTML alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from rlsdk.evaluation.aggregate import estimate, improvement, iqm, mean, median
+from rlsdk.experiments.suites.bench import Bench, BenchResult
+from rlsdk.experiments.suites.results import means
+from rlsdk.experiments.suites.suite import Cell
+from rlsdk.text import one_line
+
+
+@attrs.frozen
+class Table:
+    """Rows of text under a header and a `title`."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def markdown(self) -> str:
+        """As GitHub writes tables."""
+        lines = [self.header, tuple("---" for _ in self.header), *self.rows]
+        return "\n".join(
+            "| " + " | ".join(one_line(cell).replace("|", "\\|") for cell in line) + " |" for line in lines
+        )
+
+
+def cells(outcome: BenchResult) -> Table:
+    """A row per cell: what its runs came to, and what is documented elsewhere."""
+    header = (
+        "algorithm", "environment", "steps", "seeds", "mean [95 % interval]", "std", "median", "IQM", "per run", "documented",
+    )  # fmt: skip
+    rows = [_cell(outcome, cell) for cell in outcome.plan.suite.cells]
+    return Table("Return of the final agents, mean over episodes", header, tuple(rows))
+
+
+def _cell(outcome: BenchResult, cell: Cell) -> tuple[str, ...]:
+    plan, scores = outcome.plan, outcome.of(cell)
+    documented = "" if cell.documented is None else f"{cell.documented[0]:g} ± {cell.documented[1]:g}"
+    note = f"{documented} ({cell.source})" if documented and cell.source else documented or cell.source
+    if not scores:
+        failed = any(other == cell for other, _, _ in outcome.failures)
+        state = "failed, see below" if failed else "not measured"
+        return cell.algorithm, cell.env, f"{plan.full_steps(cell):,}", "0", state, "", "", "", "", note
+    returns = means(scores)
+    return (
+        cell.algorithm,
+        cell.env,
+        _length(plan, cell),
+        str(len(scores)),
+        str(estimate([returns], mean)),
+        f"{returns.std():.4g}",
+        f"{np.median(returns):.4g}",
+        f"{float(iqm(returns)):.4g}",
+        f"{np.mean([score.seconds for score in scores]):,.0f} s",
+        note,
+    )
+
+
+def _length(plan: Bench, cell: Cell) -> str:
+    """Steps, and whether they are fewer than in the suite."""
+    steps, full = plan.steps(cell), plan.full_steps(cell)
+    return f"{steps:,}" if steps == full else f"{steps:,} of {full:,} (short)"
+
+
+def normalised(outcome: BenchResult) -> dict[str, dict[str, NDArray[np.float64]]]:
+    """algorithm -> environment -> scores, 0 and 1 being the ends of the cell's range; cells without one are left out."""
+    found: dict[str, dict[str, NDArray[np.float64]]] = {}
+    for cell in outcome.plan.suite.cells:
+        if cell.range is not None and (scores := outcome.of(cell)):
+            low, high = cell.range
+            found.setdefault(cell.algorithm, {})[cell.env] = (means(scores) - low) / (high - low)
+    return found
+
+
+def together(outcome: BenchResult) -> Table:
+    """A row per algorithm: normalised scores over its environments."""
+    header = ("algorithm", "environments", "runs", "IQM", "mean", "median")
+    rows = []
+    for algorithm, by_env in normalised(outcome).items():
+        tasks = list(by_env.values())
+        numbers = [str(estimate(tasks, statistic)) for statistic in (iqm, mean, median)]
+        rows.append((algorithm, str(len(tasks)), str(sum(map(len, tasks))), *numbers))
+    return Table("All environments together, normalised returns [95 % interval]", header, tuple(rows))
+
+
+def duels(outcome: BenchResult) -> Table:
+    """A row per pair of algorithms: who is better where both ran."""
+    rows = []
+    known = normalised(outcome)
+    for a, b in combinations(known, 2):
+        common = [env for env in known[a] if env in known[b]]
+        if common:
+            share = improvement([known[a][env] for env in common], [known[b][env] for env in common])
+            rows.append((a, b, ", ".join(common), str(share)))
+    header = ("X", "Y", "environments", "P(X > Y) [95 % interval]")
+    return Table("Probability that a run of X is better than one of Y", header, tuple(rows))
+
+
+def runs(outcome: BenchResult) -> Table:
+    """A row per run, finished or not."""
+    done = [
+        (s.algorithm, s.env, str(s.seed), f"{s.steps:,}", f"{s.mean:.4g} ± {s.std:.4g}", f"{s.seconds:,.0f} s", "")
+        for s in outcome.scores
+    ]
+    failed = [(c.algorithm, c.env, str(seed), "", "", "", reason) for c, seed, reason in outcome.failures]
+    header = ("algorithm", "environment", "seed", "steps", "mean ± std over episodes", "time", "what went wrong")
+    return Table("Every run", header, (*done, *failed))
+
+
+def all_tables(outcome: BenchResult) -> Sequence[Table]:
+    """Those that are not empty."""
+    return [table for table in (cells(outcome), together(outcome), duels(outcome), runs(outcome)) if table.rows]

@@ -1,0 +1,252 @@
+"""The same run with several seeds, side by side: one run directory per seed, one summary, one picture."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+
+from rlsdk.errors import RlsdkError, SettingsError
+from rlsdk.executors import make_executor
+from rlsdk.experiments.plotting import plot_runs
+from rlsdk.experiments.run_directory import RunDirectory
+from rlsdk.experiments.runner import RunRequest, run, starting_settings
+from rlsdk.experiments.stored_tables import Entries, read_table
+from rlsdk.experiments.trust import places_in, require_own_choices, without_places
+from rlsdk.interfaces import Executor
+from rlsdk.registry import load, preset
+from rlsdk.runtime.output import print_line
+from rlsdk.settings import merge
+from rlsdk.settings.constructor import bind
+from rlsdk.settings.load import nested
+
+MAX_SEEDS = 10_000
+REQUEST, SUMMARY, CURVES = "sweep.json", "summary.json", "learning_curves.png"
+
+
+@attrs.frozen(kw_only=True)
+class Sweep:
+    """What is run: `request`, once for each of the seeds, at most `jobs` at a time on the executor of that name."""
+
+    request: RunRequest
+    seeds: tuple[int, ...]
+    jobs: int
+    executor: str = "processes"
+
+
+@attrs.frozen(kw_only=True)
+class SeedResult:
+    """What came of one seed; `error` is None where it finished."""
+
+    seed: int
+    folder: Path
+    mean: float | None = None
+    std: float | None = None
+    error: str | None = None
+
+
+def seeds_from(first: int | None, count: int) -> tuple[int, ...]:
+    """`count` seeds, from `first` (default 0) upwards.
+
+    Raises:
+        SettingsError: count < 1.
+    """
+    if count < 1:
+        raise SettingsError(f"--seeds {count} must be a positive whole number")
+    start = first or 0
+    return tuple(range(start, start + count))
+
+
+def jobs_for(wanted: int | None, count: int, threads: int | None) -> int:
+    """Processes at a time: as many as given, but no more than there are seeds, or cores for their threads.
+
+    Raises:
+        SettingsError: fewer than one.
+    """
+    if wanted is not None and wanted < 1:
+        raise SettingsError(f"--jobs {wanted} must be a positive whole number")
+    room = max(1, (os.cpu_count() or 1) // (threads or 1))
+    if wanted is not None and wanted > room:
+        print_line(f"--jobs {wanted} reduced to {room}: {os.cpu_count()} cores, {threads or 1} torch thread(s) per run")
+    return min(wanted or room, room, count)
+
+
+def sweep(plan: Sweep) -> list[SeedResult]:
+    """Run every seed that is not finished yet; a seed that fails does not stop the others.
+
+    Raises:
+        PluginError: no such algorithm. SettingsError: wrong settings, no folder, or one that holds something else or is in
+        use. KeyboardInterrupt: runs were stopped and saved.
+    """
+    _require_possible(plan.request)
+    with stoppable(plan.executor, plan.jobs) as executor, _folder(plan) as folder:
+        results = executor.map(run_seed, [_of_seed(plan, folder, seed) for seed in plan.seeds])
+        _summarise(folder, results)
+    return results
+
+
+def _require_possible(request: RunRequest) -> None:
+    """Raises what would be wrong with every seed."""
+    spec, env = load(request.algorithm), request.env or request.settings.get("env")
+    known = preset(spec.id, str(env)) if request.use_preset else None
+    bind(spec.config_type, (), {**starting_settings(spec, known, request.settings), "env": env, "seed": 0})
+
+
+@contextlib.contextmanager
+def _folder(plan: Sweep) -> Iterator[Path]:
+    """The folder of the sweep, held inside the block, with what it runs written down."""
+    folder = plan.request.out
+    if folder is None:
+        env = str(plan.request.env or plan.request.settings.get("env"))
+        folder = RunDirectory.choose(None, plan.request.algorithm, env, plan.seeds[0]).path
+    written = folder / REQUEST
+    if written.exists() and not plan.request.resume and any(folder.rglob("*.rlsdk")):
+        raise SettingsError(f"{folder} already holds runs; add --resume to go on with them, or choose another --out")
+    with RunDirectory(folder).created():
+        record = {"request": plan.request.as_table(), "seeds": plan.seeds, "jobs": plan.jobs, "executor": plan.executor}
+        written.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        yield folder
+
+
+def stored(asked: RunRequest, jobs: int | None = None) -> Sweep | None:
+    """The sweep in the folder `asked.out`, to go on with, with the options of `asked` laid over it; None where there is none.
+
+    Raises:
+        SettingsError: its record is damaged, of another algorithm, or has entries that an untrusted file may not have.
+    """
+    folder = asked.out
+    if folder is None or not (folder / REQUEST).exists():
+        return None
+    source = folder / REQUEST
+    entries = Entries(read_table(source), str(source))
+    if "request" not in entries.table:
+        raise SettingsError(f"{source} is damaged: it has no request")
+    request = RunRequest.of(Entries(entries.table_of("request"), f"{source}, request"))
+    if request.algorithm != asked.algorithm:
+        raise SettingsError(f"{folder} holds runs of {request.algorithm!r}, not of {asked.algorithm!r}")
+    if asked.env not in (None, request.env):
+        raise SettingsError(f"{folder} holds runs on {request.env!r}; leave out --env {asked.env}")
+    if without_places(asked.settings):
+        raise SettingsError(
+            "--resume goes on with the settings of the runs; leave out --set, --config, --seed, --device"
+        )
+    env, files = request.env or str(request.settings.get("env")), [*folder.iterdir(), *folder.glob("seed-*/*")]
+    require_own_choices(asked, source, env, places_in(request.settings), files)
+    settings = merge(request.settings, asked.settings)
+    laid_over = attrs.evolve(request, settings=settings, out=folder, resume=True, trust=asked.trust, **asked.said())
+    return Sweep(
+        request=laid_over,
+        seeds=_seeds(entries),
+        jobs=jobs_for(jobs or entries.count("jobs", 1), len(_seeds(entries)), asked.threads or request.threads),
+        executor=entries.text("executor", "processes"),
+    )
+
+
+def _seeds(entries: Entries) -> tuple[int, ...]:
+    seeds = entries.table.get("seeds")
+    if not isinstance(seeds, list) or not 0 < len(seeds) <= MAX_SEEDS:
+        raise SettingsError(f"{entries.source} is damaged: seeds is no list of 1 to {MAX_SEEDS} seeds")
+    numbered = Entries({f"seeds[{i}]": seed for i, seed in enumerate(seeds)}, entries.source)
+    return tuple(numbered.count(name, least=0) for name in numbered.table)
+
+
+def _of_seed(plan: Sweep, folder: Path, seed: int) -> RunRequest:
+    settings = {**plan.request.settings, "seed": seed}
+    vectorization = "sync" if plan.jobs > 1 else plan.request.vectorization  # the cores are taken by other seeds
+    out = folder / f"seed-{seed}"
+    return attrs.evolve(plan.request, settings=settings, out=out, vectorization=vectorization)
+
+
+def run_seed(request: RunRequest) -> SeedResult:
+    """One seed, in a process of its own; what it prints goes to `log.txt` in its folder."""
+    return reported(request, f"seed {request.settings['seed']}")
+
+
+def reported(request: RunRequest, name: str) -> SeedResult:
+    """`finished`, and a line under `name` about it; what goes wrong is in the result."""
+    assert request.out is not None
+    try:
+        result = finished(request)
+        print_line(f"{name}: return {result.mean:.2f} +- {result.std:.2f}")
+    except RlsdkError as error:
+        print_line(f"{name} failed: {error}")
+        return SeedResult(seed=request.settings["seed"], folder=request.out, error=str(error))
+    return result
+
+
+def finished(request: RunRequest) -> SeedResult:
+    """What came of a run: of one that is there and finished, or of going on with it, or of beginning it.
+
+    Raises:
+        RlsdkError: as `run`.
+    """
+    assert request.out is not None
+    directory = RunDirectory(request.out)
+    done = directory.read_record() if directory.record.exists() else None
+    if done is None or done.status != "finished" or done.steps < (request.steps or 0):
+        if done is not None and not directory.checkpointed:
+            with directory.taken_up():
+                directory.start_over()  # a run that was stopped before its first checkpoint
+        run_quietly(_resumed(request) if directory.checkpointed else attrs.evolve(request, resume=False))
+        done = directory.read_record()
+    if (score := done.final_evaluation) is None:
+        raise SettingsError(f"{directory.record} is damaged: it has no final_evaluation")
+    return SeedResult(seed=request.settings["seed"], folder=request.out, mean=score.mean, std=score.std)
+
+
+def _resumed(request: RunRequest) -> RunRequest:
+    """A resumed run takes its settings from its folder, except the paths and the environment named here."""
+    settings: dict[str, Any] = {}
+    for name, place in places_in(request.settings).items():
+        settings = merge(settings, nested(name.split("."), place))
+    return attrs.evolve(request, resume=True, n_envs=None, settings=settings)
+
+
+def run_quietly(request: RunRequest) -> None:
+    """`run`, with standard output and error in a file."""
+    assert request.out is not None
+    request.out.mkdir(parents=True, exist_ok=True)
+    with (
+        open(request.out / "log.txt", "a", encoding="utf-8") as log,
+        contextlib.redirect_stdout(log),
+        contextlib.redirect_stderr(log),
+    ):
+        run(request)
+
+
+def _summarise(folder: Path, results: list[SeedResult]) -> None:
+    means = [result.mean for result in results if result.mean is not None]
+    summary: dict[str, Any] = {
+        "seeds": {str(r.seed): {"mean": r.mean, "std": r.std, "error": r.error} for r in results}
+    }
+    if means:
+        summary |= {"mean": float(np.mean(means)), "std": float(np.std(means)), "median": float(np.median(means))}
+    (folder / SUMMARY).write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+    with contextlib.suppress(SettingsError):  # no matplotlib, or nothing to draw
+        plot_runs([r.folder for r in results if r.error is None], folder / CURVES)
+
+
+@contextlib.contextmanager
+def stoppable(executor: str, jobs: int) -> Iterator[Executor]:
+    """The executor of that name, closed afterwards; SIGTERM and SIGHUP stop its work as Ctrl-C does."""
+    made = make_executor(executor, jobs)
+    before = {number: signal.signal(number, signal.default_int_handler) for number in _ending()}
+    try:
+        yield made
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        made.close()
+
+
+def _ending() -> list[signal.Signals]:
+    """The signals that stop work, as far as they are not ignored: `nohup` ignores the hang-up of a terminal."""
+    known = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    return [number for number in known if signal.getsignal(number) != signal.SIG_IGN]

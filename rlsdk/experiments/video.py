@@ -1,0 +1,99 @@
+"""Videos of agents at work (extra `video`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from rlsdk.environments import make_vec_env
+from rlsdk.errors import EnvironmentFault, SettingsError
+
+if TYPE_CHECKING:
+    from rlsdk.agent import Agent
+
+SUFFIXES = (".mp4", ".gif")
+DEFAULT_FPS = 30
+
+
+@attrs.frozen
+class Recording:
+    """A video that was written, and what happened in it."""
+
+    path: Path
+    frames: int
+    fps: float
+    returns: tuple[float, ...]
+
+
+def record_video(
+    agent: Agent, env: str, path: str | Path, *, episodes: int = 1, seed: int = 0, deterministic: bool = True
+) -> Recording:
+    """Play `episodes` episodes of the environment with id `env` and write its pictures to `path` (.mp4 or .gif).
+
+    Raises:
+        SettingsError: another suffix, or the packages are missing. EnvironmentFault: the environment draws nothing.
+    """
+    target = Path(path)
+    if target.suffix not in SUFFIXES:
+        raise SettingsError(f"a video must end in {' or '.join(SUFFIXES)}, not {target.suffix or target.name!r}")
+    if episodes < 1:
+        raise SettingsError(f"episodes = {episodes} must be a positive whole number")
+    imageio = _imageio()
+    envs = make_vec_env(env, 1, env_kwargs={"render_mode": "rgb_array"}, vectorization="sync")
+    try:
+        agent.require_same_spaces(envs, "the environment to record")
+        fps = _frames_per_second(envs.get_attr("metadata")[0])
+        frames, returns = _play(agent, envs, episodes, seed, deterministic)
+    finally:
+        envs.close()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f"{target.stem}.part{target.suffix}")
+    _write(imageio, part, frames, fps)
+    part.replace(target)
+    return Recording(target, len(frames), fps, tuple(returns))
+
+
+def _frames_per_second(metadata: object) -> float:
+    """What an environment declares, or the default."""
+    declared = metadata.get("render_fps") if isinstance(metadata, dict) else None
+    return float(declared or DEFAULT_FPS)
+
+
+def _imageio() -> ModuleType:
+    try:
+        import imageio.v3
+        import imageio_ffmpeg  # noqa: F401  # writes the MP4
+    except ImportError:
+        raise SettingsError("videos need imageio and imageio-ffmpeg: pip install rlsdk[video]") from None
+    return imageio.v3
+
+
+def _play(agent: Agent, envs: Any, episodes: int, seed: int, deterministic: bool) -> tuple[list[object], list[float]]:
+    session = agent.session(1, deterministic=deterministic, seed=seed)
+    observation, frames, returns = envs.reset(seed), [_frame(envs)], list[float]()
+    while len(returns) < episodes:
+        step = envs.step(session.action_on(observation))
+        observation = step.observation
+        returns += [episode.episode_return for episode in step.episodes]
+        if len(returns) < episodes:
+            frames.append(_frame(envs))
+    return frames, returns
+
+
+def _frame(envs: Any) -> object:
+    """The current picture of the environment, uint8 [H, W, 3], with even sides as video encoders need them."""
+    image = np.asarray(envs.env_method("render")[0])
+    if image.ndim != 3 or image.dtype != np.uint8:
+        raise EnvironmentFault(f"environment {envs.name!r} draws no uint8 image with render_mode='rgb_array'")
+    return np.pad(image, ((0, image.shape[0] % 2), (0, image.shape[1] % 2), (0, 0)), mode="edge")
+
+
+def _write(imageio: ModuleType, path: Path, frames: list[Any], fps: float) -> None:
+    if path.suffix == ".gif":
+        imageio.imwrite(path, np.stack(frames), duration=1000.0 / fps, loop=0)
+        return
+    imageio.imwrite(path, np.stack(frames), plugin="FFMPEG", fps=fps, macro_block_size=2)

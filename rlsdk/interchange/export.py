@@ -1,0 +1,269 @@
+"""Policies for programs without rlsdk: ONNX, or torch's own format, with everything `predict` does inside.
+
+Inputs are what the environment gives: `observation` (`observation.KEY` for Dict observations), `action_mask` where the
+algorithm needs one, and for policies that remember something `episode_start` and `state.000`, ... Outputs are `action` (in the
+units of the environment, deterministic, clipped to its bounds) and `next_state.000`, ...: feed them back, zeros at first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import attrs
+import torch
+from torch import Tensor, nn
+
+from rlsdk import tree
+from rlsdk.agent.assembled import AssembledAgent
+from rlsdk.agent.assembly import assemble
+from rlsdk.agent.training_state import TrainingState
+from rlsdk.errors import SettingsError, UsageError
+from rlsdk.interchange.bounds import within_bounds
+from rlsdk.records import Act, Features, Observation
+from rlsdk.settings import evolve
+from rlsdk.spaces import Dict, Space, Tuple, choices_of, dtype_of, map_leaves, shape_of
+from rlsdk.storage.agent_file import system_info
+from rlsdk.storage.archive import write_whole
+
+if TYPE_CHECKING:
+    from rlsdk.agent import Agent
+
+FORMATS = {"onnx": ".onnx", "torch-export": ".pt2"}
+TOLERANCE = 1e-5
+ROWS = 3
+"""Rows of the examples the policy is traced with."""
+
+
+@attrs.frozen
+class Exported:
+    """A written policy: names of inputs and outputs in order, and what states are."""
+
+    path: Path
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    states: tuple[tuple[str, tuple[int, ...]], ...]
+    """(dtype, shape without the batch) of each."""
+
+
+class ExportedPolicy(nn.Module):
+    """The deterministic policy as a function of tensors."""
+
+    def __init__(self, agent: AssembledAgent) -> None:
+        super().__init__()
+        self.policy, self.preprocessing = agent.parts.policy, agent.preprocessing
+        self.action_space = agent.context.action_space
+        self.modules_inside = nn.ModuleList(_modules(self.policy))
+        self.observation_space = agent.context.observation_space
+        self.masks = sum(choices_of(self.action_space)) if agent.masks.use == "required" else 0
+        self.example = map_leaves(self.observation_space, lambda _, leaf: _zeros(leaf, ROWS))
+        self.carry = self.preprocessing.initial_carry(self.policy, ROWS)
+        self.state_indices = self._states()
+
+    def _states(self) -> list[int]:
+        """Which leaves of the carry acting changes; the rest is for exploring."""
+        mask = torch.ones(ROWS, self.masks, dtype=torch.bool) if self.masks else None
+        act = self._act(self.example, torch.ones(ROWS, dtype=torch.bool), mask, self.carry)
+        before, after = tree.leaves(self.carry), tree.leaves(act.carry)
+        return [i for i, (old, new) in enumerate(zip(before, after, strict=True)) if new is not old]
+
+    def _act(
+        self, features: Features, is_first: Tensor, mask: Tensor | None, carry: Features
+    ) -> Act[Features, Features]:
+        """Actions [N, ..] for N observations; `is_first` bool [N], `mask` bool [N, A] or None."""
+        seen = Observation(features, is_first, mask)
+        return self.preprocessing.act(self.policy, seen, carry, deterministic=True, generator=torch.Generator())
+
+    @property
+    def input_names(self) -> list[str]:
+        """In the order `forward` takes them."""
+        memory = ["episode_start", *(f"state.{i:03d}" for i in range(len(self.state_indices)))]
+        masks = ["action_mask"] if self.masks else []
+        return [*_names(self.observation_space, "observation"), *masks, *(memory if self.state_indices else [])]
+
+    @property
+    def output_names(self) -> list[str]:
+        """In the order `forward` gives them."""
+        states = [f"next_state.{i:03d}" for i in range(len(self.state_indices))]
+        return [*_names(self.action_space, "action"), *states]
+
+    def examples(self) -> tuple[Tensor, ...]:
+        """Inputs to trace with, [ROWS, ..] each."""
+        leaves = tree.leaves(self.carry)
+        mask = [torch.ones(ROWS, self.masks, dtype=torch.bool)] if self.masks else []
+        memory = [torch.ones(ROWS, dtype=torch.bool), *(leaves[i] for i in self.state_indices)]
+        return (*tree.leaves(self.example), *mask, *(memory if self.state_indices else []))
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        left = list(inputs)
+        features = tree.map_tensors(lambda _: left.pop(0), self.example)
+        mask = left.pop(0) if self.masks else None
+        rows = tree.leaves(features)[0].shape[0]
+        is_first = left.pop(0) if self.state_indices else torch.zeros(rows, dtype=torch.bool)
+        stored = dict(zip(self.state_indices, left, strict=True))
+        numbers = iter(range(len(tree.leaves(self.carry))))
+        carry = tree.map_tensors(lambda leaf: cast("Tensor", stored.get(next(numbers), leaf)), self.carry)
+        act = self._act(features, is_first, mask, carry)
+        after = tree.leaves(act.carry)
+        action = within_bounds(self.action_space, act.action)
+        return (*tree.leaves(action), *(after[i] for i in self.state_indices))
+
+
+def _zeros(leaf: Space, rows: int) -> Tensor:
+    start = getattr(leaf, "start", 0)
+    return torch.zeros(rows, *shape_of(leaf), dtype=getattr(torch, dtype_of(leaf))) + torch.as_tensor(start)
+
+
+def _names(space: Space, prefix: str) -> list[str]:
+    """One name per leaf, in the order of `tree.leaves`."""
+    if isinstance(space, Dict):
+        return [name for key, child in sorted(space.spaces.items()) for name in _names(child, f"{prefix}.{key}")]
+    if isinstance(space, Tuple):
+        return [name for i, child in enumerate(space.spaces) for name in _names(child, f"{prefix}.{i}")]
+    return [prefix]
+
+
+def _modules(policy: object) -> list[nn.Module]:
+    """The torch modules of a policy, through what is wrapped around it."""
+    while not isinstance(policy, nn.Module) and hasattr(policy, "inner"):
+        policy = policy.inner
+    return [policy] if isinstance(policy, nn.Module) else []
+
+
+def export(agent: Agent, path: str | Path, format: str = "onnx") -> Exported:  # noqa: A002  # its common name
+    """Write the policy of an agent, for batches of any size.
+
+    Args:
+        agent: whose policy.
+        path: where to; the format's suffix is appended to names without one.
+        format: `onnx` (extra `export`) or `torch-export` (read with `torch.export.load`).
+
+    Raises:
+        SettingsError: unknown format, or the extra is missing. ArtifactError: the place cannot be written.
+        UsageError: the policy cannot be traced, or does something else than the agent when it is.
+    """
+    if format not in FORMATS:
+        raise SettingsError(f"unknown format {format!r}; accepted: {', '.join(FORMATS)}")
+    target = Path(path) if Path(path).suffix else Path(f"{path}{FORMATS[format]}")
+    module = ExportedPolicy(_twin(agent.training_state(exclude=["training"]))).eval().requires_grad_(False)
+    program = _traced(module)
+    _require_agreement(program, module)
+    write = _onnx if format == "onnx" else _torch
+    data = write(program, module)
+    write_whole(target, data)
+    leaves = tree.leaves(module.carry)
+    states = tuple(
+        (str(leaves[i].dtype).removeprefix("torch."), tuple(leaves[i].shape[1:])) for i in module.state_indices
+    )
+    return Exported(target, tuple(module.input_names), tuple(module.output_names), states)
+
+
+def _twin(state: TrainingState) -> AssembledAgent:
+    """The same agent on the CPU, whose networks are run by torch alone."""
+    config = attrs.evolve(state.config, device="cpu")
+    networks = getattr(config, "policy_kwargs", None)
+    if networks is not None and hasattr(networks, "kernel"):
+        config = evolve(config, {"policy_kwargs": attrs.evolve(networks, kernel="autograd")})
+    spaces = state.context.observation_space, state.context.action_space
+    twin = assemble(state.spec, config, spaces, state.context.num_envs, None)
+    twin.preprocessing.load_policy_state(twin.parts.policy, state.policy)
+    return twin
+
+
+def _traced(module: ExportedPolicy) -> torch.export.ExportedProgram:
+    batch = torch.export.Dim("batch", min=1)
+    examples = module.examples()
+    shapes = (tuple({0: batch} for _ in examples),)
+    try:
+        with torch.no_grad(), _quiet():
+            return torch.export.export(module, examples, dynamic_shapes=shapes, strict=False)
+    except Exception as error:
+        raise UsageError(
+            f"the policy cannot be exported: {type(error).__name__}: {str(error).splitlines()[0]}; its `act` must be made of"
+            " torch operations, without branches that depend on values or on the number of rows"
+        ) from error
+
+
+@torch.no_grad()
+def _require_agreement(program: torch.export.ExportedProgram, module: ExportedPolicy) -> None:
+    """Compare the two on made-up observations: what depends on something outside the graph would show."""
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(3):
+        examples = [
+            torch.randn(e.shape, generator=generator) if e.is_floating_point() else e.clone() for e in module.examples()
+        ]
+        for found, wanted in zip(program.module()(*examples), module(*examples), strict=True):
+            if not torch.allclose(found.double(), wanted.double(), atol=TOLERANCE, rtol=TOLERANCE):
+                raise UsageError(
+                    "the exported policy does not do what the agent does; its `act` must depend on its inputs alone"
+                )
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what torch has to say of its own workings."""
+    logger = logging.getLogger("torch.onnx")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(before)
+
+
+def _torch(program: torch.export.ExportedProgram, module: ExportedPolicy) -> bytes:
+    stream = io.BytesIO()
+    names = {"inputs.json": json.dumps(module.input_names), "outputs.json": json.dumps(module.output_names)}
+    torch.export.save(program, stream, extra_files=names)
+    return stream.getvalue()
+
+
+def _onnx(program: torch.export.ExportedProgram, module: ExportedPolicy) -> bytes:
+    try:
+        import onnx  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ImportError:
+        raise SettingsError("format 'onnx' needs more packages: pip install rlsdk[export]") from None
+    with contextlib.redirect_stdout(io.StringIO()), _quiet():  # the exporter prints its progress
+        made = torch.onnx.export(
+            program, input_names=module.input_names, output_names=module.output_names, dynamo=True, verbose=False
+        )
+    assert made is not None
+    serialized: bytes = made.model_proto.SerializeToString()
+    return serialized
+
+
+def model_card(agent: Agent, exported: Exported | None = None, results: str | None = None) -> str:
+    """A page in Markdown: what the agent is, what it was trained on, with what, and what it reached."""
+    from rlsdk.settings import flat_scalars
+
+    spec, context = agent.spec, agent.context
+    settings = "\n".join(f"| `{name}` | {value} |" for name, value in sorted(flat_scalars(agent.config).items()))
+    versions = ", ".join(f"{name} {value}" for name, value in system_info().items())
+    lines = [
+        f"# {spec.id} on {agent.env_name or 'an environment of its own'}",
+        f"Trained with rlsdk for {agent.num_timesteps:,} environment steps, seed {agent.seed}.",
+        f"Observations: `{context.observation_space}`. Actions: `{context.action_space}`.",
+        *([f"## Results\n\n{results}"] if results else []),
+        *([_interface(exported)] if exported else []),
+        f"## Settings\n\n| setting | value |\n|---|---|\n{settings}",
+        f"## Made with\n\n{versions}",
+    ]
+    return "\n\n".join(lines) + "\n"
+
+
+def _interface(exported: Exported) -> str:
+    inputs, outputs = (", ".join(f"`{name}`" for name in names) for names in (exported.inputs, exported.outputs))
+    text = f"## {exported.path.name}\n\nInputs: {inputs}. Outputs: {outputs}. The first axis is the batch."
+    if not exported.states:
+        return text
+    kinds = ", ".join(f"{dtype} [batch, {', '.join(map(str, shape))}]" for dtype, shape in exported.states)
+    return f"{text} States are {kinds}, zeros at first; `episode_start` is true at an episode's first step."

@@ -1,0 +1,68 @@
+"""Agents on a model hub, through the hub's own library (extra `hub`): the agent file and its model card.
+
+An agent file holds tensors and JSON only, so one from a hub runs no code when it is read. Access tokens and the hub's address
+are the library's business (`HF_TOKEN`, `HF_ENDPOINT`, `hf auth login`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+
+from rlsdk.agent import load
+from rlsdk.errors import ArtifactError, SettingsError
+from rlsdk.interchange.export import model_card
+from rlsdk.storage.agent_file import KIND
+from rlsdk.storage.factory import inspect
+
+FILE = "agent.rlsdk"
+HEADER = "---\nlibrary_name: rlsdk\ntags: [reinforcement-learning, rlsdk]\n---\n\n"
+
+
+def push(path: str | Path, repo: str, *, private: bool = False, results: str | None = None) -> str:
+    """Upload an agent file and its model card to the repository `repo` (`owner/name`), made if need be; returns its address.
+
+    Args:
+        path: the agent file; it is uploaded as `agent.rlsdk`.
+        repo: where to.
+        private: whether a new repository is.
+        results: what the card says the agent reached.
+
+    Raises:
+        SettingsError: the extra is missing. ArtifactError: no whole agent file, or the hub refused.
+    """
+    library, source = _library(), Path(path)
+    card = HEADER + model_card(load(source), results=results)
+    try:
+        api = library.HfApi()
+        address = api.create_repo(repo, private=private, exist_ok=True)
+        files = [(FILE, source.read_bytes()), ("README.md", card.encode())]
+        changes = [library.CommitOperationAdd(path_in_repo=name, path_or_fileobj=data) for name, data in files]
+        api.create_commit(repo, operations=changes, commit_message=f"Agent {source.name}")
+    except Exception as error:  # whatever the network or the hub says
+        raise ArtifactError(f"{source} was not uploaded to {repo!r}: {type(error).__name__}: {error}") from error
+    return str(address)
+
+
+def pull(repo: str, *, revision: str | None = None) -> Path:
+    """Download the agent file of a repository, if the copy kept here is not the newest; `rlsdk.load` takes the path.
+
+    Raises:
+        SettingsError: the extra is missing. ArtifactError: there is none, or it is not a whole agent file.
+    """
+    try:
+        found = Path(_library().hf_hub_download(repo, FILE, revision=revision))
+    except SettingsError:
+        raise
+    except Exception as error:  # whatever the network or the hub says
+        raise ArtifactError(f"no agent file came from {repo!r}: {type(error).__name__}: {error}") from error
+    inspect(found, kind=KIND)
+    return found
+
+
+def _library() -> ModuleType:
+    try:
+        import huggingface_hub
+    except ImportError:
+        raise SettingsError("a model hub needs its library: pip install rlsdk[hub]") from None
+    return huggingface_hub

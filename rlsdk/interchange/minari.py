@@ -1,0 +1,108 @@
+"""Data sets of Minari (extra `offline`), in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from rlsdk.buffers.episode_file import RecordedEpisode, write_episodes
+from rlsdk.buffers.episodes import open_episodes
+from rlsdk.environments import to_gymnasium, to_space
+from rlsdk.errors import ArtifactError, SettingsError
+from rlsdk.interchange.recorded_data import checked_episode
+from rlsdk.records import Features
+from rlsdk.spaces import map_leaves
+
+
+class MinariDataset(Protocol):
+    """What is used of `minari.MinariDataset`."""
+
+    @property
+    def observation_space(self) -> object: ...
+    @property
+    def action_space(self) -> object: ...
+    def iterate_episodes(self) -> Iterable[object]: ...
+
+
+def import_minari(dataset: str | MinariDataset, path: str | Path) -> Path:
+    """Write the episodes of a Minari data set to a file of ours; returns its path.
+
+    Args:
+        dataset: the data set, or the id of one that `minari download` brought.
+        path: the file; `.safetensors` is appended to a name without suffix.
+
+    Raises:
+        SettingsError: the extra is missing. ArtifactError: there is no such data set, or the place cannot be written.
+        ObservationError: episodes that do not fit its spaces.
+    """
+    found = _loaded(dataset) if isinstance(dataset, str) else dataset
+    observations, actions = to_space(found.observation_space), to_space(found.action_space)
+    episodes = [
+        checked_episode((observations, actions), episode, f"episode {number}")
+        for number, episode in enumerate(found.iterate_episodes())
+    ]
+    name = getattr(getattr(found, "env_spec", None), "id", None)
+    return write_episodes(path, episodes, observations, actions, name if isinstance(name, str) else None)
+
+
+def _loaded(name: str) -> MinariDataset:
+    try:
+        import minari
+    except ImportError:
+        raise SettingsError("Minari's data sets need its library: pip install rlsdk[offline]") from None
+    try:
+        found: MinariDataset = minari.load_dataset(name)
+    except Exception as error:  # whatever it says of what is missing or damaged
+        raise ArtifactError(f"Minari has no data set {name!r} here: {error}; minari download {name}") from None
+    return found
+
+
+def export_minari(path: str | Path, name: str, **description: str) -> None:
+    """Write a file of recorded episodes to Minari's local data sets, as `name` (`namespace/name-v0`). Action masks stay behind.
+
+    `description`: `algorithm_name`, `author`, ... as `minari.create_dataset_from_buffers` takes them.
+
+    Raises:
+        SettingsError: the extra is missing. ArtifactError: the file is missing or damaged, or Minari refuses.
+    """
+    try:
+        import minari
+        from minari.data_collector import EpisodeBuffer
+    except ImportError:
+        raise SettingsError("Minari's data sets need its library: pip install rlsdk[offline]") from None
+    episodes = open_episodes(path)
+    buffers = [
+        EpisodeBuffer(
+            id=number,
+            seed=episode.seed,
+            observations=_arrays(episodes.observation_space, episode.observations),
+            actions=_arrays(episodes.action_space, episode.actions),
+            rewards=episode.rewards.tolist(),
+            terminations=_last(episode, episode.terminated),
+            truncations=_last(episode, not episode.terminated),
+        )
+        for number, episode in enumerate(episodes)
+    ]
+    spaces = {
+        "observation_space": to_gymnasium(episodes.observation_space),
+        "action_space": to_gymnasium(episodes.action_space),
+    }
+    try:
+        minari.create_dataset_from_buffers(name, buffers, **spaces, **description)
+    except Exception as error:  # whatever it does not like
+        raise ArtifactError(f"Minari does not take {name!r}: {type(error).__name__}: {error}") from error
+
+
+def _arrays(space: object, features: Features) -> Features:
+    return map_leaves(space, lambda path, leaf, rows: rows.numpy(), features)  # type: ignore[arg-type]
+
+
+def _last(episode: RecordedEpisode, flag: bool) -> list[bool]:
+    """False for every step but the last."""
+    flags = torch.zeros(len(episode.rewards), dtype=torch.bool)
+    flags[-1] = flag
+    found: list[bool] = flags.tolist()
+    return found

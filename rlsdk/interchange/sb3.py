@@ -1,0 +1,250 @@
+"""Agents from files of stable-baselines3 and sb3-contrib: settings and weights are read, nothing in the file is run.
+
+What such a file holds only as a pickle (functions, classes, spaces) is not read: the environment gives the spaces, and settings
+that were functions keep their defaults unless they are given.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import warnings
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+import torch
+from torch import Tensor
+
+from rlsdk.environments import connect
+from rlsdk.errors import ArtifactError, PluginError, SettingsError
+from rlsdk.registry import load as load_plugin
+from rlsdk.settings import merge
+from rlsdk.text import shown
+
+if TYPE_CHECKING:
+    from rlsdk.agent import Agent
+
+OURS = ("policy", "env", "seed", "device", "policy_kwargs", "normalize", "frame_stack", "tensorboard_log")
+"""Settings that are not taken from a file."""
+MAX_SETTINGS, SMALL, MAX_GROWTH = 16 * 2**20, 2**20, 4
+"""Bytes of settings; bytes that weights may have in any case; how many times the file's size they may be."""
+MAX_LAYER = 10_000
+"""Layers have numbers below this one."""
+
+
+@attrs.frozen
+class Translated:
+    """What a plugin makes of foreign weights: the name of its policy, settings of networks, and parameters as
+    `Agent.set_parameters` takes them."""
+
+    policy: str
+    networks: Mapping[str, object]
+    parameters: Mapping[str, Mapping[str, Tensor]]
+
+
+@attrs.frozen
+class Foreign:
+    """What is in a file: settings as JSON has them, weights by name, and the settings that only a pickle holds."""
+
+    settings: dict[str, object]
+    weights: dict[str, Tensor]
+    pickled: tuple[str, ...]
+
+
+def import_sb3(
+    path: str | Path, algorithm: str, env: object, *, vecnormalize: str | Path | None = None, **changes: object
+) -> Agent:
+    """An agent that predicts what the agent in the file does.
+
+    Args:
+        path: the `.zip` file.
+        algorithm: id of the plugin to load it into, such as `trpo`.
+        env: the environment it was trained on, or anything else with its spaces.
+        vecnormalize: an `.npz` file with `mean`, `var` and `count` of the observations' statistics, for agents that were
+            trained under `VecNormalize` (docs/interchange.md writes one). Other bounds than the defaults go into `changes`:
+            `normalize={"clip_obs": 5.0}`.
+        changes: settings, over those of the file; for what the file holds only as a pickle.
+
+    Raises:
+        ArtifactError: no such file, or its weights do not fit. SettingsError: the plugin imports nothing, or a setting is
+        wrong.
+    """
+    from rlsdk.agent import make
+    from rlsdk.agent.construction_limit import ConstructionLimit
+
+    spec = load_plugin(algorithm)
+    if spec.from_sb3 is None:
+        raise SettingsError(f"{algorithm} has no counterpart in stable-baselines3 or sb3-contrib to import from")
+    foreign, envs = read_sb3(path), connect(env)
+    try:
+        translated = spec.from_sb3(foreign.weights, envs.action_space)
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError):
+        some = ", ".join(sorted(foreign.weights)[:3])
+        raise ArtifactError(
+            f"{path} holds no {algorithm} agent: its weights are called {some}, ...; name the algorithm it was trained with"
+        ) from None
+    except ValueError as error:
+        raise ArtifactError(f"{path} cannot be imported as {algorithm}: {error}") from None
+    if not isinstance(translated, Translated):
+        raise PluginError(
+            f"{algorithm!r} is broken: its from_sb3 returned {shown(translated, 60)}; return a Translated"
+        )
+    known = {field.name for field in attrs.fields(spec.config_type)} - set(OURS)
+    settings = {name: value for name, value in foreign.settings.items() if name in known}
+    settings = merge(settings, {"policy": translated.policy, "policy_kwargs": translated.networks})
+    if vecnormalize is not None:
+        settings["normalize"] = {"norm_reward": False}
+    with ConstructionLimit(sum(weight.nbytes for weight in foreign.weights.values())):
+        agent = make(spec.id, env=envs, **merge(settings, changes))
+    agent.env_name = env if isinstance(env, str) else agent.env_name
+    _warn_of_unread(path, sorted((set(foreign.pickled) & known) - set(changes)))
+    given = translated.parameters["policy"]
+    inner = getattr(agent.policy, "inner", agent.policy)  # without normalisation
+    if missing := sorted({name for name, _ in inner.named_parameters()} - set(given)):
+        raise ArtifactError(f"{path} holds no {algorithm} agent for this environment: {', '.join(missing)} missing")
+    try:
+        agent.set_parameters(translated.parameters, exact_match=False)
+    except ArtifactError as error:
+        raise ArtifactError(
+            f"the model in {path} was not trained on an environment with the spaces of {agent.env_name}: {error}"
+        ) from None
+    if vecnormalize is not None:
+        _set_statistics(agent, Path(vecnormalize))
+    return agent
+
+
+def _warn_of_unread(path: str | Path, settings: list[str]) -> None:
+    if settings:
+        warnings.warn(
+            f"{path} holds {', '.join(settings)} only as a pickle, which is not read: defaults are used, or give them",
+            stacklevel=3,
+        )
+
+
+def read_sb3(path: str | Path) -> Foreign:
+    """Settings and weights of a file.
+
+    Raises:
+        ArtifactError: it is no file of stable-baselines3, or expands to far more than its size.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            data = json.loads(_member(archive, "data", MAX_SETTINGS))
+            weights = _member(archive, "policy.pth", MAX_GROWTH * Path(path).stat().st_size + SMALL)
+        with zipfile.ZipFile(io.BytesIO(weights)) as inner:
+            if sum(info.file_size for info in inner.infolist()) > len(weights):
+                raise ArtifactError("its weights are compressed")
+        loaded = torch.load(io.BytesIO(weights), map_location="cpu", weights_only=True)
+        _require_whole(loaded)
+    except FileNotFoundError:
+        raise ArtifactError(f"there is no file {path}") from None
+    except Exception as error:  # a foreign file may break in any way; torch's restricted reader raises its own errors
+        raise ArtifactError(f"{path} is no file of stable-baselines3: {type(error).__name__}: {error}") from None
+    if not isinstance(data, dict) or not isinstance(loaded, Mapping):
+        raise ArtifactError(f"{path} is no file of stable-baselines3: it has no settings or no weights")
+    pickled = tuple(name for name, value in data.items() if isinstance(value, dict) and ":serialized:" in value)
+    plain = {n: v for n, v in data.items() if v is not None and not isinstance(v, dict) and not n.startswith("_")}
+    return Foreign(plain, {name: value for name, value in loaded.items() if isinstance(value, Tensor)}, pickled)
+
+
+def _member(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
+    """A member, unpacked; raises ArtifactError before that when it is longer than `most` bytes."""
+    if (size := archive.getinfo(name).file_size) > most:
+        raise ArtifactError(f"its {name!r} is {size} bytes long, more than {most}")
+    return archive.read(name)
+
+
+def _require_whole(loaded: object) -> None:
+    """Raises ArtifactError for tensors that are not plain, or repeat numbers to seem larger than what the file holds."""
+    for name, value in loaded.items() if isinstance(loaded, Mapping) else ():
+        if not isinstance(name, str):
+            raise ArtifactError("its weights have no names")
+        if not isinstance(value, Tensor):
+            continue
+        if value.layout != torch.strided or value.device.type != "cpu" or value.is_quantized or value.is_nested:
+            raise ArtifactError(f"its weight {name!r} is no plain tensor")
+        if value.nbytes > value.untyped_storage().nbytes():
+            raise ArtifactError(f"its weight {name!r} of shape {tuple(value.shape)} is larger than what the file holds")
+        if not value.is_floating_point() or not bool(value.isfinite().all()):
+            raise ArtifactError(f"its weight {name!r} holds something else than finite numbers")
+
+
+def _set_statistics(agent: Agent, path: Path) -> None:
+    """The observations' running statistics from an `.npz` file."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for info in archive.infolist():
+                if info.file_size > MAX_SETTINGS:
+                    raise ValueError(f"its {info.filename!r} is {info.file_size} bytes long, more than {MAX_SETTINGS}")
+        with np.load(path, allow_pickle=False) as stored:
+            given = {name: torch.as_tensor(np.asarray(stored[name], np.float64)) for name in ("mean", "var", "count")}
+    except (OSError, KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise ArtifactError(f"{path} holds no statistics (mean, var, count): {error}") from None
+    normalizer = agent.preprocessing.normalizer
+    assert normalizer is not None
+    state = normalizer.state_dict()
+    if set(state["observation"]) != {"000"}:
+        raise SettingsError("statistics of one array are no statistics of these observations, which have several parts")
+    moments = {"mean": given["mean"], "variance": given["var"], "count": given["count"]}
+    try:
+        normalizer.load_state_dict({**state, "observation": {"000": moments}})
+    except ValueError as error:
+        raise ArtifactError(f"{path}: {error}") from None
+
+
+# --- what plugins translate with ---------------------------------------------------------------------------------------
+
+
+def renamed(weights: Mapping[str, Tensor], names: Sequence[tuple[str, str]]) -> dict[str, Tensor]:
+    """Weights [..] whose name begins with the first of a pair, under one that begins with the second; others are left out."""
+    return {
+        new + name.removeprefix(old): w for old, new in names for name, w in weights.items() if name.startswith(old)
+    }
+
+
+def layers_of(weights: Mapping[str, Tensor], prefix: str) -> list[Tensor]:
+    """The weight matrices [outputs, inputs] called prefix + number + ".weight", in order."""
+    numbers = sorted(
+        int(name.removeprefix(prefix).removesuffix(".weight"))
+        for name in weights
+        if name.startswith(prefix) and name.removeprefix(prefix).removesuffix(".weight").isdecimal()
+    )
+    return [weights[f"{prefix}{number}.weight"] for number in numbers]
+
+
+def hidden(weights: Mapping[str, Tensor], prefix: str, *, output: bool = False) -> list[int]:
+    """Widths of hidden layers, from matrices [outputs, inputs]; with `output` the last one is not hidden."""
+    found = [len(weight) for weight in layers_of(weights, prefix)]
+    return found[:-1] if output else found
+
+
+IMAGES = (("features_extractor.cnn.", "encoder.convolutions."), ("features_extractor.linear.", "encoder.linear."))
+
+
+def actor_critic(weights: Mapping[str, Tensor], memory: str = "") -> Translated:
+    """Policies of the on-policy algorithms, vectors [F] or images [C, H, W]; `memory` is in the policy's name, "" or "Lstm".
+
+    Raises:
+        ValueError: an encoder this does not know.
+    """
+    images = any(name.startswith("features_extractor.cnn.") for name in weights)
+    if any(name.startswith("features_extractor.extractors.") for name in weights):
+        raise ValueError("encoders of Dict observations are not imported")
+    names = [
+        ("mlp_extractor.policy_net.", "body."),
+        ("mlp_extractor.value_net.", "critic_body."),
+        ("action_net.", "head.linear."),
+        ("value_net.", "value."),
+        ("log_std", "head.log_std"),
+        ("lstm_actor.", "memory.cells."),
+        ("lstm_critic.", "critic_memory.cells."),
+        ("critic.", "critic_memory.linear."),
+        *IMAGES,
+    ]
+    arch = {own: hidden(weights, f"mlp_extractor.{theirs}_net.") for own, theirs in (("pi", "policy"), ("vf", "value"))}
+    policy = f"{'Cnn' if images else 'Mlp'}{memory}Policy"
+    return Translated(policy, {"net_arch": arch}, {"policy": renamed(weights, names)})

@@ -1,0 +1,23 @@
+"""Every hand-made fast path: what computes faster than torch's modules and autograd, behind one protocol.
+
+Networks and losses get kernels from `rlsdk.kernels.factory`: `evaluate(inputs) -> (outputs, vjp)`. Without the
+kernels, `RLSDK_KERNELS=off`, the same is computed by torch, more slowly.
+"""
+
+from rlsdk.kernels.factory import kernels_off
+from rlsdk.kernels.protocol import AUTOGRAD, Kernel, KernelChoice
+from rlsdk.kernels.reference import Autograd, AutogradPair
+from rlsdk.kernels.structure import KernelSlot, Structure, fixed_layers, is_hooked
+
+__all__ = [
+    "AUTOGRAD",
+    "Autograd",
+    "AutogradPair",
+    "Kernel",
+    "KernelChoice",
+    "KernelSlot",
+    "Structure",
+    "fixed_layers",
+    "is_hooked",
+    "kernels_off",
+]

@@ -1,0 +1,127 @@
+"""An actor-critic network of dense layers, evaluated without autograd."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Generic, cast
+
+import torch
+from torch import Generator, Tensor, nn
+
+from rlsdk.interfaces import ClosedForm, Distribution
+from rlsdk.kernels.backends import NUMPY, Array, Backend
+from rlsdk.kernels.dense_kernel import ACTING_ROWS, DenseKernel, Trace
+from rlsdk.kernels.numpy_sampling import sampler_of
+from rlsdk.kernels.protocol import ActorCriticLayers, Evaluation, PolicyActor, PolicyVjp, Product, RowsT
+from rlsdk.records import Observation
+
+
+class ActorCriticKernel(Generic[RowsT]):
+    """Learns; see `rlsdk.kernels.protocol.PolicyEvaluator`. The parameters' `grad` are allocated."""
+
+    def __init__(self, layers: ActorCriticLayers, backend: Backend) -> None:
+        self.layers, self.backend, self.name = layers, backend, backend.name
+        self.actor, self.critic = DenseKernel(layers.actor, backend), DenseKernel(layers.critic, backend)
+        self._gradients = self.actor.gradients(), self.critic.gradients()
+
+    @torch.no_grad()
+    def prepared(self, rows: RowsT) -> RowsT:
+        """Encoded: that takes no parameters."""
+        encoded = self.layers.encoder(rows.observation.features)
+        return replace(rows, observation=replace(rows.observation, features=encoded))  # type: ignore[type-var]
+
+    @torch.no_grad()
+    def evaluate(self, rows: RowsT) -> tuple[Evaluation, PolicyVjp]:
+        array, head = self.backend.array, self.layers.head
+        features, action = array(rows.observation.features), head.from_environment(rows.action)
+        raw, actor_trace = self.actor.forward(features)
+        value, critic_trace = self.critic.forward(features)
+        distribution = self._distribution(rows.observation, raw)
+
+        @torch.no_grad()
+        def vjp(grad_log_prob: Tensor, grad_entropy: Tensor | None, grad_value: Tensor | None) -> None:
+            grad, *rest = distribution.vjp(action, grad_log_prob, grad_entropy)
+            self.actor.backward(actor_trace, array(grad), self._gradients[0])
+            for parameter, own in zip(head.own_parameters, rest, strict=True):
+                torch.sum(own, 0, out=cast("Tensor", parameter.grad))
+            if grad_value is not None:
+                self.critic.backward(critic_trace, array(grad_value.unsqueeze(1)), self._gradients[1])
+
+        def fisher() -> Product:
+            share = 1.0 / len(rows) if rows.weight is None else (rows.weight / rows.weight.sum()).unsqueeze(1)
+            return lambda v: self._fisher_product(distribution, actor_trace, share, v)
+
+        values = self.backend.tensor(value).squeeze(1)
+        log_prob, entropy = distribution.log_prob(action), distribution.entropy()
+        return Evaluation(distribution, log_prob, entropy, values, fisher), vjp
+
+    @torch.no_grad()
+    def policy(self, rows: RowsT) -> tuple[Distribution, Tensor]:
+        """(distribution, log-probabilities [N] of the actions taken)."""
+        raw = self.actor(self.backend.array(rows.observation.features))
+        distribution = self._distribution(rows.observation, raw)
+        return distribution, distribution.log_prob(self.layers.head.from_environment(rows.action))
+
+    def values(self, rows: RowsT, critic: Sequence[nn.Parameter]) -> tuple[Tensor, Callable[[Tensor], None]]:
+        """(values [N], vjp)."""
+        value, vjp = self.critic.evaluate(rows.observation.features)
+        return value.squeeze(1), lambda grad: vjp(grad.unsqueeze(1))
+
+    def _distribution(self, observation: Observation, raw: Array) -> ClosedForm:
+        """Over internal actions, given what the head's linear layer gave, [N, O]."""
+        mask = observation.action_mask if self.layers.use_masks else None
+        return self.layers.head.of(self.backend.tensor(raw), mask)
+
+    @torch.no_grad()
+    def _fisher_product(self, distribution: ClosedForm, trace: Trace, share: Tensor | float, v: Tensor) -> Tensor:
+        """J^T M J v [D]: forwards through the network, through the distribution's own information M, and back."""
+        actor, result, own = self.actor, torch.empty_like(v), self.layers.head.own_parameters
+        given, found = self._views(v), self._views(result)
+        change = self.backend.tensor(actor.jvp(trace, actor.arrays(given[id(p)] for p in actor.parameters)))
+        grad, *rest = distribution.fisher_product(change, *(given[id(p)].expand_as(change) for p in own))
+        into = actor.arrays(found[id(p)] for p in actor.parameters)
+        actor.backward(trace, self.backend.array(grad * share), into)
+        for parameter, grad in zip(own, rest, strict=True):
+            torch.sum(grad * share, 0, out=found[id(parameter)])
+        return result
+
+    def _views(self, flat: Tensor) -> dict[int, Tensor]:
+        """Segments of a vector [D], each shaped as its parameter, by the parameter's id."""
+        parameters = self.layers.actor_parameters
+        segments = torch.split(flat, [parameter.numel() for parameter in parameters])
+        return {id(p): segment.view(p.shape) for p, segment in zip(parameters, segments, strict=True)}
+
+
+class ActorCriticActing:
+    """Acts in numpy for few rows, where calling torch would cost more than the arithmetic; else as `reference`."""
+
+    def __init__(self, layers: ActorCriticLayers, reference: PolicyActor) -> None:
+        self.layers, self.reference, self.head = layers, reference, layers.head
+        self.actor, self.critic = DenseKernel(layers.actor, NUMPY), DenseKernel(layers.critic, NUMPY)
+        self.sampler = sampler_of(layers.head.sampling)
+
+    def act(self, observation: Observation, deterministic: bool, generator: Generator) -> Tensor:
+        """Actions [B, ..] in environment units."""
+        first, layers = observation.is_first, self.layers
+        if first.shape[0] > ACTING_ROWS or not first.is_cpu:
+            return self.reference.act(observation, deterministic, generator)
+        features = observation.features if layers.is_vector else layers.encoder(observation.features)
+        raw = self.actor(features.numpy())
+        mask = observation.action_mask if layers.use_masks else None
+        if self.sampler is not None and not deterministic:
+            return self.head.to_environment(torch.from_numpy(self.sampler(raw, mask, generator)))
+        with torch.no_grad():
+            distribution = self.head.of(torch.from_numpy(raw), mask)
+            action = distribution.mode() if deterministic else distribution.sample(generator)
+        return self.head.to_environment(action)
+
+    @torch.no_grad()
+    def forward(self, observation: Observation) -> tuple[Distribution, Tensor]:
+        """(distribution, values [N])."""
+        if not observation.is_first.is_cpu:
+            return self.reference.forward(observation)
+        features = self.layers.encoder(observation.features).numpy()
+        mask = observation.action_mask if self.layers.use_masks else None
+        distribution = self.head.of(torch.from_numpy(self.actor(features)), mask)
+        return distribution, torch.from_numpy(self.critic(features)[:, 0])

@@ -1,0 +1,227 @@
+"""Linear layers and activations evaluated without autograd: forward, vector-Jacobian and Jacobian-vector products.
+
+Arrays are views of the modules' parameters, so an optimiser, `load_state_dict` and files use the same memory
+as the kernel. The same code serves numpy and torch, single networks and ensembles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from rlsdk.errors import UsageError
+from rlsdk.kernels import backends
+from rlsdk.kernels.backends import BACKENDS, NUMPY, TORCH, Activation, Array, Backend
+from rlsdk.kernels.protocol import Acting, is_dense, is_linear
+from rlsdk.kernels.structure import is_hooked
+
+Trace = list[Array]
+"""The input of a forward pass and what every layer gave, activated; or those of members run one after another."""
+ACTING_ROWS = 32
+"""Up to so many rows numpy acts faster, whatever the width."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Views of one layer. `matrix` [.., I, O] whichever way the module keeps its weights."""
+
+    matrix: Array
+    bias: Array
+    activation: Activation
+
+
+class DenseKernel:
+    """Linear modules (`weight` [O, I] and `bias` [O], or [C, I, O] and [C, 1, O] of C members) and activations between them."""
+
+    def __init__(self, modules: Iterable[nn.Module], backend: Backend = NUMPY, member: int | None = None) -> None:
+        """`member`: one of an ensemble alone. Raises ValueError: other modules; check `is_dense` first."""
+        self.modules, self.backend = list(modules), backend
+        if not is_dense(self.modules) or any(map(is_hooked, self.modules)):
+            raise ValueError(
+                f"a dense kernel has linear layers with activations between them and no hooks, not {self.modules}"
+            )
+        self.linear = [module for module in self.modules if is_linear(module)]
+        self.parameters = [cast("nn.Parameter", p) for module in self.linear for p in (module.weight, module.bias)]
+        self._kind = self.parameters[0].dtype, self.parameters[0].device
+        self.ensemble, self.member = self.parameters[0].dim() == 3, member
+        members = len(self.parameters[0]) if self.ensemble and member is None else 0
+        self.members = [DenseKernel(self.modules, backend, member) for member in range(members)]
+        self._widest = max(parameter.shape[-2:].numel() for parameter in self.parameters[::2])
+        self._known: tuple[list[int], list[Layer]] = [], []
+        self._gradients: list[Array] = []
+        self._gradient_places: list[int] = []
+
+    @property
+    def name(self) -> str:
+        return self.backend.name
+
+    # --- tensors -----------------------------------------------------------------------------------------------------
+
+    def evaluate(self, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
+        """See `rlsdk.kernels.protocol.Kernel`; inputs [N, I], outputs [.., N, O]."""
+        with torch.no_grad():
+            outputs, trace = self.forward(self.backend.array(inputs))
+        return self.backend.tensor(outputs), lambda grad: self.backward(
+            trace, self.backend.array(grad), self.gradients()
+        )
+
+    def evaluate_inputs(self, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """See `rlsdk.kernels.protocol.DenseNetwork`; inputs [N, I], outputs [.., N, O]."""
+        with torch.no_grad():
+            outputs, trace = self.forward(self.backend.array(inputs))
+
+        def vjp(grad: Tensor) -> Tensor:
+            found = self.backend.tensor(self.input_grad(trace, self.backend.array(grad)))
+            return found.sum(0) if self.ensemble else found
+
+        return self.backend.tensor(outputs), vjp
+
+    # --- arrays ------------------------------------------------------------------------------------------------------
+
+    def forward(self, x: Array) -> tuple[Array, Trace]:
+        """(outputs [.., N, O], what `backward` and `jvp` need) for inputs [N, I]."""
+        if self.members and self._is_split(x):
+            outputs, traces = zip(*(member.forward(x) for member in self.members), strict=True)
+            return self.backend.stack(outputs), list(traces)
+        trace = [x]
+        affine = self.backend.affine
+        for layer in self._layers():
+            x = layer.activation.apply(affine(x, layer.matrix, layer.bias))
+            trace.append(x)
+        return x, trace
+
+    def __call__(self, x: Array) -> Array:
+        """Outputs [.., N, O] alone, for inputs [N, I]."""
+        if self.members and self._is_split(x):
+            return self.backend.stack([member(x) for member in self.members])
+        affine = self.backend.affine
+        for layer in self._layers():
+            x = layer.activation.apply(affine(x, layer.matrix, layer.bias))
+        return x
+
+    def backward(self, trace: Trace, grad: Array, into: Sequence[Array] | None) -> None:
+        """Write the gradient of a loss with respect to every parameter `into` arrays shaped as they are.
+
+        Args:
+            trace: of the forward pass.
+            grad: gradient with respect to the outputs, [.., N, O].
+            into: as `gradients` and `arrays` give them; None = only pass back.
+        """
+        self._backward(trace, grad, into, to_input=False)
+
+    def input_grad(self, trace: Trace, grad: Array, into: Sequence[Array] | None = None) -> Array:
+        """The gradient with respect to the inputs, [.., N, I]; parameters' own are formed only where `into` is given."""
+        return self._backward(trace, grad, into, to_input=True)
+
+    def _backward(self, trace: Trace, grad: Array, into: Sequence[Array] | None, *, to_input: bool) -> Array:
+        layers, backend = self._layers(), self.backend
+        if self.members and isinstance(trace[0], list):
+            places = zip(*into, strict=True) if into is not None else [None] * len(trace)
+            each = zip(self.members, trace, grad, places, strict=True)
+            found = [member._backward(*arguments, to_input=to_input) for member, *arguments in each]
+            return backend.stack(found) if to_input else None
+        for i in reversed(range(len(layers))):
+            grad = layers[i].activation.vjp(grad, trace[i + 1])
+            if into is not None:
+                x, weight = trace[i], into[2 * i]
+                backend.product(*((x.mT, grad) if self.ensemble else (grad.mT, x)), out=weight)
+                backend.sum_rows(grad, into[2 * i + 1])
+            if i or to_input:
+                grad = backend.product(grad, layers[i].matrix.mT)
+        return grad
+
+    def jvp(self, trace: Trace, direction: Sequence[Array]) -> Array:
+        """How the outputs change [.., N, O] when the parameters move in `direction` (as `arrays` gives it)."""
+        if self.members and isinstance(trace[0], list):
+            each = zip(self.members, trace, zip(*direction, strict=True), strict=True)
+            return self.backend.stack([member.jvp(*arguments) for member, *arguments in each])
+        change: Array = None
+        for i, layer in enumerate(self._layers()):
+            weight = direction[2 * i] if self.ensemble else direction[2 * i].mT
+            moved = self.backend.affine(trace[i], weight, direction[2 * i + 1])
+            if change is not None:
+                moved += self.backend.product(change, layer.matrix)
+            change = layer.activation.vjp(moved, trace[i + 1])
+        return change
+
+    def gradients(self) -> list[Array]:
+        """Views of the parameters' `grad`, for `backward`."""
+        own = [cast("Tensor", parameter.grad) for parameter in self.parameters]
+        places = [gradient.data_ptr() for gradient in own]
+        if places != self._gradient_places:
+            self._gradient_places, self._gradients = places, self.arrays(own)
+        return self._gradients
+
+    def arrays(self, tensors: Iterable[Tensor]) -> list[Array]:
+        """Tensors shaped as the parameters are, as arrays of the backend; biases [.., 1, O]."""
+        found = [tensor.detach() if self.member is None else tensor.detach()[self.member] for tensor in tensors]
+        return [self.backend.array(t.unsqueeze(0) if t.dim() == 1 else t) for t in found]
+
+    def _is_split(self, x: Array) -> bool:
+        """Whether members are better run one after another, so that what they pass on stays in the cache."""
+        return self.backend is TORCH and x.ndim == 2 and len(x) * self._widest >= backends.WORTH
+
+    def _layers(self) -> list[Layer]:
+        """The layers, looked at again where a parameter was given other memory since."""
+        places, (before, layers) = list(map(Tensor.data_ptr, self.parameters)), self._known
+        if places != before:
+            self._require_kind()
+            arrays, kinds = self.arrays(self.parameters), _activations(self.modules)
+            layers = [
+                Layer(
+                    arrays[2 * i] if self.ensemble else arrays[2 * i].mT,
+                    arrays[2 * i + 1],
+                    self.backend.activations[kind],
+                )
+                for i, kind in enumerate(kinds)
+            ]
+            self._known = places, layers  # at once: agents predict from several threads
+        return layers
+
+    def _require_kind(self) -> None:
+        """Raises UsageError: parameters were moved or converted, which torch's own layers would refuse when called."""
+        for parameter in self.parameters:
+            if (parameter.dtype, parameter.device) != self._kind:
+                raise UsageError(
+                    f"a parameter of the policy became {parameter.dtype} on {parameter.device}; it must stay {self._kind[0]} on"
+                    f" {self._kind[1]}: call policy.float(), and choose the device when the agent is made or loaded"
+                )
+
+    def __getstate__(self) -> dict[str, object]:
+        """Views of memory are not copied and not sent."""
+        return {"modules": self.modules, "backend": self.backend.name, "member": self.member}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        modules, member = cast("list[nn.Module]", state["modules"]), cast("int | None", state["member"])
+        self.__init__(modules, BACKENDS[str(state["backend"])], member)  # type: ignore[misc]
+
+
+def _activations(modules: Sequence[nn.Module]) -> list[type[nn.Module]]:
+    """What follows each linear layer."""
+    following = [*modules[1:], None]
+    pairs = zip(modules, following, strict=True)
+    return [
+        type(after) if after is not None and not is_linear(after) else nn.Identity
+        for module, after in pairs
+        if is_linear(module)
+    ]
+
+
+class DenseActing:
+    """Acts in numpy for few rows, where calling torch would cost more than the arithmetic; else as `reference`."""
+
+    def __init__(self, modules: Iterable[nn.Module], reference: Acting) -> None:
+        self.kernel, self.reference = DenseKernel(modules, NUMPY), reference
+
+    def __call__(self, features: Tensor) -> Tensor:
+        """Raw outputs [N, O] for encoded observations [N, I]."""
+        if len(features) > ACTING_ROWS or not features.is_cpu:
+            return self.reference(features)
+        raw: NDArray[np.float32] = self.kernel(features.numpy())
+        return torch.from_numpy(raw)

@@ -1,0 +1,52 @@
+"""Adam for one vector of parameters, without the overhead of `torch.optim.Adam.step`, which cost more than
+the arithmetic of a small network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+_fused: Callable[..., object] | None = getattr(torch, "_fused_adam_", None)
+
+
+class AdamKernel:
+    """The arithmetic of the fused `torch.optim.Adam.step`."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, flat: nn.Parameter) -> None:
+        """`flat`: float [D], all that `optimizer` has."""
+        self.optimizer, self.flat = optimizer, flat
+        self._known = _fused is not None and all(hasattr(optimizer, name) for name in HOOKS)
+
+    def step(self, optimizer: Any) -> bool:
+        """Make the step that `optimizer` would make; False where this is not known to be the same: it is another optimiser,
+        has more parameters, hooks or no moments yet."""
+        groups, moments, gradients = optimizer.param_groups, optimizer.state.get(self.flat), self.flat.grad
+        options = groups[0]
+        if not self._known or optimizer is not self.optimizer or not moments or gradients is None or options["amsgrad"]:
+            return False
+        if len(groups) > 1 or options["params"][0] is not self.flat:
+            return False
+        if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
+            return False
+        assert _fused is not None
+        moments["step"] += 1
+        _fused(
+            [self.flat.detach()],
+            [gradients],
+            [moments["exp_avg"]],
+            [moments["exp_avg_sq"]],
+            [],
+            [moments["step"]],
+            lr=options["lr"],
+            beta1=options["betas"][0],
+            beta2=options["betas"][1],
+            weight_decay=options["weight_decay"],
+            eps=options["eps"],
+            amsgrad=False,
+            maximize=options["maximize"],
+        )
+        return True

@@ -1,0 +1,252 @@
+"""What a kernel is, and how networks describe themselves to those who make one.
+
+A kernel computes what a network computes, and its gradients, faster than torch's modules and autograd. Whoever uses one
+does not know which: torch autograd is one of them (`rlsdk.kernels.reference.Autograd`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from torch import Generator, Tensor, nn
+
+from rlsdk.interfaces import ClosedForm, Distribution
+from rlsdk.records import Observation
+
+InputsT_contra = TypeVar("InputsT_contra", contravariant=True)
+OutputsT_co = TypeVar("OutputsT_co", covariant=True)
+VjpT_co = TypeVar("VjpT_co", covariant=True)
+
+
+class Kernel(Protocol[InputsT_contra, OutputsT_co, VjpT_co]):
+    """Evaluates a network."""
+
+    @property
+    def name(self) -> str:
+        """`autograd`, `numpy` or `torch`."""
+        ...
+
+    def evaluate(self, inputs: InputsT_contra, /) -> tuple[OutputsT_co, VjpT_co]:
+        """(outputs without graph, vjp).
+
+        `vjp` takes the gradient of a loss with respect to each output and writes that with respect to the parameters into their
+        `grad`, which is taken to be zero.
+        """
+        ...
+
+
+class DenseNetwork(Kernel[Tensor, Tensor, Callable[[Tensor], None]], Protocol):
+    """Evaluates [N, I] -> [.., N, O]."""
+
+    def evaluate_inputs(self, inputs: Tensor, /) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """(outputs [.., N, O] without graph, vjp): this `vjp` returns the gradient with respect to the inputs [N, I], and forms
+        none of the parameters."""
+        ...
+
+
+class Acting(Protocol):
+    """Raw outputs [N, O] of a network for encoded observations [N, I], without graph."""
+
+    def __call__(self, features: Tensor, /) -> Tensor: ...
+
+
+SampledVjp = Callable[[Tensor, Tensor], None]
+"""Takes the gradients of a loss with respect to actions [N, A] and log-densities [N]."""
+
+
+class SquashedPolicy(Kernel[tuple[Tensor, Tensor], tuple[Tensor, Tensor], SampledVjp], Protocol):
+    """Evaluates (features [N, F], standard normal noise [N, A]) -> (unit actions [N, A], their log-densities [N])."""
+
+    def act(self, features: Tensor, deterministic: bool, generator: Generator) -> Tensor:
+        """Unit actions [N, A] for features [N, F]."""
+        ...
+
+
+class PolicyRows(Protocol):
+    """N steps to learn from, see `rlsdk.updates.PolicyBatch`."""
+
+    @property
+    def observation(self) -> Observation: ...
+    @property
+    def action(self) -> Tensor: ...
+    @property
+    def weight(self) -> Tensor | None: ...
+    def __len__(self) -> int: ...
+
+
+RowsT = TypeVar("RowsT", bound=PolicyRows)
+RowsT_contra = TypeVar("RowsT_contra", bound=PolicyRows, contravariant=True)
+Product = Callable[[Tensor], Tensor]
+"""A matrix times a vector [D]."""
+
+
+class PolicyVjp(Protocol):
+    """Takes the gradients of a loss with respect to log-probabilities, entropies (None: not in the loss) and values, float [N]
+    each, and writes that with respect to the parameters into their `grad`, which is taken to be zero."""
+
+    def __call__(self, grad_log_prob: Tensor, grad_entropy: Tensor | None, grad_value: Tensor | None, /) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evaluation:
+    """The network's outputs for N steps; tensors have no graph, except those of the distribution."""
+
+    distribution: Distribution
+    log_prob: Tensor  # float [N], of the actions taken
+    entropy: Tensor  # float [N]
+    value: Tensor  # float [N]
+    fisher: Callable[[], Product]
+    """The policy's Fisher information, averaged over the rows that count, times a direction in `actor_parameters`."""
+
+
+class PolicyEvaluator(Kernel[RowsT, Evaluation, PolicyVjp], Protocol[RowsT]):
+    """Evaluates a policy and its value function."""
+
+    def prepared(self, rows: RowsT) -> RowsT:
+        """Work that is done once for all batches of `rows`; returns the rows to evaluate."""
+        ...
+
+    def policy(self, rows: RowsT) -> tuple[Distribution, Tensor]:
+        """(distribution, log-probabilities [N] of the actions taken) alone, without graph."""
+        ...
+
+    def values(self, rows: RowsT, critic: Sequence[nn.Parameter]) -> tuple[Tensor, Callable[[Tensor], None]]:
+        """(values [N] without graph, vjp): `vjp` writes the gradient, given that with respect to the values [N], into the
+        `grad` of `critic`, the parameters that no action depends on."""
+        ...
+
+
+class PolicyActor(Protocol):
+    """Acts with a policy whose steps need no carry, and evaluates what was acted on."""
+
+    def act(self, observation: Observation, deterministic: bool, generator: Generator) -> Tensor:
+        """Actions [B, ..] in environment units."""
+        ...
+
+    def forward(self, observation: Observation) -> tuple[Distribution, Tensor]:
+        """(distribution, values [N]), without graph."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class KernelChoice:
+    """What decides which kernel is the fastest for a network."""
+
+    setting: str = "auto"
+    """One of "auto", "autograd", "numpy", "torch"."""
+    width: int = 1
+    """Of the widest layer."""
+    rows: int = 1
+    """Of a training batch."""
+    device: str = "cpu"
+
+
+AUTOGRAD = KernelChoice("autograd")
+
+
+@dataclass(frozen=True, slots=True)
+class NormalNoise:
+    """Actions are raw outputs + exp(`log_std` [A]) * standard normal noise."""
+
+    log_std: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class GumbelNoise:
+    """Actions are where logits + Gumbel noise are largest."""
+
+    forbidden: float
+    """Logit of values that a mask forbids."""
+    smallest: float
+    """Of the exponential numbers that noise is made of; smaller ones count as this."""
+
+
+class PlainHead(Protocol):
+    """An action head that is one linear layer."""
+
+    linear: nn.Linear
+
+    @property
+    def own_parameters(self) -> Sequence[nn.Parameter]:
+        """Those of no layer, in the order in which the distribution's `vjp` gives their gradients."""
+        ...
+
+    @property
+    def sampling(self) -> NormalNoise | GumbelNoise | None:
+        """How actions are sampled; None: by the distribution."""
+        ...
+
+    def of(self, raw: Tensor, mask: Tensor | None) -> ClosedForm:
+        """The distribution, given what the linear layer gave [N, O], and bool [N, O] or None."""
+        ...
+
+    def to_environment(self, action: Tensor) -> Tensor: ...
+
+    def from_environment(self, action: Tensor) -> Tensor: ...
+
+
+class Reparameterised(Protocol):
+    """What kernels need of a squashed Gaussian, see `rlsdk.distributions.SquashedGaussian`."""
+
+    def transform(self, noise: Tensor) -> tuple[Tensor, Tensor]: ...
+
+    def transform_vjp(
+        self, noise: Tensor, action: Tensor, grad_action: Tensor, grad_log_prob: Tensor
+    ) -> tuple[Tensor, Tensor]: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SquashedLayers:
+    """A squashed Gaussian policy: body -> mean and log std, on encoded features."""
+
+    body: Sequence[nn.Module]
+    mean: nn.Linear
+    log_std: nn.Linear
+    distribution: Callable[[Tensor, Tensor], Reparameterised]
+    """Of mean and log std [N, A]."""
+    log_std_range: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ActorCriticLayers:
+    """A policy and its value function of dense layers, on encoders without parameters that are the same function."""
+
+    encoder: nn.Module
+    actor: Sequence[nn.Module]
+    """Hidden layers and the head's linear layer."""
+    critic: Sequence[nn.Module]
+    head: PlainHead
+    actor_parameters: Sequence[nn.Parameter]
+    """All the distribution depends on, in the order of their entries in a vector [D]."""
+    is_vector: bool
+    """Whether the encoder only passes float32 vectors on."""
+    use_masks: bool
+
+
+def is_linear(module: nn.Module) -> bool:
+    """Classes derived from them, such as torch's parametrised layers, may compute something else."""
+    return type(module) is nn.Linear or bool(type(module).__dict__.get("is_ensemble_linear", False))
+
+
+ACTIVATIONS = (nn.Identity, nn.ReLU, nn.Tanh)
+
+
+def is_dense(modules: Sequence[nn.Module]) -> bool:
+    """Whether modules are linear layers with bias, each followed by at most one of `ACTIVATIONS`."""
+    before_is_linear = False
+    for module in modules:
+        if is_linear(module):
+            own = (getattr(module, name, None) for name in ("weight", "bias"))
+            if any(not isinstance(p, nn.Parameter) or not p.is_floating_point() for p in own):
+                return False
+        elif type(module) not in ACTIVATIONS or not before_is_linear:
+            return False
+        before_is_linear = is_linear(module)
+    return bool(modules)
+
+
+def has_parameters(module: nn.Module) -> bool:
+    """Whether a module, or one inside it, has parameters."""
+    return next(iter(module.parameters()), None) is not None

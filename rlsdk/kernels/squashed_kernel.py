@@ -1,0 +1,54 @@
+"""A squashed Gaussian policy of dense layers, evaluated without autograd."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from rlsdk.kernels.backends import Backend
+from rlsdk.kernels.dense_kernel import ACTING_ROWS, DenseKernel
+from rlsdk.kernels.protocol import SampledVjp, SquashedLayers, SquashedPolicy
+
+
+class SquashedKernel:
+    """Learns by `backend`; acts in numpy for few rows, where calling torch would cost more than the arithmetic."""
+
+    def __init__(self, layers: SquashedLayers, backend: Backend, reference: SquashedPolicy) -> None:
+        """`reference`: acts for many rows."""
+        self.layers, self.backend, self.reference, self.name = layers, backend, reference, backend.name
+        self._acting, self._spread = DenseKernel([*layers.body, layers.mean]), DenseKernel([layers.log_std])
+        parts = layers.body, [layers.mean], [layers.log_std]
+        self.body, self.mean, self.log_std = (DenseKernel(part, backend) for part in parts)
+
+    def act(self, features: Tensor, deterministic: bool, generator: Generator) -> Tensor:
+        """Unit actions [N, A] for features [N, F]."""
+        if len(features) > ACTING_ROWS or not features.is_cpu:
+            return self.reference.act(features, deterministic, generator)
+        mean, trace = self._acting.forward(features.numpy())
+        if deterministic:
+            return torch.from_numpy(np.tanh(mean))
+        log_std, (low, high) = self._spread(trace[-2]), self.layers.log_std_range
+        noise = torch.randn(mean.shape, generator=generator).numpy()
+        std = np.exp(np.minimum(np.maximum(log_std, low), high))
+        return torch.from_numpy(np.tanh(mean + std * noise))
+
+    @torch.no_grad()
+    def evaluate(self, inputs: tuple[Tensor, Tensor]) -> tuple[tuple[Tensor, Tensor], SampledVjp]:
+        """((actions [N, A], log-densities [N]), vjp), see `rlsdk.kernels.protocol.SquashedPolicy`."""
+        features, noise = inputs
+        array, tensor, (low, high) = self.backend.array, self.backend.tensor, self.layers.log_std_range
+        latent, trace = self.body.forward(array(features))
+        mean, raw = self.mean(latent), tensor(self.log_std(latent))
+        distribution = self.layers.distribution(tensor(mean), raw.clamp(low, high))
+        action, log_prob = distribution.transform(noise)
+
+        @torch.no_grad()
+        def vjp(grad_action: Tensor, grad_log_prob: Tensor) -> None:
+            grad_mean, grad_log_std = distribution.transform_vjp(noise, action, grad_action, grad_log_prob)
+            grad_log_std *= (raw >= low) & (raw <= high)
+            grad = self.mean.input_grad([latent, mean], array(grad_mean), self.mean.gradients())
+            grad += self.log_std.input_grad([latent, array(raw)], array(grad_log_std), self.log_std.gradients())
+            self.body.backward(trace, grad, self.body.gradients())
+
+        return (action, log_prob), vjp

@@ -1,0 +1,62 @@
+"""The policy of value methods for discrete actions, from settings."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from torch import nn
+
+from rlsdk.kernels import KernelChoice
+from rlsdk.networks.build_encoder import build_encoder, uses_nature_cnn
+from rlsdk.networks.discrete_value_policy import DiscreteValuePolicy
+from rlsdk.networks.own_networks import OwnNetworkSettings, own_network
+from rlsdk.registry.parts import BuildContext
+from rlsdk.settings.networks import widths
+from rlsdk.settings.q_learning import DiscreteValueConfig
+from rlsdk.spaces import Discrete, MultiDiscrete, choices_of
+
+HIDDEN = (64, 64)
+
+
+class DiscreteValueSettings(Protocol):
+    """The hyper-parameters the network depends on."""
+
+    @property
+    def policy(self) -> str: ...
+    @property
+    def batch_size(self) -> int: ...
+    @property
+    def policy_kwargs(self) -> DiscreteValueConfig: ...
+
+
+def build_discrete_value_policy(
+    context: BuildContext, config: DiscreteValueSettings, values_per_action: int = 1
+) -> DiscreteValuePolicy:
+    """Encoder, hidden layers of `net_arch` (`[64, 64]`, none after NatureCNN) and a linear layer, on the context's device.
+
+    Raises:
+        UnsupportedSpaceError, SettingsError: the policy or the settings do not fit the spaces.
+    """
+    space, networks = context.action_space, config.policy_kwargs
+    assert isinstance(space, Discrete | MultiDiscrete)
+    if networks.network_class is not None:
+        return _own(context, networks, values_per_action).to(context.device)
+    encoder = build_encoder(context, config.policy, networks)
+    hidden = widths(networks.net_arch, "qf", () if uses_nature_cnn(encoder) else HIDDEN, names=("qf",))
+    choice = KernelChoice(networks.kernel, max(hidden, default=1), config.batch_size, context.device)
+    policy = DiscreteValuePolicy(encoder, hidden, networks.activation_fn, space, values_per_action, choice=choice)
+    return policy.to(context.device)
+
+
+def _own(context: BuildContext, networks: DiscreteValueConfig, values_per_action: int) -> DiscreteValuePolicy:
+    """On a whole network of the user's, which gives [N, A, K], or A * K numbers on one axis."""
+    space = context.action_space
+    assert isinstance(space, Discrete | MultiDiscrete)
+    given = OwnNetworkSettings(
+        "network_class", networks.network_class, networks.network_kwargs, networks.normalize_images
+    )
+    outputs = (sum(choices_of(space)), values_per_action)
+    encoder = own_network(context, given, outputs, f"{values_per_action} values for each of {outputs[0]} actions")
+    policy = DiscreteValuePolicy(encoder, (), nn.Identity, space, values_per_action)
+    policy.head = nn.Identity()
+    return policy

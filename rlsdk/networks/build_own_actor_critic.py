@@ -1,0 +1,95 @@
+"""Actor-critics of which the actor, the value function or both are whole networks of the user's."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from torch import nn
+
+from rlsdk.errors import SettingsError
+from rlsdk.networks.action_heads import PLAIN, build_action_head
+from rlsdk.networks.actor_critic import ActorCritic, Torso
+from rlsdk.networks.build_encoder import build_encoder, uses_nature_cnn
+from rlsdk.networks.encoders import features_dim
+from rlsdk.networks.initialisation import orthogonal
+from rlsdk.networks.mlp import mlp
+from rlsdk.networks.own_networks import Columns, OwnNetworkSettings, own_network
+from rlsdk.networks.recurrent import NoMemory
+from rlsdk.registry.parts import BuildContext
+from rlsdk.settings.actor_critic import ActorCriticConfig
+from rlsdk.settings.networks import widths
+
+HIDDEN = (64, 64)
+GAINS = {"torso": 2.0**0.5, "head": 0.01, "value": 1.0}
+"""Of orthogonal initial weights: a small head makes the first policy nearly the same everywhere."""
+
+
+def require_no_latent(*, memory: bool, use_sde: bool) -> None:
+    """Raises SettingsError: a memory or state-dependent noise needs the latent of a network made by rlsdk."""
+    if memory or use_sde:
+        what, instead = ("a memory", " or memory_class") if memory else ("use_sde", "")
+        raise SettingsError(
+            f"{what} stands between the layers of the network, which actor_class and critic_class replace as a whole; leave"
+            f" these out, and give features_extractor_class{instead}"
+        )
+
+
+def build_own_actor_critic(context: BuildContext, policy: str, networks: ActorCriticConfig) -> ActorCritic:
+    """Each side is the user's class, or encoder and hidden layers of its own; initial weights of the user's stay as they are.
+
+    Raises:
+        SettingsError: the user's class takes other arguments, or gives another shape. UnsupportedSpaceError: the space.
+    """
+    head: nn.Module
+    value: nn.Module = nn.Identity()
+    if networks.actor_class is not None:
+        head = build_action_head(context.action_space, 1, networks.log_std_init)
+        actor = _own_side(context, networks, "actor", _without_layers(head))
+    else:
+        actor, latent = _default_side(context, policy, networks, "pi")
+        head = build_action_head(context.action_space, latent, networks.log_std_init)
+        if networks.ortho_init:
+            orthogonal(head, GAINS["head"])
+    if networks.critic_class is not None:
+        critic = _own_side(context, networks, "critic", 1)
+    else:
+        critic, latent = _default_side(context, policy, networks, "vf")
+        value = nn.Linear(latent, 1)
+        if networks.ortho_init:
+            orthogonal(value, GAINS["value"])
+    return ActorCritic(actor, critic, head, value, kernel="autograd")
+
+
+def _without_layers(head: nn.Module) -> int:
+    """Take the linear layers out of a head, so that it reads its columns of what the network gives; how many there are."""
+    start = 0
+    for part in head.modules():
+        if isinstance(part, PLAIN):
+            stop = start + part.linear.out_features
+            cast("Any", part).linear = Columns(start, stop)
+            start = stop
+    return start
+
+
+def _own_side(context: BuildContext, networks: ActorCriticConfig, side: str, outputs: int) -> Torso:
+    own = {
+        "actor": (networks.actor_class, networks.actor_kwargs),
+        "critic": (networks.critic_class, networks.critic_kwargs),
+    }
+    given = OwnNetworkSettings(f"{side}_class", *own[side], networks.normalize_images)
+    what = "the value of each observation" if side == "critic" else f"the {outputs} logits or means of an action"
+    encoder = own_network(context, given, (outputs,), what)
+    return Torso(encoder, NoMemory(outputs), nn.Sequential())
+
+
+def _default_side(context: BuildContext, policy: str, networks: ActorCriticConfig, name: str) -> tuple[Torso, int]:
+    """(encoder and hidden layers, width of what comes out)."""
+    encoder = build_encoder(context, policy, networks)
+    default: tuple[int, ...] = () if uses_nature_cnn(encoder) else HIDDEN
+    hidden = widths(networks.net_arch, name, default, names=("pi", "vf"), absent=())
+    inputs = features_dim(encoder)
+    body = mlp(inputs, hidden, networks.activation_fn)
+    if networks.ortho_init:
+        orthogonal(encoder, GAINS["torso"])
+        orthogonal(body, GAINS["torso"])
+    return Torso(encoder, NoMemory(inputs), body), hidden[-1] if hidden else inputs

@@ -1,0 +1,69 @@
+"""The actor of TD3 and DDPG: one action per observation. Source: Fujimoto et al. 2018, arXiv:1802.09477."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Generator, Tensor, nn
+
+from rlsdk.kernels.reference import backward
+from rlsdk.networks.action_scale import ActionScale
+from rlsdk.networks.documented_methods import explains_documented_methods
+from rlsdk.networks.encoders import features_dim
+from rlsdk.networks.mlp import mlp
+from rlsdk.networks.modes import has_train_mode
+from rlsdk.records import Act, Observation
+
+
+@explains_documented_methods
+class DeterministicActor(nn.Module):
+    """Encoder -> hidden layers -> tanh: unit actions [N, A]. Exploration is `rlsdk.exploration.noisy_behavior`'s."""
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        hidden: Sequence[int],
+        activation_fn: str | Callable[[], nn.Module],
+        scale: ActionScale,
+    ) -> None:
+        super().__init__()
+        inputs = features_dim(encoder)
+        self.encoder, self.scale = encoder, scale
+        self.body = mlp(inputs, hidden, activation_fn)
+        self.mean = nn.Linear(hidden[-1] if hidden else inputs, scale.size)
+        self.has_train_mode = has_train_mode(encoder, self.body)
+
+    def unit_action(self, features: Tensor) -> Tensor:
+        """Unit actions [N, A] for encoded features [N, F]."""
+        return self.mean(self.body(features)).tanh()  # type: ignore[no-any-return]
+
+    def evaluate(self, features: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
+        """(unit actions [N, A] without graph, vjp: writes the gradient of a loss, given that with respect to them, into the
+        parameters' `grad`, which is taken to be zero), for encoded features [N, F]."""
+        action = self.unit_action(features)
+        return action.detach(), lambda grad: backward((action,), (grad,))
+
+    def initial_carry(self, batch: int) -> tuple[()]:
+        return ()
+
+    @torch.no_grad()
+    def act(
+        self, observation: Observation, carry: tuple[()], *, deterministic: bool, generator: Generator
+    ) -> Act[tuple[()], tuple[()]]:
+        """Actions [B, ..] in environment units, the same whether `deterministic` or not."""
+        if self.has_train_mode:
+            self.eval()
+        return Act(self.scale.to_environment(self.unit_action(self.encoder(observation.features))), (), ())
+
+
+def smoothed(unit_action: Tensor, noise: Tensor, *, std: float, clip: float) -> Tensor:
+    """clip(a + clip(std * noise, -clip, clip), -1, 1): target policy smoothing, equation 14.
+
+    Args:
+        unit_action: of the target actor, float [N, A].
+        noise: standard normal, float [N, A].
+        std: deviation of the noise; 0 with `clip` 0 is DDPG.
+        clip: bound of the noise.
+    """
+    return (unit_action + (std * noise).clamp(-clip, clip)).clamp(-1.0, 1.0)

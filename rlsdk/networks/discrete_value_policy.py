@@ -1,0 +1,107 @@
+"""The policy of value methods for discrete actions (DQN, QR-DQN): epsilon-greedy on predicted values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Generator, Tensor, nn
+
+from rlsdk.kernels import AUTOGRAD, Autograd, KernelChoice, KernelSlot, factory
+from rlsdk.kernels.protocol import Acting, DenseNetwork
+from rlsdk.math.discrete_values import greedy_action
+from rlsdk.networks.documented_methods import explains_documented_methods
+from rlsdk.networks.encoders import features_dim
+from rlsdk.networks.epsilon_greedy import epsilon_greedy
+from rlsdk.networks.mlp import mlp
+from rlsdk.networks.modes import has_train_mode
+from rlsdk.records import Act, Features, Observation
+from rlsdk.spaces import Discrete, MultiDiscrete
+
+Vjp = Callable[[Tensor], None]
+"""Brings the gradient of a loss with respect to outputs into the parameters' `grad`, which is taken to be zero."""
+
+
+@explains_documented_methods
+class DiscreteValuePolicy(nn.Module):
+    """Encoder -> hidden layers -> values [N, A, K], where A counts the values of all choices, one choice after the other.
+
+    K is `values_per_action`: 1 for the mean return of DQN, the number of quantiles for QR-DQN. The greedy action has the
+    largest mean over K; `epsilon` is the probability of a random one, which an algorithm sets.
+    """
+
+    epsilon: Tensor
+    start: Tensor
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        hidden: Sequence[int],
+        activation_fn: str | Callable[[], nn.Module],
+        space: Discrete | MultiDiscrete,
+        values_per_action: int = 1,
+        *,
+        choice: KernelChoice = AUTOGRAD,
+    ) -> None:
+        """`choice`: of what evaluates the dense layers."""
+        super().__init__()
+        self.encoder, self.space, self.values_per_action = encoder, space, values_per_action
+        inputs = features_dim(encoder)
+        self.body = mlp(inputs, hidden, activation_fn)
+        self.sizes = (space.n,) if isinstance(space, Discrete) else space.nvec
+        outputs = sum(self.sizes) * values_per_action
+        self.head: nn.Module = nn.Linear(hidden[-1] if hidden else inputs, outputs)
+        self.register_buffer("start", torch.tensor(space.start), persistent=False)
+        self.register_buffer("epsilon", torch.tensor(1.0))
+        self.has_train_mode = has_train_mode(encoder, self.body)
+        self._choice = choice
+        self._kernels = KernelSlot(self._make_kernels, self)
+
+    def _make_kernels(self, hooked: bool) -> tuple[Acting, DenseNetwork]:
+        """For acting and for learning."""
+        self.has_train_mode = has_train_mode(self.encoder, self.body, self.head)
+        layers, choice = [*self.body, self.head], self._choice
+        acting = factory.dense_acting(layers, self.encoder, choice, hooked, self._flat_values)
+        return acting, factory.dense_network(layers, self.encoder, choice, hooked, Autograd(self._flat_values))
+
+    def _flat_values(self, encoded: Tensor) -> Tensor:
+        """[N, F] -> [N, A * K]."""
+        return factory.sequential([self.body, self.head], encoded)
+
+    def forward(self, features: Features) -> Tensor:
+        """Values [N, A, K] of raw observations [N, ..], nested as their space."""
+        flat = self._flat_values(self.encoder(features))
+        return flat.view(flat.shape[0], -1, self.values_per_action)
+
+    def evaluate(self, features: Features) -> tuple[Tensor, Vjp]:
+        """(values [N, A, K] without graph, their vjp) of observations [N, ..]."""
+        _, kernel = self._kernels()
+        flat, vjp = kernel.evaluate(self.encoder(features))
+        return flat.view(len(flat), -1, self.values_per_action), lambda grad: vjp(grad.flatten(1))
+
+    def initial_carry(self, batch: int) -> tuple[()]:
+        return ()
+
+    @torch.no_grad()
+    def act(
+        self, observation: Observation, carry: tuple[()], *, deterministic: bool, generator: Generator
+    ) -> Act[tuple[()], tuple[()]]:
+        """The greedy action, [B] or [B, choices]; unless `deterministic`, a random one with probability `epsilon`."""
+        acting, _ = self._kernels()
+        if self.has_train_mode:
+            self.eval()
+        flat = acting(self.encoder(observation.features))
+        values = flat.view(flat.shape[0], -1, self.values_per_action)
+        action = greedy_action(values, observation.action_mask, self.sizes)
+        if not deterministic:
+            action = epsilon_greedy(action, self.sizes, self.epsilon, observation.action_mask, generator)
+        return Act(self.to_environment(action), (), ())
+
+    def to_environment(self, action: Tensor) -> Tensor:
+        """Choices from 0, int64 [N, choices], in environment units, [N] or [N, choices]."""
+        return (action.squeeze(-1) if isinstance(self.space, Discrete) else action) + self.start
+
+    def from_environment(self, action: Tensor) -> Tensor:
+        """The inverse: [N] or [N, choices] -> int64 [N, choices]."""
+        choices = action.long() - self.start
+        return choices.unsqueeze(-1) if isinstance(self.space, Discrete) else choices

@@ -1,0 +1,130 @@
+"""Running normalisation of observations: the module in front of a policy's encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from torch import Tensor
+
+from rlsdk.errors import SettingsError
+from rlsdk.networks.leaf_normalizer import LeafNormalizer
+from rlsdk.networks.numpy_encoder import encoded_slices
+from rlsdk.networks.running_moments import Moments, RunningMoments, Vector
+from rlsdk.records import Features
+from rlsdk.settings.preprocessing import Normalization
+from rlsdk.spaces import Box, Dict, Space, dtype_of, leaf_spaces, map_leaves
+from rlsdk.tree import map_tensors
+
+if TYPE_CHECKING:
+    from rlsdk.interfaces import State
+
+
+class ObservationNormalizer:
+    """Observations become (x - mean) / sqrt(variance + epsilon), leaf by leaf; images and discrete leaves stay as they are.
+
+    Calling it changes no statistics; only `update` and `merge` do, and they do nothing while `training` is False.
+    """
+
+    def __init__(self, space: Space, settings: Normalization) -> None:
+        """Raises SettingsError: there is nothing to normalise, or `norm_obs_keys` names an unknown entry."""
+        self.space, self.settings, self.training = space, settings, True
+        self.leaves = {
+            path: LeafNormalizer(leaf.shape, settings)
+            for path, leaf in leaf_spaces(space)
+            if isinstance(leaf, Box) and dtype_of(leaf) == "float32" and settings.norm_obs and self._chosen(path)
+        }
+        if settings.norm_obs and not self.leaves:
+            raise SettingsError(
+                f"normalize: the observation {space} has no float part to normalise; set norm_obs = false"
+            )
+        self._only = self.leaves.get("observation")
+        """Of observations that are one Box."""
+
+    def _chosen(self, path: str) -> bool:
+        keys = self.settings.norm_obs_keys
+        if keys is None:
+            return True
+        known = list(self.space.spaces) if isinstance(self.space, Dict) else []
+        if wrong := sorted(set(keys) - set(known)):
+            raise SettingsError(f"normalize: norm_obs_keys names {wrong}; this observation has the entries {known}")
+        return any(path.startswith(f"observation[{key!r}]") for key in keys)
+
+    @property
+    def moments(self) -> dict[str, RunningMoments]:
+        """The statistics of each leaf that is normalised."""
+        return {path: leaf.moments for path, leaf in self.leaves.items()}
+
+    def __call__(self, features: Features) -> Features:
+        """Observations [.., *shape] per leaf as networks see them, with the current statistics."""
+        if self._only is not None:
+            return self._only.normalize(features)
+        return self.map_leaves(LeafNormalizer.normalize, features) if self.leaves else features
+
+    def denormalize(self, features: Features) -> Features:
+        """The observations [.., *shape] per leaf that were normalised, up to clipping."""
+        return self.map_leaves(LeafNormalizer.denormalize, features)
+
+    def map_leaves(self, function: Callable[[LeafNormalizer, Tensor], object], features: Features) -> Features:
+        """`function(leaf normaliser, values [.., *leaf])` of the leaves that are normalised; the others as they are."""
+        leaves = self.leaves
+        return map_leaves(
+            self.space,
+            lambda path, _, values: function(leaves[path], values) if path in leaves else values,
+            features,
+        )
+
+    def update(self, features: Features, rows: Tensor | None = None) -> None:
+        """Take observations [N, *shape] per leaf into the statistics, or those of `rows` bool [N]."""
+        if not self.training or not self.leaves:
+            return
+        if rows is not None:
+            if not bool(rows.any()):
+                return
+            features = map_tensors(lambda leaf: leaf[rows], features)
+        if self._only is not None:
+            self._only.update(features)
+        else:
+            self.map_leaves(LeafNormalizer.update, features)
+
+    # --- for population methods, which act in numpy --------------------------------------------------------------------
+
+    def flat(self) -> tuple[Vector, Vector, Vector]:
+        """(mean, factor, bound), float64 [F] each, for observations as one vector; entries that are not normalised have 0, 1
+        and infinity."""
+        slices = encoded_slices(self.space)
+        size = max((part.stop for part in slices.values()), default=0)
+        mean, factor, bound = np.zeros(size), np.ones(size), np.full(size, np.inf)
+        for path, leaf in self.leaves.items():
+            where = slices[path]
+            mean[where], factor[where] = leaf.mean.numpy().ravel(), 1.0 / leaf.deviation.numpy().ravel()
+            bound[where] = leaf.bound
+        return mean, factor, bound
+
+    def merge(self, seen: Moments | None) -> None:
+        """Take in the moments [F] of observations seen elsewhere, as `rlsdk.training.population_episodes` gives them."""
+        if seen is None or not self.training:
+            return
+        slices = encoded_slices(self.space)
+        for path, leaf in self.leaves.items():
+            shape = leaf.moments.mean_variance[0].shape
+            mean, squares = (values[slices[path]].reshape(shape) for values in (seen.mean, seen.squares))
+            leaf.moments.merge(seen.count, mean, squares / seen.count)
+            leaf.refresh()
+
+    # --- state -----------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, dict[str, Tensor]]:
+        """The moments [*leaf] of each leaf, by its number."""
+        return {f"{i:03d}": leaf.moments.state_dict() for i, leaf in enumerate(self.leaves.values())}
+
+    def load_state_dict(self, state: Mapping[str, State]) -> None:
+        """Raises ValueError when the statistics are of other shapes."""
+        if len(state) != len(self.leaves):
+            raise ValueError(
+                f"normaliser of {len(state)} observation parts, but this agent normalises {len(self.leaves)}"
+            )
+        for i, leaf in enumerate(self.leaves.values()):
+            leaf.moments.load_state_dict(state[f"{i:03d}"])
+            leaf.refresh()

@@ -1,0 +1,188 @@
+"""Whole networks of users. They replace encoder, hidden layers and output layer of an actor, a critic or a Q-network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from rlsdk.errors import SettingsError
+from rlsdk.kernels.reference import backward
+from rlsdk.networks.critics import ValueOf, mean_value
+from rlsdk.networks.preprocessor import Preprocessor, channels_first, example_features
+from rlsdk.records import Features
+from rlsdk.registry.parts import BuildContext
+
+ROWS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class OwnNetworkSettings:
+    """A user's class, and which setting it was given by."""
+
+    setting: str
+    """`actor_class`, `critic_class` or `network_class`."""
+    kind: Callable[..., nn.Module]
+    arguments: Mapping[str, object]
+    normalize_images: bool = True
+
+
+class OwnNetwork(nn.Module):
+    """A user's network of observations: preprocessed observations -> float32 [N, features_dim]."""
+
+    def __init__(self, network: nn.Module, preprocessor: Preprocessor, outputs: int) -> None:
+        super().__init__()
+        self.network, self.preprocessor, self.features_dim = network, preprocessor, outputs
+
+    def forward(self, features: Features) -> Tensor:
+        """Observations [N, ..], nested as their space -> [N, features_dim]; further axes of what comes out are flattened."""
+        found: Tensor = self.network(self.preprocessor(features))
+        return found.flatten(1)
+
+
+class Columns(nn.Module):
+    """Some of the numbers a network gives: [N, D] -> [N, stop - start]. It replaces an output layer."""
+
+    def __init__(self, start: int, stop: int) -> None:
+        super().__init__()
+        self.start, self.stop = start, stop
+
+    def forward(self, values: Tensor) -> Tensor:
+        """float [N, D] -> [N, stop - start]."""
+        return values[:, self.start : self.stop]
+
+
+class OwnCritics(nn.Module):
+    """C critics of a user's class, of (preprocessed observations, unit actions [N, A]): [C, N, outputs]."""
+
+    def __init__(self, encoder: Preprocessor, members: list[nn.Module]) -> None:
+        super().__init__()
+        self.encoder, self.ensemble = encoder, nn.ModuleList(members)
+
+    def forward(self, features: Features, unit_action: Tensor) -> Tensor:
+        """Values [C, N, outputs] of preprocessed observations [N, ..] and actions [N, A]."""
+        return torch.stack([member(features, unit_action) for member in self.ensemble])
+
+    def evaluate(self, features: Features, unit_action: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
+        """(values [C, N, outputs] without graph, vjp: writes the gradient of a loss, given that with respect to them, into the
+        parameters' `grad`, which is taken to be zero), for actions [N, A]."""
+        values = self(features, unit_action)
+        return values.detach(), lambda grad: backward((values,), (grad,))
+
+    def action_gradient(
+        self, features: Features, unit_action: Tensor, value_of: ValueOf = mean_value
+    ) -> tuple[Tensor, Tensor]:
+        """(`value_of` the critics' outputs, 0-d; its gradient with respect to the action [N, A])."""
+        leaf = unit_action.detach().requires_grad_()
+        values = self(features, leaf)
+        value, grad = value_of(values.detach())
+        (found,) = torch.autograd.grad(values, leaf, grad)
+        return value, found
+
+
+def own_network(context: BuildContext, given: OwnNetworkSettings, outputs: tuple[int, ...], what: str) -> OwnNetwork:
+    """A user's network, called as `kind(observation_space, outputs, **arguments)` with the number of outputs.
+
+    Args:
+        context: of the problem.
+        given: the user's class.
+        outputs: what a row has to be, such as (A,); a network may also give all of them on one axis.
+        what: the outputs are, for the error.
+
+    Raises:
+        SettingsError: the class takes other arguments, or what it gives has another shape.
+    """
+    size = torch.Size(outputs).numel()
+    preprocessor = Preprocessor(context.observation_space, normalize_images=given.normalize_images)
+    network = _made(context, given, size)
+    found = _tried(context, given, network, preprocessor)
+    if found.shape not in ((ROWS, *outputs), (ROWS, size)):
+        raise _misfit(context, given, found, outputs, what)
+    return OwnNetwork(network, preprocessor, size)
+
+
+def own_critics(context: BuildContext, given: OwnNetworkSettings, actions: int, outputs: int, count: int) -> OwnCritics:
+    """`count` critics of a user's class, each made as `kind(observation_space, actions, outputs, **arguments)`.
+
+    Raises:
+        SettingsError: the class takes other arguments, or what it gives is not [N, outputs].
+    """
+    preprocessor = Preprocessor(context.observation_space, normalize_images=given.normalize_images)
+    members = [_made(context, given, actions, outputs) for _ in range(count)]
+    for member in members:
+        found = _tried(context, given, member, preprocessor, torch.zeros(ROWS, actions))
+        if found.shape != (ROWS, outputs):
+            raise _misfit(context, given, found, (outputs,), "one value per output")
+    return OwnCritics(preprocessor, members)
+
+
+def _made(context: BuildContext, given: OwnNetworkSettings, *sizes: int) -> nn.Module:
+    if context.to_gymnasium is None:
+        raise SettingsError(f"{given.setting} needs BuildContext(to_gymnasium=...), which makes its space")
+    space, name = context.to_gymnasium(channels_first(context.observation_space)), _name(given)
+    names = (
+        ("observation_space", "action_dim", "output_dim") if len(sizes) == 2 else ("observation_space", "output_dim")
+    )
+    try:
+        network = given.kind(space, *sizes, **given.arguments)
+    except TypeError as error:
+        raise SettingsError(
+            f"{_where(context, given)} {name} cannot be made: {error}; it is called with ({', '.join(names)}) and"
+            f" {given.setting.removesuffix('class')}kwargs {dict(given.arguments)}"
+        ) from error
+    if not isinstance(network, nn.Module):
+        raise SettingsError(
+            f"{_where(context, given)} {name} must give a torch.nn.Module, not {type(network).__name__}"
+        )
+    return network
+
+
+@torch.no_grad()
+def _tried(
+    context: BuildContext, given: OwnNetworkSettings, network: nn.Module, preprocessor: Preprocessor, *further: Tensor
+) -> Tensor:
+    """The network's output [2, ..] for two observations, in eval mode: batch statistics stay."""
+    seen = preprocessor(example_features(context.observation_space, ROWS))
+    training = network.training
+    try:
+        found: Tensor = network.eval()(seen, *further)
+    except Exception as error:  # a user's code may raise anything
+        raise SettingsError(
+            f"{_where(context, given)} {_name(given)} failed on {ROWS} preprocessed observations, {_shapes(seen)}:"
+            f" {error}; images come with channels first, Discrete values one-hot, everything float32"
+        ) from error
+    finally:
+        network.train(training)
+    if not isinstance(found, Tensor):
+        raise SettingsError(f"{_where(context, given)} {_name(given)} must give a tensor, not {type(found).__name__}")
+    return found
+
+
+def _misfit(
+    context: BuildContext, given: OwnNetworkSettings, found: Tensor, outputs: tuple[int, ...], what: str
+) -> SettingsError:
+    wanted = " x ".join(map(str, outputs))
+    return SettingsError(
+        f"{_where(context, given)} {_name(given)} gave {list(found.shape)} for {ROWS} observations; expected"
+        f" [{ROWS}, {wanted.replace(' x ', ', ')}]: {what}; give its last layer output_dim ="
+        f" {torch.Size(outputs).numel()} outputs"
+    )
+
+
+def _where(context: BuildContext, given: OwnNetworkSettings) -> str:
+    return (
+        f"{context.algorithm}: policy_kwargs.{given.setting}" if context.algorithm else f"policy_kwargs.{given.setting}"
+    )
+
+
+def _name(given: OwnNetworkSettings) -> str:
+    return str(getattr(given.kind, "__name__", repr(given.kind)))
+
+
+def _shapes(seen: Features) -> str:
+    if isinstance(seen, Tensor):
+        return str(list(seen.shape))
+    named = seen.items() if isinstance(seen, dict) else enumerate(seen)
+    return ", ".join(f"{key}: {_shapes(value)}" for key, value in named)

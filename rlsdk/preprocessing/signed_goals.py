@@ -1,0 +1,19 @@
+"""Signs of rewards for memories that change goals."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from rlsdk.registry.parts import GoalRewards
+
+
+class SignedGoals:
+    """Signs of the rewards for replaced goals, as memories hold signs of all other rewards."""
+
+    def __init__(self, inner: GoalRewards) -> None:
+        self.inner = inner
+
+    def compute_reward(self, achieved: Tensor, goal: Tensor) -> tuple[Tensor, Tensor | None]:
+        """(signs of rewards [M], terminated bool [M] or None), as `GoalRewards.compute_reward`."""
+        reward, terminated = self.inner.compute_reward(achieved, goal)
+        return reward.sign(), terminated

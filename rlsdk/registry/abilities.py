@@ -1,0 +1,149 @@
+"""Optional abilities of parts: the optional Protocols of `rlsdk.interfaces`, checked when parts are assembled."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from typing_extensions import get_protocol_members
+
+from rlsdk.errors import PluginError
+from rlsdk.interfaces import (
+    ActsForRollouts,
+    Algorithm,
+    BeginsRollouts,
+    Buffer,
+    ChecksParts,
+    Collected,
+    CountsUpdates,
+    FillsExtras,
+    FollowsSettings,
+    HasRolloutLength,
+    HasTdError,
+    LearnsOffline,
+    NormalizesEpisodes,
+    Plan,
+    Policy,
+    Prioritized,
+    Proposes,
+    Reconfigurable,
+    SeesDiscarded,
+)
+
+AbilityT = TypeVar("AbilityT")
+
+OF_POLICIES = (ActsForRollouts, BeginsRollouts, FillsExtras, Reconfigurable)
+REQUIRED: dict[str, type[object]] = {
+    "policy": Policy,
+    "behavior": Policy,
+    "algorithm": Algorithm,
+    "buffer": Buffer,
+    "plan": Plan,
+}
+"""Part of `Parts` -> what it must be."""
+OPTIONAL: dict[str, tuple[type[object], ...]] = {
+    "policy": OF_POLICIES,
+    "behavior": OF_POLICIES,
+    "algorithm": (Collected, CountsUpdates, HasTdError, Proposes, Reconfigurable, SeesDiscarded),
+    "buffer": (Collected, Prioritized, Reconfigurable),
+    "plan": (ChecksParts, FollowsSettings, HasRolloutLength, LearnsOffline, NormalizesEpisodes),
+}
+"""Part of `Parts` -> what it may be besides."""
+SIMILAR = 0.9
+"""From which ratio of `difflib` on a name counts as a misspelt one: prioritise for prioritize has 0.9."""
+
+
+def ability(part: object, kind: type[AbilityT]) -> AbilityT | None:
+    """The part, where it has all members of the Protocol `kind`; else None.
+
+    Parts that pass attributes on (`__getattr__`) count, which `isinstance` does not see since Python 3.12. Call it once,
+    outside of loops.
+    """
+    found: Any = part
+    return found if all(hasattr(part, name) for name in get_protocol_members(kind)) else None
+
+
+def check_part(part: object, role: str, algorithm: str) -> None:
+    """Check that a part has what its role needs, and that its optional abilities are spelt and called as they should be.
+
+    Args:
+        part: of `rlsdk.registry.parts.Parts`.
+        role: the name of its field, a key of `REQUIRED`.
+        algorithm: id, for messages.
+
+    Raises:
+        PluginError: names the algorithm, the part, the member, and what to do.
+    """
+    what = f"{algorithm!r}: its {role}, {type(part).__name__},"
+    if missing := [name for name in _members(REQUIRED[role]) if not hasattr(part, name)]:
+        raise PluginError(
+            f"{what} has no {', '.join(missing)}; see rlsdk.interfaces.{REQUIRED[role].__name__} for what each part does"
+        )
+    for kind in (REQUIRED[role], *OPTIONAL[role]):
+        for name in _members(kind):
+            if hasattr(part, name):
+                _check_call(part, kind, name, what)
+    _check_spelling(part, role, what)
+
+
+def _members(kind: type[object]) -> list[str]:
+    """The members of a Protocol in the order it declares them, its own first."""
+    members = get_protocol_members(kind)
+    return [name for owner in kind.__mro__ for name in vars(owner) if name in members]
+
+
+def _check_call(part: object, kind: type[object], name: str, what: str) -> None:
+    """A method must be one, and take the arguments it is called with."""
+    declared, found = inspect.getattr_static(kind, name), getattr(part, name)
+    if name == "begin_rollout" and found is not None:
+        call = "begin_rollout(carry)"
+        arguments: tuple[int, list[str]] = (1, [])
+    elif inspect.isfunction(declared):
+        arguments, call = _arguments(declared), f"{name}{_rendered(declared)}"
+    else:
+        return
+    if not callable(found):
+        raise PluginError(f"{what} has {name} = {found!r}, which is no method; it is called as {call}: give it one")
+    try:
+        inspect.signature(found).bind(*[None] * arguments[0], **dict.fromkeys(arguments[1]))
+    except TypeError as error:
+        fix = f"see rlsdk.interfaces.{kind.__name__}"
+        raise PluginError(
+            f"{what} has {name}{inspect.signature(found)}, but it is called as {call} ({error}); {fix}"
+        ) from None
+    except ValueError:  # a builtin without a signature
+        return
+
+
+def _arguments(declared: Callable[..., object]) -> tuple[int, list[str]]:
+    """(positional arguments, names of keyword arguments) of a Protocol's method, without self."""
+    _, *given = inspect.signature(declared).parameters.values()
+    names = [p.name for p in given if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    return sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in given), names
+
+
+def _rendered(declared: Callable[..., object]) -> str:
+    """`(batch, *, progress)`: the arguments of a Protocol's method, without self and types."""
+    _, *given = inspect.signature(declared).parameters.values()
+    return f"({', '.join(p.name + ('=' if p.kind is p.KEYWORD_ONLY else '') for p in given)})"
+
+
+def _check_spelling(part: object, role: str, what: str) -> None:
+    known = {name for kinds in OPTIONAL.values() for kind in kinds for name in get_protocol_members(kind)}
+    known |= {name for kind in REQUIRED.values() for name in get_protocol_members(kind)}
+    own = sorted({*dir(type(part)), *getattr(part, "__dict__", ())} - known)
+    for name in _optional_names(role):
+        if hasattr(part, name):
+            continue
+        similar = [other for other in own if other[0] == name[0]]
+        if found := get_close_matches(name, similar, n=1, cutoff=SIMILAR):
+            raise PluginError(
+                f"{what} has {found[0]}, which nothing calls; rename it to {name}, the optional member of that name, or give"
+                " it a name less like it"
+            )
+
+
+def _optional_names(role: str) -> Iterator[str]:
+    return (name for kind in OPTIONAL[role] for name in _members(kind))

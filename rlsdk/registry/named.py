@@ -1,0 +1,114 @@
+"""Functions and classes that a manifest names, `build = "package.build:build"`: imported when they are used, not before."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import attrs
+
+from rlsdk.errors import PluginError, suggest
+from rlsdk.registry.manifest import Manifest
+from rlsdk.registry.spec import AlgorithmSpec
+from rlsdk.text import shown
+
+
+@attrs.frozen
+class Named:
+    """What `field` of the manifest of `plugin` names; calling it imports the module and calls what is there.
+
+    The manifest's rules hold already: `place` is `module:name`, and the module belongs to the plugin's own package.
+    """
+
+    plugin: str
+    field: str
+    place: str
+
+    @property
+    def module(self) -> str:
+        """The module, dotted."""
+        return self.place.partition(":")[0]
+
+    def require_module(self) -> None:
+        """Import nothing but the packages around the module, and see that there is one.
+
+        Raises:
+            PluginError: there is none.
+        """
+        try:
+            found = find_spec(self.module)
+        except ModuleNotFoundError:
+            found = None
+        if found is None:
+            raise self._broken(f"there is no module {self.module}")
+
+    def value(self) -> Any:
+        """The function or class itself.
+
+        Raises:
+            PluginError: there is none of that name.
+        """
+        self.require_module()
+        module, name = import_module(self.module), self.place.partition(":")[2]
+        try:
+            return getattr(module, name)
+        except AttributeError:
+            raise self._broken(f"{self.module} has no {name!r}; {suggest(name, sorted(vars(module)))}") from None
+
+    def __call__(self, *args: object) -> Any:
+        """What the function returns.
+
+        Raises:
+            PluginError: there is none of that name, or it cannot be called.
+        """
+        function = self.value()
+        if not callable(function):
+            raise self._broken(f"that is {shown(function, 60)}, which cannot be called; name a function")
+        return function(*args)
+
+    def _broken(self, cause: str) -> PluginError:
+        return PluginError(f"{self.plugin!r} is broken: its manifest says {self.field} = {self.place!r}, but {cause}")
+
+
+@cache
+def spec_of(manifest: Manifest) -> AlgorithmSpec:
+    """The spec that a manifest with `build` and `config` describes. Imports the module of the settings only.
+
+    Raises:
+        PluginError: what `config` names is no attrs class, or something that the manifest names is not there.
+    """
+    named = {
+        field: Named(manifest.id, field, place)
+        for field in ("config", "build", "agent", "from_sb3", "upgrade")
+        if (place := getattr(manifest, field))
+    }
+    for each in named.values():
+        each.require_module()
+    config, agent = named["config"].value(), named.get("agent")
+    if not isinstance(config, type) or not attrs.has(config):
+        raise PluginError(
+            f"{manifest.id!r} is broken: config = {manifest.config!r} of its manifest is {shown(config, 60)}; name an attrs"
+            " class that derives from rlsdk.settings.AgentConfig"
+        )
+    known = [field.name for field in attrs.fields(config)]
+    live = (*getattr(config, "LIVE", ()), *manifest.live)
+    if unknown := sorted(set(live) - set(known)):
+        raise PluginError(
+            f"{manifest.id!r} is broken: live of its manifest names {unknown}; its settings are {', '.join(known)}"
+        )
+    return AlgorithmSpec(
+        id=manifest.id,
+        family=manifest.family or "",
+        config_type=config,
+        build=named["build"],
+        policies=manifest.policies,
+        agent=agent and agent.value,
+        from_sb3=named.get("from_sb3"),
+        upgrade=named.get("upgrade"),
+        action_masks=manifest.action_masks,
+        info=manifest.info,
+        live=live,
+        default_envs=manifest.default_envs,
+    )

@@ -1,0 +1,75 @@
+"""The public names of a plugin's package, as its manifest states them, imported on first use."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+
+from rlsdk.registry.manifest import Manifest, read_manifest
+from rlsdk.settings.policy_names import PolicyName
+
+
+def public_names(package: str, **more: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` (PEP 562) for the `__init__` of a plugin.
+
+    Its public names are the class that the manifest calls `agent`, the `policy_classes`, those of `more` (name -> module)
+    and `__version__`; `from package import *` gives these. So importing the package imports none of its modules.
+    """
+
+    def homes() -> dict[str, str]:
+        module, _, name = _manifest(package).agent.partition(":")
+        return {**({name: module} if name else {}), **more}
+
+    def get(name: str) -> object:
+        if name.startswith("__") and name != "__all__":
+            raise _missing(package, name)
+        if name == "__all__":
+            return [*sorted({*homes(), *_classes(package)}), "__version__"]
+        if name in homes():
+            value: object = getattr(import_module(homes()[name]), name)
+        elif name in _classes(package):
+            value = PolicyName(_classes(package)[name])
+        else:
+            raise _missing(package, name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *homes(), *_classes(package)})
+
+    return get, names
+
+
+def policy_names(module: str) -> tuple[Callable[[str], PolicyName], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` (PEP 562) for a plugin's module `policies`: every policy and policy class of the manifest."""
+
+    def get(name: str) -> PolicyName:
+        known = _policies(module)
+        if name not in known:
+            raise _missing(module, name)
+        return PolicyName(known[name])
+
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[module]), *_policies(module)})
+
+    return get, names
+
+
+def _missing(module: str, name: str) -> AttributeError:
+    return AttributeError(f"module {module!r} has no attribute {name!r}", name=name, obj=sys.modules[module])
+
+
+@cache
+def _manifest(module: str) -> Manifest:
+    return read_manifest(module)
+
+
+def _classes(module: str) -> dict[str, str]:
+    return dict(_manifest(module).policy_classes)
+
+
+def _policies(module: str) -> dict[str, str]:
+    """Name -> policy: the policies themselves and the names of documented classes."""
+    return {**{name: name for name in _manifest(module).policies}, **_classes(module)}

@@ -1,0 +1,70 @@
+"""Checks of what a plugin's `build` returned."""
+
+from __future__ import annotations
+
+from rlsdk.errors import PluginError
+from rlsdk.interfaces import ChecksParts, Stateful
+from rlsdk.registry.abilities import ability, check_part
+from rlsdk.registry.parts import Parts
+
+PLANS = (
+    "accepted: OnPolicyPlan, OffPolicyPlan, PopulationPlan, OfflinePlan of rlsdk.training, or any object like"
+    " rlsdk.interfaces.Plan"
+)
+SAYS: dict[str, tuple[object, ...]] = {
+    "needs_environment": (True, False),
+    "unit": ("steps", "updates"),
+    "log_every": ("episodes", "rounds"),
+}
+"""Member of a plan -> accepted values."""
+
+
+def require_parts(built: object, algorithm: str) -> Parts:
+    """What a plugin's `build` returned, checked.
+
+    Raises:
+        PluginError: it is something else, has no plan, or a part lacks a method, misspells one or takes other arguments.
+        SettingsError: the settings chose parts that do not fit each other.
+    """
+    if not isinstance(built, Parts):
+        kind = type(built).__name__
+        raise PluginError(
+            f"build of {algorithm!r} returned {kind}, not rlsdk.registry.parts.Parts; end it with `return Parts(...)`"
+        )
+    plan: object = built.plan
+    if not callable(getattr(plan, "rounds", None)):
+        raise PluginError(
+            f"build of {algorithm!r} gave the plan {plan!r}, which has no rounds(training, cursor); {PLANS}"
+        )
+    for name in ("plan", "policy", "behavior", "algorithm", "buffer"):
+        part = getattr(built, name)
+        if part is not None or name not in ("buffer", "behavior"):
+            check_part(part, name, algorithm)
+    _check_plan(built, algorithm)
+    _check_states(built, algorithm)
+    return built
+
+
+def _check_plan(built: Parts, algorithm: str) -> None:
+    """Check the members of a plan, and those that it needs of the other parts."""
+    plan: object = built.plan
+    for name, accepted in SAYS.items():
+        if (said := getattr(plan, name)) not in accepted:
+            one_of = ", ".join(map(repr, accepted))
+            raise PluginError(
+                f"{algorithm!r}: its plan, {type(plan).__name__}, says {name} = {said!r}; accepted: {one_of}"
+            )
+    if (checker := ability(plan, ChecksParts)) is not None:
+        try:
+            checker.check_parts(built)
+        except PluginError as error:
+            raise PluginError(f"{algorithm!r}: {error}") from None
+
+
+def _check_states(built: Parts, algorithm: str) -> None:
+    for name, state in built.states.items():
+        if not isinstance(state, Stateful) or isinstance(state, type) or "/" in name:
+            raise PluginError(
+                f"{algorithm!r}: states[{name!r}] is a {type(state).__name__}; names have no '/', and what they name has"
+                " state_dict() and load_state_dict(state)"
+            )

@@ -1,0 +1,30 @@
+"""Which device trains, by a stated rule."""
+
+from __future__ import annotations
+
+import torch
+
+from rlsdk.errors import SettingsError
+
+
+def choose_device(wanted: str, policy: str) -> tuple[str, str]:
+    """(device, reason). `auto` takes an accelerator for image policies only: small networks train faster on the CPU.
+
+    Raises:
+        SettingsError: no such device here.
+    """
+    if wanted == "auto":
+        if not torch.cuda.is_available():
+            return "cpu", "no accelerator is available"
+        if policy.startswith("Cnn"):
+            return "cuda", "image policies train faster on the accelerator"
+        return "cpu", f"{policy} is small: it trains faster on the CPU; pass device='cuda' to force the accelerator"
+    try:
+        device = torch.device(wanted)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise SettingsError(f"device {wanted!r} cannot be used here: {reason}; try 'auto' or 'cpu'") from None
+    if device.type == "meta":
+        raise SettingsError("device 'meta' holds no data; try 'auto' or 'cpu'")
+    return str(device), "it was given"

@@ -1,0 +1,52 @@
+"""One seed, many named random streams. Global random state is neither read nor written."""
+
+from __future__ import annotations
+
+import secrets
+import zlib
+from collections.abc import Mapping
+
+import numpy as np
+from torch import Generator, Tensor
+
+from rlsdk.runtime.stored import put_back
+
+
+def fresh_seed() -> int:
+    """A seed from the operating system, for users who gave none; it is recorded with the run."""
+    return secrets.randbelow(2**32)
+
+
+def derive(seed: int, name: str, index: int = 0) -> int:
+    """The seed of stream `name`; streams are independent of one another and of the order in which they are made."""
+    sequence = np.random.SeedSequence(seed, spawn_key=(zlib.crc32(name.encode()), index))
+    return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+class Streams:
+    """The torch generators of one agent, made when first used: `streams["action"]`, `streams["replay"]`, ..."""
+
+    def __init__(self, seed: int, device: str = "cpu") -> None:
+        self.seed, self.device = seed, device
+        self._generators: dict[str, Generator] = {}
+
+    def __getitem__(self, name: str) -> Generator:
+        if name not in self._generators:
+            generator = Generator(device=self.device)
+            generator.manual_seed(derive(self.seed, name))
+            self._generators[name] = generator
+        return self._generators[name]
+
+    def reseed(self, seed: int) -> None:
+        """Start every stream again from `seed`, in place: generators in use stay the same objects."""
+        self.seed = seed
+        for name, generator in self._generators.items():
+            generator.manual_seed(derive(seed, name))
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The state of every stream in use, uint8 [S]."""
+        return {name: generator.get_state() for name, generator in self._generators.items()}
+
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        for name, value in state.items():
+            put_back(self[name], value)

@@ -1,0 +1,66 @@
+"""Counts, tensors and random generators from a stored state, which may come from a file: checked before they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from rlsdk.tree import leaves, map_tensors, numbered
+
+T = TypeVar("T")
+MERSENNE_WORDS = 624
+"""Numbers in the state of torch's generator on the CPU."""
+MAX_COUNT = 2**62
+
+
+def count_in(state: Mapping[str, object], name: str) -> int:
+    """The count called `name` in a stored state.
+
+    Raises:
+        ValueError: it is no whole number, or negative.
+    """
+    value = state[name]
+    if type(value) is not int or not 0 <= value <= MAX_COUNT:
+        raise ValueError(f"{name} = {value!r} is no count")
+    return value
+
+
+def stored_like(node: T, stored: object) -> T:
+    """The leaves that `number` named, nested as `node` is, on its devices.
+
+    Raises:
+        ValueError: there are more or fewer, or one has another shape or dtype.
+    """
+    if not isinstance(stored, Mapping) or not all(isinstance(leaf, Tensor) for leaf in stored.values()):
+        raise ValueError("the stored values are no tensors")
+    mine, given = leaves(node), numbered(stored)
+    shapes = [(tuple(leaf.shape), leaf.dtype) for leaf in given]
+    if shapes != [(tuple(leaf.shape), leaf.dtype) for leaf in mine]:
+        raise ValueError(f"the stored tensors are {shapes}, not {[(tuple(leaf.shape), leaf.dtype) for leaf in mine]}")
+    values = iter(given)
+    return map_tensors(lambda leaf: next(values).to(leaf.device), node)
+
+
+def put_back(generator: Generator, state: object) -> None:
+    """`generator.set_state(state)` for a state from a file: torch reads memory by the positions in it.
+
+    Raises:
+        ValueError: no generator can be in this state.
+    """
+    fresh = generator.get_state()
+    if not isinstance(state, Tensor) or state.dtype != torch.uint8 or state.shape != fresh.shape or not state.is_cpu:
+        raise ValueError(f"a generator's state is {len(fresh)} bytes")
+    if generator.device.type == "cpu":
+        layout = state.contiguous().numpy()
+        left, seeded = (int(number) for number in layout[8:16].view(np.int32))
+        words = layout[16 : 24 + 8 * MERSENNE_WORDS].view(np.uint64)
+        place = int(words[0])
+        if not (seeded == 1 and 0 < left <= MERSENNE_WORDS and place <= MERSENNE_WORDS + 1 - left):
+            raise ValueError(f"a generator's state stands at {place} with {left} numbers left of {MERSENNE_WORDS}")
+        if not words[1:].any() or (words[1:] >> np.uint64(32)).any():
+            raise ValueError("a generator's state holds no random numbers")
+    generator.set_state(state.contiguous())

@@ -1,0 +1,85 @@
+"""The parameters all agents share."""
+
+from __future__ import annotations
+
+from os import PathLike, fspath
+from typing import Any, ClassVar
+
+import attrs
+
+from rlsdk.errors import SettingsError
+from rlsdk.settings.fields import choice, described, in_range
+from rlsdk.settings.preprocessing import Normalization, as_normalization
+
+
+def as_folder(value: object) -> str | None:
+    """A folder as text; paths are taken too."""
+    if value is None:
+        return None
+    if not isinstance(value, str | PathLike) or not isinstance(path := fspath(value), str):
+        raise SettingsError(f"tensorboard_log = {value!r} is not a folder; give a text or a path")
+    return path
+
+
+def as_device(value: object) -> str:
+    """A device as text; a `torch.device` is taken too."""
+    if not isinstance(value, str) and type(value).__name__ != "device":
+        raise SettingsError(f"device = {value!r} is no device; give a text such as 'cpu', or a torch.device")
+    return str(value)
+
+
+@attrs.frozen
+class AgentConfig:
+    """The constructor parameters every algorithm has. An algorithm's config class derives from it and adds its own.
+
+    The fields are, in order, the constructor's parameters: `policy` and `env` first, then the algorithm's own, then
+    the keyword-only ones below.
+    """
+
+    LIVE: ClassVar[tuple[str, ...]] = ()
+    """Settings of the core that can be assigned on an agent; `live` of a manifest adds to them."""
+
+    policy: str = attrs.field(metadata=described("name of the policy, e.g. MlpPolicy"))
+    env: Any = attrs.field(
+        default=None,
+        metadata=described("gymnasium id, environment, vector environment, or None to load for prediction only"),
+    )
+    tensorboard_log: str | None = attrs.field(
+        default=None,
+        kw_only=True,
+        converter=as_folder,
+        metadata=described("folder for metrics of `learn`; None writes no files"),
+    )
+    verbose: int = attrs.field(
+        default=0, kw_only=True, validator=choice(0, 1, 2), metadata=described("0 silent, 1 training table, 2 debug")
+    )
+    seed: int | None = attrs.field(
+        default=None,
+        kw_only=True,
+        validator=in_range(0, 2**32 - 1),
+        metadata=described("seed of every random stream; None takes one from the operating system"),
+    )
+    device: str = attrs.field(
+        default="auto",
+        kw_only=True,
+        converter=as_device,
+        metadata=described("torch device; auto chooses by a stated rule"),
+    )
+    stats_window_size: int = attrs.field(
+        default=100,
+        kw_only=True,
+        validator=in_range(1),
+        metadata=described("finished episodes over which returns, lengths and successes are averaged", unit="episodes"),
+    )
+    normalize: Normalization | None = attrs.field(
+        default=None,
+        converter=as_normalization,
+        kw_only=True,
+        metadata=described("normalise observations and rewards by running statistics: true, or a table of settings"),
+    )
+    frame_stack: int = attrs.field(
+        default=1,
+        kw_only=True,
+        validator=in_range(1, 64),
+        metadata=described("observations, the newest last, that networks see together", unit="observations"),
+    )

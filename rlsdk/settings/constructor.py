@@ -1,0 +1,63 @@
+"""How a config class becomes the constructor of an agent class: its signature, its documentation, its checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+
+from rlsdk.errors import SettingsError, UsageError
+from rlsdk.settings import docstring, structure
+from rlsdk.settings.render import parameters, signature
+
+P = ParamSpec("P")
+Init = Callable[..., None]
+
+
+def configured_by(kind: Callable[P, object]) -> Callable[[Init], Callable[Concatenate[object, P], None]]:
+    """Give a constructor the parameters, types and documentation of the config class `kind`."""
+
+    def decorate(init: Init) -> Callable[Concatenate[object, P], None]:
+        init.__signature__ = signature(kind)  # type: ignore[attr-defined,arg-type]
+        init.__doc__ = docstring(kind)  # type: ignore[arg-type]
+        return init
+
+    return decorate
+
+
+if TYPE_CHECKING:
+    class_only = classmethod
+else:
+
+    class class_only(classmethod):  # noqa: N801  # reads as the decorator it is
+        """A class method that refuses to be called on an instance, where it would look as if it worked in place."""
+
+        def __get__(self, instance: object, owner: type | None = None) -> object:
+            if instance is not None:
+                kind = type(instance).__name__
+                raise UsageError(
+                    f"load makes a new agent: write agent = {kind}.load(path); set_parameters works in place"
+                )
+            return super().__get__(instance, owner)
+
+
+def bind(kind: type[object], args: tuple[object, ...], kwargs: Mapping[str, object]) -> Any:
+    """The config for a constructor call, checked strictly.
+
+    Raises:
+        SettingsError: too many, repeated, unknown, mistyped or out-of-range arguments.
+    """
+    names = [field.name for field in parameters(kind) if not field.kw_only]
+    if len(args) > len(names):
+        raise SettingsError(
+            f"{len(args)} positional arguments, but only {len(names)} may be given by position: {names}"
+        )
+    values = dict(zip(names, args, strict=False))
+    if twice := sorted(set(values) & set(kwargs)):
+        raise SettingsError(f"{twice} given by position and by name")
+    policy = {**values, **kwargs}.get("policy")
+    if isinstance(policy, type) and not issubclass(policy, str):
+        raise SettingsError(
+            f"policy = {policy.__module__}.{policy.__name__} is a class of another library; give a name such as"
+            " 'MlpPolicy', or the documented class's name imported from the plugin"
+        )
+    return structure({**values, **kwargs}, kind)

@@ -1,0 +1,102 @@
+"""A setting that names a data set of recorded episodes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import get_args, get_type_hints
+
+import attrs
+
+from rlsdk.errors import ArtifactError, SettingsError
+
+MAX_HEADER = 16 * 2**20
+"""Bytes of the header of a data set."""
+
+
+@attrs.frozen
+class Dataset:
+    """Which data set, and where it is. Give the path: `dataset="demo.safetensors"`.
+
+    Agent files hold `name` and `digest`, never the path; training needs it again. `rlsdk.buffers.open_episodes` reads the
+    episodes, when they are needed.
+    """
+
+    name: str
+    """The file's name without folder and suffix."""
+    digest: str
+    """SHA-256 of the file's header, which holds those of everything else."""
+    path: str | None = attrs.field(default=None, eq=False)
+    """None where the agent was loaded without the data set: it predicts, but does not train."""
+
+    @staticmethod
+    def at(path: str | PathLike[str], digest: str | None = None) -> Dataset:
+        """The data set in the file at `path`; only its header is read.
+
+        Raises:
+            ArtifactError: there is no such file, it is no data set, or not the one with this `digest`.
+        """
+        place = Path(path)
+        found = hashlib.sha256(header_bytes(place)).hexdigest()
+        if digest is not None and found != digest:
+            raise ArtifactError(
+                f"{place} is another data set than expected: its digest begins with {found[:12]}, not {digest[:12]}; give the"
+                " right file, or rlsdk.settings.Dataset.at(path) to go on with this one"
+            )
+        return Dataset(place.stem, found, str(place))
+
+    def to_setting(self) -> dict[str, str]:
+        """What files store."""
+        return {"name": self.name, "digest": self.digest}
+
+
+def as_dataset(value: object) -> Dataset:
+    """A data set from its path, or from a table with `path` and `digest`, or with `name` and `digest` as files have it.
+
+    Raises:
+        SettingsError: it is something else. ArtifactError: as `Dataset.at`.
+    """
+    if isinstance(value, Dataset):
+        return value
+    if isinstance(value, str | PathLike):
+        return Dataset.at(value)
+    texts = isinstance(value, Mapping) and all(isinstance(text, str) for text in value.values())
+    if isinstance(value, Mapping) and texts and set(value) <= {"path", "name", "digest"}:
+        if "path" in value:
+            return Dataset.at(value["path"], value.get("digest"))
+        if {"name", "digest"} == set(value):
+            return Dataset(value["name"], value["digest"])
+    raise SettingsError(
+        f"{value!r} is no data set; give the path of a file of recorded episodes, or a table of its path and digest"
+    )
+
+
+def dataset_names(config_type: type[object]) -> list[str]:
+    """The names of the settings of a config class that are data sets."""
+    hints = get_type_hints(config_type)
+    return [name for name, hint in hints.items() if hint is Dataset or Dataset in get_args(hint)]
+
+
+def header_bytes(path: Path) -> bytes:
+    """The header of a safetensors file.
+
+    Raises:
+        ArtifactError: there is no such file, or it cannot have such a header.
+    """
+    try:
+        if not path.is_file():
+            raise ArtifactError(f"there is no data set {path}; rlsdk.interchange.record_episodes writes one")
+        size = path.stat().st_size
+        with path.open("rb") as stream:
+            length = int.from_bytes(stream.read(8), "little")
+            if size < 8 or length > size - 8:
+                raise ArtifactError(
+                    f"{path} is no whole data set: {size} bytes, a header of {length}; take another copy"
+                )
+            if length > MAX_HEADER:
+                raise ArtifactError(f"{path} is refused: its header has {length} bytes, more than {MAX_HEADER}")
+            return stream.read(length)
+    except OSError as error:
+        raise ArtifactError(f"the data set {path} cannot be read: {error.strerror or error}") from None

@@ -1,0 +1,57 @@
+"""Settings of the preprocessing of observations and rewards, the same for every algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from rlsdk.errors import SettingsError
+from rlsdk.settings.fields import described, in_range
+from rlsdk.settings.strict import structure
+
+
+@attrs.frozen(kw_only=True)
+class Normalization:
+    """Running normalisation of observations and rewards."""
+
+    norm_obs: bool = attrs.field(default=True, metadata=described("normalise the float parts of observations"))
+    norm_reward: bool = attrs.field(
+        default=True, metadata=described("divide rewards by the deviation of the discounted return")
+    )
+    sign_reward: bool = attrs.field(
+        default=False,
+        metadata=described("learn from the signs of rewards, as on Atari games; needs norm_reward = false"),
+    )
+    clip_obs: float = attrs.field(
+        default=10.0, validator=in_range(0, open_low=True), metadata=described("bound of normalised observations")
+    )
+    clip_reward: float = attrs.field(
+        default=10.0, validator=in_range(0, open_low=True), metadata=described("bound of normalised rewards")
+    )
+    gamma: float | None = attrs.field(
+        default=None, validator=in_range(0, 1), metadata=described("discount of that return; none = the algorithm's")
+    )
+    epsilon: float = attrs.field(
+        default=1e-8, validator=in_range(0, open_low=True), metadata=described("added to variances")
+    )
+    norm_obs_keys: tuple[str, ...] | None = attrs.field(
+        default=None,
+        converter=attrs.converters.optional(tuple),
+        metadata=described("entries of a Dict observation to normalise; none = all float ones"),
+    )
+
+
+def as_normalization(value: bool | Mapping[str, object] | Normalization | None) -> Normalization | None:
+    """True, or a table of settings, or nothing.
+
+    Raises:
+        SettingsError: something else, or an unknown or mistyped setting.
+    """
+    if value is None or value is False:
+        return None
+    if isinstance(value, Normalization):
+        return value
+    if value is True or isinstance(value, Mapping):
+        return structure({} if value is True else value, Normalization)
+    raise SettingsError(f"normalize = {value!r} must be true, false, or a table such as {{ norm_reward = false }}")

@@ -1,0 +1,75 @@
+"""Hyper-parameters of value methods for discrete actions: DQN and what derives from it."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import attrs
+
+from rlsdk.math.schedules import Constant
+from rlsdk.settings import glossary
+from rlsdk.settings.fields import described, in_range
+from rlsdk.settings.frequency import TrainFrequency
+from rlsdk.settings.inherited import defaults
+from rlsdk.settings.networks import NetworkConfig, as_module_class, as_net_arch
+from rlsdk.settings.off_policy import UNIT, OffPolicyConfig
+
+
+@attrs.frozen(kw_only=True)
+class DiscreteValueConfig(NetworkConfig):
+    """`policy_kwargs` of value methods for discrete actions."""
+
+    net_arch: dict[str, tuple[int, ...]] | None = attrs.field(
+        default=None,
+        converter=as_net_arch,
+        metadata=described("hidden layer widths", source="none = [64, 64], [] after NatureCNN"),
+    )
+    network_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.NETWORK_CLASS)
+    network_kwargs: dict[str, Any] = attrs.field(factory=dict, metadata=glossary.OWN_KWARGS)
+
+
+@attrs.frozen(
+    field_transformer=defaults(
+        learning_rate=Constant(1e-4), batch_size=32, tau=1.0, train_freq=TrainFrequency(4, "step")
+    )
+)
+class QLearningConfig(OffPolicyConfig):
+    """The constructor parameters of Q-learning with a target network, in order, with the defaults of DQN."""
+
+    LIVE: ClassVar[tuple[str, ...]] = (
+        *OffPolicyConfig.LIVE,
+        "target_update_interval",
+        "exploration_fraction",
+        "exploration_initial_eps",
+        "exploration_final_eps",
+        "max_grad_norm",
+        "double_q",
+    )
+
+    target_update_interval: int = attrs.field(
+        default=10_000, validator=in_range(1), metadata=described("steps between target updates", unit="env steps")
+    )
+    exploration_fraction: float = attrs.field(
+        default=0.1, validator=UNIT, metadata=described("share of the training over which exploration falls")
+    )
+    exploration_initial_eps: float = attrs.field(
+        default=1.0, validator=UNIT, metadata=described("probability of a random action at the start")
+    )
+    exploration_final_eps: float = attrs.field(
+        default=0.05, validator=UNIT, metadata=described("probability of a random action in the end")
+    )
+    max_grad_norm: float | None = attrs.field(
+        default=10.0, validator=in_range(0, open_low=True), metadata=glossary.MAX_GRAD_NORM
+    )
+    double_q: bool = attrs.field(
+        default=False,
+        kw_only=True,
+        metadata=described(
+            "the online network selects the next action, the target network gives its value", source="arXiv:1509.06461"
+        ),
+    )
+
+    def exploration_rate(self, progress: float) -> float:
+        """Epsilon after this share of the training: a line from the first to the last value, then constant."""
+        done = 1.0 if self.exploration_fraction == 0.0 else min(1.0, progress / self.exploration_fraction)
+        return self.exploration_initial_eps + done * (self.exploration_final_eps - self.exploration_initial_eps)

@@ -1,0 +1,94 @@
+"""Hyper-parameters of the soft actor-critic family."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import attrs
+
+from rlsdk.settings import glossary
+from rlsdk.settings.fields import described, in_range
+from rlsdk.settings.networks import NetworkConfig, as_module_class, as_net_arch, optional_widths
+from rlsdk.settings.off_policy import ContinuousOffPolicyConfig
+
+
+@attrs.frozen(kw_only=True)
+class SoftActorCriticNetworks(NetworkConfig):
+    """`policy_kwargs` of the soft actor-critic family."""
+
+    net_arch: dict[str, tuple[int, ...]] | None = attrs.field(
+        default=None, converter=as_net_arch, metadata=glossary.NET_ARCH | {"source": "none = [256, 256] for pi and qf"}
+    )
+    n_critics: int = attrs.field(default=2, validator=in_range(1), metadata=described("critics", tune=(1, 5)))
+    share_features_extractor: bool = attrs.field(
+        default=False, metadata=described("critics read the actor's features, which only the actor's loss then trains")
+    )
+    log_std_init: float = attrs.field(
+        default=-3.0, validator=in_range(-20, 2), metadata=described("gSDE: first log standard deviation")
+    )
+    sde_net_arch: tuple[int, ...] | None = attrs.field(
+        default=None,
+        converter=optional_widths,
+        metadata=described("gSDE: own feature layers; none = the policy's latent, [] = the encoded observation"),
+    )
+    use_expln: bool = attrs.field(
+        default=False,
+        metadata=described("gSDE: standard deviations grow like a logarithm above 1 instead of exponentially"),
+    )
+    clip_mean: float = attrs.field(
+        default=2.0, validator=in_range(0), metadata=described("gSDE: bound of the mean before tanh; 0 = none")
+    )
+    actor_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.ACTOR_CLASS)
+    actor_kwargs: dict[str, Any] = attrs.field(factory=dict, metadata=glossary.OWN_KWARGS)
+    critic_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.CONTINUOUS_CRITIC_CLASS)
+    critic_kwargs: dict[str, Any] = attrs.field(factory=dict, metadata=glossary.OWN_KWARGS)
+
+
+@attrs.frozen
+class SoftActorCriticConfig(ContinuousOffPolicyConfig):
+    """The constructor parameters of the soft actor-critic family, in order, with the defaults of SAC."""
+
+    LIVE: ClassVar[tuple[str, ...]] = (
+        *ContinuousOffPolicyConfig.LIVE,
+        "action_noise",
+        "ent_coef",
+        "target_update_interval",
+        "target_entropy",
+        "sde_sample_freq",
+    )
+
+    ent_coef: str | float = attrs.field(
+        default="auto",
+        metadata=described('weight of the entropy bonus: "auto" learns it, "auto_0.1" from 0.1, or a number'),
+    )
+    target_update_interval: int = attrs.field(
+        default=1, validator=in_range(1), metadata=described("updates between target updates", unit="updates")
+    )
+    target_entropy: str | float = attrs.field(
+        default="auto", metadata=described('entropy the learnt ent_coef aims for; "auto" = minus the action dimensions')
+    )
+    use_sde: bool = attrs.field(default=False, metadata=glossary.USE_SDE)
+    sde_sample_freq: int = attrs.field(default=-1, validator=in_range(-1), metadata=glossary.SDE_SAMPLE_FREQ)
+    use_sde_at_warmup: bool = attrs.field(default=False, metadata=glossary.USE_SDE_AT_WARMUP)
+
+    def __attrs_post_init__(self) -> None:
+        if self.sde_sample_freq == 0:
+            raise ValueError(
+                "sde_sample_freq = 0 is no period; use -1 (at rollout starts) or a positive number of steps"
+            )
+        if isinstance(self.target_entropy, str) and self.target_entropy != "auto":
+            raise ValueError(f'target_entropy = {self.target_entropy!r} must be "auto" or a number')
+
+    @property
+    def sde_period(self) -> int | None:
+        """Steps between noise matrices within a rollout; None: one per rollout."""
+        return self.sde_sample_freq if self.sde_sample_freq > 0 else None
+
+    @property
+    def warms_up_uniformly(self) -> bool:
+        """Whether the first `learning_starts` actions are uniformly random."""
+        return not (self.use_sde and self.use_sde_at_warmup)
+
+    def target_entropy_for(self, dimensions: int) -> float:
+        """The target entropy for actions of so many dimensions."""
+        return -float(dimensions) if self.target_entropy == "auto" else float(self.target_entropy)

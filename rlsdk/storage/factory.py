@@ -1,0 +1,70 @@
+"""Which serializer writes a path: the archive, or the one that a plugin has for the path's suffix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from torch import Tensor
+
+from rlsdk import tree
+from rlsdk.errors import ArtifactError, fitting
+from rlsdk.interfaces import Serializer
+from rlsdk.registry import extension, extensions
+from rlsdk.storage.archive import Document, Section, inspect_archive, read_archive, write_archive
+
+
+def plugin_serializer(target: Path | IO[bytes]) -> Serializer | None:
+    """The serializer a plugin offers for this suffix, None where the archive is meant."""
+    if not isinstance(target, Path) or target.suffix not in extensions("serializers"):
+        return None
+    serializer: Serializer = extension("serializers", target.suffix)()
+    return serializer
+
+
+def write(target: Path | IO[bytes], document: Mapping[str, object], sections: Mapping[str, Section]) -> None:
+    """Write a document and sections; see `write_archive`."""
+    serializer = plugin_serializer(target)
+    if serializer is None:
+        write_archive(target, document, sections)
+        return
+    assert isinstance(target, Path)
+    flat = tree.flatten(sections)
+    tensors = {name: value for name, value in flat.items() if isinstance(value, Tensor)}
+    values = {name: value for name, value in flat.items() if not isinstance(value, Tensor)}
+    with fitting(f"the plugin for {target.suffix} files cannot write {target}"):
+        serializer.save(target, tensors, {"manifest": dict(document), "values": values})
+
+
+def read(
+    source: Path | IO[bytes], wanted: Iterable[str] | None = None, *, kind: str
+) -> tuple[Document, dict[str, dict[str, Any]]]:
+    """(document, sections) of a file; see `read_archive`.
+
+    Raises:
+        ArtifactError: the file is no file of this `kind`.
+    """
+    serializer = plugin_serializer(source)
+    if serializer is None:
+        return read_archive(source, wanted, kind=kind)
+    assert isinstance(source, Path)
+    with fitting(f"the plugin for {source.suffix} files cannot read {source}"):
+        tensors, document = serializer.load(source)
+        manifest, values = document.get("manifest"), document.get("values")
+    if not isinstance(manifest, dict) or not isinstance(values, dict) or manifest.get("kind") != kind:
+        raise ArtifactError(f"{source} is not a whole {kind} file")
+    sections = tree.unflatten({**tensors, **values})
+    chosen = set(sections) if wanted is None else set(sections) & set(wanted)
+    return manifest, {name: sections[name] for name in sorted(chosen)}
+
+
+def inspect(source: Path | IO[bytes], *, kind: str) -> Document:
+    """What is in a file, without reading its tensors; see `inspect_archive`."""
+    serializer = plugin_serializer(source)
+    if serializer is None:
+        return inspect_archive(source, kind=kind)
+    assert isinstance(source, Path)
+    with fitting(f"the plugin for {source.suffix} files cannot read {source}"):
+        context = serializer.inspect(source)
+        return {**context["document"]["manifest"], "members": {}, "tensors": {"all": context["tensors"]}}

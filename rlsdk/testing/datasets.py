@@ -1,0 +1,82 @@
+"""Data sets for checks: a few episodes of random actions in the environment of the check."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Generator, Tensor
+
+from rlsdk.buffers import RecordedEpisode, write_episodes
+from rlsdk.environments import connect
+from rlsdk.exploration.uniform_actions import allowed_actions, uniform_actions
+from rlsdk.interfaces import VectorEnv
+from rlsdk.records import Features, Observation
+from rlsdk.spaces import map_leaves
+from rlsdk.tree import map_tensors
+
+EPISODES, LONGEST = 4, 20
+
+
+@dataclass(slots=True)
+class _Rows:
+    """What one environment has shown so far."""
+
+    observations: list[Features]
+    masks: list[Tensor]
+    actions: list[Features]
+    rewards: list[Tensor]
+
+
+def random_dataset(env: object, path: Path) -> Path:
+    """Write short episodes of the first of the environments `env`, which is reset; returns the file's path."""
+    envs = connect(env)
+    generator = Generator().manual_seed(0)
+    episodes = [_episode(envs, generator, number) for number in range(EPISODES)]
+    envs.reset(0)
+    return write_episodes(path, episodes, envs.observation_space, envs.action_space)
+
+
+def _episode(envs: VectorEnv, generator: Generator, seed: int) -> RecordedEpisode:
+    observation, rows = envs.reset(seed), _Rows([], [], [], [])
+    _see(rows, observation, 0)
+    for _ in range(LONGEST):
+        action = _action(envs, observation, generator)
+        step = envs.step(action)
+        if not step.valid[0]:
+            continue
+        rows.actions.append(map_tensors(lambda leaf: leaf[0], action))
+        rows.rewards.append(step.reward[0])
+        if ended := bool(step.terminated[0] | step.truncated[0]):
+            assert step.final_observation is not None
+            _see(rows, step.final_observation, 0)
+            break
+        observation = step.observation
+        _see(rows, observation, 0)
+    return RecordedEpisode(
+        observations=map_tensors(lambda *leaves: torch.stack(leaves), *rows.observations),
+        actions=map_tensors(lambda *leaves: torch.stack(leaves), *rows.actions),
+        rewards=torch.stack(rows.rewards),
+        terminated=ended and bool(step.terminated[0]),
+        action_masks=torch.stack(rows.masks) if rows.masks else None,
+        seed=seed,
+    )
+
+
+def _action(envs: VectorEnv, observation: Observation, generator: Generator) -> Features:
+    """[B, ..], nested as the space, sampled uniformly from those that are allowed."""
+    if observation.action_mask is not None:
+        allowed = allowed_actions(envs.action_space, observation.action_mask, generator)
+        if allowed is not None:
+            return allowed
+    return map_leaves(
+        envs.action_space, lambda path, leaf: uniform_actions(leaf, envs.num_envs, generator), path="action"
+    )
+
+
+def _see(rows: _Rows, observation: Observation, row: int) -> None:
+    """Take in one row of an observation [B]."""
+    rows.observations.append(map_tensors(lambda leaf: leaf[row].clone(), observation.features))
+    if observation.action_mask is not None:
+        rows.masks.append(observation.action_mask[row].clone())

@@ -1,0 +1,7 @@
+"""What a clause raises that says nothing about an algorithm."""
+
+from __future__ import annotations
+
+
+class NotApplicable(Exception):  # noqa: N818  # not an error: the clause does not concern this plugin
+    """Raised by a check that has nothing to check in this plugin."""

@@ -1,0 +1,27 @@
+"""Training: the loops as plans, and what they collect with. A plan knows nothing of logs, files or callbacks."""
+
+from rlsdk.records import Cursor
+from rlsdk.registry.parts import Training
+from rlsdk.training.collector import LocalCollector, NoCollector, begin_acting
+from rlsdk.training.groups import group_generators, join_rollouts, split_acting
+from rlsdk.training.off_policy import OffPolicyPlan
+from rlsdk.training.offline import OfflinePlan
+from rlsdk.training.on_policy import OnPolicyPlan
+from rlsdk.training.population import PopulationPlan
+from rlsdk.training.replay_updates import ReplayUpdates
+
+__all__ = [
+    "Cursor",
+    "LocalCollector",
+    "NoCollector",
+    "OffPolicyPlan",
+    "OfflinePlan",
+    "OnPolicyPlan",
+    "PopulationPlan",
+    "ReplayUpdates",
+    "Training",
+    "begin_acting",
+    "group_generators",
+    "join_rollouts",
+    "split_acting",
+]

@@ -1,0 +1,89 @@
+"""Statistics since the last log: finished episodes, and metrics of updates."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlsdk.records import Episode, Report
+from rlsdk.runtime.stored import count_in
+from rlsdk.tree import flatten, unflatten
+
+COUNTS = ("finished_episodes", "reports", "logged", "updates")
+
+
+class EpisodeStatistics:
+    """Counts and sums; its state goes into files, so that a continued training logs as if it had never stopped."""
+
+    def __init__(self, window: int, device: str) -> None:
+        self.window: deque[Episode] = deque(maxlen=min(window, sys.maxsize))
+        self.device = device
+        self.finished_episodes = self.reports = self.logged = self.updates = 0
+        self.sums: dict[str, Tensor] = {}
+
+    def add(self, report: Report) -> None:
+        """A round of the loop."""
+        self.window.extend(report.episodes)
+        self.finished_episodes += len(report.episodes)
+        self.reports += 1
+        if report.metrics is not None:
+            self.updates += 1
+            for name, value in report.metrics.items():
+                self.sums[name] = self.sums[name] + value if name in self.sums else value
+
+    def clear(self) -> None:
+        """Reset the metrics; episodes stay until newer ones replace them."""
+        self.sums, self.updates = {}, 0
+
+    @property
+    def mean_return(self) -> float | None:
+        """Mean return of the episodes in the window; None before the first has finished."""
+        return sum(e.episode_return for e in self.window) / len(self.window) if self.window else None
+
+    def episodes(self) -> dict[str, float]:
+        """Means over the window, under the names of docs/metrics.md."""
+        if self.mean_return is None:
+            return {}
+        length = sum(e.length for e in self.window) / len(self.window)
+        values = {"rollout/ep_rew_mean": self.mean_return, "rollout/ep_len_mean": length}
+        successes = [e.success for e in self.window if e.success is not None]
+        return {**values, "rollout/success_rate": sum(successes) / len(successes)} if successes else values
+
+    def metrics(self) -> dict[str, float]:
+        """Means over the rounds with updates."""
+        if not self.updates:
+            return {}
+        means = torch.stack([value / self.updates for value in self.sums.values()]).tolist()
+        return dict(zip(self.sums, means, strict=True))
+
+    def state_dict(self) -> dict[str, Any]:
+        rows = [(e.env, e.episode_return, e.length, -1 if e.success is None else int(e.success)) for e in self.window]
+        window = torch.tensor(rows, dtype=torch.float64).reshape(-1, 4)
+        return {
+            "window": window,
+            "sums": unflatten(self.sums),
+            "counts": {name: getattr(self, name) for name in COUNTS},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Raises ValueError when it is not what `state_dict` gives."""
+        rows, sums = state["window"], flatten(state["sums"])
+        if rows.dim() != 2 or rows.shape[1] != 4 or not bool(rows.isfinite().all()) or bool((rows[:, 2] < 0).any()):
+            raise ValueError(f"the log's episodes of shape {tuple(rows.shape)} are none")
+        if not all(
+            torch.is_tensor(value) and value.dim() == 0 and value.is_floating_point() for value in sums.values()
+        ):
+            raise ValueError("the log's sums are not numbers")
+        counts = {name: count_in(state["counts"], name) for name in COUNTS}
+        if counts["updates"] and not sums:
+            raise ValueError("the log counts updates without metrics")
+        for env, total, length, success in rows.tolist():
+            self.window.append(Episode(int(env), total, int(length), None if success < 0 else bool(success)))
+        self.sums = {name: value.to(self.device) for name, value in sums.items()}
+        for name, count in counts.items():
+            setattr(self, name, count)

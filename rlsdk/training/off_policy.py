@@ -1,0 +1,133 @@
+"""The off-policy loop: collect a little, store it in the memory, learn from samples of the memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Protocol
+
+from rlsdk.interfaces import Collected
+from rlsdk.records import Cursor, Episode, Metrics, Report
+from rlsdk.registry.abilities import ability
+from rlsdk.registry.parts import BuildContext, Parts, Training
+from rlsdk.runtime.seeding import Streams
+from rlsdk.settings.frequency import TrainFrequency
+from rlsdk.training.replay_updates import ReplayUpdates
+
+
+class OffPolicySettings(Protocol):
+    """The hyper-parameters an off-policy algorithm shares with its loop."""
+
+    @property
+    def train_freq(self) -> TrainFrequency: ...
+    @property
+    def gradient_steps(self) -> int: ...
+    @property
+    def batch_size(self) -> int: ...
+    @property
+    def learning_starts(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class OffPolicyPlan:
+    """Collect until `train_every` vector steps (or, with `episodes`, finished episodes) are reached, then update
+    `gradient_steps` times; -1 means as often as environment steps were collected.
+    """
+
+    train_every: int
+    gradient_steps: int
+    batch_size: int
+    learning_starts: int
+    episodes: bool = False
+    needs_environment: ClassVar[bool] = True
+    unit: ClassVar[Literal["steps"]] = "steps"
+    log_every: ClassVar[Literal["episodes"]] = "episodes"
+
+    @staticmethod
+    def of(config: OffPolicySettings) -> OffPolicyPlan:
+        """The plan in an algorithm's hyper-parameters."""
+        frequency = config.train_freq
+        by_episode = frequency.unit == "episode"
+        return OffPolicyPlan(
+            frequency.count, config.gradient_steps, config.batch_size, config.learning_starts, by_episode
+        )
+
+    def with_settings(self, config: Any, context: BuildContext) -> OffPolicyPlan:
+        """See `rlsdk.interfaces.FollowsSettings`."""
+        names = ("gradient_steps", "batch_size", "learning_starts")
+        changes = {name: getattr(config, name) for name in names if hasattr(config, name)}
+        if isinstance(frequency := getattr(config, "train_freq", None), TrainFrequency):
+            changes |= {"train_every": frequency.count, "episodes": frequency.unit == "episode"}
+        return replace(self, **changes)
+
+    def check_parts(self, parts: Parts) -> None:
+        """See `rlsdk.interfaces.ChecksParts`."""
+        ReplayUpdates(parts, Streams(0))
+
+    def rounds(self, training: Training, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
+        """Train until `training.end` environment steps.
+
+        Rounds of `train_every` vector steps or episodes are always whole, so the last one may pass the end; one that a
+        callback cut short is remembered, without updates. Yields after every round and its updates. `collected(env_steps,
+        progress)` is called after every vector step where the algorithm has this method, and after every round where the
+        memory has it, for what counts in environment steps.
+        """
+        counter = ability(training.parts.buffer, Collected)
+        listener = ability(training.parts.algorithm, Collected)
+        updating = ReplayUpdates(training.parts, training.streams)
+        while cursor.env_steps < training.end:
+            before = cursor.env_steps
+            steps, episodes, whole = self._collect_round(training, before, listener)
+            progress = training.progress(steps)
+            if counter is not None:
+                counter.collected(steps, progress)
+            training.collector.end_round()
+            metrics, updates = None, cursor.updates
+            count = steps - before if self.gradient_steps < 0 else self.gradient_steps
+            if whole and steps > self.learning_starts and count:
+                metrics = updating.update(count, self.batch_size, progress)
+                updates += count
+            cursor = Cursor(steps, updates)
+            yield cursor, Report(steps, updates, episodes, metrics)
+
+    def _collect_round(
+        self, training: Training, steps: int, listener: Collected | None
+    ) -> tuple[int, tuple[Episode, ...], bool]:
+        """Collect one round into the memory from `steps` on: (environment steps after it, the episodes that ended in it,
+        whether it is whole)."""
+        collector, parts = training.collector, training.parts
+        assert parts.buffer is not None
+        on_step = None
+        if listener is not None:
+
+            def on_step(done: int) -> None:
+                listener.collected(steps + done, training.progress(steps + done))
+
+        length = 1 if self.episodes else self.train_every
+        episodes: tuple[Episode, ...] = ()
+        while True:
+            rollout = collector.collect(parts.behavior_policy, length, on_step=on_step, ends_round=False)
+            parts.buffer.extend(rollout)
+            episodes += rollout.episodes
+            done = len(rollout.steps.reward)
+            steps += done * collector.num_envs
+            whole = done == length and (not self.episodes or len(episodes) >= self.train_every)
+            if whole or rollout.stopped:
+                return steps, episodes, whole
+
+    def learn_offline(self, training: Training, count: int, batch_size: int | None) -> Metrics:
+        """`count` updates without collecting. What an algorithm counts in environment steps goes on as if the plan's share of
+        them had been made for every update."""
+        size = self.batch_size if batch_size is None else batch_size
+        updating = ReplayUpdates(training.parts, training.streams)
+        listener = ability(training.parts.algorithm, Collected)
+        if listener is None:
+            return updating.update(count, size, 0.0)
+        share = self.train_every / self.gradient_steps if self.gradient_steps > 0 else 1.0
+
+        def each(done: int) -> None:
+            listener.collected(training.end + int(share * done), 1.0)  # as at the end: nothing is left to explore
+
+        metrics = updating.update(count, size, 0.0, each)
+        listener.collected(training.end, 1.0)
+        return metrics

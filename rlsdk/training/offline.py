@@ -1,0 +1,47 @@
+"""The offline loop: learn from a memory that is filled already, without an environment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+from rlsdk.records import Cursor, Metrics, Report
+from rlsdk.registry.parts import BuildContext, Parts, Training
+from rlsdk.runtime.seeding import Streams
+from rlsdk.training.replay_updates import ReplayUpdates
+
+
+@dataclass(frozen=True, slots=True)
+class OfflinePlan:
+    """Rounds of `updates_per_round` updates, each from `batch_size` samples of `Parts.buffer`; `learn(total_timesteps)` counts
+    updates."""
+
+    batch_size: int
+    updates_per_round: int = 100
+    needs_environment: ClassVar[bool] = False
+    unit: ClassVar[Literal["updates"]] = "updates"
+    log_every: ClassVar[Literal["rounds"]] = "rounds"
+
+    def with_settings(self, config: Any, context: BuildContext) -> OfflinePlan:
+        """See `rlsdk.interfaces.FollowsSettings`."""
+        return replace(self, batch_size=getattr(config, "batch_size", self.batch_size))
+
+    def check_parts(self, parts: Parts) -> None:
+        """See `rlsdk.interfaces.ChecksParts`."""
+        ReplayUpdates(parts, Streams(0))
+
+    def rounds(self, training: Training, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
+        """Train until `training.end` updates; the last round is shorter where it would pass the end."""
+        updating = ReplayUpdates(training.parts, training.streams)
+        while cursor.updates < training.end:
+            count = min(self.updates_per_round, training.end - cursor.updates)
+            progress = training.progress(cursor.updates)
+            metrics = updating.update(count, self.batch_size, progress)
+            cursor = replace(cursor, updates=cursor.updates + count)
+            yield cursor, Report(cursor.env_steps, cursor.updates, (), metrics)
+
+    def learn_offline(self, training: Training, count: int, batch_size: int | None) -> Metrics:
+        """See `rlsdk.interfaces.LearnsOffline`."""
+        size = self.batch_size if batch_size is None else batch_size
+        return ReplayUpdates(training.parts, training.streams).update(count, size, 0.0)

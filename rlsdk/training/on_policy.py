@@ -1,0 +1,73 @@
+"""The on-policy loop: collect a rollout, learn from it, discard it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Protocol
+
+from rlsdk.errors import SettingsError
+from rlsdk.interfaces import CountsUpdates, SeesDiscarded
+from rlsdk.records import Cursor, Report
+from rlsdk.registry.abilities import ability
+from rlsdk.registry.parts import BuildContext, Training
+
+
+class OnPolicySettings(Protocol):
+    """The hyper-parameters an on-policy algorithm shares with its loop."""
+
+    @property
+    def n_steps(self) -> int: ...
+    @property
+    def normalize_advantage(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class OnPolicyPlan:
+    """`n_steps` vector steps, then one `update` with the rollout."""
+
+    n_steps: int
+    needs_environment: ClassVar[bool] = True
+    unit: ClassVar[Literal["steps"]] = "steps"
+    log_every: ClassVar[Literal["rounds"]] = "rounds"
+
+    @staticmethod
+    def of(config: OnPolicySettings, context: BuildContext) -> OnPolicyPlan:
+        """The plan in an algorithm's hyper-parameters.
+
+        Raises:
+            SettingsError: advantages of a single step cannot be normalised.
+        """
+        if config.normalize_advantage and config.n_steps * context.num_envs < 2:
+            raise SettingsError(
+                f"n_steps = {config.n_steps} with {context.num_envs} environment gives one step per rollout, whose advantage"
+                " cannot be normalised; raise n_steps, or set normalize_advantage = false"
+            )
+        return OnPolicyPlan(config.n_steps)
+
+    def with_settings(self, config: Any, context: BuildContext) -> OnPolicyPlan:
+        """See `rlsdk.interfaces.FollowsSettings`."""
+        if hasattr(config, "n_steps") and hasattr(config, "normalize_advantage"):
+            return OnPolicyPlan.of(config, context)
+        return replace(self, n_steps=getattr(config, "n_steps", self.n_steps))
+
+    def rounds(self, training: Training, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
+        """Train until `training.end` environment steps.
+
+        Rollouts are always whole, so the last one may pass the end. Yields after every update; a rollout that a callback cut
+        short is counted and not learnt from. The updates of an algorithm with a count of its own (`updates`) are as it counts.
+        """
+        collector, parts = training.collector, training.parts
+        policy, algorithm = parts.behavior_policy, parts.algorithm
+        counter, discarding = ability(algorithm, CountsUpdates), ability(algorithm, SeesDiscarded)
+        while cursor.env_steps < training.end:
+            rollout = collector.collect(policy, self.n_steps)
+            length = len(rollout.steps.reward)
+            cursor = replace(cursor, env_steps=cursor.env_steps + length * collector.num_envs)
+            metrics = None
+            if length == self.n_steps and bool(rollout.steps.valid.any()):  # a short one may hold nothing but resets
+                metrics = algorithm.update(rollout, progress=training.progress(cursor.env_steps))
+                cursor = replace(cursor, updates=cursor.updates + 1 if counter is None else counter.updates)
+            elif rollout.stopped and discarding is not None:
+                discarding.discarded(rollout)
+            yield cursor, Report(cursor.env_steps, cursor.updates, rollout.episodes, metrics)

@@ -1,0 +1,124 @@
+"""The population loop: propose candidates, play them, learn from their scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+import torch
+
+from rlsdk.errors import PluginError
+from rlsdk.interfaces import EpisodePlayer, Proposes
+from rlsdk.records import Cursor, Episode, Report, Scored
+from rlsdk.registry.abilities import ability
+from rlsdk.registry.parts import BuildContext, Parts, Training
+from rlsdk.runtime.seeding import derive
+from rlsdk.training.collector import episode_player
+from rlsdk.training.population_episodes import EpisodeRequest, EpisodeResult, play_episodes
+
+
+@dataclass(frozen=True, slots=True)
+class PopulationPlan:
+    """Candidates play `episodes` each, several side by side.
+
+    `make_act(parameters [P, D])` gives a function of encoded observations [P, F] that answers with P actions, each of
+    which must depend on its own row alone. It travels to other processes; it and what it returns work in numpy.
+    """
+
+    make_act: Callable[[Any], Callable[[Any], Any]]
+    episodes: int
+    alive_bonus_offset: float = 0.0
+    """Added to the reward of every step when candidates are scored."""
+    normalizer: Any = None
+    """Statistics of observations, from `rlsdk.preprocessing`; None leaves observations as they are."""
+    needs_environment: ClassVar[bool] = True
+    unit: ClassVar[Literal["steps"]] = "steps"
+    log_every: ClassVar[Literal["rounds"]] = "rounds"
+
+    def with_settings(self, config: Any, context: BuildContext) -> PopulationPlan:
+        """See `rlsdk.interfaces.FollowsSettings`."""
+        episodes = getattr(config, "n_eval_episodes", self.episodes)
+        offset = getattr(config, "alive_bonus_offset", self.alive_bonus_offset)
+        return replace(self, episodes=episodes, alive_bonus_offset=offset)
+
+    def with_normalizer(self, normalizer: Any) -> PopulationPlan:
+        """See `rlsdk.interfaces.NormalizesEpisodes`."""
+        return replace(self, normalizer=normalizer)
+
+    def check_parts(self, parts: Parts) -> None:
+        """See `rlsdk.interfaces.ChecksParts`."""
+        _proposer(parts)
+
+    def rounds(self, training: Training, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
+        """Train until `training.end` environment steps.
+
+        A candidate's episodes depend on its parameters, the round and its number only, so the result is the same to the bit
+        wherever it is played. Yields after every round; one that a callback cut short is counted and not learnt from.
+        """
+        algorithm, player = training.parts.algorithm, episode_player(training.collector)
+        proposer = _proposer(training.parts)
+        while cursor.env_steps < training.end:
+            progress = training.progress(cursor.env_steps)
+            candidates = proposer.propose(progress=progress)
+            results = play(player, self, candidates, training.streams.seed, cursor.updates)
+            training.collector.end_round()
+            steps = sum(sum(result.lengths) for result in results)
+            metrics, updates = None, cursor.updates
+            if len(results) == len(candidates):
+                score = scores(self, results)
+                metrics = algorithm.update(Scored(candidates, score.to(candidates.device), steps), progress=progress)
+                updates += 1
+                if self.normalizer is not None:
+                    for result in results:  # in the order of candidates, wherever they were played
+                        self.normalizer.merge(result.moments)
+            cursor = Cursor(cursor.env_steps + steps, updates)
+            yield cursor, Report(cursor.env_steps, cursor.updates, _episodes(results), metrics)
+
+
+def _proposer(parts: Parts) -> Proposes:
+    """Raises PluginError where the algorithm proposes no candidates."""
+    proposer = ability(parts.algorithm, Proposes)
+    if proposer is None:
+        kind = type(parts.algorithm).__name__
+        raise PluginError(
+            f"its plan plays candidates, and {kind} has no propose(progress=); see rlsdk.interfaces.Proposes"
+        )
+    return proposer
+
+
+def play(
+    player: EpisodePlayer, plan: PopulationPlan, candidates: torch.Tensor, seed: int, iteration: int
+) -> list[EpisodeResult]:
+    """The episodes of candidates [P, D], whose seeds follow from `seed`, `iteration` and their number."""
+    requests = [_request(plan, row, seed, iteration, i) for i, row in enumerate(candidates.cpu().numpy())]
+    return player.play(partial(play_episodes, plan.make_act, player.observation_space), requests)
+
+
+def scores(plan: PopulationPlan, results: Sequence[EpisodeResult]) -> torch.Tensor:
+    """float32 [P]: mean returns with `plan.alive_bonus_offset` added at every step."""
+    return torch.tensor([_score(result, plan.alive_bonus_offset) for result in results])
+
+
+def _request(plan: PopulationPlan, parameters: Any, seed: int, iteration: int, index: int) -> EpisodeRequest:
+    base = derive(seed, f"candidate {index}", iteration)
+    seeds = tuple(derive(base, "episode", k) % 2**31 for k in range(plan.episodes))
+    if plan.normalizer is None:
+        return EpisodeRequest(parameters, seeds)
+    mean, factor, clip = plan.normalizer.flat()
+    return EpisodeRequest(parameters, seeds, mean, factor, clip)
+
+
+def _score(result: EpisodeResult, offset: float) -> float:
+    """Mean over episodes of the return with `offset` added at every step."""
+    totals = [total + offset * length for total, length in zip(result.returns, result.lengths, strict=True)]
+    return sum(totals) / len(totals)
+
+
+def _episodes(results: Sequence[EpisodeResult]) -> tuple[Episode, ...]:
+    return tuple(
+        Episode(0, *context)
+        for result in results
+        for context in zip(result.returns, result.lengths, result.successes, strict=True)
+    )

@@ -1,0 +1,234 @@
+"""Whole episodes with given parameters, in numpy: the work of population methods, in this process or in others."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from rlsdk.environments.adapters.attributes import named
+from rlsdk.environments.adapters.step_checks import FLAGS, NUMBERS, flag, number, require_info, success
+from rlsdk.errors import EnvironmentFault
+from rlsdk.networks.numpy_encoder import encoded_slices, encoder_of, flat_vector
+from rlsdk.networks.running_moments import Moments
+from rlsdk.spaces import Space
+
+Vector = NDArray[np.float64]
+Act = Callable[[Vector], Any]
+"""Encoded observations [P, F] -> as many actions, as the environment takes them."""
+MakeAct = Callable[[NDArray[np.float32]], Act]
+"""Parameters [P, D] -> what acts with them, each row for the observation in the same row."""
+
+
+@attrs.frozen(eq=False)
+class EpisodeRequest:
+    """Parameters to play, the seed of each episode, and how observations are normalised (None: not at all): mean, factor and
+    bound of each entry [F]."""
+
+    parameters: NDArray[np.float32]
+    seeds: tuple[int, ...]
+    mean: Vector | None = None
+    factor: Vector | None = None
+    clip: Vector | None = None
+    steps: bool = False
+    """Whether its result holds every step, for callbacks."""
+    infos: bool = False
+    """Whether those hold the infos too."""
+
+
+@attrs.frozen(eq=False)
+class EpisodeStep:
+    """One step of a request, as the environment gave it; `observation` is the one the step led to."""
+
+    action: Any
+    observation: Any
+    reward: Any
+    terminated: Any
+    truncated: Any
+    info: dict[str, Any] | None
+    """None unless `infos`."""
+
+
+@attrs.frozen(eq=False)
+class EpisodeResult:
+    """What came of a request: its episodes, and the moments of what was seen when observations are normalised."""
+
+    returns: tuple[float, ...]
+    lengths: tuple[int, ...]
+    successes: tuple[bool | None, ...]
+    moments: Moments | None
+    steps: tuple[EpisodeStep, ...] = ()
+    """In order, if the request has `steps`."""
+
+
+def play_episodes(
+    make_act: MakeAct, space: Space, environments: Sequence[Any], requests: Sequence[EpisodeRequest]
+) -> list[EpisodeResult]:
+    """Play an episode for each seed of each request; as many requests side by side as there are environments.
+
+    A result depends on its request alone, to the bit, however many are played beside it.
+
+    Args:
+        make_act: parameters [P, D] of the candidates being played -> what acts for them.
+        space: of observations.
+        environments: gymnasium environments, all alike.
+        requests: what to play; their observations are normalised alike.
+
+    Raises:
+        EnvironmentFault: a return is not finite, or an observation has another size than its space.
+    """
+    encode, size = encoder_of(space), max((part.stop for part in encoded_slices(space).values()), default=0)
+    waiting, results = deque(enumerate(requests)), dict[int, EpisodeResult]()
+    free, slots = list(environments), list[_EpisodeSlot]()
+    while len(results) < len(requests):
+        while free and waiting:
+            slots.append(_EpisodeSlot(free.pop(), encode, size, *waiting.popleft()))
+        _play(make_act(np.stack([slot.request.parameters for slot in slots])), slots)
+        for slot in slots:
+            if slot.finished:
+                results[slot.number] = slot.result()
+                free.append(slot.environment)
+        slots = [slot for slot in slots if not slot.finished]
+    return [results[number] for number in range(len(requests))]
+
+
+class _EpisodeSlot:
+    """An environment, the request it plays, and how far it is."""
+
+    def __init__(
+        self, environment: Any, encode: Callable[[Any], Vector], size: int, number: int, request: EpisodeRequest
+    ) -> None:
+        self.environment, self.encode, self.shape = environment, encode, (size,)
+        self.number, self.request = number, request
+        self.returns, self.lengths, self.successes = list[float](), list[int](), list[bool | None]()
+        self.total, self.length = 0.0, 0
+        self.steps: list[EpisodeStep] = []
+        self.step = self.noting if request.steps else environment.step
+        self.seen: list[Vector] = []
+        """Observations [T, F], stretch by stretch, where they are normalised."""
+        self.vector = self.begin()
+
+    def begin(self) -> Vector:
+        """The first observation of the next episode."""
+        observation, _ = self.environment.reset(seed=self.request.seeds[len(self.returns)])
+        return self.read(observation)
+
+    def noting(self, action: Any) -> Any:
+        """Step the environment and note what it gave; copied, as environments may use their arrays again."""
+        result = observation, reward, terminated, truncated, info = self.environment.step(action)
+        said = copied(info) if self.request.infos and isinstance(info, dict) else None
+        self.steps.append(EpisodeStep(copied(action), copied(observation), reward, terminated, truncated, said))
+        return result
+
+    def read(self, observation: Any) -> Vector:
+        """An observation as numbers."""
+        vector = self.encode(observation)
+        if vector.shape != self.shape:
+            raise EnvironmentFault(
+                f"environment {named(self.environment)}: an observation has {vector.size} numbers, its space {self.shape[0]}"
+            )
+        return vector
+
+    def checked(self, result: Any, step: int) -> tuple[float, bool, bool]:
+        """(reward, terminated, truncated) of a step that gave unusual types.
+
+        Raises:
+            EnvironmentFault: names the environment, the step and the field.
+        """
+        _, reward, terminated, truncated, info = result
+        try:
+            require_info(info)
+            return number(reward), flag(terminated, "terminated"), flag(truncated, "truncated")
+        except EnvironmentFault as error:
+            raise EnvironmentFault(
+                f"environment {named(self.environment)} {error} (step {step} of its episode)"
+            ) from None
+
+    def end(self, total: float, length: int, info: Any) -> None:
+        """An episode is over."""
+        if not math.isfinite(total):
+            raise EnvironmentFault(
+                f"environment {named(self.environment)}: an episode has the return {total}; it must be finite"
+            )
+        try:
+            self.successes.append(success(info))
+        except EnvironmentFault as error:
+            raise EnvironmentFault(
+                f"environment {named(self.environment)} {error} (step {length} of its episode)"
+            ) from None
+        self.returns.append(total)
+        self.lengths.append(length)
+
+    @property
+    def finished(self) -> bool:
+        """Whether every episode of the request was played."""
+        return len(self.returns) == len(self.request.seeds)
+
+    def result(self) -> EpisodeResult:
+        """What came of the request."""
+        context = tuple(self.returns), tuple(self.lengths), tuple(self.successes)
+        return EpisodeResult(*context, _moments(self.seen), tuple(self.steps))
+
+
+def _play(act: Act, slots: Sequence[_EpisodeSlot]) -> None:
+    """Step slots together, with one action for all of them, until a request is finished."""
+    mean, factor, clip = slots[0].request.mean, slots[0].request.factor, slots[0].request.clip
+    vectors, frames = np.stack([slot.vector for slot in slots]), list[Vector]()
+    totals, began = [slot.total for slot in slots], [-slot.length for slot in slots]
+    steps, shape, as_it_is = [slot.step for slot in slots], slots[0].shape, slots[0].encode is flat_vector
+    inputs = vectors if mean is None else np.empty_like(vectors)
+    clock, finished = 0, False
+    while not finished:
+        if mean is not None and factor is not None and clip is not None:
+            frames.append(vectors.copy())
+            np.multiply(np.subtract(vectors, mean, out=inputs), factor, out=inputs)
+            np.minimum(np.maximum(inputs, -clip, out=inputs), clip, out=inputs)
+        actions = act(inputs)
+        clock += 1
+        for k, step in enumerate(steps):
+            observation, reward, terminated, truncated, info = result = step(actions[k])
+            if (
+                type(terminated) not in FLAGS
+                or type(truncated) not in FLAGS
+                or type(reward) not in NUMBERS
+                or type(info) is not dict
+            ):
+                reward, terminated, truncated = slots[k].checked(result, clock - began[k])
+            totals[k] += float(reward)
+            if not (terminated or truncated):
+                # where an observation is its own encoding `read` would give the same, for the price of four calls
+                own = as_it_is and type(observation) is np.ndarray and observation.shape == shape
+                vectors[k] = observation if own else slots[k].read(observation)
+                continue
+            slots[k].end(totals[k], clock - began[k], info)
+            if slots[k].finished:
+                finished = True
+            else:
+                vectors[k], totals[k], began[k] = slots[k].begin(), 0.0, clock
+    history = np.stack(frames) if frames else None
+    for k, slot in enumerate(slots):
+        slot.vector, slot.total, slot.length = vectors[k], totals[k], clock - began[k]
+        if history is not None:
+            slot.seen.append(history[:, k])
+
+
+def copied(value: Any) -> Any:
+    """Arrays, mappings, lists and tuples of a value copied; anything else as it is."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if isinstance(value, dict):
+        return {key: copied(child) for key, child in value.items()}
+    return type(value)(map(copied, value)) if type(value) in (list, tuple) else value
+
+
+def _moments(seen: list[Vector]) -> Moments | None:
+    if not seen:
+        return None
+    rows = np.concatenate(seen)
+    mean = rows.mean(0)
+    return Moments(len(rows), mean, np.square(rows - mean).sum(0))

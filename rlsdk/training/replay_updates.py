@@ -1,0 +1,60 @@
+"""Updates from a replay memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+from torch import Tensor
+
+from rlsdk.errors import PluginError, SettingsError
+from rlsdk.interfaces import HasTdError, Prioritized
+from rlsdk.kernels import fixed_layers
+from rlsdk.records import Metrics
+from rlsdk.registry.abilities import ability
+from rlsdk.registry.parts import Parts
+from rlsdk.runtime.seeding import Streams
+
+
+class ReplayUpdates:
+    """Updates the algorithm from samples of the memory.
+
+    A memory that is `Prioritized` gets the algorithm's `td_error` after each update. Make one before the loop.
+    """
+
+    def __init__(self, parts: Parts, streams: Streams) -> None:
+        """Raises PluginError: there is no memory. SettingsError: it needs a `td_error` that the algorithm has not."""
+        if parts.buffer is None:
+            raise PluginError(f"its plan, {type(parts.plan).__name__}, samples a memory; give Parts(buffer=...)")
+        self.sample, self.algorithm, self.generator = parts.sample, parts.algorithm, streams["replay"]
+        self.prioritized = ability(parts.buffer, Prioritized)
+        self.with_error = ability(parts.algorithm, HasTdError)
+        if self.prioritized is not None and self.with_error is None:
+            raise SettingsError(
+                "prioritised replay needs an algorithm with errors of its last batch (td_error); this one does not"
+            )
+
+    def update(
+        self, count: int, batch_size: int, progress: float, each: Callable[[int], None] | None = None
+    ) -> Metrics:
+        """`count` updates from fresh samples, `each` called with their number so far; the mean of each metric over them."""
+        totals: dict[str, Tensor] = {}
+        with fixed_layers() if each is None else nullcontext():
+            for done in range(1, count + 1):
+                batch = self.sample(batch_size, self.generator)
+                for name, value in self.algorithm.update(batch, progress=progress).items():
+                    totals[name] = totals[name] + value if name in totals else value
+                if self.prioritized is not None:
+                    self._prioritize(batch)
+                if each is not None:
+                    each(done)
+        return {name: value / count for name, value in totals.items()}
+
+    def _prioritize(self, batch: Any) -> None:
+        error = None if self.with_error is None else self.with_error.td_error
+        if error is None:
+            kind = type(self.algorithm).__name__
+            raise PluginError(f"{kind}.td_error is None after an update; prioritised replay needs one error per row")
+        assert self.prioritized is not None
+        self.prioritized.prioritize(batch.index, error)

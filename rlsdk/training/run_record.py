@@ -1,0 +1,129 @@
+"""What is known of a training that is going on: its counts, its episodes and the values of its logs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from rlsdk.errors import SettingsError
+from rlsdk.records import Cursor, EnvStep, Report
+from rlsdk.sinks import Logger
+from rlsdk.training.episode_statistics import EpisodeStatistics
+from rlsdk.training.step_values import step_values
+from rlsdk.training.trained_agent import DrivenAgent, TrainedAgent
+from rlsdk.tree import flatten
+
+
+class Listener(Protocol):
+    """What the driver calls on a callback; `rlsdk.callbacks.Callback` has methods that do nothing for all events."""
+
+    @property
+    def needs_infos(self) -> bool: ...
+    @property
+    def watches_steps(self) -> bool: ...
+    @property
+    def watches_rollouts(self) -> bool: ...
+
+
+class RunRecord:
+    """The state of one call of `learn`; `rlsdk.training.train.Run` changes it."""
+
+    def __init__(
+        self,
+        agent: TrainedAgent,
+        driven: DrivenAgent,
+        cursor: Cursor,
+        total_timesteps: int,
+        callbacks: Sequence[Listener],
+    ) -> None:
+        """`driven`: the insides of `agent`, which the driver writes to."""
+        self.agent, self.driven, self.cursor, self.callbacks = agent, driven, cursor, tuple(callbacks)
+        self.total_timesteps = total_timesteps
+        self.start = self.count
+        self.end = self.start + total_timesteps
+        self.origin = self.start - agent.num_timesteps
+        """Where schedules count progress from: a continued training continues its schedules."""
+        self.episode_statistics = EpisodeStatistics(agent.config.stats_window_size, agent.device)
+        self.steps_in_round = 0
+        self.stopping = False
+        self.tb_log_name, self.log_interval = agent.spec.id.upper(), 1
+        self._values: tuple[EnvStep, dict[str, Any]] | None = None
+        self.report: Report | None = None
+        """Of the last round; None before the first has ended."""
+        self.began = time.perf_counter()
+
+    @property
+    def count(self) -> int:
+        """What has been done, in the plan's unit: environment steps or updates."""
+        return self.cursor.env_steps if self.driven.parts.plan.unit == "steps" else self.cursor.updates
+
+    @property
+    def num_timesteps(self) -> int:
+        """Environment steps, as the agent counts them; inside a round too where some callback watches steps."""
+        return self.count - self.origin + self.steps_in_round
+
+    @property
+    def logger(self) -> Logger:
+        """The agent's logger."""
+        return self.driven.logger
+
+    @property
+    def steps_per_second(self) -> float:
+        """Environment steps of this run per second; 0 where the clock has not moved yet."""
+        elapsed = time.perf_counter() - self.began
+        return (self.count - self.start) / elapsed if elapsed > 0.0 else 0.0
+
+    @property
+    def mean_return(self) -> float | None:
+        """Mean return of the last episodes; None before the first has finished."""
+        return self.episode_statistics.mean_return
+
+    def values_of(self, step: EnvStep) -> dict[str, Any]:
+        """The `locals` of callbacks with the documented interface after this step; computed once."""
+        if self._values is None or self._values[0] is not step:
+            done = self.steps_in_round // self.agent.context.num_envs
+            self._values = step, {**step_values(step, self.agent.decode_action), "n_steps": done}
+        return self._values[1]
+
+    def restart_episodes(self) -> None:
+        """End the running episodes as truncations and begin new ones, as a training does that is resumed from a file without
+        them."""
+        self.cursor = self.agent.restart_episodes()
+
+    def write_histograms(self) -> None:
+        """Send the policy's parameters to the sinks that draw histograms.
+
+        Raises:
+            SettingsError: none does.
+        """
+        if not self.logger.histograms(self.num_timesteps, flatten(self.agent.get_parameters()["policy"])):
+            raise SettingsError("no metric sink draws histograms; set tensorboard_log, which needs rlsdk[tensorboard]")
+
+    def _known_values(self) -> dict[str, float]:
+        """Episodes, speed and means of metrics since the last log."""
+        return {**self._rollout(), **self._time(), **self._training()}
+
+    def _rollout(self) -> dict[str, float]:
+        restarts = getattr(self.driven.env, "restarts", 0)
+        values = {"rollout/worker_restarts": float(restarts)} if restarts else {}
+        return {**values, **self.episode_statistics.episodes()}
+
+    def _time(self) -> dict[str, float]:
+        return {
+            "time/episodes": self.episode_statistics.finished_episodes,
+            "time/fps": self.steps_per_second,
+            "time/time_elapsed": time.perf_counter() - self.began,
+            "time/total_timesteps": self.num_timesteps,
+        }
+
+    def _training(self) -> dict[str, float]:
+        means = self.episode_statistics.metrics()
+        if not means:
+            return {}
+        rate = getattr(self.driven.config, "learning_rate", None)
+        values = {"train/n_updates": float(self.cursor.updates)}
+        if callable(rate):
+            done = (self.count - self.origin) / (self.end - self.origin)
+            values["train/learning_rate"] = rate(1.0 - min(1.0, done))
+        return {**means, **values}

@@ -1,0 +1,120 @@
+"""The agent of a training: as the driver sees it, and as callbacks and evaluations see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO, Any, ClassVar, Protocol
+
+from rlsdk.environments import NumpyVectorEnv
+from rlsdk.environments.adapters.actions import ActionDecoder
+from rlsdk.environments.adapters.masks import MaskValidator
+from rlsdk.preprocessing import Preprocessing
+from rlsdk.records import Act, ActingState, Cursor, Observation
+from rlsdk.registry import AlgorithmSpec
+from rlsdk.registry.parts import BuildContext, Parts
+from rlsdk.runtime.seeding import Streams
+from rlsdk.sinks import Logger
+from rlsdk.storage.journal import Journal
+
+
+class DrivenAgent(Protocol):
+    """What the driver reads of an agent, and where it writes how far training is."""
+
+    cursor: Cursor | None
+    acting: tuple[ActingState[Any], ...]
+    """Where acting stood after the last round, one per group of environments; empty before training began."""
+    in_round: bool
+    """Whether the environments have gone further than `cursor`."""
+
+    @property
+    def parts(self) -> Parts: ...
+    @property
+    def preprocessing(self) -> Preprocessing: ...
+    @property
+    def context(self) -> BuildContext: ...
+    @property
+    def streams(self) -> Streams: ...
+    @property
+    def env(self) -> Any: ...
+    @property
+    def config(self) -> Any: ...
+    @property
+    def logger(self) -> Logger: ...
+
+
+class ActingSession(Protocol):
+    """What plays episodes: `rlsdk.agent.Session`."""
+
+    deterministic: bool
+    decode: ActionDecoder
+
+    def action_on(self, observation: Observation) -> Any:
+        """Actions for a record of `n` observations, on the CPU."""
+        ...
+
+    def act_on(self, observation: Observation) -> Act[Any, Any]:
+        """The policy's whole answer."""
+        ...
+
+
+class TrainedAgent(Protocol):
+    """`run.agent`, and `model` of a `BaseCallback`: what they use of `rlsdk.Agent`; its settings are read by name."""
+
+    spec: ClassVar[AlgorithmSpec]
+
+    @property
+    def config(self) -> Any: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def context(self) -> BuildContext: ...
+    @property
+    def parts(self) -> Parts: ...
+    @property
+    def streams(self) -> Streams: ...
+    @property
+    def masks(self) -> MaskValidator: ...
+    @property
+    def decode_action(self) -> ActionDecoder: ...
+    @property
+    def env(self) -> Any: ...
+    @property
+    def run(self) -> object: ...
+    @property
+    def logger(self) -> Logger: ...
+    @property
+    def num_timesteps(self) -> int: ...
+    @property
+    def replay_buffer(self) -> Any: ...
+
+    def __getattr__(self, name: str) -> Any: ...
+
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+        action_masks: Any = None,
+    ) -> tuple[Any, Any]: ...
+
+    def session(self, n: int = 1, *, deterministic: bool = True, seed: int | None = None) -> ActingSession: ...
+
+    def derived_seed(self, name: str) -> int: ...
+
+    def get_env(self) -> NumpyVectorEnv | None: ...
+
+    def require_same_spaces(self, envs: Any, what: str) -> None: ...
+
+    def end_episodes(self) -> None: ...
+
+    def restart_episodes(self) -> Cursor: ...
+
+    def get_parameters(self) -> dict[str, Any]: ...
+
+    def save(
+        self, path: str | Path | IO[bytes], exclude: Iterable[str] | None = None, include: Iterable[str] | None = None
+    ) -> Path | None: ...
+
+    def save_checkpoint(self, path: Path, *, replay: bool, journal: Journal | None = None) -> bool: ...

@@ -1,0 +1,158 @@
+"""A rollout as a learning algorithm reads it: rows with advantages, and minibatches of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar
+
+import torch
+from torch import Generator, Tensor
+
+from rlsdk import tree
+from rlsdk.math.returns import gae
+from rlsdk.math.segments import segments_of
+from rlsdk.records import Observation, Rollout
+
+T = TypeVar("T")
+
+
+class Estimator(Protocol):
+    """Extras of a step that a value-based baseline needs; `rlsdk.networks.Estimates` has them."""
+
+    @property
+    def log_prob(self) -> Tensor: ...
+    @property
+    def value(self) -> Tensor: ...
+    @property
+    def memory(self) -> Any: ...
+
+
+class ValueFunction(Protocol):
+    """What estimates the value of observations."""
+
+    def estimates(self, steps: Any) -> Any:
+        """What acting left to be found out of steps [T, B], as `Estimator`."""
+        ...
+
+    def values_after(self, observation: Observation, memory: Any) -> Tensor: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PolicyBatch:
+    """N steps, one environment after another, in order of time."""
+
+    observation: Observation
+    action: Any
+    log_prob: Tensor  # float [N], when the action was taken
+    value: Tensor  # float [N], likewise
+    advantage: Tensor  # float [N]
+    target: Tensor  # float [N], what the value should be
+    memory: Any  # what the network remembered before each step, [N, ..]
+    starts: Tensor  # bool [N], True where the row before is not the step before
+    weight: Tensor | None = None  # float [N], 0 for filler rows; None where there are none
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+    def of_values(self) -> PolicyBatch:
+        """The same rows without what only a policy learns from; they are quicker to shuffle."""
+        nothing: Any = ()
+        return replace(self, action=nothing, log_prob=nothing, value=nothing, advantage=nothing)
+
+    def rows(self, index: Tensor) -> PolicyBatch:
+        """The rows at `index`, int64 [M]; the first begins a new segment."""
+        chosen = tree.map_tensors(lambda leaf: leaf.index_select(0, index), self)
+        chosen.starts[0] = True
+        return chosen
+
+
+def policy_batch(
+    rollout: Rollout[Any, Any], network: ValueFunction, *, gamma: float, lam: float, cut_every: int | None = None
+) -> PolicyBatch:
+    """The steps of a rollout with their advantages.
+
+    Args:
+        rollout: of an actor-critic policy; its extras are `Estimates`.
+        network: values of the observations that nothing was done in.
+        gamma: discount.
+        lam: lambda of generalised advantage estimation.
+        cut_every: steps after which gradients through a memory are cut; None = never within a segment.
+    """
+    steps, extras = rollout.steps, network.estimates(rollout.steps)
+    ended = steps.terminated | steps.truncated
+    next_value = _next_values(rollout, extras, network)
+    cut = ended | ~steps.valid
+    cut[:-1] |= ~steps.valid[1:]
+    discount = gamma * (~steps.terminated).to(torch.float32)
+    advantage = gae(steps.reward, extras.value, next_value, discount, gamma * lam * (~cut).to(torch.float32))
+    starts = steps.observation.is_first.clone()
+    starts[:: cut_every or len(starts)] = True
+    weight = None if bool(steps.valid.all()) else steps.valid.to(torch.float32)
+    together = PolicyBatch(
+        steps.observation,
+        steps.action,
+        extras.log_prob,
+        extras.value,
+        advantage,
+        advantage + extras.value,
+        extras.memory,
+        starts,
+        weight,
+    )
+    return tree.map_tensors(lambda leaf: leaf.transpose(0, 1).flatten(0, 1), together)
+
+
+@torch.no_grad()
+def _next_values(rollout: Rollout[Any, Any], extras: Estimator, network: ValueFunction) -> Tensor:
+    """V [T, B] of what each step led to."""
+    carry = rollout.last_carry
+    last_memory = (carry.actor, carry.critic)
+    last = network.values_after(rollout.last_observation, last_memory)
+    values = torch.cat([extras.value[1:], last.unsqueeze(0)])
+    if finals := rollout.final_observations:
+        memory = tree.map_tensors(
+            lambda rows, end: torch.cat([rows[1:], end.unsqueeze(0)])[finals.time, finals.env],
+            extras.memory,
+            last_memory,
+        )
+        values[finals.time, finals.env] = network.values_after(finals.observation, memory)
+    return values
+
+
+def shuffled(batch: PolicyBatch, size: int, generator: Generator) -> Iterator[PolicyBatch]:
+    """Every row that counts once, in random order, `size` at a time; the last one may be smaller."""
+    device = batch.target.device
+    index = torch.randperm(len(batch), generator=generator, device=device)
+    if batch.weight is not None:
+        index = index[batch.weight[index] > 0.0]
+        if not len(index):
+            return
+    drawn = batch.rows(index)
+    drawn.starts[::size] = True
+    yield from tree.split(drawn, size)
+
+
+def in_order(batch: PolicyBatch, size: int, generator: Generator, burn_in: int = 0) -> Iterator[PolicyBatch]:
+    """Every row once, `size` consecutive ones at a time from a random place on, for networks with a memory.
+
+    With `burn_in` the first so many rows of a segment that goes on with a stored memory only bring that memory up to date:
+    their weight is 0. Source: Kapturowski et al. 2019 (R2D2), section 3. Batches in which no row counts are skipped.
+    """
+    count, device = len(batch), batch.target.device
+    place = int(torch.randint(count, (), generator=generator, device=device))
+    index = torch.arange(count, device=device).roll(-place)
+    for chosen in torch.split(index, size):
+        rows = batch.rows(chosen)
+        if burn_in:
+            rows = replace(rows, weight=_without_first(rows, burn_in))
+        if rows.weight is None or bool(rows.weight.any()):
+            yield rows
+
+
+def _without_first(rows: PolicyBatch, count: int) -> Tensor:
+    """The weights [N] of rows: 0 for the first `count` of each segment, unless the segment begins an episode."""
+    first_rows, segment, place = segments_of(rows.starts)
+    goes_on = ~rows.observation.is_first[first_rows]
+    weight = torch.ones_like(rows.target) if rows.weight is None else rows.weight
+    return weight.masked_fill(goes_on[segment] & (place < count), 0.0)

@@ -1,0 +1,152 @@
+"""Q-learning with a target network, for one value or several quantiles per action.
+
+Sources: Mnih et al. 2015, doi:10.1038/nature14236 (DQN); van Hasselt et al. 2016, arXiv:1509.06461 (double Q-learning);
+Dabney et al. 2017, arXiv:1710.10044 (quantiles).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from rlsdk.math.discrete_values import flat_index, greedy_action, q_target, values_at
+from rlsdk.math.quantiles import td_error
+from rlsdk.math.schedules import Schedule
+from rlsdk.networks.discrete_value_policy import DiscreteValuePolicy
+from rlsdk.records import Metrics, Transitions
+from rlsdk.runtime.stored import count_in
+from rlsdk.settings.networks import NetworkConfig
+from rlsdk.updates.optimizer import FlatOptimizer
+from rlsdk.updates.target_network import TargetNetwork
+
+COUNTERS = ("target_updates", "since_target", "counted")
+
+
+class QLearningSettings(Protocol):
+    """The hyper-parameters of the update."""
+
+    @property
+    def learning_rate(self) -> Schedule: ...
+    @property
+    def tau(self) -> float: ...
+    @property
+    def target_update_interval(self) -> int: ...
+    @property
+    def exploration_initial_eps(self) -> float: ...
+    @property
+    def max_grad_norm(self) -> float | None: ...
+    @property
+    def double_q(self) -> bool: ...
+    @property
+    def policy_kwargs(self) -> NetworkConfig: ...
+    def exploration_rate(self, progress: float) -> float: ...
+
+
+ConfigT = TypeVar("ConfigT", bound=QLearningSettings)
+
+
+class ValueLoss(Protocol):
+    """A loss of predicted values."""
+
+    def __call__(self, values: Tensor, target: Tensor, *, weight: Tensor | None) -> tuple[Tensor, Tensor]:
+        """(loss 0-d, its gradient with respect to `values`), for values and targets [choices, N, K]; `weight` of each row,
+        float [N] or None = 1."""
+        ...
+
+
+def optimizer_arguments(config: QLearningSettings) -> Mapping[str, Any]:
+    """`optimizer_kwargs` as they are."""
+    return config.policy_kwargs.optimizer_kwargs or {}
+
+
+class QLearning(Generic[ConfigT]):
+    """Regresses the values of the actions taken on r + discount * the target network's values of the greedy next action.
+
+    Where an action is several choices, each has values of its own on one network, and the loss is the mean over choices
+    (the branches of Tavakoli et al. 2018, arXiv:1711.08946, each with its own target).
+    """
+
+    def __init__(
+        self,
+        policy: DiscreteValuePolicy,
+        config: ConfigT,
+        loss: ValueLoss,
+        *,
+        num_envs: int = 1,
+        arguments: Callable[[ConfigT], Mapping[str, Any]] = optimizer_arguments,
+    ) -> None:
+        """`arguments`: makes those of the optimiser of the settings. `num_envs`: steps the environment counts at once."""
+        self.policy, self.config, self.loss, self.num_envs = policy, config, loss, num_envs
+        self.target = TargetNetwork(policy)
+        self._arguments = arguments
+        choice, rate = config.policy_kwargs.optimizer_class, config.learning_rate(1.0)
+        self.optimizer = FlatOptimizer(policy, choice, rate, arguments(config))
+        self.target_updates = self.since_target = self.counted = 0
+        self.td_error: Tensor | None = None
+        """[N], of the last batch, for prioritised memories."""
+        policy.epsilon.fill_(config.exploration_initial_eps)
+
+    def reconfigure(self, config: ConfigT) -> None:
+        """Use new settings from the next round on."""
+        self.optimizer.optimizer.param_groups[0].update(self._arguments(config))
+        if not self.counted:
+            self.policy.epsilon.fill_(config.exploration_initial_eps)
+        self.config = config
+
+    def collected(self, env_steps: int, progress: float) -> None:
+        """Called after every vector step: explore less, and move the target every so many environment steps."""
+        self.policy.epsilon.fill_(self.config.exploration_rate(progress))
+        self.since_target += max(0, env_steps - self.counted)
+        self.counted = env_steps
+        # whole vector steps, rounded down
+        interval = max(self.config.target_update_interval // self.num_envs, 1) * self.num_envs
+        due, self.since_target = divmod(self.since_target, interval)
+        if due:  # several at once, as `train` may count them, are one with a larger step
+            tau = self.config.tau
+            self.target.update(tau if due == 1 else 1.0 - (1.0 - tau) ** due)
+            self.target_updates += due
+
+    def update(self, batch: Transitions, *, progress: float) -> Metrics:
+        """Learn from N transitions."""
+        config, policy = self.config, self.policy
+        if policy.has_train_mode:
+            policy.train()
+        target = self._target(batch)
+        taken = flat_index(policy.from_environment(batch.action), policy.sizes)
+        values, vjp = policy.evaluate(batch.observation.features)
+        current = values_at(values, taken)
+        loss, grad = self.loss(current, target, weight=batch.weight)
+        if batch.weight is not None:
+            self.td_error = td_error(current, target)
+        grad_values = torch.zeros_like(values)
+        grad_values.flatten(0, 1).index_copy_(0, taken, grad.flatten(0, 1))
+        self.optimizer.zero_grad()
+        vjp(grad_values)
+        self.optimizer.step(config.learning_rate(1.0 - progress), config.max_grad_norm)
+        return {"train/loss": loss, "rollout/exploration_rate": policy.epsilon.clone()}
+
+    @torch.no_grad()
+    def _target(self, batch: Transitions) -> Tensor:
+        """y [choices, N, K]; with double Q-learning the online network selects the next action (arXiv:1509.06461, eq. 4)."""
+        following, sizes = batch.next_observation, self.policy.sizes
+        next_values, _ = self.target.network.evaluate(following.features)
+        selector = self.policy.evaluate(following.features)[0] if self.config.double_q else next_values
+        next_action = greedy_action(selector, following.action_mask, sizes)
+        return q_target(next_values, next_action, batch.reward, batch.discount, sizes)
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """The target, the optimiser and the count of target updates; the weights are the policy's."""
+        return {
+            "target": self.target.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "counters": {name: getattr(self, name) for name in COUNTERS},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any], /) -> None:
+        self.target.load_state_dict(state["target"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        counters = [count_in(state["counters"], name) for name in COUNTERS]
+        self.target_updates, self.since_target, self.counted = counters

@@ -1,0 +1,187 @@
+"""What docs/architecture.md promises of the house, counted in the code: rooms, arrows, floors, knots, `Any`, shapes.
+
+`python -m tests.house_measures` prints all of it, and `Any` and shapes room by room; `python -m tests.house_measures ROOM`
+lists where `Any` stands in one room and which of its tensor functions say no shape.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tests.training_trace import code_lines
+
+ROOT = Path(__file__).parents[1]
+CORE = ROOT / "rlsdk"
+SHAPE = re.compile(r"\[[^\]]*\]|\b0-d\b")
+"""What a docstring says of a tensor's shape: `[N, A]`, `[..]`, or that it is 0-d."""
+Graph = Mapping[str, frozenset[str]]
+
+
+def sources() -> list[Path]:
+    """The files of the core, the plugins and the contributed algorithms; no tests."""
+    packages = [*(ROOT / "plugins").glob("*/src"), *(ROOT / "contrib_algos").glob("*/src")]
+    return sorted(path for folder in (CORE, *packages) for path in folder.rglob("*.py"))
+
+
+def modules() -> dict[str, Path]:
+    """Dotted name -> file, of the core."""
+    names = {path: ".".join(path.relative_to(ROOT).with_suffix("").parts) for path in sorted(CORE.rglob("*.py"))}
+    return {name.removesuffix(".__init__"): path for path, name in names.items()}
+
+
+def room_of(path: Path) -> str:
+    """The room a file lies in: its folder, or the module itself in the root of the core."""
+    if path.parent == CORE and path.name != "__init__.py":
+        return f"rlsdk.{path.stem}"
+    return ".".join(path.parent.relative_to(ROOT).parts)
+
+
+@cache
+def imports() -> dict[str, frozenset[str]]:
+    """Module -> modules it imports, those behind TYPE_CHECKING and inside functions included."""
+    known = modules()
+    found: dict[str, frozenset[str]] = {}
+    for name, path in known.items():
+        targets: set[str] = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                targets |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                inner = {f"{node.module}.{alias.name}" for alias in node.names}
+                targets |= {each if each in known else node.module for each in inner}
+        found[name] = frozenset(targets & set(known) - {name})
+    return found
+
+
+def rooms() -> dict[str, frozenset[str]]:
+    """Room -> rooms it imports from."""
+    known = modules()
+    found: dict[str, set[str]] = {room_of(path): set() for path in known.values()}
+    for name, targets in imports().items():
+        found[room_of(known[name])] |= {room_of(known[target]) for target in targets}
+    return {room: frozenset(targets - {room}) for room, targets in found.items()}
+
+
+def knots(graph: Graph) -> list[list[str]]:
+    """Groups whose members reach one another (strongly connected, more than one member)."""
+    reach = {name: _reachable(graph, name) for name in graph}
+    groups = {frozenset({name, *(t for t in reach[name] if name in reach[t])}) for name in graph}
+    return sorted((sorted(group) for group in groups if len(group) > 1), key=lambda group: (-len(group), group))
+
+
+def _reachable(graph: Graph, start: str) -> frozenset[str]:
+    seen: set[str] = set()
+    todo = list(graph[start])
+    while todo:
+        name = todo.pop()
+        if name not in seen:
+            seen.add(name)
+            todo += graph[name]
+    return frozenset(seen)
+
+
+def floors(graph: Graph) -> int:
+    """Rooms on the longest way down; what reaches one another stands on one floor."""
+    reach = {name: _reachable(graph, name) for name in graph}
+
+    @cache
+    def height(name: str) -> int:
+        below = [t for t in reach[name] if name not in reach[t]]
+        return 1 + max((height(target) for target in below), default=0)
+
+    return max(height(name) for name in graph)
+
+
+@dataclass(frozen=True)
+class Count:
+    """Some of a whole."""
+
+    some: int
+    whole: int
+
+    def __add__(self, other: Count) -> Count:
+        return Count(self.some + other.some, self.whole + other.whole)
+
+    @property
+    def share(self) -> float:
+        return self.some / self.whole if self.whole else 1.0
+
+
+def any_in(path: Path) -> list[int]:
+    """Lines on which `Any` stands in code, once per use; imports and texts do not count."""
+    nodes = ast.walk(ast.parse(path.read_text()))
+    return sorted(node.lineno for node in nodes if isinstance(node, ast.Name) and node.id == "Any")
+
+
+def any_count(path: Path) -> Count:
+    """Uses of `Any`, and code lines."""
+    return Count(len(any_in(path)), len(code_lines(path)))
+
+
+def tensor_functions(path: Path) -> dict[str, bool]:
+    """Functions with a docstring of their own that take or return tensors -> whether the docstring gives a shape.
+
+    Functions without a docstring count as saying none, but for private ones and those that a Protocol or base describes.
+    """
+    found = {}
+    for owner, node in _functions(ast.parse(path.read_text())):
+        annotations = [a.annotation for a in (*node.args.args, *node.args.kwonlyargs) if a.annotation] + [node.returns]
+        if not any(a is not None and re.search(r"\bTensor\b", ast.unparse(a)) for a in annotations):
+            continue
+        text = ast.get_docstring(node)
+        if text is None and (node.name.startswith("_") or owner):
+            continue
+        found[f"{owner}{node.name}"] = text is not None and SHAPE.search(text) is not None
+    return found
+
+
+def _functions(tree: ast.Module) -> Iterable[tuple[str, ast.FunctionDef]]:
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            yield "", node
+        elif isinstance(node, ast.ClassDef):
+            yield from ((f"{node.name}.", inner) for inner in node.body if isinstance(inner, ast.FunctionDef))
+
+
+def shape_count(path: Path) -> Count:
+    """Tensor functions that give shapes, and all of them."""
+    said = tensor_functions(path)
+    return Count(sum(said.values()), len(said))
+
+
+def total(counts: Iterable[Count]) -> Count:
+    """The sum of counts."""
+    return sum(counts, Count(0, 0))
+
+
+def _print_room(room: str) -> None:
+    for path in sources():
+        if room_of(path) == room or str(path).startswith(str(ROOT / room)):
+            lines, said = any_in(path), tensor_functions(path)
+            silent = [name for name, gives in said.items() if not gives]
+            if lines or silent:
+                print(f"{path.relative_to(ROOT)}: Any on {lines}; without shapes: {', '.join(silent) or 'none'}")
+
+
+def _print_all() -> None:
+    graph = rooms()
+    print(f"rooms {len(graph)}, arrows {sum(map(len, graph.values()))}, floors {floors(graph)}")
+    print(f"knots of modules {[len(knot) for knot in knots(imports())]}, of rooms {knots(graph)}")
+    by_room: dict[str, list[Path]] = {}
+    for path in sources():
+        by_room.setdefault(room_of(path), []).append(path)
+    for room, paths in sorted(by_room.items()):
+        anys, shapes = total(map(any_count, paths)), total(map(shape_count, paths))
+        print(f"{room:60} Any {anys.some:4} / {anys.whole:5} lines, shapes {shapes.some:3} / {shapes.whole:3}")
+    anys, shapes = total(map(any_count, sources())), total(map(shape_count, sources()))
+    print(f"Any per 1,000 code lines {1000 * anys.share:.1f}; shapes {shapes.share:.0%} of {shapes.whole}")
+
+
+if __name__ == "__main__":
+    _print_room(sys.argv[1]) if len(sys.argv) > 1 else _print_all()

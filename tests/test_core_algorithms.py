@@ -1,0 +1,113 @@
+"""The parts of the core suffice for SAC and DQN: short, right, and keeping every contract."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from rlsdk.math.value_losses import clipped_double_q, half_squared_error, minimum_value, smooth_l1
+from rlsdk.networks import ActionScale, DeterministicActor, FlattenEncoder, smoothed
+from rlsdk.records import Observation
+from rlsdk.registry import register, unregister
+from rlsdk.spaces import Box
+from rlsdk.testing import Clause, clauses, verify
+from tests.core_algorithms import dqn, sac
+from tests.training_trace import code_lines
+
+ROOT = Path(__file__).parents[1]
+MODULES = {"sac": sac, "dqn": dqn}
+RELATIVE = {"sac": "rlsdk-tqc/src/rlsdk_tqc", "dqn": "rlsdk-qrdqn/src/rlsdk_qrdqn"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered() -> Iterator[None]:
+    for module in MODULES.values():
+        register(module.SPEC, module.MANIFEST)
+    yield
+    for name in MODULES:
+        unregister(name)
+
+
+def code_of(path: Path) -> list[str]:
+    """The lines of code but for imports, stripped."""
+    lines = path.read_text().splitlines()
+    code = [lines[number - 1].strip() for number in sorted(code_lines(path))]
+    return [line for line in code if not line.startswith(("import ", "from ")) and len(line) > 1]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_little_is_shared_with_the_plugin_next_to_it(name: str) -> None:
+    """Lines of the algorithm that stand in TQC or QR-DQN too; the aim is 30 %, and 120 lines in all."""
+    mine = code_of(Path(str(MODULES[name].__file__)))
+    others = [line for path in sorted((ROOT / "plugins" / RELATIVE[name]).glob("*.py")) for line in code_of(path)]
+    known = set(others)
+    shared = sum(line in known for line in mine)
+    assert len(mine) <= 120
+    assert shared <= 0.3 * len(others), f"{shared} of {len(others)} lines of the plugin"
+
+
+@pytest.mark.parametrize("clause", clauses(), ids=str)
+@pytest.mark.parametrize("name", MODULES)
+def test_contract(name: str, clause: Clause) -> None:
+    verify(name, clause)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("name", ["smooth l1", "half squared error"])
+def test_closed_form_gradients_are_those_of_autograd(name: str, weighted: bool) -> None:
+    torch.manual_seed(0)
+    values, weight = 2.0 * torch.randn(2, 5, 1, dtype=torch.float64), torch.rand(5, dtype=torch.float64)
+    loss = {"smooth l1": smooth_l1, "half squared error": half_squared_error}[name]
+    target = torch.randn(*(values.shape if name == "smooth l1" else values.shape[1:]), dtype=torch.float64)
+    leaf = values.clone().requires_grad_()
+    rows = weight.unsqueeze(-1) if weighted else 1.0
+    if name == "smooth l1":
+        expected = (torch.nn.functional.smooth_l1_loss(leaf, target, reduction="none") * rows).mean()
+    else:  # as SAC of the documented library: 0.5 * the sum over critics of mean squared errors
+        expected = 0.5 * sum(((leaf[c] - target).square() * rows).mean() for c in range(2))
+    (grad,) = torch.autograd.grad(expected, leaf)
+    found = loss(values, target, weight=weight if weighted else None)
+    torch.testing.assert_close(found[0], expected.detach())
+    torch.testing.assert_close(found[1], grad)
+
+
+def test_the_smallest_critic_counts() -> None:
+    values = torch.tensor([[[1.0], [5.0]], [[2.0], [3.0]]])
+    value, grad = minimum_value(values)
+    assert float(value) == 2.0
+    assert grad.tolist() == [[[0.5], [0.0]], [[0.0], [0.5]]]
+    reward, discount = torch.tensor([1.0, 1.0]), torch.tensor([0.5, 0.0])
+    assert clipped_double_q(values, torch.tensor(-1.0), reward, discount).tolist() == [[1.0], [1.0]]
+
+
+def test_a_deterministic_actor_acts_and_learns() -> None:
+    low, high = np.array([-2.0, 0.0], np.float32), np.array([1.0, 3.0], np.float32)
+    seen = torch.randn(4, 3)
+    actor = DeterministicActor(
+        FlattenEncoder(Box(low=np.full(3, -9.0), high=np.full(3, 9.0), shape=(3,), dtype="float32")),
+        (8,),
+        "relu",
+        ActionScale(Box(low=low, high=high, shape=(2,), dtype="float32")),
+    )
+    observation = Observation(seen, torch.zeros(4, dtype=torch.bool))
+    acts = [
+        actor.act(observation, (), deterministic=flag, generator=torch.Generator()).action for flag in (True, False)
+    ]
+    assert torch.equal(*acts)
+    assert bool(((acts[0] >= torch.tensor(low)) & (acts[0] <= torch.tensor(high))).all())
+    action, vjp = actor.evaluate(seen)
+    torch.testing.assert_close(actor.scale.to_environment(action), acts[0])
+    vjp(torch.ones_like(action))
+    (expected,) = torch.autograd.grad(actor.unit_action(seen).sum(), actor.mean.bias)
+    torch.testing.assert_close(actor.mean.bias.grad, expected)
+
+
+def test_target_policy_smoothing_is_clipped_twice() -> None:
+    noise = torch.tensor([[0.1, 9.0, -9.0, 9.0]])
+    found = smoothed(torch.tensor([[0.0, 0.0, 0.0, 0.8]]), noise, std=0.2, clip=0.5)
+    torch.testing.assert_close(found, torch.tensor([[0.02, 0.5, -0.5, 1.0]]))
+    assert smoothed(torch.tensor([[0.3]]), torch.ones(1, 1), std=0.0, clip=0.0).item() == pytest.approx(0.3)

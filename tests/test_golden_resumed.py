@@ -1,0 +1,71 @@
+"""Agent files of version 0.1.0 act as they did, and become the same when they are trained on."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rlsdk
+from tests.golden.resumed import CASES, ENVS, FOLDER, answers, machine, parameters, resumed
+
+WRITTEN: dict[str, Any] = json.loads((FOLDER / "answers.json").read_text())
+SAME_MACHINE = WRITTEN["machine"] == machine()
+"""Elsewhere products of matrices may round differently, and training multiplies that."""
+
+REBUILT_PREPROCESSING: frozenset[str] = frozenset()
+"""Cases whose preprocessing has other arithmetic since: their first answers are equal to 1e-6."""
+_A_ROLLOUT_OLD = "statistics take a rollout in once it is over (decision 0025)"
+REBUILT_TRAINING: dict[str, str] = dict.fromkeys(
+    (
+        "tqc-dict-normalize",
+        "tqc-normalize",
+        "qrdqn-normalize",
+        "trpo-normalize",
+        "maskable-ppo-normalize",
+        "recurrent-ppo-normalize",
+    ),
+    _A_ROLLOUT_OLD,
+)
+"""Cases that learn on with other numbers on purpose, and why. Everything else about them is checked."""
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_agent_files_act_as_when_they_were_written(name: str) -> None:
+    wanted = WRITTEN[name]
+    agent = rlsdk.load(FOLDER / name)
+    found = answers(agent, wanted["observations"], wanted["masks"])
+    exact = SAME_MACHINE and name not in REBUILT_PREPROCESSING
+    for kind in ("mode", "sample"):
+        np.testing.assert_allclose(found[kind], wanted["before"][kind], rtol=0, atol=0 if exact else 1e-6)
+    assert agent.num_timesteps == wanted["steps"][0]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_agent_files_train_on_as_when_they_were_written(name: str) -> None:
+    wanted = WRITTEN[name]
+    agent = resumed(FOLDER / f"{name}.rlsdk", CASES[name][1])
+    assert agent.num_timesteps == wanted["steps"][1]
+    found = parameters(agent)
+    with np.load(FOLDER / "trained.npz") as trained:
+        expected = trained[name]
+    assert found.shape == expected.shape
+    assert np.isfinite(found).all()
+    before = parameters(rlsdk.load(FOLDER / name))
+    assert not np.array_equal(found, before)
+    if name in REBUILT_TRAINING or not SAME_MACHINE:
+        return
+    np.testing.assert_array_equal(found, expected)
+    after = answers(agent, wanted["observations"], wanted["masks"])
+    assert after == wanted["after"]
+
+
+def test_every_algorithm_and_environment_has_a_file() -> None:
+    assert {path.stem for path in FOLDER.glob("*.rlsdk")} == set(CASES)
+    assert {environment for _, environment, _ in CASES.values()} == set(ENVS)
+    assert {algorithm for algorithm, _, _ in CASES.values()} == {
+        "ars", "maskable-ppo", "qrdqn", "recurrent-ppo", "tqc", "trpo"
+    }  # fmt: skip
+    assert set(REBUILT_TRAINING) | REBUILT_PREPROCESSING <= set(CASES)

@@ -1,0 +1,389 @@
+"""Kernels against autograd, in float64: dense layers, closed forms of distributions and losses, whole updates."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Generator, Tensor, nn
+
+import rlsdk
+from rlsdk.distributions import Bernoulli, Categorical, Gaussian, MultiCategorical, SquashedGaussian
+from rlsdk.distributions.categorical import FORBIDDEN, SMALLEST
+from rlsdk.environments import make_vec_env
+from rlsdk.environments.toy import AnySpaceEnv
+from rlsdk.kernels import KernelChoice, is_hooked
+from rlsdk.kernels.actor_critic_kernel import ActorCriticKernel
+from rlsdk.kernels.backends import NUMPY, TORCH, Backend
+from rlsdk.kernels.dense_kernel import DenseKernel
+from rlsdk.kernels.factory import backend_name
+from rlsdk.kernels.numpy_sampling import GumbelSampler, NormalSampler
+from rlsdk.kernels.protocol import GumbelNoise, NormalNoise, is_dense
+from rlsdk.math.surrogate import clipped_surrogate, clipped_surrogate_grad, value_error, value_error_grad
+from rlsdk.networks import EnsembleMLP, flatten_parameters
+from rlsdk.networks.flat import views_of
+from rlsdk.records import ActingState
+from rlsdk.testing.rollouts import rollout_of
+from rlsdk.training.collect import collect
+from rlsdk.tree import map_tensors
+from rlsdk.updates.evaluation import AutogradEvaluator, evaluator_of
+from rlsdk_maskable_ppo import MaskablePPO
+from rlsdk_qrdqn import QRDQN
+from rlsdk_tqc import TQC
+from rlsdk_trpo import TRPO
+
+BACKENDS = [NUMPY, TORCH]
+ACTIVATIONS = [nn.Tanh, nn.ReLU, nn.Identity]
+
+
+def layers(widths: list[int], activation: type[nn.Module], members: int = 0) -> list[nn.Module]:
+    if members:
+        named = {nn.Tanh: "tanh", nn.ReLU: "relu", nn.Identity: "identity"}[activation]
+        return list(EnsembleMLP(members, widths[0], widths[1:-1], widths[-1], named).double().layers)
+    found: list[nn.Module] = []
+    for i, (inputs, outputs) in enumerate(itertools.pairwise(widths)):
+        found += [nn.Linear(inputs, outputs), *([activation()] if i < len(widths) - 2 else [])]
+    return [module.double() for module in found]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    backend=st.sampled_from(BACKENDS),
+    activation=st.sampled_from(ACTIVATIONS),
+    widths=st.lists(st.integers(1, 7), min_size=2, max_size=5),
+    rows=st.integers(1, 9),
+    members=st.sampled_from([0, 1, 3]),
+    seed=st.integers(0, 1000),
+)
+def test_a_dense_kernel_equals_autograd(
+    backend: Backend, activation: type[nn.Module], widths: list[int], rows: int, members: int, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    modules = layers(widths, activation, members)
+    network = nn.Sequential(*modules)
+    flatten_parameters(network.parameters())
+    kernel = DenseKernel(modules, backend)
+    x = torch.randn(rows, widths[0], dtype=torch.float64, requires_grad=True)
+    entered = x.unsqueeze(0).expand(members, -1, -1) if members else x
+    outputs = network(entered)
+    found, trace = kernel.forward(backend.array(x.detach()))
+    assert torch.allclose(backend.tensor(found), outputs.detach(), atol=1e-12)
+    assert torch.equal(backend.tensor(kernel(backend.array(x.detach()))), backend.tensor(found))
+    grad = torch.randn_like(outputs)
+    expected = torch.autograd.grad(outputs, [x, *kernel.parameters], grad, retain_graph=True)
+    back = backend.tensor(kernel.input_grad(trace, backend.array(grad), kernel.gradients()))
+    assert torch.allclose(back.sum(0) if members else back, expected[0], atol=1e-10)
+    for parameter, gradient in zip(kernel.parameters, expected[1:], strict=True):
+        assert torch.allclose(parameter.grad, gradient, atol=1e-10)
+    direction = [torch.randn_like(parameter) for parameter in kernel.parameters]
+    moved = backend.tensor(kernel.jvp(trace, kernel.arrays(direction)))
+    inner = sum(float((d * g).sum()) for d, g in zip(direction, expected[1:], strict=True))
+    assert float((moved * grad).sum()) == pytest.approx(inner, abs=1e-8), "<J v, w> = <v, J^T w>"
+
+
+def test_a_dense_kernel_follows_its_parameters() -> None:
+    """New values in place, new memory, copies and pickles."""
+    linear = nn.Linear(2, 3)
+    kernel = DenseKernel([linear, nn.Tanh()], NUMPY)
+    x = np.ones((1, 2), np.float32)
+
+    def agrees(kernel: DenseKernel, module: nn.Module) -> None:
+        expected = torch.tanh(module(torch.from_numpy(x))).detach().numpy()
+        assert np.allclose(kernel(x), expected, atol=1e-6)
+
+    agrees(kernel, linear)
+    with torch.no_grad():
+        linear.weight.add_(1.0)
+    agrees(kernel, linear)
+    flatten_parameters(linear.parameters())
+    with torch.no_grad():
+        linear.bias.add_(1.0)
+    agrees(kernel, linear)
+    for copied in (copy.deepcopy(kernel), pickle.loads(pickle.dumps(kernel))):
+        own = copied.modules[0]
+        assert own is not linear
+        with torch.no_grad():
+            own.weight.mul_(2.0)
+        agrees(copied, own)
+    agrees(kernel, linear)
+
+
+def test_predictions_from_several_threads_agree() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    model = TRPO("MlpPolicy", "Pendulum-v1", seed=0, n_steps=8)
+    seen = np.random.default_rng(0).normal(size=(64, 3)).astype(np.float32)
+    expected = [TRPO("MlpPolicy", "Pendulum-v1", seed=0, n_steps=8).predict(row, deterministic=True)[0] for row in seen]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda row: model.predict(row, deterministic=True)[0], seen))
+    assert np.allclose(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("options", [{}, {"amsgrad": True}, {"weight_decay": 0.1}, {"fused": False}])
+def test_the_optimiser_is_torchs_adam(options: dict[str, Any]) -> None:
+    from rlsdk.updates import FlatOptimizer
+
+    torch.manual_seed(0)
+    mine, theirs = (nn.Parameter(torch.ones(5)) for _ in range(2))
+    ours, other = FlatOptimizer([mine], "adam", 0.1, options), torch.optim.Adam([theirs], 0.1, **options)
+    for _ in range(5):
+        gradient = torch.randn(5)
+        ours.zero_grad()
+        mine.grad.copy_(gradient)  # type: ignore[union-attr]
+        theirs.grad = gradient.clone()
+        ours.step(0.1)
+        other.step()
+        assert torch.allclose(mine, theirs, atol=1e-6)
+
+
+def test_what_a_dense_kernel_takes() -> None:
+    hooked = nn.Linear(2, 2)
+    hooked.register_forward_hook(lambda *_: None)
+    parametrised = nn.utils.parametrizations.weight_norm(nn.Linear(2, 2))
+    assert is_dense([nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 1)])
+    wrong: list[list[nn.Module]] = [
+        [],
+        [nn.Tanh()],
+        [nn.Linear(2, 2, bias=False)],
+        [nn.Linear(2, 2), nn.Tanh(), nn.Tanh()],
+        [nn.Linear(2, 2), nn.Dropout()],
+        [nn.Linear(2, 2), nn.LayerNorm(2)],
+        [hooked],
+        [parametrised],
+    ]
+    for modules in wrong:
+        assert not is_dense(modules) or any(map(is_hooked, modules))
+        with pytest.raises(ValueError, match="linear layers"):
+            DenseKernel(modules)
+
+
+def test_the_rule() -> None:
+    assert backend_name(KernelChoice("auto", width=64, rows=64, device="cpu")) == "numpy"
+    assert backend_name(KernelChoice("auto", width=256, rows=64, device="cpu")) == "torch"
+    assert backend_name(KernelChoice("auto", width=64, rows=2048, device="cpu")) == "torch"
+    assert backend_name(KernelChoice("torch", width=64, rows=64, device="cpu")) == "torch"
+    assert backend_name(KernelChoice("autograd", width=64, rows=64, device="cpu")) is None
+    assert backend_name(KernelChoice("auto", width=64, rows=64, device="cuda")) is None
+
+
+def distribution_case(kind: str, masked: bool, seed: int) -> tuple[Any, list[Tensor], Tensor]:
+    """(function of the inputs, the inputs, actions)."""
+    generator = Generator().manual_seed(seed)
+    logits = torch.randn(6, 5, generator=generator, dtype=torch.float64)
+    mask = torch.rand(6, 5, generator=generator) < 0.6
+    mask[:, 0] = mask[:, 2] = True
+    if kind == "gaussian":
+        log_std = 0.3 * torch.randn(6, 5, generator=generator, dtype=torch.float64)
+        return Gaussian, [logits, log_std], torch.randn(6, 5, generator=generator, dtype=torch.float64)
+    if kind == "bernoulli":
+        both = torch.ones(6, 10, dtype=torch.bool)
+        both[:, 0:4:2] = mask[:, :2]
+        made = lambda raw: Bernoulli.of(raw, both if masked else None)  # noqa: E731
+    elif kind == "multi":
+        made = lambda raw: MultiCategorical.of(raw, (2, 3), mask if masked else None)  # noqa: E731
+    else:
+        made = lambda raw: Categorical.of(raw, mask if masked else None)  # noqa: E731
+    return made, [logits], made(logits).sample(generator)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("kind", ["categorical", "multi", "bernoulli", "gaussian"])
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_closed_forms_equal_autograd(kind: str, masked: bool, seed: int) -> None:
+    make, inputs, action = distribution_case(kind, masked, seed)
+    leaves = [value.clone().requires_grad_() for value in inputs]
+    distribution = make(*leaves)
+    of_log_prob, of_entropy = torch.randn(2, 6, dtype=torch.float64)
+    for entropy in (None, of_entropy):
+        outputs = [distribution.log_prob(action), distribution.entropy()][: 1 + (entropy is not None)]
+        expected = torch.autograd.grad(
+            outputs, leaves, [of_log_prob, of_entropy][: len(outputs)], retain_graph=True, allow_unused=True
+        )
+        for mine, other in zip(distribution.vjp(action, of_log_prob, entropy), expected, strict=True):
+            assert torch.allclose(mine, torch.zeros_like(mine) if other is None else other, atol=1e-8)
+    fixed = make(*[value.clone() for value in inputs])
+    gradients = torch.autograd.grad(distribution.kl_divergence(fixed).sum(), leaves, create_graph=True)
+    change = [torch.randn_like(value) for value in inputs]
+    along = sum((g * v).sum() for g, v in zip(gradients, change, strict=True))
+    hessian = torch.autograd.grad(along, leaves)
+    for mine, other in zip(distribution.fisher_product(*change), hessian, strict=True):
+        assert torch.allclose(mine, other, atol=1e-8), "the Fisher information is the Hessian of the KL divergence"
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10_000), spread=st.floats(0.1, 3.0))
+def test_the_squashed_sample_pulls_back_as_autograd_does(seed: int, spread: float) -> None:
+    torch.manual_seed(seed)
+    mean, log_std = (spread * torch.randn(7, 3, dtype=torch.float64)).requires_grad_(), torch.randn(7, 3).double()
+    log_std.requires_grad_()
+    noise, of_action, of_log_prob = torch.randn(7, 3).double(), torch.randn(7, 3).double(), torch.randn(7).double()
+    distribution = SquashedGaussian(mean, log_std)
+    action, log_prob = distribution.transform(noise)
+    expected = torch.autograd.grad([action, log_prob], [mean, log_std], [of_action, of_log_prob])
+    for mine, other in zip(distribution.transform_vjp(noise, action, of_action, of_log_prob), expected, strict=True):
+        assert torch.allclose(mine, other, atol=1e-8)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10_000), clip=st.floats(0.01, 0.5), clip_value=st.sampled_from([None, 0.05, 1.0]))
+def test_gradients_of_losses_equal_autograd(seed: int, clip: float, clip_value: float | None) -> None:
+    torch.manual_seed(seed)
+    log_prob = (0.3 * torch.randn(9, dtype=torch.float64)).requires_grad_()
+    advantage, value = torch.randn(9).double(), torch.randn(9).double().requires_grad_()
+    old, target = value.detach() + 0.2 * torch.randn(9), torch.randn(9).double()
+    loss = clipped_surrogate(log_prob.exp(), advantage, clip).sum()
+    (expected,) = torch.autograd.grad(loss, log_prob)
+    assert torch.allclose(clipped_surrogate_grad(log_prob.exp(), advantage, clip), expected)
+    (expected,) = torch.autograd.grad(value_error(value, old, target, clip_value).sum(), value)
+    assert torch.allclose(value_error_grad(value, old, target, clip_value), expected)
+
+
+def test_sampling_in_numpy_equals_the_distributions() -> None:
+    torch.manual_seed(0)
+    raw, mask = torch.randn(200, 7), torch.rand(200, 7) < 0.5
+    mask[:, 3] = True
+    head = nn.Module()
+    head.log_std = nn.Parameter(torch.randn(7))
+    gumbel = GumbelSampler(GumbelNoise(FORBIDDEN, SMALLEST))
+    cases: list[tuple[Any, Any, Tensor | None]] = [
+        (NormalSampler(NormalNoise(head.log_std)), Gaussian(raw, head.log_std.detach().expand_as(raw)), None),
+        (gumbel, Categorical.of(raw), None),
+        (gumbel, Categorical.of(raw, mask), mask),
+    ]
+    for draw, distribution, given_mask in cases:
+        action = draw(raw.numpy(), given_mask, Generator().manual_seed(5))
+        expected = distribution.sample(Generator().manual_seed(5))
+        assert torch.allclose(torch.from_numpy(action), expected, atol=1e-6)
+        assert given_mask is None or bool(given_mask[torch.arange(200), torch.from_numpy(action)].all())
+
+
+def test_sampling_in_numpy_sees_every_change_of_the_deviation() -> None:
+    log_std, mean = nn.Parameter(torch.zeros(3)), np.zeros((2, 3), np.float32)
+    draw = NormalSampler(NormalNoise(log_std))
+    first = draw(mean, None, Generator().manual_seed(5))
+    with torch.no_grad():
+        log_std.fill_(math.log(2.0))
+    assert np.allclose(draw(mean, None, Generator().manual_seed(5)), 2.0 * first), "changed in place"
+    other = copy.deepcopy(draw)
+    log_std.data = torch.full((3,), math.log(3.0))
+    assert np.allclose(draw(mean, None, Generator().manual_seed(5)), 3.0 * first), "given other memory"
+    assert np.allclose(other(mean, None, Generator().manual_seed(5)), 2.0 * first), "a copy has a deviation of its own"
+
+
+@pytest.mark.parametrize(
+    "env",
+    ["Pendulum-v1", "CartPole-v1", "rlsdk/InvalidActionEnvMultiDiscrete-v0", "rlsdk/InvalidActionEnvMultiBinary-v0"],
+)
+def test_what_acting_leaves_out_is_found_for_the_whole_rollout(env: str) -> None:
+    algorithm = "maskable-ppo" if env.startswith("rlsdk/") else "trpo"
+    normalize = None if env.startswith("rlsdk/") else True
+    agent = rlsdk.make(algorithm, env=make_vec_env(env, 3), seed=0, n_steps=8, normalize=normalize)
+    network = agent.parts.algorithm.network
+    rollout = rollout_of(agent, 20)
+    found = rollout.steps.extras
+    carry, first = network.initial_carry(3), torch.ones(3, dtype=torch.bool)
+    for t in range(20):
+        seen = map_tensors(lambda leaf, t=t: leaf[t], rollout.steps.observation)
+        distribution, value = network.evaluate(seen, (carry.actor, carry.critic), first)
+        taken = network.internal(map_tensors(lambda leaf, t=t: leaf[t], rollout.steps.action))
+        torch.testing.assert_close(found.log_prob[t], distribution.log_prob(taken), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(found.value[t], value, atol=1e-5, rtol=1e-5)
+    assert network.estimates(rollout.steps) is found, "what is there is not found again"
+
+
+@pytest.mark.parametrize("normalize", [None, True])
+def test_a_rollout_contains_the_same_with_every_kernel(normalize: bool | None) -> None:
+    found = {}
+    for kernel_setting in ("auto", "autograd"):
+        kwargs = {"kernel": kernel_setting}
+        agent = rlsdk.make(
+            "trpo", env=make_vec_env("Pendulum-v1", 2), seed=0, normalize=normalize, policy_kwargs=kwargs
+        )
+        first, generator = agent.env.reset(0), torch.Generator().manual_seed(0)
+        start = agent.policy.initial_carry(2)
+        steps = collect(agent.env, agent.policy, ActingState(first, start), 6, generator=generator).steps
+        found[kernel_setting] = steps.extras
+    torch.testing.assert_close(found["auto"].value, found["autograd"].value, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(found["auto"].log_prob, found["autograd"].log_prob, atol=1e-5, rtol=1e-5)
+    assert found["auto"].memory == found["autograd"].memory
+
+
+ACTIONS = {
+    "box": spaces.Box(-1, 1, (3,)),
+    "discrete": spaces.Discrete(4),
+    "multi-discrete": spaces.MultiDiscrete([2, 3]),
+    "multi-binary": spaces.MultiBinary(3),
+}
+
+
+@pytest.mark.parametrize("kernel_setting", ["numpy", "torch"])
+@pytest.mark.parametrize("action", list(ACTIONS))
+@pytest.mark.parametrize("weighted", [False, True])
+def test_evaluators_agree(action: str, kernel_setting: str, weighted: bool) -> None:
+    from rlsdk.updates.minibatches import policy_batch
+
+    env = make_vec_env(lambda: AnySpaceEnv(spaces.Box(-1, 1, (4,)), ACTIONS[action], 5), 2, vectorization="sync")
+    model = TRPO("MlpPolicy", env, n_steps=16, seed=0, policy_kwargs={"kernel": kernel_setting, "net_arch": [9, 5]})
+    network = model.policy
+    rows = policy_batch(rollout_of(model, 16), network, gamma=0.9, lam=0.9)
+    if weighted:
+        object.__setattr__(rows, "weight", (torch.arange(len(rows)) % 3 > 0).float())
+    flat, gradients = flatten_parameters(network.parameters())
+    kernel, autograd = evaluator_of(network, 64), AutogradEvaluator(network)
+    assert isinstance(kernel, ActorCriticKernel)
+    assert kernel.name == kernel_setting
+    grads = torch.randn(len(rows)), torch.randn(len(rows)), torch.randn(len(rows))
+    direction, found = torch.randn(sum(p.numel() for p in network.actor_parameters)), []
+    for evaluator in (kernel, autograd):
+        gradients.zero_()
+        now, policy_vjp = evaluator.evaluate(evaluator.prepared(rows))
+        policy_vjp(*grads)
+        value, vjp = evaluator.values(evaluator.prepared(rows), list(network.critic_body.parameters()))
+        both = gradients.clone()
+        gradients.zero_()
+        vjp(grads[2])
+        critic = [p.grad.clone() for p in network.critic_body.parameters()]
+        product = evaluator.evaluate(evaluator.prepared(rows))[0].fisher()(direction)
+        found.append([now.log_prob, now.entropy, now.value, value, both, product, *critic])
+    for mine, other in zip(*found, strict=True):
+        assert torch.allclose(mine, other, atol=2e-5, rtol=1e-4)
+    assert torch.equal(views_of(flat, network.parameters())[0], next(iter(network.parameters())))
+
+
+@pytest.mark.parametrize(
+    ("kind", "env", "arguments"),
+    [
+        (TRPO, "Pendulum-v1", {"n_steps": 64}),
+        (MaskablePPO, "CartPole-v1", {"n_steps": 64, "use_masking": False}),
+        (QRDQN, "CartPole-v1", {"learning_starts": 50, "batch_size": 16}),
+        (TQC, "Pendulum-v1", {"learning_starts": 50, "batch_size": 16}),
+    ],
+)
+def test_kernels_train_alike(kind: Any, env: str, arguments: dict[str, Any]) -> None:
+    trained = {}
+    for kernel_setting in ("autograd", "numpy", "torch"):
+        model = kind(
+            "MlpPolicy", env, seed=3, policy_kwargs={"kernel": kernel_setting, "net_arch": [16, 16]}, **arguments
+        )
+        model.learn(192)
+        trained[kernel_setting] = torch.cat([p.detach().flatten() for p in model.policy.parameters()])
+    for kernel_setting in ("numpy", "torch"):
+        assert float((trained[kernel_setting] - trained["autograd"]).abs().max()) < 2e-3
+    assert not torch.equal(trained["numpy"], trained["autograd"]), "another kernel really ran"
+
+
+def test_an_unknown_kernel_is_refused() -> None:
+    from rlsdk.errors import SettingsError
+
+    with pytest.raises(SettingsError, match="did you mean 'numpy'"):
+        TRPO("MlpPolicy", "CartPole-v1", policy_kwargs={"kernel": "nunpy"})

@@ -1,0 +1,94 @@
+"""Sums over pairs found by sorting, against the same sums over every pair in float64."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from rlsdk.kernels import pairwise_huber, reference, sorted_huber
+from rlsdk.math.quantiles import midpoints, quantile_huber
+
+LARGE, SMALL = (3, 120), (3, 20)
+
+
+def both(z: Tensor, y: Tensor, weight: Tensor | None) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """(by sorting, by visiting every pair in float64)."""
+    asymmetry = 2.0 * midpoints(z.shape[-1], z) - 1.0
+    wide = None if weight is None else weight.double()
+    total, grads = reference.pairwise_huber(z.double(), y.double(), asymmetry.double(), wide)
+    return sorted_huber.sorted_huber(z, y, asymmetry, weight), (total.float(), grads.float())
+
+
+@given(
+    st.integers(0, 2**31),
+    st.sampled_from([(), (2,)]),
+    st.integers(1, 4),
+    st.integers(1, 40),
+    st.integers(1, 40),
+    st.sampled_from([0.05, 1.0, 30.0]),
+    st.sampled_from([0.0, 1e4, -1e6]),
+    st.booleans(),
+)
+@settings(max_examples=200, deadline=None)
+def test_sorting_finds_the_sums_over_all_pairs(
+    seed: int,
+    members: tuple[int, ...],
+    rows: int,
+    quantiles: int,
+    atoms: int,
+    spread: float,
+    offset: float,
+    weighted: bool,
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    z = torch.randn(*members, rows, quantiles, generator=generator) * spread + offset
+    y = torch.randn(rows, atoms, generator=generator) * spread + offset
+    weight = torch.rand(rows, generator=generator) if weighted else None
+    found, expected = both(z, y, weight)
+    assert (found[0].shape, found[1].shape, found[1].dtype) == ((), z.shape, torch.float32)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-4)
+
+
+def test_ties_and_differences_of_exactly_one() -> None:
+    y = torch.tensor([[-1.0, 0.0, 0.0, 1.0, 1.0, 2.0]])
+    z = torch.tensor([[0.0, 1.0, 2.0, 0.0, -1.0]])
+    found, expected = both(z, y, None)
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+@pytest.mark.parametrize("where", ["predicted", "target"])
+def test_what_is_not_finite_makes_the_loss_so(wrong: float, where: str) -> None:
+    z, y = torch.randn(LARGE), torch.randn(LARGE)
+    (z if where == "predicted" else y)[1, 7] = wrong
+    assert pairwise_huber.worth_sorting(z, y, pairwise_huber.PAIRS_PER_KEY)
+    loss, _ = quantile_huber(z, y, sum_over_quantiles=True)
+    assert not bool(loss.isfinite()), "the run has to stop there"
+
+
+def test_many_quantiles_are_sorted_and_few_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = list[tuple[int, ...]]()
+
+    def noted(current: Tensor, *rest: Tensor | None) -> tuple[Tensor, Tensor]:
+        calls.append(tuple(current.shape))
+        return sorted_huber.sorted_huber(current, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(pairwise_huber, "sorted_huber", noted)
+    for shape in (LARGE, SMALL):
+        z, y = torch.randn(shape), torch.randn(shape)
+        given_here = quantile_huber(z, y, sum_over_quantiles=False)
+        reference = quantile_huber(z.double(), y.double(), sum_over_quantiles=False)
+        torch.testing.assert_close(given_here[1].double(), reference[1], rtol=1e-5, atol=1e-9)
+    assert calls == [LARGE]
+
+
+def test_inputs_are_left_as_they_were() -> None:
+    z, y, weight = torch.randn(LARGE), torch.randn(LARGE), torch.rand(3)
+    before = z.clone(), y.clone(), weight.clone()
+    quantile_huber(z, y, sum_over_quantiles=True, weight=weight)
+    assert all(torch.equal(now, then) for now, then in zip((z, y, weight), before, strict=True))

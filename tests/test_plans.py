@@ -1,0 +1,355 @@
+"""Plans: a plugin's own loop, what is wrong with plans and parts is one error, and groups of environments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+import rlsdk
+from rlsdk.agent import agent_class
+from rlsdk.callbacks import Callback
+from rlsdk.environments import make_vec_env
+from rlsdk.environments.toy import IdentityEnv
+from rlsdk.errors import PluginError, UsageError
+from rlsdk.records import ActingState, Report
+from rlsdk.registry import AlgorithmSpec, Manifest, register, unregister
+from rlsdk.registry.parts import BuildContext, Parts
+from rlsdk.runtime.seeding import Streams
+from rlsdk.training import (
+    Cursor,
+    LocalCollector,
+    OffPolicyPlan,
+    PopulationPlan,
+    Training,
+    begin_acting,
+    group_generators,
+    join_rollouts,
+    split_acting,
+)
+from rlsdk.training.collect import collect
+from rlsdk.tree import flatten, leaves, map_tensors
+from tests import small_algorithms
+
+
+class TwoRollouts:
+    """A loop of its own: two rollouts, of which the better one is learnt from."""
+
+    needs_environment, unit, log_every = True, "steps", "rounds"
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def rounds(self, training: Training, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
+        collector, parts = training.collector, training.parts
+        while cursor.env_steps < training.end:
+            found = [collector.collect(parts.behavior_policy, self.length, ends_round=False) for _ in range(2)]
+            collector.end_round()
+            steps = cursor.env_steps + sum(len(r.steps.reward) for r in found) * collector.num_envs
+            better = max(found, key=lambda rollout: float(rollout.steps.reward.sum()))
+            metrics = parts.algorithm.update(better, progress=training.progress(steps))
+            cursor = Cursor(steps, cursor.updates + 1)
+            episodes = tuple(episode for rollout in found for episode in rollout.episodes)
+            yield cursor, Report(steps, cursor.updates, episodes, metrics)
+
+
+class Counting:
+    """Counts updates and needs no environment."""
+
+    needs_environment, unit, log_every = False, "updates", "rounds"
+
+    def rounds(self, training: Training, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
+        while cursor.updates < training.end:
+            cursor = replace(cursor, updates=cursor.updates + 1)
+            yield cursor, Report(cursor.env_steps, cursor.updates, (), {"train/loss": torch.tensor(0.0)})
+
+
+def agent(plan: Any = None, *, env: Any = None, family: str = "two-rollouts", **changes: Any) -> Any:
+    """An agent of the smallest algorithm with this plan, and other parts changed."""
+
+    def build(context: BuildContext, config: small_algorithms.Config) -> Parts:
+        parts = small_algorithms.build(context, config)
+        for name, change in changes.items():
+            parts = replace(parts, **{name: change(getattr(parts, name))})
+        return parts if plan is None else replace(parts, plan=plan)
+
+    spec = AlgorithmSpec(
+        id="own-loop", family=family, policies=("MlpPolicy",), config_type=small_algorithms.Config, build=build
+    )
+    environment = make_vec_env(lambda: IdentityEnv(3), 2, vectorization="sync") if env is None else env
+    return agent_class(spec)("MlpPolicy", environment, seed=0)
+
+
+def test_a_loop_of_a_plugin_trains_saves_and_goes_on(tmp_path: Any) -> None:
+    whole, first = agent(TwoRollouts(8)), agent(TwoRollouts(8))
+    whole.learn(128)
+    assert (whole.num_timesteps, whole.cursor) == (128, Cursor(128, 4))
+    first.learn(64)
+    first.learn(64, reset_num_timesteps=False)
+    theirs, ours = (flatten(dict(one.policy.state_dict())) for one in (whole, first))
+    assert all(torch.equal(theirs[name], ours[name]) for name in theirs)
+    facts: dict[str, Any] = {"id": "own-loop", "family": "two-rollouts", "policies": ("MlpPolicy",)}
+    spaces = {"actions": ("Discrete",), "observations": ("Discrete",)}
+    register(first.spec, Manifest(title="t", summary="s", sdk=">=0.1", **facts, **spaces))
+    try:
+        first.save(tmp_path / "own")
+        loaded = rlsdk.load(tmp_path / "own", env=make_vec_env(lambda: IdentityEnv(3), 2, vectorization="sync"))
+        loaded.learn(32, reset_num_timesteps=False)
+        assert loaded.num_timesteps == 160
+    finally:
+        unregister("own-loop")
+
+
+def test_callbacks_see_one_round_for_several_collects() -> None:
+    events = list[str]()
+
+    class Noting(Callback):
+        def on_rollout_start(self, run: Any) -> None:
+            events.append("start")
+
+        def on_step(self, run: Any, step: Any) -> None:
+            events.append("step")
+
+        def on_rollout_end(self, run: Any) -> None:
+            events.append("end")
+
+    agent(TwoRollouts(2)).learn(8, Noting())
+    assert events == ["start", *["step"] * 4, "end", "start"] or events == ["start", *["step"] * 4, "end"]
+
+
+def test_a_plan_without_environment_counts_updates() -> None:
+    model = agent(Counting())
+    model.learn(7)
+    assert (model.num_timesteps, model.cursor, model.acting) == (7, Cursor(0, 7), ())
+    model.learn(3, reset_num_timesteps=False)
+    assert model.num_timesteps == 10
+
+
+def test_a_plan_without_environment_cannot_collect() -> None:
+    plan = TwoRollouts(2)
+    plan.needs_environment = False
+    with pytest.raises(UsageError, match="needs_environment = False but collects"):
+        agent(plan).learn(4)
+
+
+class Yields(TwoRollouts):
+    """Yields what it was made with."""
+
+    def __init__(self, *values: Any) -> None:
+        super().__init__(1)
+        self.values = values
+
+    def rounds(self, training: Training, cursor: Cursor) -> Iterator[Any]:
+        yield from self.values
+
+
+class NoGenerator(TwoRollouts):
+    def rounds(self, training: Training, cursor: Cursor) -> Any:
+        return [(cursor, None)]
+
+
+class OtherArguments(TwoRollouts):
+    def rounds(self, env: Any) -> Any:  # type: ignore[override]
+        yield env
+
+
+def _said(name: str, value: object) -> TwoRollouts:
+    plan = TwoRollouts(1)
+    setattr(plan, name, value)
+    return plan
+
+
+def _without(name: str) -> Any:
+    members = {"rounds": TwoRollouts.rounds, "needs_environment": True, "unit": "steps", "log_every": "rounds"}
+    return type("Incomplete", (), {key: value for key, value in members.items() if key != name})()
+
+
+@pytest.mark.parametrize(
+    ("plan", "words"),
+    [
+        (object(), "no rounds"),
+        (_without("rounds"), "no rounds"),
+        (_without("unit"), "its plan, Incomplete, has no unit"),
+        (OtherArguments(1), r"is called as rounds\(training, cursor\)"),
+        (_said("unit", "episodes"), "says unit = 'episodes'; accepted: 'steps', 'updates'"),
+        (_said("log_every", "days"), "accepted: 'episodes', 'rounds'"),
+        (_said("needs_environment", "yes"), "accepted: True, False"),
+        (OffPolicyPlan(1, 1, 8, 0), "samples a memory; give Parts"),
+        (PopulationPlan(lambda parameters: lambda seen: seen, 1), r"Reinforce has no propose\(progress=\)"),
+    ],
+)
+def test_plans_are_checked_when_parts_are_assembled(plan: Any, words: str) -> None:
+    with pytest.raises(PluginError, match=words) as caught:
+        agent(plan)
+    assert "own-loop" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("plan", "words"),
+    [
+        (NoGenerator(1), "returned list, no iterator"),
+        (Yields(None), "yielded None"),
+        (Yields((Cursor(1), "report")), r"yielded \(Cursor, str\)"),
+        (Yields((1, 2, 3)), r"yielded \(int, int, int\)"),
+        (Yields((Cursor(-1), Report(0, 0, (), None))), "counts of its plan fell"),
+        (
+            Yields((Cursor(8, 2), Report(8, 2, (), None)), (Cursor(9, 1), Report(9, 1, (), None))),
+            "counts of its plan fell",
+        ),
+    ],
+)
+def test_what_a_plan_yields_is_checked(plan: Any, words: str) -> None:
+    with pytest.raises(PluginError, match=words) as caught:
+        agent(plan).learn(64)
+    assert "own-loop" in str(caught.value)
+
+
+def _with(name: str, value: Any) -> Any:
+    """Changes a part: gives it an attribute."""
+
+    def change(part: Any) -> Any:
+        object.__setattr__(part, name, value)
+        return part
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "words"),
+    [
+        (
+            "policy",
+            _with("begin_rolout", lambda carry: carry),
+            "its policy, Softmax, has begin_rolout.*to begin_rollout",
+        ),
+        ("policy", _with("begin_rollout", lambda: None), r"is called as begin_rollout\(carry\)"),
+        ("policy", _with("begin_rollout", 3), "begin_rollout = 3, which is no method"),
+        ("algorithm", _with("td_errors", None), "its algorithm, Reinforce, has td_errors.*rename it to td_error"),
+        ("algorithm", _with("reconfigured", lambda config: None), "rename it to reconfigure"),
+        ("algorithm", _with("collected", lambda steps: None), r"is called as collected\(env_steps, progress\)"),
+        ("algorithm", _with("update", lambda batch: {}), r"is called as update\(batch, progress=\)"),
+        ("policy", _with("initial_carry", lambda: ()), r"is called as initial_carry\(batch\)"),
+        ("policy", _with("act", 1), "act = 1, which is no method"),
+    ],
+)
+def test_misspelt_and_wrong_members_are_errors(part: str, change: Any, words: str) -> None:
+    with pytest.raises(PluginError, match=words) as caught:
+        agent(**{part: change})
+    assert "own-loop" in str(caught.value)
+
+
+class PrioritisedMemory:
+    """A memory with a misspelt method."""
+
+    def extend(self, item: Any) -> None: ...
+    def sample(self, size: int, generator: Any) -> Any: ...
+    def __len__(self) -> int:
+        return 0
+
+    def bytes_required(self) -> int:
+        return 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: Any) -> None: ...
+    def prioritise(self, index: Any, error: Any) -> None: ...
+
+
+def test_a_misspelt_method_of_a_memory_is_an_error() -> None:
+    with pytest.raises(PluginError, match=r"its buffer, PrioritisedMemory, has prioritise.*to prioritize"):
+        agent(buffer=lambda _: PrioritisedMemory())
+
+
+def test_other_names_are_no_misspellings() -> None:
+    agent(algorithm=_with("n_updates", 0), policy=_with("collect", None))
+
+
+def _policy(count: int, *, recurrent: bool) -> Any:
+    name, extra = ("recurrent-ppo", {"batch_size": 8}) if recurrent else ("trpo", {"use_sde": True})
+    env = make_vec_env("Pendulum-v1", count, vectorization="sync")
+    return rlsdk.make(name, env=env, seed=3, n_steps=8, **extra).parts.policy
+
+
+@pytest.mark.parametrize("recurrent", [False, True])
+def test_groups_give_the_same_whether_stepped_together_or_apart(recurrent: bool) -> None:
+    policy, lengths = _policy(4, recurrent=recurrent), (130, 100)
+    together = make_vec_env("Pendulum-v1", 4, vectorization="sync")
+    first = together.reset(0)
+    collector = LocalCollector(together, split_acting(first, policy, 2), group_generators(Streams(7), 2))
+    whole = [collector.collect(policy, length) for length in lengths]
+
+    apart = make_vec_env("Pendulum-v1", 4, vectorization="sync")
+    apart.reset(0)
+    states = split_acting(first, policy, 2)
+    halves = []
+    for group, generator in enumerate(group_generators(Streams(7), 2)):
+        rows = slice(2 * group, 2 * group + 2)
+        env = _Half(make_vec_env("Pendulum-v1", 4, vectorization="sync"), rows)
+        one = LocalCollector(env, (states[group],), [generator])
+        halves.append([one.collect(policy, length) for length in lengths])
+    for k, rollout in enumerate(whole):
+        joined = join_rollouts([half[k] for half in halves])
+        ours, theirs = leaves(rollout.steps), leaves(joined.steps)
+        assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+        assert all(
+            torch.equal(a, b) for a, b in zip(leaves(rollout.last_carry), leaves(joined.last_carry), strict=True)
+        )
+        assert rollout.episodes == joined.episodes
+        assert (rollout.final_observations is None) == (joined.final_observations is None)
+        if rollout.final_observations is not None:
+            pairs = zip(leaves(rollout.final_observations), leaves(joined.final_observations), strict=True)
+            assert all(torch.equal(a, b) for a, b in pairs)
+    assert any(rollout.episodes for rollout in whole)
+
+
+class _Half:
+    """Some of the environments of a vector, stepped as if they were elsewhere; the others stand still."""
+
+    def __init__(self, env: Any, rows: slice) -> None:
+        self.env, self.rows = env, rows
+        env.reset(0)
+        self.observation_space, self.action_space = env.observation_space, env.action_space
+        self.num_envs = rows.stop - rows.start
+
+    def step(self, action: Any) -> Any:
+        every = torch.zeros(self.env.num_envs, *action.shape[1:], dtype=action.dtype)
+        every[self.rows] = action
+        step = self.env.step(every)
+        ended = (step.terminated | step.truncated).nonzero()[:, 0].tolist()
+        mine = [i for i, env in enumerate(ended) if self.rows.start <= env < self.rows.stop]
+        keep = [e for e in step.episodes if self.rows.start <= e.env < self.rows.stop]
+        final = step.final_observation
+
+        def cut(leaf: torch.Tensor) -> torch.Tensor:
+            return leaf[self.rows]
+
+        return replace(
+            step,
+            observation=map_tensors(cut, step.observation),
+            reward=cut(step.reward),
+            terminated=cut(step.terminated),
+            truncated=cut(step.truncated),
+            valid=cut(step.valid),
+            final_observation=None if final is None or not mine else map_tensors(lambda leaf: leaf[mine], final),
+            episodes=tuple(replace(e, env=e.env - self.rows.start) for e in keep),
+        )
+
+
+def test_one_group_is_what_collecting_was() -> None:
+    policy = _policy(2, recurrent=False)
+    env, other = (make_vec_env("Pendulum-v1", 2, vectorization="sync") for _ in range(2))
+    one = LocalCollector(env, (begin_acting(env, policy, 0),), group_generators(Streams(7), 1))
+    start = begin_acting(other, policy, 0)
+    begun = ActingState(start.observation, policy.begin_rollout(start.carry))
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(
+            leaves(one.collect(policy, 8).steps),
+            leaves(collect(other, policy, begun, 8, generator=Streams(7)["action"]).steps),
+            strict=True,
+        )
+    )
