@@ -96,4 +96,4 @@ def _parameters_in(path: str | Path | IO[bytes], agent: AssembledAgent) -> dict[
     _, sections = upgraded(document, sections, agent.spec)
     training = sections.get("training", {})
     states = {"states": training["states"]} if "states" in training else {}
-    return {"policy": sections["policy"], **training.get("algorithm", {}), **states}
+    return {"policy": agent_file.policy_in(sections), **training.get("algorithm", {}), **states}

@@ -126,7 +126,7 @@ def load(
     with naming(file.source, file.document, spec):
         document, sections = upgraded(file.document, file.sections, spec)
         agent = _assembled(spec, document, changes, bytes_of(sections), class_name)
-        restore(agent, sections["policy"], sections.get("training"))
+        restore(agent, agent_file.policy_in(sections), sections.get("training"))
     if force_reset and agent.stored_cursor is not None:
         agent.stored_cursor = replace(agent.stored_cursor, episodes=None)
     if agent.parts.buffer is not None or agent.parts.states:

@@ -201,3 +201,11 @@ def _dotted(settings: Mapping[str, object], prefix: str = "") -> set[str]:
     for key, value in settings.items():
         names |= {f"{prefix}{key}"} | (_dotted(value, f"{prefix}{key}.") if isinstance(value, Mapping) else set())
     return names
+
+
+def policy_in(sections: Mapping[str, Any]) -> dict[str, Any]:
+    """The section of the policy's tensors; raises ArtifactError when the file has none."""
+    policy = sections.get("policy")
+    if not isinstance(policy, dict):
+        raise ArtifactError("the file is damaged: it has no section of a policy")
+    return policy
