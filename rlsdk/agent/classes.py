@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import ClassVar, Protocol, TypeVar, cast
 
 from rlsdk.agent.made_by import algorithm_in, spec_for
-from rlsdk.errors import ArtifactError, PluginError
+from rlsdk.errors import ArtifactError, PluginError, shown
 from rlsdk.registry import AlgorithmSpec, agent_type
 from rlsdk.settings import docstring
-from rlsdk.text import shown
 
 
 class OfAlgorithm(Protocol):

@@ -8,12 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from rlsdk.errors import ArtifactError, PluginError, RlsdkError, fitting
+from rlsdk.errors import ArtifactError, PluginError, RlsdkError, fitting, shown
 from rlsdk.interfaces import State
 from rlsdk.registry import AlgorithmSpec, plugin_of, plugins
 from rlsdk.registry import load as load_plugin
 from rlsdk.settings.renamed import with_current_names
-from rlsdk.text import shown
 
 _PACKAGE, _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"), re.compile(r"[\w.!+-]{1,100}")
 UNKNOWN = "unknown"

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rlsdk.text import one_line
+from rlsdk.errors import one_line
 
 
 def compare_runs(

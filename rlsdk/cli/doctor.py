@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from rlsdk.errors import one_line
 from rlsdk.registry import Plugin, plugins
 from rlsdk.registry.discovery import SWITCH
-from rlsdk.text import one_line
 
 if TYPE_CHECKING:
     from rlsdk.registry.trial import Trial

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from rlsdk.errors import one_line
 from rlsdk.registry import capabilities, find, preset_names
-from rlsdk.text import one_line
 
 
 def show_info(algorithm: Annotated[str, typer.Argument(help="Id of the algorithm, see `rlsdk list`.")]) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from rlsdk.text import one_line
+from rlsdk.errors import one_line
 
 
 def inspect_file(

@@ -8,8 +8,8 @@ from typing import Annotated
 import attrs
 import typer
 
+from rlsdk.errors import one_line
 from rlsdk.registry import Plugin, algorithms
-from rlsdk.text import one_line
 
 
 def list_algorithms(

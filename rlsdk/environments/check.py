@@ -19,9 +19,8 @@ from rlsdk.environments.adapters.step_checks import FLAGS, number, require_info,
 from rlsdk.environments.vector.connected import missing_members
 from rlsdk.environments.vector.custom_vector import CustomVectorEnv
 from rlsdk.environments.vector.numpy_vector import to_actions
-from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, RlsdkError, message_of
+from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, RlsdkError, message_of, shown
 from rlsdk.spaces import Space
-from rlsdk.text import shown
 
 HARMLESS = {
     "eterminis|random number generator|same seed": (

@@ -18,9 +18,8 @@ from rlsdk.environments.vector.numpy_vector import NumpyVectorEnv
 from rlsdk.environments.vector.process_vector import ProcessVectorEnv
 from rlsdk.environments.vector.sync_vector import SyncVectorEnv
 from rlsdk.environments.wrapper_settings import split_wrapper_settings
-from rlsdk.errors import EnvironmentFault, RlsdkError, message_of, suggest
+from rlsdk.errors import EnvironmentFault, RlsdkError, message_of, shown, suggest
 from rlsdk.registry import extension, extensions
-from rlsdk.text import shown
 
 EnvSource = str | Callable[[], Any] | Any
 CONNECTED = (SyncVectorEnv, ProcessVectorEnv, NativeVectorEnv, ExecutorVectorEnv, CustomVectorEnv)

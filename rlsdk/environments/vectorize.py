@@ -24,8 +24,7 @@ from rlsdk.environments.vector.native_vector import NativeVectorEnv
 from rlsdk.environments.vector.process_vector import ProcessOptions, ProcessVectorEnv
 from rlsdk.environments.vector.seeds import Seeds
 from rlsdk.environments.wrappers import Monitor
-from rlsdk.errors import EnvironmentFault, SettingsError, suggest
-from rlsdk.text import shown
+from rlsdk.errors import EnvironmentFault, SettingsError, shown, suggest
 
 VECTORIZATIONS = ("auto", "sync", "async", "native")
 WORTH_PROCESSES = 700e-6

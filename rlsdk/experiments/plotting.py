@@ -11,10 +11,9 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlsdk.errors import SettingsError
+from rlsdk.errors import SettingsError, one_line
 from rlsdk.experiments.run_record import RunRecord
 from rlsdk.experiments.stored_tables import read_text
-from rlsdk.text import one_line
 
 AXES = {
     "steps": ("step", 1.0, "environment steps"),

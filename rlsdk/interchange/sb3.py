@@ -20,10 +20,9 @@ import torch
 from torch import Tensor
 
 from rlsdk.environments import connect
-from rlsdk.errors import ArtifactError, PluginError, SettingsError
+from rlsdk.errors import ArtifactError, PluginError, SettingsError, shown
 from rlsdk.registry import load as load_plugin
 from rlsdk.settings import merge
-from rlsdk.text import shown
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent

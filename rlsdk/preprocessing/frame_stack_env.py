@@ -9,9 +9,8 @@ from torch import Tensor
 
 from rlsdk import tree
 from rlsdk.buffers.space_checks import require_inside
-from rlsdk.environment_abilities import CapturesState
 from rlsdk.environments.states import read_state
-from rlsdk.interfaces import State, VectorEnv
+from rlsdk.interfaces import CapturesState, State, VectorEnv
 from rlsdk.preprocessing.frames import FrameStacker
 from rlsdk.records import EnvStep, Features, Observation
 from rlsdk.runtime.stored import stored_like

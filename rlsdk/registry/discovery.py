@@ -15,11 +15,10 @@ from importlib.metadata import PackageNotFoundError, version
 
 import attrs
 
-from rlsdk.errors import PluginError, suggest
+from rlsdk.errors import PluginError, shown, suggest
 from rlsdk.registry.installed import GROUP, Entry, scan
 from rlsdk.registry.manifest import Manifest, ManifestError, checked_manifest, read_manifest
 from rlsdk.registry.spec import AlgorithmSpec
-from rlsdk.text import shown
 
 __all__ = ["GROUP", "HOOKS", "SWITCH", "Plugin", "algorithms", "find", "plugins", "register", "unregister"]
 

@@ -10,9 +10,9 @@ import threading
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
+from rlsdk.errors import one_line, shown
 from rlsdk.registry.library_state import LIBRARIES, of_library, watched
 from rlsdk.registry.process_state import State, of_process
-from rlsdk.text import one_line, shown
 
 
 class PluginSideEffect(UserWarning):

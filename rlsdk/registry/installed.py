@@ -12,8 +12,8 @@ from pathlib import Path
 
 import attrs
 
+from rlsdk.errors import one_line
 from rlsdk.registry.plain_files import PlainFileError, read_plain
-from rlsdk.text import one_line
 
 GROUP = "rlsdk.plugins"
 _SECTION = re.compile(rb"^[ \t]*\[[ \t]*" + re.escape(GROUP).encode() + rb"[ \t]*\]", re.MULTILINE)

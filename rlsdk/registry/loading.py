@@ -9,7 +9,7 @@ from functools import cache
 from importlib.metadata import EntryPoint
 from typing import Any
 
-from rlsdk.errors import PluginError, RlsdkError, message_of, suggest
+from rlsdk.errors import PluginError, RlsdkError, message_of, one_line, shown, suggest
 from rlsdk.registry.discovery import (
     FORGET,
     GROUP,
@@ -27,7 +27,6 @@ from rlsdk.registry.installed import Entry
 from rlsdk.registry.manifest import ManifestError, NoManifestError, read_manifest
 from rlsdk.registry.named import Named, spec_of
 from rlsdk.registry.spec import AlgorithmSpec
-from rlsdk.text import one_line, shown
 
 ONE_AT_A_TIME = threading.RLock()
 """Held while a plugin is imported: the guard puts back state of the whole process."""

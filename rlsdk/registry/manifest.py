@@ -10,9 +10,9 @@ from typing import Any, get_args
 
 import attrs
 
+from rlsdk.errors import one_line, shown
 from rlsdk.registry.plain_files import PlainFileError, read_toml
 from rlsdk.registry.spec import MaskUse
-from rlsdk.text import one_line, shown
 
 EXTENSIONS = ("sinks", "environments", "serializers", "executors")
 SPACES = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")

@@ -9,10 +9,9 @@ from typing import Any
 
 import attrs
 
-from rlsdk.errors import PluginError, suggest
+from rlsdk.errors import PluginError, shown, suggest
 from rlsdk.registry.manifest import Manifest
 from rlsdk.registry.spec import AlgorithmSpec
-from rlsdk.text import shown
 
 
 @attrs.frozen

@@ -8,7 +8,7 @@ import stat
 import tomllib
 from pathlib import Path
 
-from rlsdk.text import one_line
+from rlsdk.errors import one_line
 
 LIMIT = 64 * 1024
 """Bytes; the manifests and presets that exist are below 2 kB."""

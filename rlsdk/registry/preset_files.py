@@ -15,11 +15,10 @@ from pathlib import Path
 
 import attrs
 
-from rlsdk.errors import SettingsError
+from rlsdk.errors import SettingsError, one_line, shown
 from rlsdk.registry.discovery import find
 from rlsdk.registry.manifest import ManifestError, package_folder
 from rlsdk.registry.plain_files import PlainFileError, read_toml
-from rlsdk.text import one_line, shown
 
 
 @attrs.frozen(kw_only=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, get_args
 
 import attrs
 
-from rlsdk.text import shown
+from rlsdk.errors import shown
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar

@@ -22,11 +22,10 @@ from typing import Any
 
 import attrs
 
-from rlsdk.errors import PluginError
+from rlsdk.errors import PluginError, one_line
 from rlsdk.registry.discovery import HOOKS, Plugin, plugins, registered
 from rlsdk.registry.guard import PluginSideEffect
 from rlsdk.registry.loading import extensions_of, load
-from rlsdk.text import one_line
 
 SECONDS = 20.0
 """A plugin that imports no torch takes a tenth of a second."""

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, TextIO
 
-from rlsdk.text import printable
+from rlsdk.errors import printable
 
 BROKEN = (OSError, ValueError, AttributeError, RuntimeError)
 """What printing raises: a closed or full target, none at all, or a print that a signal interrupted."""

@@ -7,8 +7,7 @@ from typing import Any
 
 import gymnasium
 
-from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, raised
-from rlsdk.text import shown
+from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, raised, shown
 
 Environment = gymnasium.Env[object, object]
 """Any gymnasium environment."""

@@ -15,12 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlsdk.environment_abilities import HasMasks, HasSeparateEnvs
-from rlsdk.errors import MaskError
-from rlsdk.interfaces import VectorEnv
+from rlsdk.errors import MaskError, shown
+from rlsdk.interfaces import HasMasks, HasSeparateEnvs, VectorEnv
 from rlsdk.registry import MaskUse
 from rlsdk.spaces import Space, choices_of
-from rlsdk.text import shown
 
 METHOD, INFO = "action_masks", "action_mask"
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rlsdk.errors import EnvironmentFault
-from rlsdk.text import shown
+from rlsdk.errors import EnvironmentFault, shown
 
 NUMBERS = frozenset((float, int, np.float64, np.float32, np.float16, np.int64, np.int32))
 """Types of rewards that `float` converts as meant."""

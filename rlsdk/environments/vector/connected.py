@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import NoReturn, Protocol, runtime_checkable
 
-from rlsdk.environment_abilities import CapturesState, HasMasks, HasSeparateEnvs, KeepsInfos, PlaysEpisodes, SelectsInfo
 from rlsdk.environments.adapters.attributes import Indices
 from rlsdk.environments.vector.seeds import Seeds
-from rlsdk.errors import EnvironmentFault, UsageError
-from rlsdk.interfaces import VectorEnv
-from rlsdk.text import shown
+from rlsdk.errors import EnvironmentFault, UsageError, shown
+from rlsdk.interfaces import CapturesState, HasMasks, HasSeparateEnvs, KeepsInfos, PlaysEpisodes, SelectsInfo, VectorEnv
 
 MEMBERS = ("num_envs", "observation_space", "action_space", "reset", "step", "close")
 """The members of `rlsdk.interfaces.VectorEnv`."""

@@ -10,18 +10,16 @@ import torch
 from torch import Tensor
 
 from rlsdk import spaces
-from rlsdk.environment_abilities import HasMasks, KeepsInfos, PlaysEpisodes, SelectsInfo
 from rlsdk.environments.adapters.attributes import Indices
 from rlsdk.environments.adapters.space_conversion import to_space
 from rlsdk.environments.states import OpaqueValue
 from rlsdk.environments.vector.connected import no_separate, require_members
 from rlsdk.environments.vector.fingerprints import count_reset, resets_of
 from rlsdk.environments.vector.seeds import Seeds
-from rlsdk.errors import EnvironmentFault, RlsdkError, UsageError, raised
-from rlsdk.interfaces import VectorEnv
+from rlsdk.errors import EnvironmentFault, RlsdkError, UsageError, raised, shown
+from rlsdk.interfaces import HasMasks, KeepsInfos, PlaysEpisodes, SelectsInfo, VectorEnv
 from rlsdk.records import EnvStep, Observation
 from rlsdk.spaces import Space, dtype_of, map_leaves, shape_of
-from rlsdk.text import shown
 
 
 class CustomVectorEnv:

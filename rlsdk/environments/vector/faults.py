@@ -8,8 +8,7 @@ from typing import NoReturn
 
 from rlsdk.environments.adapters.observations import ObservationBatcher
 from rlsdk.environments.adapters.step_checks import FLOAT32_MAX
-from rlsdk.errors import EnvironmentFault, RlsdkError, raised
-from rlsdk.text import shown
+from rlsdk.errors import EnvironmentFault, RlsdkError, raised, shown
 
 
 class Faults:

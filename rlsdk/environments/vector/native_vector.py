@@ -22,10 +22,9 @@ from rlsdk.environments.vector.fingerprints import fingerprint
 from rlsdk.environments.vector.info_entries import InfoEntries
 from rlsdk.environments.vector.seeds import Seeds
 from rlsdk.environments.vector.vector_infos import infos_of
-from rlsdk.errors import ArtifactError, EnvironmentFault, MaskError, ObservationError, UsageError, raised
+from rlsdk.errors import ArtifactError, EnvironmentFault, MaskError, ObservationError, UsageError, raised, shown
 from rlsdk.records import EnvStep, Episode, Observation
 from rlsdk.spaces import Space
-from rlsdk.text import shown
 
 ResultT = TypeVar("ResultT")
 

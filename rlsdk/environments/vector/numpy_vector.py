@@ -18,11 +18,10 @@ from rlsdk.environments.adapters.space_conversion import to_gymnasium
 from rlsdk.environments.vector.connected import ConnectedEnv
 from rlsdk.environments.vector.custom_vector import CustomVectorEnv
 from rlsdk.environments.vector.pictures import pictures_of, show_windows, tiled
-from rlsdk.errors import UsageError
+from rlsdk.errors import UsageError, shown
 from rlsdk.interfaces import VectorEnv
 from rlsdk.records import EnvStep
 from rlsdk.spaces import Box, Dict, Space, Tuple, dtype_of, shape_of
-from rlsdk.text import shown
 
 STEPPING = ("reset", "step")
 """Methods of an environment that move it."""

@@ -17,9 +17,8 @@ from rlsdk.environments.adapters.step_checks import FLAGS, NUMBERS, flag, number
 from rlsdk.environments.vector.faults import Faults
 from rlsdk.environments.vector.group_checks import require_alike, require_separate
 from rlsdk.environments.vector.step_arrays import Ended, StepArrays
-from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, raised
+from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, raised, shown
 from rlsdk.spaces import Space
-from rlsdk.text import shown
 
 ItemT = TypeVar("ItemT")
 SUCCESS = "is_success"

@@ -1,14 +1,41 @@
-"""What environments may have besides the members of `VectorEnv`: optional Protocols, looked for by `isinstance`."""
+"""Vectors of environments and their optional abilities, which are looked for by `isinstance`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar, runtime_checkable
 
-from rlsdk.interfaces import State
+from torch import Tensor
+
+from rlsdk.interfaces.state import State
+from rlsdk.records import EnvStep, Observation
+from rlsdk.spaces import Space
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
+
+
+class VectorEnv(Protocol):
+    """B environments stepped together.
+
+    An agent takes any object with these members; its spaces may be gymnasium's. Optional abilities are the Protocols
+    that follow: `HasMasks`, `CapturesState`, `SelectsInfo`, `KeepsInfos`, `HasSeparateEnvs`, `PlaysEpisodes`.
+    """
+
+    @property
+    def num_envs(self) -> int: ...
+
+    @property
+    def observation_space(self) -> Space: ...
+
+    @property
+    def action_space(self) -> Space: ...
+
+    def reset(self, seed: int | None = None) -> Observation: ...
+
+    def step(self, action: Tensor) -> EnvStep: ...
+
+    def close(self) -> None: ...
 
 
 @runtime_checkable

@@ -1,0 +1,79 @@
+"""The interfaces of rlsdk. Read this first.
+
+They are Protocols: an object that has the methods implements them, without inheritance. Shapes use the letters of
+`rlsdk.records`.
+Every clause stated here is checked by `rlsdk.testing` (docs/contracts.md lists the clauses with their ids).
+"""
+
+from rlsdk.interfaces.algorithms import (
+    Algorithm,
+    Collected,
+    CountsUpdates,
+    HasTdError,
+    Proposes,
+    Reconfigurable,
+    SeesDiscarded,
+)
+from rlsdk.interfaces.buffers import Buffer, HasObservations, Prioritized
+from rlsdk.interfaces.collecting import Collector, EpisodePlayer
+from rlsdk.interfaces.distributions import ClosedForm, Distribution
+from rlsdk.interfaces.environments import (
+    CapturesState,
+    HasMasks,
+    HasSeparateEnvs,
+    KeepsInfos,
+    PlaysEpisodes,
+    SelectsInfo,
+    VectorEnv,
+)
+from rlsdk.interfaces.executors import Executor
+from rlsdk.interfaces.plans import (
+    ChecksParts,
+    FollowsSettings,
+    HasRolloutLength,
+    LearnsOffline,
+    NormalizesEpisodes,
+    Plan,
+)
+from rlsdk.interfaces.policies import ActsForRollouts, BeginsRollouts, FillsExtras, Policy, TorchPolicy
+from rlsdk.interfaces.state import State, Stateful
+from rlsdk.interfaces.storage import Serializer
+
+__all__ = [
+    "ActsForRollouts",
+    "Algorithm",
+    "BeginsRollouts",
+    "Buffer",
+    "CapturesState",
+    "ChecksParts",
+    "ClosedForm",
+    "Collected",
+    "Collector",
+    "CountsUpdates",
+    "Distribution",
+    "EpisodePlayer",
+    "Executor",
+    "FillsExtras",
+    "FollowsSettings",
+    "HasMasks",
+    "HasObservations",
+    "HasRolloutLength",
+    "HasSeparateEnvs",
+    "HasTdError",
+    "KeepsInfos",
+    "LearnsOffline",
+    "NormalizesEpisodes",
+    "Plan",
+    "PlaysEpisodes",
+    "Policy",
+    "Prioritized",
+    "Proposes",
+    "Reconfigurable",
+    "SeesDiscarded",
+    "SelectsInfo",
+    "Serializer",
+    "State",
+    "Stateful",
+    "TorchPolicy",
+    "VectorEnv",
+]

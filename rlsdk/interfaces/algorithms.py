@@ -1,0 +1,74 @@
+"""What learns: algorithms and their optional abilities."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from torch import Tensor
+
+from rlsdk.interfaces.state import Stateful
+from rlsdk.records import Metrics, Rollout
+
+BatchT_contra = TypeVar("BatchT_contra", contravariant=True)
+
+
+@runtime_checkable
+class Algorithm(Stateful, Protocol[BatchT_contra]):
+    """Turns a batch into better parameters. It never sees an environment, a policy's carry or a file."""
+
+    def update(self, batch: BatchT_contra, *, progress: float) -> Metrics:
+        """One update; `progress` runs from 0 at the start of training to 1 at its end (for schedules)."""
+        ...
+
+
+@runtime_checkable
+class Collected(Protocol):
+    """An algorithm or memory that counts in environment steps. Algorithms are called after every vector step, memories after
+    every round of collecting."""
+
+    def collected(self, env_steps: int, progress: float, /) -> object:
+        """`env_steps`: total so far; `progress`: 0 at the start of training ... 1 at its end."""
+        ...
+
+
+@runtime_checkable
+class HasTdError(Protocol):
+    """An algorithm that holds the errors of its last update, for prioritised memories."""
+
+    @property
+    def td_error(self) -> Tensor | None:
+        """float32 [N], not negative: one per row of the last batch; None before the first update."""
+        ...
+
+
+@runtime_checkable
+class CountsUpdates(Protocol):
+    """An on-policy algorithm that counts its updates itself, as one `update` makes several."""
+
+    @property
+    def updates(self) -> int: ...
+
+
+@runtime_checkable
+class SeesDiscarded(Protocol):
+    """An on-policy algorithm that also gets the rollouts that a callback cut short; it does not learn from them."""
+
+    def discarded(self, rollout: Rollout[Any, Any], /) -> object: ...
+
+
+@runtime_checkable
+class Proposes(Protocol):
+    """An algorithm that searches in a population."""
+
+    def propose(self, *, progress: float) -> Tensor:
+        """Candidates, float32 [P, D], to be played; `progress` as for `Algorithm.update`."""
+        ...
+
+
+@runtime_checkable
+class Reconfigurable(Protocol):
+    """A part that takes over settings that change after the agent is made."""
+
+    def reconfigure(self, config: Any, /) -> object:
+        """`config`: all settings, changed ones included."""
+        ...
