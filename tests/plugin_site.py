@@ -73,10 +73,18 @@ class Site:
 @contextmanager
 def installed(folder: Path) -> Iterator[Site]:
     """A site whose distributions this process sees until the end."""
+    with on_path(folder):
+        yield Site(folder)
+
+
+@contextmanager
+def on_path(folder: Path) -> Iterator[None]:
+    """A folder of distributions, first on sys.path until the end."""
     before = set(sys.modules)
     sys.path.insert(0, str(folder))
+    plugins(rescan=True)
     try:
-        yield Site(folder)
+        yield
     finally:
         sys.path.remove(str(folder))
         for name in set(sys.modules) - before:

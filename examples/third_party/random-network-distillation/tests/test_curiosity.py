@@ -39,7 +39,7 @@ def test_episodes_do_not_end_the_intrinsic_return() -> None:
     algorithm = model.parts.algorithm
     bonus = torch.ones(6, 1)
     before = algorithm.return_square.clone()
-    algorithm._return_scale(bonus)
+    algorithm.return_scale(bonus)
     gamma = model.config.intrinsic_gamma
     returns = torch.tensor([sum(gamma**k for k in range(6 - t)) for t in range(6)])
     torch.testing.assert_close(algorithm.return_square, before + 0.1 * (returns.square().mean() - before))

@@ -81,7 +81,7 @@ class RandomNetworkDistillation:
         flat = map_tensors(lambda leaf: leaf.flatten(0, 1), (steps.observation, successors(rollout)))
         observation, following = flat
         bonus = self.novelty(following.features).view(shape) * steps.valid
-        bonus = bonus / self._return_scale(bonus)
+        bonus = bonus / self.return_scale(bonus)
         extrinsic, intrinsic = self.policy.values(observation).view(2, *shape)
         after = self.policy.values(following)[0].view(shape)
         alive = config.gamma * (~steps.terminated).float()
@@ -97,7 +97,7 @@ class RandomNetworkDistillation:
         columns = action, steps.extras.flatten(), advantage.flatten(), target, steps.valid.flatten()
         return Rows(observation, following, *columns), bonus
 
-    def _return_scale(self, bonus: Tensor) -> Tensor:
+    def return_scale(self, bonus: Tensor) -> Tensor:
         """The root of the running mean square of discounted intrinsic returns, after those of `bonus` [T, B]."""
         zeros, on = torch.zeros_like(bonus), torch.full_like(bonus, self.config.intrinsic_gamma)
         returns = gae(bonus, zeros, zeros, zeros, on)

@@ -1,0 +1,200 @@
+"""Every opening of the SDK, by a plugin or networks that need it: saved and loaded, resumed to the bit, exported.
+
+What the kit checks beyond this runs in `tests/test_examples.py` (`test_the_algorithms_keep_the_contracts`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+import rlsdk
+from rlsdk import Agent, tree
+from rlsdk.callbacks import Callback, CheckpointCallback
+from rlsdk.environments.toy import AnySpaceEnv
+from rlsdk.interchange.export import Exported, export
+from rlsdk.spaces import choices_of
+from rlsdk.storage.agent_file import KIND
+from rlsdk.storage.factory import read
+from rlsdk.testing.datasets import random_dataset
+from tests.example_plugins import installed_examples
+from tests.test_own_networks import CASES as OWN
+from tests.test_own_networks import VECTOR, objects_of
+
+REPLAY = {"buffer_size": 150, "learning_starts": 20, "batch_size": 8}
+ROLLOUT = {"n_steps": 32, "batch_size": 16, "n_epochs": 2}
+
+
+@dataclass(frozen=True)
+class Opening:
+    """An agent that needs an opening, trained for `total` steps and stopped after the first checkpoint."""
+
+    algorithm: str
+    env: Callable[[], object]
+    settings: Mapping[str, object]
+    total: int = 200
+    every: int = 90
+    custom_objects: Mapping[str, object] = field(default_factory=dict)
+    needs_data: bool = False
+
+    def make(self, folder: Path) -> Agent:
+        """The agent; one that learns from a data set gets it instead of an environment."""
+        data = {"dataset": self.data(folder)} if self.needs_data else {}
+        return rlsdk.make(self.algorithm, env=None if data else self.env(), seed=0, **data, **self.settings)
+
+    def load(self, path: Path, folder: Path) -> Agent:
+        """The agent in a file, with what it needs to go on."""
+        if self.needs_data:
+            return rlsdk.load(path, dataset=self.data(folder))
+        return rlsdk.load(path, env=self.env(), force_reset=False, custom_objects=dict(self.custom_objects))
+
+    def data(self, folder: Path) -> Path:
+        """The data set, recorded once."""
+        path = folder / "data.safetensors"
+        return path if path.exists() else random_dataset(self.env(), path)
+
+
+def _sprint() -> object:
+    from acme_constrained.environments import Sprint
+
+    return Sprint()
+
+
+def _corridor() -> object:
+    from acme_rnd.corridor import Corridor
+
+    return Corridor(12)
+
+
+def _own(case: str) -> Opening:
+    algorithm, settings, networks = OWN[case]
+    action = spaces.Box(-1.0, 1.0, (2,), np.float32) if algorithm == "tqc" else spaces.Discrete(3)
+    policy = "MlpLstmPolicy" if algorithm == "recurrent-ppo" else "MlpPolicy"
+    chosen = {"policy": policy, "policy_kwargs": networks, **settings}
+    return Opening(algorithm, lambda: AnySpaceEnv(VECTOR, action, 7), chosen, 60, 26, objects_of(case))
+
+
+def cart_pole() -> object:
+    return gymnasium.make("CartPole-v1")
+
+
+OPENINGS: dict[str, Opening] = {
+    "own loop: v-trace": Opening("v-trace", cart_pole, {"n_steps": 8, "buffer_size": 100, "batch_size": 4}),
+    "model-based: dyna": Opening("dyna", cart_pole, {**REPLAY, "planning_steps": 2, "normalize": True}),
+    "two values: rnd": Opening("rnd", _corridor, {**ROLLOUT, "hidden": 16}),
+    "info: ppo-lagrangian": Opening("ppo-lagrangian", _sprint, {**ROLLOUT, "cost_limit": 0.5}),
+    "data set: cloning": Opening("cloning", cart_pole, {"batch_size": 16, "normalize": True}, 250, 90, needs_data=True),
+    "on-policy: reinforce": Opening("reinforce", cart_pole, {"n_steps": 32}),
+    "population: cross-entropy": Opening("cross-entropy", cart_pole, {"candidates": 4, "elites": 2}, 600, 100),
+    **{f"own networks: {case}": _own(case) for case in OWN},
+}
+PARAMETERS = [pytest.param(name, marks=pytest.mark.slow) if ", " in name else name for name in OPENINGS]
+"""Agents with only one own network of two are slow: the fast ones have both."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def examples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The examples, installed."""
+    with installed_examples(tmp_path_factory.mktemp("examples")):
+        yield
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For data sets and files."""
+    return tmp_path_factory.mktemp("openings")
+
+
+def observations(agent: Agent, count: int) -> list[object]:
+    """Random ones of the agent's space."""
+    space = rlsdk.environments.to_gymnasium(agent.context.observation_space)
+    space.seed(5)
+    scale = 1.0 if space.is_bounded() else 0.05
+    return [np.clip(space.sample(), -3.0, 3.0) * scale for _ in range(count)]
+
+
+def actions_of(agent: Agent, seen: list[object], *, deterministic: bool) -> list[object]:
+    masks = "none" if agent.spec.action_masks == "required" else None
+    return [agent.predict(each, deterministic=deterministic, action_masks=masks)[0] for each in seen]
+
+
+class StopAtCheckpoint(Callback):
+    def on_checkpoint(self, run: object, path: Path) -> bool | None:
+        return False
+
+
+def whole_file(agent: Agent, path: Path) -> dict[str, object]:
+    """Everything a file holds of an agent, flat: weights, optimisers, memories, streams, counters, running episodes."""
+    agent.save(path, include=[] if agent.parts.buffer is None else ["replay_buffer"])
+    _, sections = read(path.with_suffix(".rlsdk"), kind=KIND)
+    return tree.flatten(sections)
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_a_resumed_training_equals_one_that_never_stopped(name: str, folder: Path, tmp_path: Path) -> None:
+    opening = OPENINGS[name]
+    whole = opening.make(folder)
+    start = tree.flatten(whole.get_parameters()["policy"])
+    start = {key: value.clone() for key, value in start.items() if isinstance(value, torch.Tensor)}
+    whole.learn(opening.total, CheckpointCallback(opening.every, tmp_path / "whole"))
+    learnt = tree.flatten(whole.get_parameters()["policy"])
+    assert any(not torch.equal(value, learnt[key]) for key, value in start.items()), "nothing was learnt"
+    stopping = [CheckpointCallback(opening.every, tmp_path / "first"), StopAtCheckpoint()]
+    opening.make(folder).learn(opening.total, stopping)
+    (stopped,) = (tmp_path / "first").glob("*.rlsdk")
+    resumed = opening.load(stopped, folder)
+    at = resumed.num_timesteps
+    assert 0 < at < opening.total
+    resumed.learn(opening.total - at, CheckpointCallback(opening.every, tmp_path / "rest"), reset_num_timesteps=False)
+    found, wanted = whole_file(resumed, tmp_path / "found"), whole_file(whole, tmp_path / "wanted")
+    assert found.keys() == wanted.keys()
+    for key, value in wanted.items():
+        same = torch.equal(found[key], value) if isinstance(value, torch.Tensor) else found[key] == value
+        assert same, f"{key}: {found[key]}, not {value}"
+    seen = observations(whole, 5)
+    np.testing.assert_array_equal(*(actions_of(each, seen, deterministic=False) for each in (whole, resumed)))
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_a_saved_agent_predicts_the_same_alone_and_exported(name: str, folder: Path, tmp_path: Path) -> None:
+    opening = OPENINGS[name]
+    agent = opening.make(folder).learn(opening.every // 2)
+    agent.save(tmp_path / "agent")
+    alone = rlsdk.load(tmp_path / "agent", custom_objects=dict(opening.custom_objects))
+    seen = observations(agent, 8)
+    wanted = actions_of(agent, seen, deterministic=True)
+    np.testing.assert_array_equal(wanted, actions_of(alone, seen, deterministic=True))
+    exported = export(agent, tmp_path / "policy", "torch-export")
+    program = torch.export.load(exported.path).module()
+    for each, action in zip(seen, wanted, strict=True):
+        found = program(*_inputs(exported, each, sum(choices_of(agent.context.action_space))))[0]
+        np.testing.assert_allclose(found.numpy()[0], action, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OPENINGS)
+def test_an_agent_in_onnx_does_the_same(name: str, folder: Path, tmp_path: Path) -> None:
+    ort = pytest.importorskip("onnxruntime")
+    agent = OPENINGS[name].make(folder).learn(OPENINGS[name].every // 2)
+    exported = export(agent, tmp_path / "policy", "onnx")
+    runtime = ort.InferenceSession(str(exported.path))
+    seen = observations(agent, 8)
+    for each, action in zip(seen, actions_of(agent, seen, deterministic=True), strict=True):
+        inputs = _inputs(exported, each, sum(choices_of(agent.context.action_space)))
+        given = {name: value.numpy() for name, value in zip(exported.inputs, inputs, strict=True)}
+        np.testing.assert_allclose(runtime.run(None, given)[0][0], action, atol=1e-5)
+
+
+def _inputs(exported: Exported, seen: object, choices: int) -> list[torch.Tensor]:
+    """One observation at the start of an episode, with every choice allowed, as the exported policy takes it."""
+    given = {"action_mask": torch.ones(1, choices, dtype=torch.bool), "episode_start": torch.tensor([True])}
+    states = [torch.zeros(1, *shape, dtype=getattr(torch, dtype)) for dtype, shape in exported.states]
+    named = [given[name] for name in exported.inputs if name in given]
+    return [torch.as_tensor(np.asarray(seen)).unsqueeze(0), *named, *states]
