@@ -34,7 +34,7 @@ class Case:
         from rlsdk.environments import make_vec_env
         from rlsdk.registry import load
 
-        count = max(self.n_envs, load(self.algorithm).default_envs)  # what a user gets who says nothing
+        count = max(self.n_envs, load(self.algorithm).default_envs)  # the plugin's default
         kind = "async" if self.workers else "sync"
         env = make_vec_env(self.source(), count, vectorization=kind, workers=self.workers or None)
         context = {"seed": seed, "device": "cpu", **({"normalize": True} if self.normalize else {})}

@@ -51,7 +51,7 @@ def _seconds(work: Work) -> float:
 
 
 def _block(work: Work) -> float:
-    """Of one call, over as many as the clock needs to see them: clocks of some machines tick in hundredths of a second."""
+    """Of one call, averaged over enough calls for the clock: some machines' clocks tick in hundredths of a second."""
     calls = 1
     while (took := timeit.timeit(work, timer=time.process_time, number=calls)) < SECONDS:
         calls *= 2
@@ -161,7 +161,7 @@ def _maskable_ppo(case: Case) -> float:
 
 
 def _recurrent_ppo(case: Case) -> float:
-    """Ten epochs of 128 steps, here six pieces of 22, through the memories of actor and critic."""
+    """Ten epochs of 128 steps, here six segments of 22, through the memories of actor and critic."""
     seen, acts = _sizes(case)
     memory, features = nn.LSTM(seen, 256), torch.randn(22, 6, seen)
     now = torch.randn(1, case.n_envs, seen)

@@ -19,7 +19,7 @@ ROUNDS = 5
 
 
 class Busy(ChainEnv):
-    """Keeps a core busy for `seconds` per step."""
+    """Uses a core for `seconds` per step."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(length=1000)

@@ -33,7 +33,7 @@ class Trainer:
         return timed
 
     def __call__(self, steps: int) -> Timing:
-        """Train, and say what it took."""
+        """Train, and return the time it took."""
         cpu, wall, before = processor_seconds(), time.perf_counter(), self.updating
         self.learn(steps)
         spent = processor_seconds() - cpu
@@ -72,7 +72,7 @@ class Elsewhere:
         self.pipe.recv()
 
     def __call__(self, steps: int) -> Timing:
-        """Train, and say what it took."""
+        """Train, and return the time it took."""
         self.pipe.send(steps)
         timing: Timing = self.pipe.recv()
         return timing

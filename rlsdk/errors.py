@@ -1,6 +1,6 @@
 """Every error rlsdk raises on purpose, and the texts of their messages.
 
-A message says what was wrong, where, what is accepted and how to fix it.
+A message names the mistake, its place, what is accepted and the fix.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class UnknownAttributeError(RlsdkError, AttributeError):
     """An agent has no attribute or setting of that name; the message names the closest one, or what to use instead."""
 
 
-class ContractViolation(RlsdkError, AssertionError):  # noqa: N818  # says what happened
+class ContractViolation(RlsdkError, AssertionError):  # noqa: N818  # named after the event
     """A plugin broke a clause of an interface contract (raised by `rlsdk.testing`)."""
 
 

@@ -1,7 +1,7 @@
 """What docs/architecture.md promises of the house, counted in the code: rooms, arrows, floors, knots, `Any`, shapes.
 
 `python -m tests.house_measures` prints all of it, and `Any` and shapes room by room; `python -m tests.house_measures ROOM`
-lists where `Any` stands in one room and which of its tensor functions say no shape.
+lists where `Any` stands in one room and which of its tensor functions have no shape in the docstring.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.training_trace import code_lines
 ROOT = Path(__file__).parents[1]
 CORE = ROOT / "rlsdk"
 SHAPE = re.compile(r"\[[^\]]*\]|\b0-d\b")
-"""What a docstring says of a tensor's shape: `[N, A]`, `[..]`, or that it is 0-d."""
+"""A shape in a docstring: `[N, A]`, `[..]`, or that it is 0-d."""
 Graph = Mapping[str, frozenset[str]]
 
 
@@ -127,7 +127,7 @@ def any_count(path: Path) -> Count:
 def tensor_functions(path: Path) -> dict[str, bool]:
     """Functions with a docstring of their own that take or return tensors -> whether the docstring gives a shape.
 
-    Functions without a docstring count as saying none, but for private ones and those that a Protocol or base describes.
+    Functions without a docstring count as having none, but for private ones and those that a Protocol or base describes.
     """
     found = {}
     for owner, node in _functions(ast.parse(path.read_text())):
@@ -151,8 +151,8 @@ def _functions(tree: ast.Module) -> Iterable[tuple[str, ast.FunctionDef]]:
 
 def shape_count(path: Path) -> Count:
     """Tensor functions that give shapes, and all of them."""
-    said = tensor_functions(path)
-    return Count(sum(said.values()), len(said))
+    shaped = tensor_functions(path)
+    return Count(sum(shaped.values()), len(shaped))
 
 
 def total(counts: Iterable[Count]) -> Count:
@@ -163,8 +163,8 @@ def total(counts: Iterable[Count]) -> Count:
 def _print_room(room: str) -> None:
     for path in sources():
         if room_of(path) == room or str(path).startswith(str(ROOT / room)):
-            lines, said = any_in(path), tensor_functions(path)
-            silent = [name for name, gives in said.items() if not gives]
+            lines, shaped = any_in(path), tensor_functions(path)
+            silent = [name for name, gives in shaped.items() if not gives]
             if lines or silent:
                 print(f"{path.relative_to(ROOT)}: Any on {lines}; without shapes: {', '.join(silent) or 'none'}")
 

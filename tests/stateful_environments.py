@@ -1,4 +1,4 @@
-"""Environments whose state cannot be told, or that tell it themselves."""
+"""Environments whose state cannot be captured, or that capture it themselves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 class Secretive(gym.Env[Any, Any]):
-    """Its position is hidden in an object nobody can look into."""
+    """Its position is inside an opaque object."""
 
     observation_space = gym.spaces.Box(-1, 1, (1,), np.float32)
     action_space = gym.spaces.Box(-1, 1, (1,), np.float32)
@@ -33,7 +33,7 @@ class Secretive(gym.Env[Any, Any]):
 
 
 class Own(gym.Env[Any, Any]):
-    """Says itself what its state is; the rest of it cannot be looked into."""
+    """Has `get_state` and `set_state`; the rest of it is opaque."""
 
     observation_space = action_space = gym.spaces.Box(-1, 1, (1,), np.float32)
 

@@ -1,4 +1,4 @@
-"""The house keeps its shape: sizes, import costs, what must be read, what compiles."""
+"""Bounds of the architecture: sizes, import costs, the trace of a training step, what compiles."""
 
 from __future__ import annotations
 

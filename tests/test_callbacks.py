@@ -51,16 +51,16 @@ def on_policy(n_envs: int = 1, **settings: Any) -> Any:
 
 
 class Log(Callback):
-    """Everything it is told, with the number of environment steps at that moment."""
+    """Every event it gets, with the number of environment steps at that moment."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, int]] = []
+        self.events: list[tuple[str, int]] = []
 
     def __getattribute__(self, name: str) -> Any:
         if name.startswith("on_"):
 
             def note(run: Any, *details: Any) -> None:
-                self.told.append((name, run.num_timesteps))
+                self.events.append((name, run.num_timesteps))
 
             return note
         return super().__getattribute__(name)
@@ -70,7 +70,7 @@ class Log(Callback):
         return True
 
     def count(self) -> Counter[str]:
-        return Counter(name for name, _ in self.told)
+        return Counter(name for name, _ in self.events)
 
 
 @pytest.mark.parametrize("n_envs", [1, 4])
@@ -81,7 +81,7 @@ def test_every_event_is_told(make: Any, n_envs: int, tmp_path: Path) -> None:
     agent = make(n_envs).learn(160, callback=[log, CheckpointCallback(80, tmp_path), evaluator])
     counts = log.count()
     assert counts["on_training_start"] == counts["on_training_end"] == 1
-    assert [steps for name, steps in log.told if name == "on_step"] == list(range(n_envs, 161, n_envs))
+    assert [steps for name, steps in log.events if name == "on_step"] == list(range(n_envs, 161, n_envs))
     assert counts["on_episode"] == 160 // (10 if make is on_policy else 5)
     rounds = 160 // (8 * n_envs) if make is on_policy else 160 // n_envs
     assert counts["on_report"] == rounds

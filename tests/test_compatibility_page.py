@@ -232,7 +232,7 @@ SHOWN = {
     "Exploration with gSDE": NOISE,
     "Single algorithms": SINGLE,
 }
-"""The tests that show what a row says of this library, by section and topic."""
+"""The tests that show the statement of a row about this library, by section and topic."""
 
 
 def rows() -> list[tuple[str, str, list[str]]]:
@@ -270,12 +270,12 @@ def test_the_tests_exist() -> None:
 
 
 def test_rows_are_whole_and_say_something_once() -> None:
-    said: dict[str, str] = {}
+    rows: dict[str, str] = {}
     for section, topic, cells in rows():
         assert len(cells) == 2, f"{section}, {topic}: {len(cells) + 1} columns"
         assert all(cells), topic
         if len(cells[1]) > 30:
-            assert said.setdefault(cells[1], topic) == topic, "two rows say the same"
+            assert rows.setdefault(cells[1], topic) == topic, "two rows are equal"
 
 
 def test_errors_of_the_page_exist() -> None:

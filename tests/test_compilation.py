@@ -84,8 +84,8 @@ def test_training_goes_on_without_a_compiler(monkeypatch: pytest.MonkeyPatch) ->
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         found = small().learn(24, compile="default").get_parameters()
-    said = [str(w.message) for w in caught if "torch.compile" in str(w.message)]
-    assert said == ["pairwise_huber goes on without torch.compile, which failed: no C++ compiler was found"]
+    warned = [str(w.message) for w in caught if "torch.compile" in str(w.message)]
+    assert warned == ["pairwise_huber goes on without torch.compile, which failed: no C++ compiler was found"]
     for name, value in expected["policy"].items():
         torch.testing.assert_close(found["policy"][name], value, atol=1e-5, rtol=1e-4)
 

@@ -98,7 +98,7 @@ def test_killed_at_each_operation(tmp_path: Path) -> None:
     assert seen[0] == 1.0
     assert seen[-1] == 2.0
     new.save(path)
-    assert content(path) == 2.0, "what dead processes left behind is in nobody's way"
+    assert content(path) == 2.0, "files that dead processes left behind do no harm"
 
 
 def save_for_ever(path: Path) -> None:

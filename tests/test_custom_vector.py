@@ -141,10 +141,10 @@ def test_what_it_gives_is_checked(changes: dict[str, Any], words: str) -> None:
 
 def test_declared_entries_of_info_are_checked() -> None:
     class Costly(Points):
-        told: Any = None
+        selected: Any = None
 
         def select_info(self, names: Any) -> None:
-            self.told = names
+            self.selected = names
 
         def step(self, action: Any) -> EnvStep:
             return replace(super().step(action), info={"cost": torch.ones(3), "double": torch.ones(3).double()})
@@ -152,7 +152,7 @@ def test_declared_entries_of_info_are_checked() -> None:
     inner = Costly()
     env = connect(inner)
     env.select_info(("cost",))
-    assert inner.told == ("cost",)
+    assert inner.selected == ("cost",)
     env.reset(0)
     assert env.step(torch.zeros(3, 1)).info["cost"].tolist() == [1.0, 1.0, 1.0]
     env.select_info(("cost", "risk"))

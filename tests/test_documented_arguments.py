@@ -54,7 +54,7 @@ def test_arguments_of_learn() -> None:
     for wrong in (1.5, 0, -3, "8", True, float("nan"), float("inf"), None):
         with pytest.raises(SettingsError, match=r"total_timesteps = .* must be a positive whole number"):
             model.learn(wrong)
-    with pytest.raises(UsageError, match="keeps no experience to train from"):
+    with pytest.raises(UsageError, match="stores no experience to train from"):
         model.train()
     with pytest.raises(SettingsError, match="train needs the number of updates"):
         tqc().learn(20).train()
@@ -241,11 +241,11 @@ def test_every_documented_parameter_is_accepted_with_its_default(name: str) -> N
 
     theirs = {"maskable-ppo": "MaskablePPO", "recurrent-ppo": "RecurrentPPO"}.get(name, name.upper())
     peer = inspect.signature(getattr(sb3_contrib, theirs).__init__)
-    kept = {n: p.default for n, p in peer.parameters.items() if p.default is not inspect.Parameter.empty}
+    defaults = {n: p.default for n, p in peer.parameters.items() if p.default is not inspect.Parameter.empty}
     env: Any = {"maskable-ppo": lambda: InvalidActionEnvDiscrete(4, 2), "tqc": "Pendulum-v1"}.get(name, "CartPole-v1")
-    kept |= {"buffer_size": 100} if "buffer_size" in kept else {}
-    model = rlsdk.make(name, env=env, **kept)
+    defaults |= {"buffer_size": 100} if "buffer_size" in defaults else {}
+    model = rlsdk.make(name, env=env, **defaults)
     own = set(vars(model)) | set(dir(model))
-    assert set(kept) - own <= {"_init_setup_model", "rollout_buffer_class", "rollout_buffer_kwargs"}
+    assert set(defaults) - own <= {"_init_setup_model", "rollout_buffer_class", "rollout_buffer_kwargs"}
     assert load_spec(name).id == name
     assert np.isfinite(model.num_timesteps)

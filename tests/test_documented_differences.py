@@ -134,7 +134,7 @@ def test_logs_come_as_often_as_documented() -> None:
 
 
 class Recorder(BaseFeaturesExtractor):
-    """Keeps what it is made of and what it gets."""
+    """Records its arguments and inputs."""
 
     def __init__(self, observation_space: Any, features_dim: int = 3) -> None:
         super().__init__(observation_space, features_dim)

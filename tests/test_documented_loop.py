@@ -35,8 +35,8 @@ def environments(make: Any, kind: str, count: int = 2) -> Any:
     return SyncVectorEnv([make] * count, autoreset_mode=mode)
 
 
-class Telling(ChainEnv):
-    """Says things in its infos, and draws itself."""
+class ReportingEnv(ChainEnv):
+    """Puts entries into its infos, and can be rendered."""
 
     metadata = {"render_modes": ["rgb_array", "human"]}  # noqa: RUF012
     shown = 0
@@ -57,7 +57,7 @@ class Telling(ChainEnv):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_documented_loop(kind: str) -> None:
-    envs = environments(lambda: Telling(5), kind)
+    envs = environments(lambda: ReportingEnv(5), kind)
     model = RecurrentPPO("MlpLstmPolicy", envs, n_steps=8, batch_size=16, policy_kwargs={"lstm_hidden_size": 4}, seed=0)
     vec_env = model.get_env()
     assert vec_env is not None
@@ -167,7 +167,7 @@ def test_nested_observations_and_actions_given_by_hand() -> None:
 @pytest.mark.parametrize("kind", ["sync", "async", "same-step"])
 def test_attributes_methods_and_wrappers(kind: str) -> None:
     def make() -> Any:
-        return gymnasium.wrappers.TimeLimit(Telling(5), 3)
+        return gymnasium.wrappers.TimeLimit(ReportingEnv(5), 3)
 
     vec_env = NumpyVectorEnv(connect(environments(make, kind)))
     assert vec_env.num_envs == 2
@@ -201,7 +201,7 @@ def test_seeds(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_pictures(kind: str) -> None:
-    vec_env = NumpyVectorEnv(make_vec_env(lambda: Telling(5), 3, vectorization=kind))
+    vec_env = NumpyVectorEnv(make_vec_env(lambda: ReportingEnv(5), 3, vectorization=kind))
     vec_env.reset()
     vec_env.step(np.zeros((3, 1)))
     pictures = vec_env.get_images()

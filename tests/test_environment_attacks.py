@@ -38,14 +38,14 @@ def test_generators_that_cannot_be_are_refused(kind: str) -> None:
     pending: list[tuple[dict[str, Any], Any]] = [(state, name) for name in state]
     pending += [(state["state"], name) for name in state["state"]]
     for table, name in pending:
-        kept = table.pop(name)
+        original = table.pop(name)
         with pytest.raises(ArtifactError):
             numpy_generator(state)
         for wrong in (-1, 2**200, 1.0, True, "3", None, np.zeros(3, np.int64), np.zeros(1000, np.uint64), {}, []):
             table[name] = wrong
             with pytest.raises(ArtifactError):
                 numpy_generator(state)
-        table[name] = kept
+        table[name] = original
     numpy_generator(state)
     with pytest.raises(ArtifactError):
         numpy_generator({**state, "bit_generator": "system"})
@@ -60,10 +60,10 @@ def test_positions_outside_a_generator_are_refused() -> None:
             (philox, philox, "buffer_pos", numpy_generator),
             (legacy, legacy["state"], "pos", legacy_generator),
         ):
-            kept, table[name] = table[name], position
+            original, table[name] = table[name], position
             with pytest.raises(ArtifactError):
                 make(state)
-            table[name] = kept
+            table[name] = original
     version, words, gauss = random.Random(7).getstate()
     assert python_generator((version, words, gauss)).random() == random.Random(7).random()
     for last in POSITIONS:
@@ -264,7 +264,7 @@ def test_mujoco_takes_numbers_of_its_own_shapes_only() -> None:
     assert not {"plugin_data", "body_awake", "moment_colind"} & set(fields)
     restore(other, state)
     for wrong in ({"dtype": "<f4"}, {"dtype": "<i8"}, {"shape": [2, 1]}):
-        kept, fields["qpos"] = fields["qpos"], {**fields["qpos"], **wrong}
+        original, fields["qpos"] = fields["qpos"], {**fields["qpos"], **wrong}
         with pytest.raises(ArtifactError):
             restore(other, {**state, "layout": json.dumps(layout)})
-        fields["qpos"] = kept
+        fields["qpos"] = original

@@ -213,7 +213,7 @@ def test_environments_without_text_are_named() -> None:
     for call, words in (
         (lambda: connect(env).get_attr("lenght"), "environment Scripted has no attribute 'lenght'"),
         (lambda: connect(env).env_method("length"), "'length' of environment Scripted is no method"),
-        (lambda: MaskVelocity(env), "where Scripted keeps its velocities"),
+        (lambda: MaskVelocity(env), "the velocities of Scripted are not known"),
         (lambda: ActionMasker(env, "legal"), "Scripted has no method 'legal'"),
         (lambda: make_vec_env(lambda: Scripted), "no type, not a|made a type"),
         (lambda: connect([env]), "no environment"),
@@ -340,9 +340,9 @@ def test_check_env_advises_where_training_is_possible() -> None:
 
     class Shared(ChainEnv):
         def _observation(self) -> Any:
-            self.kept = getattr(self, "kept", np.zeros(2, np.float32))
-            self.kept[:] = super()._observation()
-            return self.kept
+            self.array = getattr(self, "array", np.zeros(2, np.float32))
+            self.array[:] = super()._observation()
+            return self.array
 
     for env, about in ((Unseeded(5), "seed: the environment ignores its seed"), (Shared(), "observation: it is over")):
         assert any(str(advice).startswith(about) for advice in check_env(env, warn=False))

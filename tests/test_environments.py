@@ -143,7 +143,7 @@ class Bad(ChainEnv):
         ("nan observation", "'Bad', step: observation of environment 0 holds NaN"),
         ("nan reward", "gave the reward nan"),
         ("text reward", "gave the reward 'much'"),
-        ("wrong shape", r"shape \(5,\), but its space says \(2,\)"),
+        ("wrong shape", r"shape \(5,\), but its space has \(2,\)"),
         ("wrong dtype", "not numbers"),
         ("four values", "must return"),
         ("raise in reset", "raised OSError in reset: no robot"),
@@ -159,7 +159,7 @@ def test_a_misbehaving_environment_is_named(what: str, words: str) -> None:
     if what.startswith("raise"):
         assert isinstance(caught.value.__cause__, ZeroDivisionError | OSError)
     if "reset" not in what:
-        assert len(model.replay_buffer) == 2  # what was collected before is kept
+        assert len(model.replay_buffer) == 2  # the rows collected before are still there
 
 
 def test_what_is_no_environment() -> None:

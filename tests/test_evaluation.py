@@ -44,7 +44,7 @@ def test_a_thousand_episodes_equal_a_loop_by_hand(normalize: bool) -> None:
 
 
 class Unequal(gymnasium.Env[Any, Any]):
-    """Good episodes are long, bad ones short: whoever counts the first to end is too pessimistic."""
+    """Good episodes are long, bad ones short: counting the first to end would be too pessimistic."""
 
     observation_space = gymnasium.spaces.Box(0.0, 1.0, (1,), np.float32)
     action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)

@@ -35,7 +35,7 @@ class Behaviour:
 
 
 class Inner:
-    """Plays one action and says how likely it was."""
+    """Plays one action and returns its probability."""
 
     def __init__(self, action: torch.Tensor, extras: Any) -> None:
         self.action, self.extras, self.begun = action, extras, 0

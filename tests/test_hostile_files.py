@@ -189,7 +189,7 @@ def test_manifests_with_other_kinds_of_entries_are_refused(whole: bytes, cli: An
         quickly_refused(path, "manifest")
         code, _, error = cli("inspect", str(path))
         assert code
-        assert "manifest says" in error or "has no text" in error
+        assert "manifest has" in error or "has no text" in error
         with pytest.raises(RlsdkError):
             rlsdk.load(path, print_system_info=True)
 

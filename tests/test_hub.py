@@ -130,8 +130,8 @@ def test_an_agent_goes_there_and_back(hub: Any, tmp_path: Path) -> None:
     agent = rlsdk.make("trpo", env="Pendulum-v1", seed=0, n_steps=32).learn(32)
     agent.save(tmp_path / "mine")
     lines = [["push", "mine.rlsdk", "me/pendulum"], ["pull", "me/pendulum", "--out", "back.rlsdk"]]
-    pushed, pulled = commands(hub, lines, tmp_path)
-    assert (pushed[0], pulled[0]) == (0, 0), pushed[2] + pulled[2]
+    pushed, downloaded = commands(hub, lines, tmp_path)
+    assert (pushed[0], downloaded[0]) == (0, 0), pushed[2] + downloaded[2]
     assert "me/pendulum" in pushed[1]
     assert set(hub[0]["me/pendulum"]) == {"agent.rlsdk", "README.md"}
     assert "# trpo on Pendulum-v1" in hub[0]["me/pendulum"]["README.md"].decode()

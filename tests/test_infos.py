@@ -1,4 +1,4 @@
-"""What environments say in `info` reaches whoever asks, in every vectorisation, and costs nothing otherwise."""
+"""Callbacks get the `info` of environments on request, in every vectorisation; without a request it costs nothing."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from tests.test_call_counts import counted
 
 
 class Talking(ChainEnv):
-    """A chain of three steps that says how far it is, and at the end that it is over; its info is one and the same dict."""
+    """A chain of three steps whose info holds the position and, at the end, `over`; every step returns the same dict."""
 
     def __init__(self) -> None:
         super().__init__(3)
-        self.said: dict[str, Any] = {}
+        self.info: dict[str, Any] = {}
 
     def reset(self, **options: Any) -> Any:
         observation, _ = super().reset(**options)
         self.at = 0
-        self.said.clear()
-        return observation, self.said
+        self.info.clear()
+        return observation, self.info
 
     def step(self, action: Any) -> Any:
         observation, reward, terminated, truncated, _ = super().step(action)
         self.at += 1
-        self.said.update(at=self.at, speed=0.5 * self.at, deep={"at": self.at})
+        self.info.update(at=self.at, speed=0.5 * self.at, deep={"at": self.at})
         if terminated or truncated:
-            self.said["over"] = "yes"
-        return observation, reward, terminated, truncated, self.said
+            self.info["over"] = "yes"
+        return observation, reward, terminated, truncated, self.info
 
 
 def native(mode: AutoresetMode) -> Any:
@@ -80,7 +80,7 @@ def test_infos_come_per_environment_as_they_were_given(kind: str) -> None:
 def test_an_info_that_cannot_be_sent_is_named() -> None:
     def locked() -> gymnasium.Env[Any, Any]:
         env = Talking()
-        env.said = {}
+        env.info = {}
         step = env.step
 
         def with_lock(action: Any) -> Any:

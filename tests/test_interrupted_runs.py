@@ -24,7 +24,7 @@ from tests.test_resumed_options import BASE
 
 
 def test_resume_after_a_hard_kill(tmp_path: Path) -> None:
-    """Killed without warning: metrics after the last checkpoint are logged anew, the best agent stays the best."""
+    """Killed without warning: metrics after the last checkpoint are logged again, the best agent stays the best."""
     process = start(tmp_path, checkpoint_every=200, eval_every=100)
     wait_for(tmp_path / "run" / "checkpoints" / "step_000000600.rlsdk")
     time.sleep(0.3)
@@ -49,8 +49,8 @@ def test_resume_after_a_hard_kill(tmp_path: Path) -> None:
     lines = [json.loads(line)["step"] for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert lines == [step for step, _ in rows]
     new = [float(value) for step, value in rows if value and str(step) not in before]
-    kept = max(v for s, v in before.items() if int(s) <= int(checkpoint.stem[5:]))
-    if new and max(new) <= kept == max(before.values()):  # no better one was found, before the kill or after it
+    best_score = max(v for s, v in before.items() if int(s) <= int(checkpoint.stem[5:]))
+    if new and max(new) <= best_score == max(before.values()):  # no better one was found, before the kill or after it
         assert (run / "best.rlsdk").read_bytes() == best
 
 

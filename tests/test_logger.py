@@ -37,8 +37,8 @@ def agent(**settings: Any) -> Any:
     )
 
 
-class Kept:
-    """A sink that keeps what it gets."""
+class RecordingSink:
+    """A sink that records what is written to it."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[int, dict[str, float]]] = []
@@ -50,9 +50,9 @@ class Kept:
 
 
 def test_values_recorded_inside_and_outside_go_to_every_sink(tmp_path: Path) -> None:
-    kept = Kept()
+    sink = RecordingSink()
     model = agent()
-    model.set_logger(several([kept, CsvSink(str(tmp_path / "m.csv")), JsonlSink(tmp_path / "m.jsonl")]))
+    model.set_logger(several([sink, CsvSink(str(tmp_path / "m.csv")), JsonlSink(tmp_path / "m.jsonl")]))
     model.logger.record("before/value", np.float32(1.5))
 
     class Mine(BaseCallback):
@@ -63,7 +63,7 @@ def test_values_recorded_inside_and_outside_go_to_every_sink(tmp_path: Path) -> 
             return True
 
     model.learn(16, callback=Mine())
-    (first, one), (second, two) = kept.rows
+    (first, one), (second, two) = sink.rows
     assert (first, second) == (8, 16)
     assert (one["before/value"], one["my/value"], one["my/mean"]) == (1.5, 8, 4.5)
     assert "before/value" not in two
@@ -72,7 +72,7 @@ def test_values_recorded_inside_and_outside_go_to_every_sink(tmp_path: Path) -> 
     model.logger.record("after/value", 3)
     model.logger.dump()
     model.logger.dump()  # nothing is left
-    assert kept.rows[2:] == [(16, {"after/value": 3})]
+    assert sink.rows[2:] == [(16, {"after/value": 3})]
     with (tmp_path / "m.csv").open() as stream:
         rows = list(csv.DictReader(stream))
     assert [row["my/value"] for row in rows] == ["8", "16", ""]
@@ -133,24 +133,24 @@ def test_there_is_a_logger_without_any_settings() -> None:
 
 
 def test_logs_can_be_written_at_any_step() -> None:
-    kept = Kept()
+    sink = RecordingSink()
     model = agent()
-    model.set_logger(kept)
+    model.set_logger(sink)
     model.learn(24, callback=LogEveryNSteps(3), log_interval=100)
-    assert [step for step, _ in kept.rows] == [3, 6, 9, 12, 15, 18, 21, 24]
-    assert "rollout/ep_rew_mean" in kept.rows[2][1]
-    assert kept.rows[2][1]["time/total_timesteps"] == 9
+    assert [step for step, _ in sink.rows] == [3, 6, 9, 12, 15, 18, 21, 24]
+    assert "rollout/ep_rew_mean" in sink.rows[2][1]
+    assert sink.rows[2][1]["time/total_timesteps"] == 9
 
     def dump(scope: Any, _: Any) -> None:
         if scope["self"].num_timesteps % 5 == 0:
             scope["self"].dump_logs(iteration=scope["self"].num_timesteps // 5)
 
-    kept.rows.clear()
+    sink.rows.clear()
     model.learn(8, callback=dump, log_interval=100)
-    assert [(step, row["time/iterations"]) for step, row in kept.rows] == [(5, 1)]
+    assert [(step, row["time/iterations"]) for step, row in sink.rows] == [(5, 1)]
     model.logger.record("later", 1)
     model.dump_logs()
-    assert kept.rows[-1] == (8, {"later": 1})
+    assert sink.rows[-1] == (8, {"later": 1})
 
 
 def test_media_go_to_tensorboard(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_media_go_to_tensorboard(tmp_path: Path) -> None:
 
 
 def test_what_no_sink_shows_is_warned_of_once() -> None:
-    logger = Logger(None, [Kept()])
+    logger = Logger(None, [RecordingSink()])
     for _ in range(2):
         logger.record("picture", Image(np.zeros((2, 2, 3))))
         logger.record("number", 1)
@@ -227,21 +227,21 @@ class Full:
 
 @pytest.mark.parametrize("together", [True, False])
 def test_a_sink_that_fails_costs_one_warning_and_nobody_else(together: bool) -> None:
-    kept, model = Kept(), agent()
+    sink, model = RecordingSink(), agent()
     closed: list[bool] = []
-    kept.close = lambda: closed.append(True)  # type: ignore[method-assign]
-    sinks = [Full(), kept]
+    sink.close = lambda: closed.append(True)  # type: ignore[method-assign]
+    sinks = [Full(), sink]
     model.set_logger(several(sinks) if together else Logger(output_formats=sinks))
     with pytest.warns(
         UserWarning, match="metric sink Full raised OSError: no space left on device; training goes on"
-    ) as told:
+    ) as warnings_:
         model.learn(24, log_interval=1)
-    assert len([one for one in told if "Full" in str(one.message)]) == 1
-    assert [step for step, _ in kept.rows] == [8, 16, 24]
+    assert len([one for one in warnings_ if "Full" in str(one.message)]) == 1
+    assert [step for step, _ in sink.rows] == [8, 16, 24]
     with warnings.catch_warnings(record=True) as more:
         model.logger.close()
     assert (closed, more) == ([True], [])
-    alone = several([Full(), kept])
+    alone = several([Full(), sink])
     with pytest.warns(UserWarning, match="Full"):
         alone.close()
     assert closed == [True, True]

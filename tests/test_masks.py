@@ -30,7 +30,7 @@ def registered() -> Iterator[None]:
 
 
 class Scripted(gymnasium.Env[Any, Any]):
-    """Episodes of `len(script)` steps whose mask at step t is `script[t]`, told by a method or in the info."""
+    """Episodes of `len(script)` steps whose mask at step t is `script[t]`, given by a method or in the info."""
 
     observation_space = spaces.Box(0.0, 10.0, (1,), np.float32)
     action_space = spaces.Discrete(3)

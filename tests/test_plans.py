@@ -91,9 +91,9 @@ def test_a_loop_of_a_plugin_trains_saves_and_goes_on(tmp_path: Any) -> None:
     first.learn(64, reset_num_timesteps=False)
     theirs, ours = (flatten(dict(one.policy.state_dict())) for one in (whole, first))
     assert all(torch.equal(theirs[name], ours[name]) for name in theirs)
-    facts: dict[str, Any] = {"id": "own-loop", "family": "two-rollouts", "policies": ("MlpPolicy",)}
+    manifest: dict[str, Any] = {"id": "own-loop", "family": "two-rollouts", "policies": ("MlpPolicy",)}
     spaces = {"actions": ("Discrete",), "observations": ("Discrete",)}
-    register(first.spec, Manifest(title="t", summary="s", sdk=">=0.1", **facts, **spaces))
+    register(first.spec, Manifest(title="t", summary="s", sdk=">=0.1", **manifest, **spaces))
     try:
         first.save(tmp_path / "own")
         loaded = rlsdk.load(tmp_path / "own", env=make_vec_env(lambda: IdentityEnv(3), 2, vectorization="sync"))
@@ -156,7 +156,7 @@ class OtherArguments(TwoRollouts):
         yield env
 
 
-def _said(name: str, value: object) -> TwoRollouts:
+def _declaring(name: str, value: object) -> TwoRollouts:
     plan = TwoRollouts(1)
     setattr(plan, name, value)
     return plan
@@ -174,9 +174,9 @@ def _without(name: str) -> Any:
         (_without("rounds"), "no rounds"),
         (_without("unit"), "its plan, Incomplete, has no unit"),
         (OtherArguments(1), r"is called as rounds\(training, cursor\)"),
-        (_said("unit", "episodes"), "says unit = 'episodes'; accepted: 'steps', 'updates'"),
-        (_said("log_every", "days"), "accepted: 'episodes', 'rounds'"),
-        (_said("needs_environment", "yes"), "accepted: True, False"),
+        (_declaring("unit", "episodes"), "has unit = 'episodes'; accepted: 'steps', 'updates'"),
+        (_declaring("log_every", "days"), "accepted: 'episodes', 'rounds'"),
+        (_declaring("needs_environment", "yes"), "accepted: True, False"),
         (OffPolicyPlan(1, 1, 8, 0), "samples a memory; give Parts"),
         (PopulationPlan(lambda parameters: lambda seen: seen, 1), r"Reinforce has no propose\(progress=\)"),
     ],

@@ -18,21 +18,21 @@ from rlsdk_tqc import TQC
 SMALL: dict[str, Any] = {"buffer_size": 300, "learning_starts": 20, "batch_size": 8, "policy_kwargs": {"net_arch": [8]}}
 
 
-def fake_run(folder: Path, algorithm: str, slope: float, evaluations: int = 3) -> Path:
+def fake_run(folder: Path, algorithm: str, gain: float, evaluations: int = 3) -> Path:
     folder.mkdir()
     (folder / "run.json").write_text(
         json.dumps({"algorithm": algorithm, "env": "Pendulum-v1", "steps": 1000, "n_envs": 1, "seed": 0})
     )
     rows = ["step,rollout/ep_rew_mean,time/time_elapsed,time/episodes,eval/mean_reward"]
     for k in range(1, 11):
-        evaluation = k * slope if k <= evaluations else ""
-        rows.append(f"{k * 100},{k * slope},{k * 36},{k},{evaluation}")
+        evaluation = k * gain if k <= evaluations else ""
+        rows.append(f"{k * 100},{k * gain},{k * 36},{k},{evaluation}")
     (folder / "metrics.csv").write_text("\n".join(rows) + "\n")
     return folder
 
 
 def test_curves_of_seeds_become_a_band(tmp_path: Path) -> None:
-    runs = [fake_run(tmp_path / f"a{i}", "tqc", slope) for i, slope in enumerate((1.0, 2.0, 3.0))]
+    runs = [fake_run(tmp_path / f"a{i}", "tqc", gain) for i, gain in enumerate((1.0, 2.0, 3.0))]
     runs.append(fake_run(tmp_path / "b", "trpo", 5.0))
     out = tmp_path / "pictures" / "curves.png"
     lines = plot_runs(runs, out, metric="rollout/ep_rew_mean")

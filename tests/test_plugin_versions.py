@@ -177,7 +177,7 @@ def test_a_file_is_opened_by_the_distribution_it_names(site: Site, old: Path, tm
     code = CODE.format(setting="other", upgrade="", change="", arguments="")
     site.add("twin", manifest=MANIFEST, code=code, **twin)
     plugins(rescan=True)
-    with pytest.raises(PluginError, match="say which you mean: acme-bad/bad and acme-twin/bad"):
+    with pytest.raises(PluginError, match="name one of them: acme-bad/bad and acme-twin/bad"):
         load("bad")
     agent = rlsdk.load(old)
     assert agent.config.rate == 0.25

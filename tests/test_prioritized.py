@@ -204,7 +204,7 @@ def played(env: Any, seen: Any, length: int, generator: torch.Generator) -> Any:
 
 
 def test_a_file_of_before_gives_no_broken_stacks() -> None:
-    """Priorities of rows that cannot be drawn, as files may hold them, and errors told late, change nothing."""
+    """Priorities of rows that cannot be drawn, as files may hold them, and errors that arrive late, change nothing."""
     frames = FrameStacker(to_space(unit_box()), 3)
     common = BuildContext(frames.space, to_space(spaces.Discrete(2)), 1, "cpu", Streams(0), frames=frames)
     buffer, other = (PrioritizedReplay(common, 6, 0.9, shared_observations=True) for _ in range(2))

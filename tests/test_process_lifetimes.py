@@ -1,4 +1,4 @@
-"""Processes end with their parent, and only when it says so."""
+"""Processes end with their parent, and not before."""
 
 from __future__ import annotations
 

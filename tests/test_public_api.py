@@ -1,6 +1,6 @@
 """The public names and what they take are a reviewed snapshot: a change needs a line in CHANGELOG.md.
 
-python -m tests.test_public_api "line of CHANGELOG.md that says what changed"     writes the snapshot anew
+python -m tests.test_public_api "line of CHANGELOG.md that says what changed"     writes a new snapshot
 """
 
 from __future__ import annotations
@@ -150,7 +150,9 @@ def _signature(value: Any) -> str:
 def test_the_public_api_is_the_reviewed_one() -> None:
     stored = json.loads(SNAPSHOT.read_text())
     assert stored["because"] in CHANGELOG.read_text(), "the snapshot names a line that CHANGELOG.md does not have"
-    assert described() == stored["api"], 'changed; say so in CHANGELOG.md, then: python -m tests.test_public_api "LINE"'
+    assert described() == stored["api"], (
+        'changed: add a line to CHANGELOG.md, then: python -m tests.test_public_api "LINE"'
+    )
 
 
 def test_every_change_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,12 +56,12 @@ def by_torch(model: Any) -> Any:
     """What the policy's modules, called by torch, give for the same observations."""
     policy = copy.deepcopy(model.policy)
     policy.apply(lambda module: module.register_forward_hook(lambda *_: None))  # hooks: no kernel
-    kept = model.parts
-    model._assembled.parts = type(kept)(policy, kept.algorithm, kept.plan)
+    parts = model.parts
+    model._assembled.parts = type(parts)(policy, parts.algorithm, parts.plan)
     try:
         return acted(model)
     finally:
-        model._assembled.parts = kept
+        model._assembled.parts = parts
 
 
 def last(policy: Any) -> nn.Linear:

@@ -29,7 +29,7 @@ REPLAY = {"learning_starts": 60, "buffer_size": 500}
 
 
 class Log:
-    """Keeps what is logged, without what depends on the clock."""
+    """Records logged metrics, without those that depend on the clock."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[int, dict[str, float]]] = []
@@ -72,7 +72,7 @@ def assert_equal(found: dict[str, Any], wanted: dict[str, Any]) -> None:
 
 
 def assert_resumes(make: Callable[[], Any], make_env: Callable[[], Any], folder: Path, total: int, every: int) -> None:
-    """Train in one go, and with a stop at the first checkpoint; nothing may tell the two apart."""
+    """Train in one go, and with a stop at the first checkpoint; the two must be equal."""
     whole, log = make(), Log()
     whole.set_logger(log)
     whole.learn(total, [CheckpointCallback(every, folder / "whole", keep=99), WriteAtEnd()], log_interval=1)
@@ -165,7 +165,9 @@ def test_vector_environments_are_taken_up_too(vectorization: str, tmp_path: Path
     def make_env() -> Any:
         if vectorization == "native":  # numbers of its own, in one object
             return make_vec_env("CartPole-v1", 3, vectorization="native")
-        return gym.make_vec("CartPole-v1", 3, vectorization_mode="sync")  # a list of environments: they begin anew
+        return gym.make_vec(
+            "CartPole-v1", 3, vectorization_mode="sync"
+        )  # a list of environments: they start new episodes
 
     def make() -> Any:
         return rlsdk.make("trpo", env=make_env(), seed=1, n_steps=32)
@@ -182,7 +184,7 @@ def test_other_environments_than_those_of_the_file_are_refused_where_episodes_ar
     agent = rlsdk.load(tmp_path / "agent", env=wrapped, force_reset=False)
     with pytest.raises(ArtifactError, match="another kind"):
         agent.learn(32)
-    rlsdk.load(tmp_path / "agent", env=wrapped).learn(32)  # begins anew, as it does by default
+    rlsdk.load(tmp_path / "agent", env=wrapped).learn(32)  # starts new episodes, as it does by default
     two = rlsdk.load(tmp_path / "agent", env=make_vec_env("CartPole-v1", 2), force_reset=False)
     with pytest.raises(ArtifactError, match="state of 1 environments, there are 2"):
         two.learn(32)

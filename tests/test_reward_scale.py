@@ -34,7 +34,7 @@ def rollout(reward: torch.Tensor, ended: torch.Tensor) -> Rollout[Any, Any]:
 
 
 def one_by_one(reward: torch.Tensor, ended: torch.Tensor, gamma: float) -> np.ndarray[Any, Any]:
-    """Deviations [T]: the variance of all returns so far, worked out anew after each step."""
+    """Deviations [T]: the variance of all returns so far, computed again after each step."""
     running, seen, found = np.zeros(reward.shape[1]), list[float](), []
     for row, over in zip(reward.double().numpy(), ended.numpy(), strict=True):
         running = running * gamma + row

@@ -1,4 +1,4 @@
-"""Sequences from a replay memory against plain lists of what happened, and the extras and carries it keeps."""
+"""Sequences from a replay memory against plain lists of steps, and its stored extras and carries."""
 
 from __future__ import annotations
 

@@ -44,11 +44,11 @@ def test_items_arrive_as_they_were_sent_whatever_their_size() -> None:
 
 
 def test_records_in_groups_are_lent_too() -> None:
-    outbox, large = SharedArrays(), np.ones(LARGE)
-    packed = outbox.pack([[Item(large, None, "a"), Item(large, None, "b")], [Item(large, None, "c")]])
+    arrays, large = SharedArrays(), np.ones(LARGE)
+    packed = arrays.pack([[Item(large, None, "a"), Item(large, None, "b")], [Item(large, None, "c")]])
     assert [[type(item.first) for item in group] for group in packed] == [[SharedArray, SharedArray], [SharedArray]]
     assert [[item.note for item in group] for group in packed] == [["a", "b"], ["c"]]
-    outbox.close()
+    arrays.close()
 
 
 @pytest.mark.parametrize(
@@ -62,37 +62,37 @@ def test_records_in_groups_are_lent_too() -> None:
     ],
 )
 def test_any_layout_and_dtype(array: Any) -> None:
-    outbox = SharedArrays()
-    (packed,) = outbox.pack([Item(array, None)])
+    arrays = SharedArrays()
+    (packed,) = arrays.pack([Item(array, None)])
     got = pickle.loads(pickle.dumps(packed)).first
     assert got.dtype == array.dtype
     np.testing.assert_array_equal(got, array)
-    outbox.close()
+    arrays.close()
 
 
 def test_what_items_share_is_stored_once_and_the_rest_is_left_alone() -> None:
-    outbox, common = SharedArrays(), np.zeros(LARGE)
+    arrays, common = SharedArrays(), np.zeros(LARGE)
     small, objects = np.zeros(3), np.array([{}] * LARGE, dtype=object)
     items = [Item(common, small), Item(common, objects)]
-    first, second = outbox.pack([*items, "text"])[:2]
+    first, second = arrays.pack([*items, "text"])[:2]
     assert isinstance(first.first, SharedArray)
     assert first.first is second.first
     assert first.second is small
     assert second.second is objects
     assert items[0].first is common, "what was handed in must not change"
-    assert outbox.pack([]) == []
-    outbox.close()
+    assert arrays.pack([]) == []
+    arrays.close()
 
 
 def test_a_process_that_was_forked_does_not_take_the_memory_away() -> None:
-    outbox = SharedArrays()
-    (packed,) = outbox.pack([Item(np.ones(LARGE), None)])
-    child = multiprocessing.get_context("fork").Process(target=outbox.close)
+    arrays = SharedArrays()
+    (packed,) = arrays.pack([Item(np.ones(LARGE), None)])
+    child = multiprocessing.get_context("fork").Process(target=arrays.close)
     child.start()
     child.join()
     assert child.exitcode == 0
     assert pickle.loads(pickle.dumps(packed)).first.sum() == LARGE
-    outbox.close()
+    arrays.close()
     with pytest.raises(FileNotFoundError):
         SharedMemory(packed.first.place[0])
 
@@ -114,9 +114,9 @@ def test_no_shared_memory_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> Non
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(shared_memory, "SharedMemory", refuse)
-    outbox, item = SharedArrays(), Item(np.ones(LARGE), None)
-    assert outbox.pack([item]) == [item]
-    outbox.close()
+    arrays, item = SharedArrays(), Item(np.ones(LARGE), None)
+    assert arrays.pack([item]) == [item]
+    arrays.close()
 
 
 LEFT_OPEN = """

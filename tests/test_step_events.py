@@ -29,8 +29,8 @@ VECTORISATIONS = ("sync", "async", "vector", "processes", "in-process")
 COUNT = 2
 
 
-class Telling(ChainEnv):
-    """A chain that says in its info where it is, and counts the steps of all its instances."""
+class ReportingEnv(ChainEnv):
+    """A chain whose info holds the position, and that counts the steps of all its instances."""
 
     made: ClassVar[list[int]] = [0]
 
@@ -42,8 +42,8 @@ class Telling(ChainEnv):
 
 def environment(kind: str, count: int = COUNT) -> Any:
     if kind == "vector":
-        return connect(gymnasium.vector.SyncVectorEnv([lambda: Telling(LENGTH)] * count))
-    return make_vec_env(lambda: Telling(LENGTH), count, vectorization=kind, workers=2)
+        return connect(gymnasium.vector.SyncVectorEnv([lambda: ReportingEnv(LENGTH)] * count))
+    return make_vec_env(lambda: ReportingEnv(LENGTH), count, vectorization=kind, workers=2)
 
 
 def agent(name: str, env: Any, **settings: Any) -> Any:
@@ -145,7 +145,7 @@ def test_every_event_reaches_callbacks_in_every_family_and_vectorisation(name: s
 
 
 def check_steps(steps: list[Any]) -> None:
-    """What each step says agrees with its environment."""
+    """The fields of each step agree with its environment."""
     for step in steps:
         count = len(step.reward)
         assert len(step.action) == len(step.infos) == count
@@ -174,7 +174,7 @@ def test_locals_have_what_is_documented(kind: str) -> None:
     if kind == "vector":
         env = connect(
             gymnasium.vector.SyncVectorEnv(
-                [lambda: Telling(LENGTH)] * 2, autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP
+                [lambda: ReportingEnv(LENGTH)] * 2, autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP
             )
         )
     else:
@@ -219,9 +219,9 @@ def test_false_ends_training_before_the_next_step(name: str, callback: str, tmp_
     FAMILIES.setdefault("recurrent-ppo", {"n_steps": 8, "batch_size": 8})
     make: dict[str, Any] = {"policy": "MlpLstmPolicy"} if name == "recurrent-ppo" else {"policy": "MlpPolicy"}
     model = rlsdk.make(name, env=environment("sync"), seed=0, **make, **FAMILIES[name])
-    before = Telling.made[0]
+    before = ReportingEnv.made[0]
     model.learn(64, callback=stops[callback])
-    assert model.num_timesteps == Telling.made[0] - before == 22  # in the middle of the second rollout
+    assert model.num_timesteps == ReportingEnv.made[0] - before == 22  # in the middle of the second rollout
     if name == "tqc":
         assert len(model.replay_buffer) == 22
         assert model.cursor.updates == 1

@@ -36,7 +36,7 @@ def double(item: int) -> int:
 
 
 def count_then_die(item: Path) -> int:
-    """Dies the first time it is asked, and says how often it was."""
+    """Fails on the first call, and returns the number of calls."""
     seen = item.read_text() if item.exists() else ""
     item.write_text(seen + "x")
     if not seen or item.name == "always":

@@ -20,7 +20,7 @@ ALGORITHMS = ["ars", "maskable-ppo", "qrdqn", "recurrent-ppo", "tqc", "trpo"]
 
 
 class Ends:
-    """A trial that always takes the lower or the upper end, and remembers what it was asked for."""
+    """A trial that always takes the lower or the upper end, and records the requests."""
 
     def __init__(self, upper: bool) -> None:
         self.upper, self.asked = upper, {}  # type: ignore[var-annotated]
@@ -116,8 +116,8 @@ def test_hopeless_trials_are_given_up(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(optuna.pruners.MedianPruner, "prune", lambda self, study, trial: trial.number >= 1)
     best = tune(plan(tmp_path, trials=3, steps=1500))
     assert (best.trials, best.given_up) == (3, 2)
-    kept = tune(plan(tmp_path / "kept", trials=3, steps=1500, prune=False))
-    assert kept.given_up == 0
+    unpruned = tune(plan(tmp_path / "unpruned", trials=3, steps=1500, prune=False))
+    assert unpruned.given_up == 0
 
 
 def test_settings_that_do_not_fit_are_failed_trials(

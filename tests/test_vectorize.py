@@ -201,7 +201,7 @@ def test_nested_observations_come_through_shared_memory() -> None:
 
 @pytest.mark.parametrize("how", ["kill", "hang"])
 def test_a_process_can_be_replaced(how: str, tmp_path: Path) -> None:
-    """One of two environments dies (or hangs) once; stepping goes on with a new process, and says so."""
+    """One of two environments dies (or hangs) once; stepping goes on with a new process and a warning."""
     flag = tmp_path / "done"
 
     class Once(ChainEnv):
@@ -312,7 +312,7 @@ def test_a_seed_given_when_making_them() -> None:
         agent.learn(2)
         return agent.parts.buffer.at(torch.tensor([0, 1])).observation.features  # type: ignore[union-attr]
 
-    assert torch.equal(start(), start())  # without a seed of its own an agent starts where the environments say
+    assert torch.equal(start(), start())  # without a seed an agent starts in the state that the environments choose
     assert not torch.equal(start(), start(seed=1))
 
 
@@ -373,7 +373,7 @@ def test_what_arrived_by_value_can_be_sent_on() -> None:
 
 @given(count=st.integers(0, 40), size=st.integers(1, 9), workers=st.integers(1, 4))
 def test_work_given_out_ends_with_small_pieces(count: int, size: int, workers: int) -> None:
-    """Whoever finishes first finds a smaller piece to take; one worker gets full ones."""
+    """A worker that finishes early gets smaller groups; a single worker gets full ones."""
     pieces = groups(range(count), size, workers)
     lengths = [len(piece) for piece in pieces]
     assert [item for piece in pieces for item in piece] == list(range(count))

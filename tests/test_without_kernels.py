@@ -13,11 +13,11 @@ ROOT = Path(__file__).parents[1]
 WITHOUT_MODULES = """
 import importlib.abc, sys, warnings
 warnings.simplefilter("ignore")
-KEPT = {"factory", "protocol", "reference", "structure"}
+NEEDED = {"factory", "protocol", "reference", "structure"}
 
 class Hidden(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
-        if name.startswith("rlsdk.kernels.") and name.split(".")[2] not in KEPT:
+        if name.startswith("rlsdk.kernels.") and name.split(".")[2] not in NEEDED:
             raise ModuleNotFoundError(f"no module {name}", name=name)
 
 sys.meta_path.insert(0, Hidden())

@@ -139,7 +139,7 @@ def build_parts(agent: AssembledAgent) -> None:
         built = require_parts(agent.spec.build(agent.preprocessing.build_context, agent.config), agent.spec.id)
     if agent.spec.live and not callable(getattr(built.algorithm, "reconfigure", None)):
         raise PluginError(
-            f"{agent.spec.id!r} says that {', '.join(agent.spec.live)} can change while an agent lives, but"
+            f"{agent.spec.id!r} declares live settings ({', '.join(agent.spec.live)}), but"
             f" {type(built.algorithm).__name__} has no method reconfigure(config); add it, or leave `live` out"
         )
     move(built, agent.context.device)

@@ -97,7 +97,7 @@ def read(kind: type, agent: AssembledAgent | None, name: str) -> Any:
     `agent`: None as long as it is not assembled.
 
     Raises:
-        UnknownAttributeError: neither; says what to use instead, or names the closest one.
+        UnknownAttributeError: neither; the message names a replacement or the closest name.
     """
     if agent is not None and name in setting_names(type(agent.config)):
         return documented_form(getattr(agent.config, name))
@@ -243,7 +243,7 @@ DERIVED: dict[str, Callable[[AssembledAgent], Any]] = {
     "_current_progress_remaining": _progress_remaining,
     "_last_obs": _last_observation,
 }
-"""Attributes that the documented library keeps, computed when they are read."""
+"""Attributes of the documented library, computed when they are read."""
 
 ELSEWHERE = {
     "rollout_buffer": "rollouts are records: an algorithm's `update` gets one, and see rlsdk.training.collect",

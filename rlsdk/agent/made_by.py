@@ -74,8 +74,8 @@ def upgraded(
     if not isinstance(answer, tuple) or len(answer) != 2 or not all(isinstance(part, dict) for part in answer):
         raise PluginError(f"{spec.id} is broken: its `upgrade` returned {shown(answer)}; return (settings, state)")
     settings, state = answer
-    kept = [name for name in missing if isinstance(name, str) and name.partition(".")[0] in settings]
-    return {**document, "config": settings, "not_stored": kept}, state
+    left_out = [name for name in missing if isinstance(name, str) and name.partition(".")[0] in settings]
+    return {**document, "config": settings, "not_stored": left_out}, state
 
 
 @contextmanager

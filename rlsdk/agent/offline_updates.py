@@ -21,7 +21,7 @@ def update_from_memory(
     """See `Agent.train`."""
     if agent.parts.buffer is None:
         raise UsageError(
-            f"{agent.spec.id} keeps no experience to train from; learn(total_timesteps) collects and trains"
+            f"{agent.spec.id} stores no experience to train from; learn(total_timesteps) collects and trains"
         )
     restore_replay(agent)
     if gradient_steps is None:

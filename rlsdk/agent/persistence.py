@@ -164,7 +164,7 @@ def _assembled(
 def _count(document: Mapping[str, object], name: str, least: int = 0, most: int = 2**63 - 1) -> int:
     value = document.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise ArtifactError(f"the file is damaged: its manifest says {name} = {value!r}")
+        raise ArtifactError(f"the file is damaged: its manifest has {name} = {value!r}")
     return value
 
 

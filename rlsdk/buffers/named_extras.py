@@ -11,7 +11,7 @@ from torch import Tensor
 from rlsdk.errors import PluginError, SettingsError, suggest
 
 Names = tuple[str, ...] | Literal["all"]
-"""Which extras are kept: their names, or all of them."""
+"""Which extras are stored: their names, or True for all."""
 ALL: Literal["all"] = "all"
 SEPARATOR = "."
 
@@ -19,7 +19,7 @@ SEPARATOR = "."
 def named_extras(extras: object, names: Names) -> dict[str, Tensor]:
     """The tensors [T, B, ..] of `extras` by name: fields, keys and positions, joined by a dot where they are nested.
 
-    A name stands for everything below it: `carry` keeps `carry.0` and `carry.1`.
+    A name stands for everything below it: `carry` selects `carry.0` and `carry.1`.
 
     Raises:
         SettingsError: the policy gives no extra of a name. PluginError: something in the extras is no tensor.
@@ -27,11 +27,11 @@ def named_extras(extras: object, names: Names) -> dict[str, Tensor]:
     found = dict(_leaves(extras, ""))
     if names == ALL:
         return found
-    kept = {leaf: value for leaf, value in found.items() if any(_within(leaf, name) for name in names)}
+    selected = {leaf: value for leaf, value in found.items() if any(_within(leaf, name) for name in names)}
     for name in names:
         if not any(_within(leaf, name) for leaf in found):
-            raise SettingsError(f"the policy's extras have no {name!r} to keep; {suggest(name, found)}")
-    return kept
+            raise SettingsError(f"the policy's extras have no {name!r} to store; {suggest(name, found)}")
+    return selected
 
 
 def _within(leaf: str, name: str) -> bool:

@@ -55,7 +55,7 @@ class ReplayBuffer:
     led to. Fewer where the episode ends before, or the newest row is reached. Source: Sutton, Barto 2018, section 7.1; what
     the policy of then did in between is not corrected for.
 
-    With `directory` the rows lie in files below it, mapped into memory: the system keeps what fits and writes the rest.
+    With `directory` the rows are in memory-mapped files below it: the system caches as much as fits.
 
     `with_columns` says what rows hold besides: the policy's extras (by name), which samples then give, and what sequences need
     (`rlsdk.buffers.SequenceReplay`). Extras take memory, so none are stored by default.
@@ -92,7 +92,7 @@ class ReplayBuffer:
         """Use `gamma` and `n_steps` of new settings, for the stored rows too.
 
         Raises:
-            UsageError: rows were stored with gamma = 0, which does not say which of them ended an episode.
+            UsageError: rows were stored with gamma = 0, so their discounts do not mark the ends of episodes.
         """
         replay_state.use_gamma(self.stored, float(config.gamma))
         self.n_steps = min(getattr(config, "n_steps", self.n_steps), self.stored.rows)
@@ -108,7 +108,7 @@ class ReplayBuffer:
         self.stored.extend(item)
 
     def sample(self, size: int, generator: Generator) -> Transitions:
-        """`size` transitions drawn with replacement; rows are copies, the buffer keeps its own.
+        """`size` transitions drawn with replacement; rows are copies.
 
         Raises:
             UsageError: the buffer is empty.

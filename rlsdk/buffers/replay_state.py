@@ -84,12 +84,12 @@ def use_gamma(rows: RowStorage, gamma: float) -> None:
     """Use another discount factor, for the stored rows too.
 
     Raises:
-        UsageError: rows were stored with gamma = 0, which does not say which of them ended an episode.
+        UsageError: rows were stored with gamma = 0, so their discounts do not mark the ends of episodes.
     """
     if gamma != rows.gamma and rows.storage:
         if rows.gamma == 0.0 and rows.filled:
             raise UsageError(
-                "gamma cannot change from 0: the rows of the replay memory do not say which of them ended an episode"
+                "gamma cannot change from 0: the discounts in the replay memory are all 0 and do not mark the ends of episodes"
             )
         discount = rows.storage["discount"]
         discount.copy_((discount > 0.0).to(discount.dtype) * gamma)

@@ -25,7 +25,7 @@ class SequenceReplay(Generic[CarryT]):
 
     Every stored window of `length` steps is equally likely; none goes past the newest row. A memory with fewer rows gives them
     from the oldest on, and padding after the newest. Windows go on after the end of an episode: `is_first`, `terminated`,
-    `truncated` and `next_observation` say where it was.
+    `truncated` and `next_observation` mark the place.
 
     With `carry`, what the policy remembered at the first row of every collected rollout is stored too, and sequences begin at
     such rows only: at every row where a plan collects one step at a time. Source of stored carries and burn-in: Kapturowski et
@@ -83,7 +83,7 @@ class SequenceReplay(Generic[CarryT]):
         self.inner.extend(item)
 
     def sample(self, size: int, generator: Generator) -> Sequences[CarryT]:
-        """`size` sequences drawn with replacement; rows are copies, the buffer keeps its own.
+        """`size` sequences drawn with replacement; rows are copies.
 
         Raises:
             UsageError: the buffer is empty.

@@ -26,7 +26,7 @@ class CheckpointCallback(Callback):
 
     A training that is killed and resumed from such a file equals one that was not, to the bit: `load(path, env,
     force_reset=False)` and `learn(the rest, reset_num_timesteps=False)`. With `save_replay_buffer` the file holds the replay
-    buffer too, which this needs. Where the state of environments cannot be kept (they hold something of unknown kind), a
+    buffer too, which this needs. If the state of environments cannot be stored (they hold an object of unknown kind), a
     checkpoint ends the running episodes, as truncations; `cut_episodes=False` lets them run, and a resumed training
     differs from there on. Statistics of normalisation are always in the file: `save_vecnormalize` changes nothing.
 
@@ -83,7 +83,7 @@ class CheckpointCallback(Callback):
             for old in self._files()[: -self.keep]:
                 old.unlink(missing_ok=True)
         if self.replay and agent.replay_buffer is not None:
-            self.journal.clear(name for kept in self.folder.glob("*.rlsdk") for name in _parts_of(kept))
+            self.journal.clear(name for file in self.folder.glob("*.rlsdk") for name in _parts_of(file))
         return path, whole
 
     def _name(self, steps: int) -> str:

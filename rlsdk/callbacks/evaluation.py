@@ -18,7 +18,7 @@ from rlsdk.training.train import Run, says_stop
 class EvalCallback(Callback):
     """Plays `n_eval_episodes` on an environment of its own every `eval_freq` environment steps.
 
-    Keeps the best agent in `best_model_save_path`/best.rlsdk and all results in `log_path`/evaluations.npz, logs
+    Saves the best agent in `best_model_save_path`/best.rlsdk and all results in `log_path`/evaluations.npz, logs
     `eval/mean_reward`, `eval/std_reward` and `eval/mean_ep_length` (and `eval/success_rate`), notifies every callback of the
     run, and with `stop_at` ends training once the mean return reaches it. Training is the same, to the bit, with and without
     it: the agent's normaliser is used and not changed. `callback_on_new_best` and `callback_after_eval` are called for

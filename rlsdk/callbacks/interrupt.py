@@ -31,7 +31,7 @@ class StopOnInterrupt(Callback):
 
     def on_training_start(self, run: Run) -> None:
         if threading.current_thread() is not threading.main_thread():
-            return  # signals come to the main thread only, and whoever started this one decides what they mean
+            return  # signals reach the main thread only; the program that started this thread handles them
         heard = [n for n in SIGNALS if n != HANG_UP or signal.getsignal(n) != signal.SIG_IGN]  # nohup ignores it
         self._before = {number: signal.signal(number, self._catch) for number in heard}
 

@@ -19,9 +19,9 @@ def run_bench(
     ] = None,
     algos: Annotated[str | None, typer.Option(help="Only these algorithms, separated by commas.")] = None,
     seeds: Annotated[int, typer.Option(help="Seeds of every cell, from 0 upwards.")] = 3,
-    jobs: Annotated[int | None, typer.Option(help="Runs at a time (default: as many as cores).")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Runs at a time (default: the number of cores).")] = None,
     budget: Annotated[
-        int | None, typer.Option(help="Environment steps no run goes beyond (default: as the suite says).", min=1)
+        int | None, typer.Option(help="Upper limit of environment steps per run (default: the suite's).", min=1)
     ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Also the cells marked as too large for one machine.")

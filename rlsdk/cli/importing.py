@@ -16,7 +16,7 @@ def import_agent(
     env: Annotated[str, typer.Option(help="gymnasium id of the environment it was trained on.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Agent file to write.")],
     vecnormalize: Annotated[
-        Path | None, typer.Option(help="Statistics of VecNormalize as .npz; docs/interchange.md says how.")
+        Path | None, typer.Option(help="Statistics of VecNormalize as .npz, see docs/interchange.md.")
     ] = None,
     assignments: Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE, may be repeated.")] = None,
 ) -> None:

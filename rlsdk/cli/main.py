@@ -70,7 +70,7 @@ def _run() -> None:
         sys.exit(1)
     except OSError as error:  # a full disk, a folder that vanished
         print_line(
-            f"error: {error}; what was written before is kept, free some space or choose another place", sys.stderr
+            f"error: {error}; files written before are complete; free some space or choose another place", sys.stderr
         )
         sys.exit(1)
     except KeyboardInterrupt:

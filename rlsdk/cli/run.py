@@ -43,7 +43,7 @@ def run_training(
     seeds: Annotated[
         int | None, typer.Option(help="Run this many seeds side by side, from --seed (0) upwards.")
     ] = None,
-    jobs: Annotated[int | None, typer.Option(help="Seeds at a time (default: as many as cores).")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Seeds at a time (default: the number of cores).")] = None,
     executor: Annotated[str, typer.Option(help="Where seeds run: processes, in-process, or a plugin's.")] = "processes",
     vectorization: Annotated[
         str | None, typer.Option(help="How environments are stepped: auto (the default), sync, async, ...")
@@ -55,7 +55,7 @@ def run_training(
     compile: Annotated[  # noqa: A002
         str | None, typer.Option(help="torch.compile for hot functions: off (the default), default, max.")
     ] = None,
-    profile: Annotated[bool, typer.Option("--profile", help="Say where the time went, and what would help.")] = False,
+    profile: Annotated[bool, typer.Option("--profile", help="Print where the time went and what would help.")] = False,
 ) -> None:
     """Train an agent and leave a run directory with settings, metrics, checkpoints, the best and the final agent."""
     settings = _settings(config, assignments or [], env, trust=trust)
@@ -130,7 +130,7 @@ def _run_seeds(plan: Sweep) -> None:
         print_line(f"{len(means)} seeds: mean return {sum(means) / len(means):.2f}{spread}")
     print_line(f"files: {results[0].folder.parent}/ (summary.json, learning_curves.png, seed-*/)")
     if failed:
-        print_line(f"{failed} of {len(results)} seeds failed; summary.json says why", sys.stderr)
+        print_line(f"{failed} of {len(results)} seeds failed; the causes are in summary.json", sys.stderr)
         raise typer.Exit(1)
 
 

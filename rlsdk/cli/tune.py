@@ -22,7 +22,7 @@ def tune_algorithm(
     ] = None,
     n_envs: Annotated[int | None, typer.Option(help="Environments stepped together.", min=1)] = None,
     eval_episodes: Annotated[int, typer.Option(help="Episodes per evaluation.", min=1)] = 10,
-    jobs: Annotated[int | None, typer.Option(help="Trials at a time (default: as many as cores).")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Trials at a time (default: the number of cores).")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
     no_prune: Annotated[bool, typer.Option("--no-prune", help="Train every trial to its end.")] = False,
     out: Annotated[

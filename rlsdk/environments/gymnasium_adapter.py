@@ -28,7 +28,7 @@ CONNECTED = (SyncVectorEnv, ProcessVectorEnv, NativeVectorEnv, ExecutorVectorEnv
 def connect(env: EnvSource, copies: int = 1) -> ConnectedEnv:
     """The rlsdk side of whatever a user passes as `env`: an id, an environment, a vector environment, or one of ours.
 
-    An id gives as many environments as `copies` says.
+    An id gives `copies` environments.
 
     Raises:
         EnvironmentFault: none of these, or it cannot be made.

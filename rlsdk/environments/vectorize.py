@@ -51,7 +51,7 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
 
     Args:
         env: gymnasium id, a function that makes one environment, or a list of such functions, one for each copy.
-        n_envs: how many copies; None: one, or as many as the list has functions.
+        n_envs: number of copies; None: one, or the length of the list of functions.
         seed: of the first reset that is given none, such as the first of an agent made without a seed.
         vectorization: `sync` steps them one after another in this process; `async` in processes; `native` uses the
             environment's own vector version, or envpool's where that package is installed; the name of an executor (of a
@@ -63,11 +63,11 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
         wrappers: applied to each copy, innermost first: functions or classes of the environment, or names of wrappers in
             rlsdk.environments or gymnasium.wrappers.
         monitor_dir: folder for one monitor file per copy.
-        workers: processes; as many as there are cores by default, each steps its share of the copies.
+        workers: number of processes, by default the number of cores; each steps its share of the copies.
         timeout: seconds after which a process that does not answer counts as hung.
         restart: replace a process that dies or hangs instead of raising; the metric `rollout/worker_restarts` counts.
         start_method: of the processes (`fork`, `forkserver`, `spawn`); the platform's own by default.
-        documented: arguments of the documented library that have another name here; the error says which.
+        documented: arguments of the documented library that have another name here; the error names it.
 
     Raises:
         SettingsError: an argument makes no sense.

@@ -65,7 +65,7 @@ class SharedArrays:
                 self._free = weakref.finalize(self, _remove, self._memory, os.getpid())
 
     def pack(self, items: Sequence[Any]) -> list[Any]:
-        """The items ready to be sent: large arrays that are fields of attrs records are lent, once if items share them.
+        """The items ready to be sent: large arrays in fields of attrs records are in shared memory, once if items share them.
 
         An item may be a list of records.
         """
@@ -81,12 +81,12 @@ class SharedArrays:
             self._allocate(2 * needed.used)
         if self._memory is None:
             return list(items)
-        layout, lent = Layout(self._memory.buf), {}
+        layout, shared = Layout(self._memory.buf), {}
         for key, value in arrays.items():
-            lent[key] = SharedArray(self._memory.name, layout.used, value)
+            shared[key] = SharedArray(self._memory.name, layout.used, value)
             layout(value.shape, value.dtype)[...] = value
         return [
-            attrs.evolve(item, **{name: lent[id(value)] for name, value in large.items()}) if large else item
+            attrs.evolve(item, **{name: shared[id(value)] for name, value in large.items()}) if large else item
             for item, large in zip(items, found, strict=True)
         ]
 

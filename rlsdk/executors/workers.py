@@ -30,8 +30,8 @@ Serve = Callable[[Connection, Any], None]
 """What runs in a process: answers (name, arguments) from the pipe until it closes."""
 
 
-class WorkerDied(Exception):  # noqa: N818  # says what happened
-    """A process ended, or did not answer in time; the text says which."""
+class WorkerDied(Exception):  # noqa: N818  # named after the event
+    """A process ended, or did not answer in time; the message states which."""
 
 
 @attrs.frozen
@@ -95,7 +95,7 @@ class Worker:
         self.pipe.close()
 
 
-class RepeatedFailure(Exception):  # noqa: N818  # says what happened
+class RepeatedFailure(Exception):  # noqa: N818  # named after the event
     """The same item ended two processes."""
 
 
@@ -199,7 +199,7 @@ def _interrupted(number: int, frame: object) -> None:
 def end_with_parent() -> None:
     """Called in a child process: when its parent dies, it gets SIGTERM, and SIGKILL `GRACE` seconds later.
 
-    The pipe to the parent does not say that the parent died: processes forked later hold copies of its ends.
+    The pipe to the parent does not reveal that the parent died: processes forked later hold copies of its ends.
     """
     parent = multiprocessing.parent_process()
     if parent is not None and parent.pid is not None:

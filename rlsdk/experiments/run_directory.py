@@ -120,9 +120,9 @@ class RunDirectory:
         for path in (self.csv, self.jsonl):
             if path.exists():
                 lines = read_text(path, MAX_METRICS).splitlines(keepends=True)
-                kept = [line for line in lines if (_step_of(line) or 0) <= step]
+                earlier = [line for line in lines if (_step_of(line) or 0) <= step]
                 temporary = path.with_suffix(f"{path.suffix}.part")
-                temporary.write_text("".join(kept), encoding="utf-8")
+                temporary.write_text("".join(earlier), encoding="utf-8")
                 os.replace(temporary, path)
 
     def best_evaluation(self) -> float:

@@ -56,7 +56,7 @@ class RunRequest:
     compile: str | None = attrs.field(default=None, validator=lambda *given: require_mode(given[-1] or "off"))
     """How hot functions are compiled; see `rlsdk.runtime.compilation`."""
 
-    def said(self) -> dict[str, Any]:
+    def explicit(self) -> dict[str, Any]:
         """The options that were given, of those that a resumed run may change.
 
         Raises:

@@ -239,12 +239,12 @@ def _options(request: RunRequest, known: Preset | None) -> dict[str, Any]:
     Raises:
         SettingsError: one is out of range, or there is no number of steps.
     """
-    said = request.said()
-    steps: int | None = said.get("steps") or (known.steps if known else None)
+    explicit = request.explicit()
+    steps: int | None = explicit.get("steps") or (known.steps if known else None)
     if steps is None:
         raise SettingsError("no length: add --steps N, for example --steps 10_000")
     rounds = {"eval_every": max(1, steps // 10), "checkpoint_every": max(1, steps // 5)}
-    return {**rounds, **said, "steps": steps}
+    return {**rounds, **explicit, "steps": steps}
 
 
 def _write_down(directory: RunDirectory, record: RunRecord, config: object) -> None:
@@ -326,4 +326,4 @@ def _checked(request: RunRequest, directory: RunDirectory, spec: AlgorithmSpec) 
     require_own_choices(request, directory.record, stored.env, stored.places, directory.written())
     device, places = request.settings.get("device", stored.device), {**stored.places, **places_in(request.settings)}
     fresh = {"places": places, "device": device, "status": "running", "error": None}
-    return attrs.evolve(stored, **request.said(), **fresh)
+    return attrs.evolve(stored, **request.explicit(), **fresh)

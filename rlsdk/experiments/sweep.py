@@ -65,7 +65,7 @@ def seeds_from(first: int | None, count: int) -> tuple[int, ...]:
 
 
 def jobs_for(wanted: int | None, count: int, threads: int | None) -> int:
-    """Processes at a time: as many as given, but no more than there are seeds, or cores for their threads.
+    """Processes at a time: the given number, limited by the number of seeds and by the cores their threads need.
 
     Raises:
         SettingsError: fewer than one.
@@ -140,7 +140,7 @@ def stored(asked: RunRequest, jobs: int | None = None) -> Sweep | None:
     env, files = request.env or str(request.settings.get("env")), [*folder.iterdir(), *folder.glob("seed-*/*")]
     require_own_choices(asked, source, env, places_in(request.settings), files)
     settings = merge(request.settings, asked.settings)
-    laid_over = attrs.evolve(request, settings=settings, out=folder, resume=True, trust=asked.trust, **asked.said())
+    laid_over = attrs.evolve(request, settings=settings, out=folder, resume=True, trust=asked.trust, **asked.explicit())
     return Sweep(
         request=laid_over,
         seeds=_seeds(entries),

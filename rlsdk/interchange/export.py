@@ -207,7 +207,7 @@ def _require_agreement(program: torch.export.ExportedProgram, module: ExportedPo
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what torch has to say of its own workings."""
+    """Without torch's warnings about its own internals."""
     logger = logging.getLogger("torch.onnx")
     before = logger.level
     logger.setLevel(logging.ERROR)

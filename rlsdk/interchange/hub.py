@@ -26,7 +26,7 @@ def push(path: str | Path, repo: str, *, private: bool = False, results: str | N
         path: the agent file; it is uploaded as `agent.rlsdk`.
         repo: where to.
         private: whether a new repository is.
-        results: what the card says the agent reached.
+        results: scores for the card.
 
     Raises:
         SettingsError: the extra is missing. ArtifactError: no whole agent file, or the hub refused.
@@ -39,13 +39,13 @@ def push(path: str | Path, repo: str, *, private: bool = False, results: str | N
         files = [(FILE, source.read_bytes()), ("README.md", card.encode())]
         changes = [library.CommitOperationAdd(path_in_repo=name, path_or_fileobj=data) for name, data in files]
         api.create_commit(repo, operations=changes, commit_message=f"Agent {source.name}")
-    except Exception as error:  # whatever the network or the hub says
+    except Exception as error:  # any error of the network or the hub
         raise ArtifactError(f"{source} was not uploaded to {repo!r}: {type(error).__name__}: {error}") from error
     return str(address)
 
 
 def pull(repo: str, *, revision: str | None = None) -> Path:
-    """Download the agent file of a repository, if the copy kept here is not the newest; `rlsdk.load` takes the path.
+    """Download the agent file of a repository, unless the local copy is the newest; `rlsdk.load` takes the path.
 
     Raises:
         SettingsError: the extra is missing. ArtifactError: there is none, or it is not a whole agent file.
@@ -54,7 +54,7 @@ def pull(repo: str, *, revision: str | None = None) -> Path:
         found = Path(_library().hf_hub_download(repo, FILE, revision=revision))
     except SettingsError:
         raise
-    except Exception as error:  # whatever the network or the hub says
+    except Exception as error:  # any error of the network or the hub
         raise ArtifactError(f"no agent file came from {repo!r}: {type(error).__name__}: {error}") from error
     inspect(found, kind=KIND)
     return found

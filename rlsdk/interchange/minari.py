@@ -55,7 +55,7 @@ def _loaded(name: str) -> MinariDataset:
         raise SettingsError("Minari's data sets need its library: pip install rlsdk[offline]") from None
     try:
         found: MinariDataset = minari.load_dataset(name)
-    except Exception as error:  # whatever it says of what is missing or damaged
+    except Exception as error:  # Minari's errors for missing and damaged data sets
         raise ArtifactError(f"Minari has no data set {name!r} here: {error}; minari download {name}") from None
     return found
 

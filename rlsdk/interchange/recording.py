@@ -75,7 +75,7 @@ def _played(session: Session, envs: VectorEnv, count: int, seed: int | None) -> 
     """`count` episodes, in the order they ended."""
     quota = [(count + i) // envs.num_envs for i in range(envs.num_envs)]
     observation, action_space = envs.reset(seed), session.context.action_space
-    first_seed = seed if envs.num_envs == 1 else None  # how seeds of several follow from one is theirs to say
+    first_seed = seed if envs.num_envs == 1 else None  # several environments derive their seeds themselves
     running = [_begun(observation, row, first_seed) for row in range(envs.num_envs)]
     episodes: list[RecordedEpisode] = []
     while any(quota):

@@ -115,7 +115,7 @@ dense layers on processors."""
 
 
 def _ahead() -> bool:
-    """Whether MKL keeps this processor from AVX-512, and this torch has oneDNN."""
+    """Whether MKL does not use this processor's AVX-512, and this torch has oneDNN."""
     if torch.backends.cpu.get_cpu_capability() != "AVX512" or not has_onednn():
         return False
     info = Path("/proc/cpuinfo")  # `platform.processor` is empty on Linux

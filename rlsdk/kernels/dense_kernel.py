@@ -29,7 +29,7 @@ ACTING_ROWS = 32
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Views of one layer. `matrix` [.., I, O] whichever way the module keeps its weights."""
+    """Views of one layer. `matrix` [.., I, O] for either layout of the module's weights."""
 
     matrix: Array
     bias: Array

@@ -1,7 +1,7 @@
-"""What a kernel is, and how networks describe themselves to those who make one.
+"""What a kernel is, and how networks describe themselves to kernels.
 
-A kernel computes what a network computes, and its gradients, faster than torch's modules and autograd. Whoever uses one
-does not know which: torch autograd is one of them (`rlsdk.kernels.reference.Autograd`).
+A kernel computes what a network computes, and its gradients, faster than torch's modules and autograd. Callers do not
+depend on which kernel they get: torch autograd is one of them (`rlsdk.kernels.reference.Autograd`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Notices when a network differs from the one a kernel was made for.
 
 It reads tables of torch's modules that have no public names; where this torch has others, `KNOWN` is False, no kernels are used
-and every check says that something changed.
+and every check reports a change.
 """
 
 from __future__ import annotations

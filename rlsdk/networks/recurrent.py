@@ -92,8 +92,8 @@ class RecurrentMemory(nn.Module):
         return tuple(torch.zeros(shape, device=device) for _ in range(self.parts))
 
     def step(self, features: Tensor, state: tuple[Tensor, ...], is_first: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        kept = _forgotten(state, is_first)
-        latent, following = self.cells(features.unsqueeze(0), self._packed(kept))
+        masked = _forgotten(state, is_first)
+        latent, following = self.cells(features.unsqueeze(0), self._packed(masked))
         return latent.squeeze(0), self._unpacked(following)
 
     def sequence(self, features: Tensor, states: tuple[Tensor, ...], is_first: Tensor, starts: Tensor) -> Tensor:

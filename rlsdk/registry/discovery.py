@@ -110,7 +110,7 @@ def _mismatch(name: str, manifest: Manifest) -> str | None:
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     if manifest.id != name:
-        return f"its entry point is called {name!r} but its manifest says id = {manifest.id!r}; make them equal"
+        return f"its entry point is called {name!r} but its manifest has id = {manifest.id!r}; make them equal"
     try:
         wanted = SpecifierSet(manifest.sdk)
     except InvalidSpecifier:
@@ -142,7 +142,7 @@ def find(name: str) -> Plugin:
         raise PluginError(f"{name!r} is offered by broken plugins only: {causes}")
     if usable:
         names = " and ".join(p.qualified_id for p in usable)
-        raise PluginError(f"{name!r} is offered by two installed distributions; say which you mean: {names}")
+        raise PluginError(f"{name!r} is offered by two installed distributions; name one of them: {names}")
     raise PluginError(f"no installed plugin offers {shown(name, 100)}{_where_from(name, everything)}")
 
 

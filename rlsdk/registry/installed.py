@@ -148,10 +148,10 @@ def _identity(distribution: Distribution, folder: Path | None) -> tuple[str, str
         for line in content.decode("utf-8", "replace").split("\n\n")[0].splitlines()[:200]:
             key, _, value = line.partition(":")
             headers.setdefault(key.strip().lower(), value.strip())
-    said = headers.get("name", "")
-    if _NAME.fullmatch(said) and (not name or _normalized(said) == name):
-        name = said
-    said = headers.get("version", "")
-    if re.fullmatch(r"[\w.!+-]{1,100}", said):
-        number = said
+    stated = headers.get("name", "")
+    if _NAME.fullmatch(stated) and (not name or _normalized(stated) == name):
+        name = stated
+    stated = headers.get("version", "")
+    if re.fullmatch(r"[\w.!+-]{1,100}", stated):
+        number = stated
     return one_line(name or "unknown", 100), one_line(number or "unknown", 100)

@@ -33,7 +33,7 @@ ONE_AT_A_TIME = threading.RLock()
 
 
 def load(name: str) -> AlgorithmSpec:
-    """The spec of one algorithm. Only its plugin is imported; a failure names it and keeps the cause.
+    """The spec of one algorithm. Only its plugin is imported; a failure names it and has the cause as `__cause__`.
 
     Raises:
         PluginError: unknown, ambiguous, incompatible, no algorithm, or its code fails.

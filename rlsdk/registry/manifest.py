@@ -182,12 +182,12 @@ def _check_places(data: Mapping[str, Any]) -> None:
         raise ManifestError("its manifest has live or action_masks, which go with build and config; give those too")
     if data.get("action_masks", MASK_USES[0]) not in MASK_USES:
         raise ManifestError(
-            f"its manifest says action_masks = {shown(data['action_masks'], 60)}; accepted: {', '.join(MASK_USES)}"
+            f"its manifest has action_masks = {shown(data['action_masks'], 60)}; accepted: {', '.join(MASK_USES)}"
         )
     for name, policy in data.get(TABLE, {}).items():
         if not name.isidentifier() or policy not in data.get("policies", ()):
             raise ManifestError(
-                f"its manifest says {shown(name, 60)} = {shown(policy, 60)} in {TABLE}; give a Python name, and one of its"
+                f"its manifest has {shown(name, 60)} = {shown(policy, 60)} in {TABLE}; give a Python name, and one of its"
                 " policies"
             )
 

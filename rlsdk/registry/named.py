@@ -68,7 +68,7 @@ class Named:
         return function(*args)
 
     def _broken(self, cause: str) -> PluginError:
-        return PluginError(f"{self.plugin!r} is broken: its manifest says {self.field} = {self.place!r}, but {cause}")
+        return PluginError(f"{self.plugin!r} is broken: its manifest has {self.field} = {self.place!r}, but {cause}")
 
 
 @cache

@@ -49,10 +49,10 @@ def _check_plan(built: Parts, algorithm: str) -> None:
     """Check the members of a plan, and those that it needs of the other parts."""
     plan: object = built.plan
     for name, accepted in SAYS.items():
-        if (said := getattr(plan, name)) not in accepted:
+        if (value := getattr(plan, name)) not in accepted:
             one_of = ", ".join(map(repr, accepted))
             raise PluginError(
-                f"{algorithm!r}: its plan, {type(plan).__name__}, says {name} = {said!r}; accepted: {one_of}"
+                f"{algorithm!r}: its plan, {type(plan).__name__}, has {name} = {value!r}; accepted: {one_of}"
             )
     if (checker := ability(plan, ChecksParts)) is not None:
         try:

@@ -59,7 +59,7 @@ class AlgorithmSpec(Generic[ConfigT]):
 
     `build(context, config)` chooses and assembles the parts; it is the only function of a plugin that does. `agent`
     returns the plugin's user-facing class (imported at first use); None gives a plain `rlsdk.Agent`.
-    `action_masks` says what becomes of action masks: `ignored`, used where the environment has them (`optional`), or
+    `action_masks` is how action masks are used: `ignored`, used where the environment has them (`optional`), or
     `required`: an environment without them is refused, unless the settings have a field `use_masking` that is false.
     """
 

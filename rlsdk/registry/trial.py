@@ -102,8 +102,8 @@ def _run(plugin: Plugin, out: Path, seconds: float) -> str:
         finally:
             _kill(process)
         errors.seek(0)
-        said = errors.read(100_000).decode("utf-8", "replace").strip().splitlines()
-    last = f": {one_line(said[-1], 200)}" if said else ""
+        lines = errors.read(100_000).decode("utf-8", "replace").strip().splitlines()
+    last = f": {one_line(lines[-1], 200)}" if lines else ""
     if code < 0:
         name = signal.Signals(-code).name if -code in {int(kind) for kind in signal.Signals} else f"signal {-code}"
         return f"ended the process by {name}{last}"
@@ -173,12 +173,12 @@ def _check_offers(plugin: Plugin, kind: str) -> None:
 def _described(config_type: type[object]) -> list[dict[str, object]]:
     from rlsdk.settings.render import describe
 
-    return [_facts(doc) for doc in describe(config_type)]
+    return [_as_dict(doc) for doc in describe(config_type)]
 
 
-def _facts(doc: Any) -> dict[str, object]:
+def _as_dict(doc: Any) -> dict[str, object]:
     from rlsdk.settings.render import toml_value
 
     context = {name: str(getattr(doc, name)) for name in ("name", "type", "help", "unit", "source")}
     default = "required" if doc.required else f"default {toml_value(doc.default)}"
-    return {**context, "default": default, "children": [_facts(each) for each in doc.children]}
+    return {**context, "default": default, "children": [_as_dict(each) for each in doc.children]}

@@ -70,7 +70,7 @@ def new_package(identity: str, family: str, folder: Path) -> Path:
         SettingsError: no such family, an id that cannot be one, or one that is taken.
         ArtifactError: the folder exists, or cannot be written; nothing is left half written.
     """
-    context = _facts(identity, family)
+    context = _placeholders(identity, family)
     _require_free(identity)
     target = folder / context["distribution"]
     if target.exists():
@@ -95,7 +95,7 @@ def new_package(identity: str, family: str, folder: Path) -> Path:
     return target
 
 
-def _facts(identity: str, family: str) -> dict[str, str]:
+def _placeholders(identity: str, family: str) -> dict[str, str]:
     if family not in FAMILY_FIELDS:
         raise SettingsError(f"unknown family {family!r}; {suggest(family, FAMILY_FIELDS)}")
     if not IDENTITY.fullmatch(identity):
@@ -137,7 +137,7 @@ def rendered(identity: str, family: str) -> dict[str, str]:
     Raises:
         SettingsError: no such family, or an id that cannot be one.
     """
-    return dict(_files_of(_facts(identity, family), family))
+    return dict(_files_of(_placeholders(identity, family), family))
 
 
 def _files_of(context: Mapping[str, str], family: str) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ BATCH_SIZE = described("transitions per update", unit="transitions", tune=(32, 1
 TAU = described("share of the online network that moves into the target network at each target update", tune=(0.001, 1))
 GAMMA = described("discount per environment step", tune=(0.9, 0.9999))
 TRAIN_FREQ = described('vector steps between rounds of updates, or a pair such as [1, "episode"]')
-GRADIENT_STEPS = described("updates per round; -1 = as many as environment steps were collected")
+GRADIENT_STEPS = described("updates per round; -1 = one for each collected environment step")
 REPLAY_BUFFER_CLASS = described("uniform, prioritized, hindsight, or a class; none = uniform")
 REPLAY_BUFFER_KWARGS = described("further arguments of the replay memory")
 N_STEP_TARGETS = described("steps of rewards in a target before it bootstraps", tune=(1, 5))

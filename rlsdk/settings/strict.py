@@ -162,7 +162,7 @@ def _converted_wrongly(kind: type[Any], values: Mapping[str, object], problem: s
 def unstructure(value: Any) -> Any:
     """Plain data (JSON or TOML) for a config value; `structure` reads it back.
 
-    Objects say themselves how they are written through `to_setting()`. Classes and functions cannot be written; they
+    Objects are written as `to_setting()` returns them. Classes and functions cannot be written; they
     become `{"object": "module:name"}`, which loading replaces through `custom_objects`.
     """
     if hasattr(value, "to_setting") and not isinstance(value, type):

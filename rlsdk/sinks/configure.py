@@ -32,7 +32,9 @@ def configure(folder: str | Path | None = None, format_strings: Sequence[str] | 
         if name not in FORMATS:
             raise SettingsError(f"unknown log format {name!r}; {suggest(name, FORMATS)}")
         if folder is None and name != "stdout":
-            raise SettingsError(f"the log format {name!r} writes files; say where: configure(folder, [{name!r}])")
+            raise SettingsError(
+                f"the log format {name!r} writes files and needs a folder: configure(folder, [{name!r}])"
+            )
     place = None if folder is None else Path(folder)
     if place is not None:
         place.mkdir(parents=True, exist_ok=True)

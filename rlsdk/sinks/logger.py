@@ -32,7 +32,7 @@ class Logger:
     """Collects values under names and writes them to every sink: at each log of a training, or when `dump` is called.
 
     Numbers go to every sink. Texts, tensors with several entries (histograms) and the objects of `rlsdk.sinks.media` go to
-    sinks that can show them; a warning says once when no sink can. A logger is a sink itself.
+    sinks that can show them; one warning if no sink can. A logger is a sink itself.
     """
 
     def __init__(self, folder: str | None = None, output_formats: Iterable[MetricSink] = ()) -> None:

@@ -55,7 +55,7 @@ class ShowsMedia(Protocol):
 
 @runtime_checkable
 class Flushes(Protocol):
-    """A sink that keeps values before it writes them."""
+    """A sink that buffers values."""
 
     def flush(self) -> None:
         """Write them."""

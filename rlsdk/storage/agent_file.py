@@ -110,7 +110,7 @@ def require_manifest(document: Mapping[str, object]) -> None:
     for name, kind in MANIFEST.items():
         value = document.get(name)
         if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
-            raise ArtifactError(f"the file is damaged: its manifest says {name} = {repr(value)[:80]}")
+            raise ArtifactError(f"the file is damaged: its manifest has {name} = {repr(value)[:80]}")
     for name in ("plugin", "system"):
         entries = document.get(name)
         given = entries.items() if isinstance(entries, dict) else ()

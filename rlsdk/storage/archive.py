@@ -219,7 +219,7 @@ def _open(source: Path | IO[bytes]) -> contextlib.AbstractContextManager[IO[byte
 
 
 def _manifest(archive: zipfile.ZipFile, name: str, kind: str) -> Document:
-    """The checked manifest; every member is listed in it, stored plainly, and as long as it says."""
+    """The checked manifest; every member is listed in it, uncompressed, and has the listed length."""
     entries = {info.filename: info for info in archive.infolist()}
     size = _length(archive)
     for info in entries.values():

@@ -47,7 +47,7 @@ class Journal:
     def write(self, state: State) -> tuple[dict[str, object], list[str]]:
         """(the state without its rows, the names of the parts that hold them); new rows are written to one more part.
 
-        A memory that does not say what it is made of keeps its rows, and has no parts.
+        A memory that is not made of columns is stored whole, without parts.
 
         Raises:
             ArtifactError: the folder cannot be written.
@@ -66,9 +66,9 @@ class Journal:
         write_archive(
             self.folder / part.name, {"kind": KIND, "start": start, "end": end}, {"rows": tree.unflatten(leaves)}
         )
-        self.parts = [kept for kept in self.parts if kept.end > end - size] + [part]
+        self.parts = [old for old in self.parts if old.end > end - size] + [part]
         slim = {name: value for name, value in ring.items() if name != "leaves"}
-        return _replaced(state, {**slim, "size": size}), [kept.name for kept in self.parts]
+        return _replaced(state, {**slim, "size": size}), [each.name for each in self.parts]
 
     def clear(self, used: Iterable[str]) -> None:
         """Delete parts that no checkpoint names any more."""

@@ -83,7 +83,7 @@ def read_header(read: Callable[[int], bytes], size: int, *, limit: int) -> tuple
         if dtype is None or not isinstance(shape, list) or not all(isinstance(n, int) and n >= 0 for n in shape):
             raise ValueError(f"tensor {name!r} has no dtype or shape")
         if first != end or last - first != math.prod(shape) * dtype.itemsize:
-            raise ValueError(f"tensor {name!r} does not lie where its shape says")
+            raise ValueError(f"tensor {name!r} has offsets that do not fit its shape")
         end = last
     if 8 + length + end != size:
         raise ValueError("tensors do not fill their block")

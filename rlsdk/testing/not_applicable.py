@@ -1,4 +1,4 @@
-"""What a clause raises that says nothing about an algorithm."""
+"""What a clause raises if it does not apply to an algorithm."""
 
 from __future__ import annotations
 

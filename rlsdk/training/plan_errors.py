@@ -1,4 +1,4 @@
-"""What a plan or an algorithm may not do in a round, and the errors that say so."""
+"""What a plan or an algorithm may not do in a round, and the errors for it."""
 
 from __future__ import annotations
 

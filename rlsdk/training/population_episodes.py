@@ -121,8 +121,8 @@ class _EpisodeSlot:
     def noting(self, action: Any) -> Any:
         """Step the environment and note what it gave; copied, as environments may use their arrays again."""
         result = observation, reward, terminated, truncated, info = self.environment.step(action)
-        said = copied(info) if self.request.infos and isinstance(info, dict) else None
-        self.steps.append(EpisodeStep(copied(action), copied(observation), reward, terminated, truncated, said))
+        infos = copied(info) if self.request.infos and isinstance(info, dict) else None
+        self.steps.append(EpisodeStep(copied(action), copied(observation), reward, terminated, truncated, infos))
         return result
 
     def read(self, observation: Any) -> Vector:

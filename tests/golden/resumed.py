@@ -1,6 +1,6 @@
 """Agent files of many kinds, with what they answered and became when trained on, as version 0.1.0 wrote them.
 
-`tests/test_golden_resumed.py` reads them. `python -c "from tests.golden.resumed import main; main()"` writes them anew:
+`tests/test_golden_resumed.py` reads them. `python -c "from tests.golden.resumed import main; main()"` writes them again:
 only for a new file format and into a new folder, since the files stand for those that people have.
 """
 

@@ -78,9 +78,9 @@ def batches_are_given_out_again(patch: Patch) -> None:
 
     def broken(self: Any, index: Any) -> Any:
         key = self.written, tuple(index.tolist())
-        kept = self.__dict__.setdefault("given_out", {})
-        if key not in kept:
-            kept[key] = at(self, index)
-        return kept[key]
+        cache = self.__dict__.setdefault("given_out", {})
+        if key not in cache:
+            cache[key] = at(self, index)
+        return cache[key]
 
     patch.setattr(replay.ReplayBuffer, "at", broken)

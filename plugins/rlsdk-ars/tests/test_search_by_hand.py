@@ -52,11 +52,11 @@ def test_an_update_equals_the_peers(monkeypatch: pytest.MonkeyPatch) -> None:
     scores = torch.randn(12, generator=torch.Generator().manual_seed(4))
     seen: list[torch.Tensor] = []
 
-    def judge(candidates: torch.Tensor, *args: Any) -> torch.Tensor:
+    def evaluate(candidates: torch.Tensor, *args: Any) -> torch.Tensor:
         seen.append(candidates.clone())
         return scores
 
-    monkeypatch.setattr(theirs, "evaluate_candidates", judge)
+    monkeypatch.setattr(theirs, "evaluate_candidates", evaluate)
     theirs._setup_learn(100)
     theirs._do_one_update(None, None)
     (mine,) = [algorithm.propose(progress=0.0)]
@@ -164,7 +164,7 @@ def test_the_result_is_the_same_to_the_bit_wherever_candidates_are_played() -> N
 
 
 class Mortal(IdentityEnv):
-    """Ends its process once (or always) when it is told to."""
+    """Ends its process once (or always) when the test asks for it."""
 
     flag: Path
     always = False

@@ -47,7 +47,7 @@ def test_time_limits_bootstrap_and_terminations_do_not(terminate_every: int, exp
     if expected is not None:
         assert value == pytest.approx(expected, rel=0.02)
     else:
-        # observations do not tell the position: V = 1 + 0.9 * 4/5 * V  ->  V = 1 / (1 - 0.72)
+        # observations do not reveal the position: V = 1 + 0.9 * 4/5 * V  ->  V = 1 / (1 - 0.72)
         assert value == pytest.approx(1 / (1 - 0.72), rel=0.06)
 
 

@@ -86,12 +86,12 @@ def test_the_fisher_matrix_of_a_softmax() -> None:
     logits = nn.Parameter(torch.tensor([0.3, -0.2, 0.1], dtype=torch.float64))
     p = logits.detach().softmax(0)
     kl = (logits.softmax(0) * (logits.log_softmax(0) - logits.detach().log_softmax(0))).sum()
-    slope = flat_grad(kl, [logits], create_graph=True)
+    gradient = flat_grad(kl, [logits], create_graph=True)
     from rlsdk_trpo.algorithm import hessian_vector_product
 
     fisher = torch.diag(p) - torch.outer(p, p)
     for v in torch.eye(3, dtype=torch.float64):
-        found = hessian_vector_product([logits], slope, v, damping=0.1)
+        found = hessian_vector_product([logits], gradient, v, damping=0.1)
         assert torch.allclose(found, fisher @ v + 0.1 * v, atol=1e-12)
 
 

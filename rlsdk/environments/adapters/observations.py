@@ -96,11 +96,11 @@ class ObservationBatcher:
         if array.dtype.kind not in "biuf":
             raise ObservationError(f"{where} is {value!r}, not numbers of shape {self.shape}")
         if array.shape != self.shape:
-            raise ObservationError(f"{where} has shape {array.shape}, but its space says {self.shape}")
+            raise ObservationError(f"{where} has shape {array.shape}, but its space has {self.shape}")
         if self.is_float:
             return array
         if array.dtype.kind == "f":
-            wrong = f"{where} has dtype {array.dtype}, but its space says {self.dtype}"
+            wrong = f"{where} has dtype {array.dtype}, but its space has {self.dtype}"
             raise ObservationError(f"{wrong}; cast it in the environment")
         stored = array.astype(self.dtype)
         if not np.array_equal(stored, array):

@@ -13,7 +13,7 @@ from rlsdk.errors import EnvironmentFault, shown
 NUMBERS = frozenset((float, int, np.float64, np.float32, np.float16, np.int64, np.int32))
 """Types of rewards that `float` converts as meant."""
 FLOAT32_MAX = 3.4028234663852886e38
-"""Rewards and entries of `info` are kept as float32."""
+"""Rewards and entries of `info` are converted to float32."""
 FLAGS = frozenset((bool, np.bool_))
 """Types of `terminated` and `truncated` that need no look."""
 

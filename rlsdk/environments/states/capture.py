@@ -1,6 +1,6 @@
 """One gymnasium environment: the attributes of every wrapper and of what is inside.
 
-An environment or wrapper with methods `get_state()` and `set_state(state)` says itself what its state is.
+An environment or wrapper with methods `get_state()` and `set_state(state)` defines its state itself.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from rlsdk.errors import ArtifactError
 from rlsdk.runtime.stored import put_back
 
 MISSING = object()
-KEPT = ("constant", "space", "simulation")
+SHARED = ("constant", "space", "simulation")
 """Kinds whose object stays the environment's own."""
 DTYPE = re.compile(r"[<>|=][biufcmMSU]\d{1,6}(\[\d*[a-zA-Zμ]{1,3}\])?")
 MAX_KEY = 10_000
@@ -46,7 +46,7 @@ class Reader:
         if not isinstance(code, dict) or not code:
             raise _damaged(repr(code)[:80])
         kind = next(iter(code))
-        if kind in KEPT and present is MISSING:
+        if kind in SHARED and present is MISSING:
             raise ArtifactError("the state in the file belongs to an environment made otherwise")
         if kind == "constant":
             return present

@@ -36,7 +36,7 @@ PLAIN_KINDS = "biufcmMSU"
 """Kinds of numpy dtypes whose bytes are the values: numbers, dates and texts."""
 
 
-class OpaqueValue(Exception):  # noqa: N818  # says what was met
+class OpaqueValue(Exception):  # noqa: N818  # named after the value
     """A value whose state cannot be read from outside; the text names its place."""
 
 

@@ -82,7 +82,7 @@ class ExecutorVectorEnv:
         """An executor has none.
 
         Raises:
-            UsageError: says which kinds of vectorisation have.
+            UsageError: always; the message names the vectorisations that have them.
         """
         raise UsageError(
             f"environment {self.name!r} is played by an executor, which plays whole episodes, for population methods such"
@@ -121,7 +121,7 @@ class ExecutorVectorEnv:
 
     def get_state(self) -> NoReturn:
         """Raises OpaqueValue: episodes are played whole."""
-        raise OpaqueValue("an executor keeps no environments between episodes")
+        raise OpaqueValue("an executor has no environments between episodes")
 
     def set_state(self, state: object, /) -> NoReturn:
         """As `get_state`."""

@@ -233,7 +233,7 @@ class NativeVectorEnv:
         """Where the environments stand, as tensors and JSON scalars.
 
         Raises:
-            OpaqueValue: they do not say.
+            OpaqueValue: the environments do not declare their state.
         """
         counts = {"returns": self._returns, "lengths": self._lengths, "resetting": self._resetting}
         own = {name: torch.from_numpy(value.copy()) for name, value in counts.items()}
@@ -274,7 +274,7 @@ class NativeVectorEnv:
         return self._ask(lambda: getattr(self.env.unwrapped, request)(*args, **kwargs))
 
     def map(self, work: object, items: object) -> NoReturn:
-        """Not possible: a vector environment cannot play episodes of its own accord."""
+        """Not possible: a vector environment steps all its copies together, so it cannot play single episodes."""
         raise UsageError(
             f"{self.name!r} is a vector by itself and plays no single episodes; use make_vec_env(id, n,"
             " vectorization='sync' or 'async')"

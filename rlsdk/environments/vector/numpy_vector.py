@@ -60,7 +60,7 @@ class NumpyVectorEnv:
         [B, ..], or B dicts or tuples where the action space is a Dict or Tuple.
 
         Where an episode ended the observation is the first of the next one, and the info has `terminal_observation`,
-        `TimeLimit.truncated` and `episode` (`r` return, `l` steps, `t` seconds) besides what the environment said.
+        `TimeLimit.truncated` and `episode` (`r` return, `l` steps, `t` seconds) besides the environment's own entries.
 
         Raises:
             UsageError: actions of another shape. EnvironmentFault: the environment misbehaved.

@@ -21,7 +21,7 @@ def require_games() -> None:
     """Raises gymnasium.error.DependencyNotInstalled when ale-py or OpenCV is missing; makes ale-py's games known otherwise."""
     try:
         import ale_py
-        import cv2  # noqa: F401  # the preprocessing says less clearly that it is missing
+        import cv2  # noqa: F401  # gymnasium's own message is less clear
     except ImportError as error:
         raise gymnasium.error.DependencyNotInstalled(f"pip install rlsdk[atari] ({error})") from None
     gymnasium.register_envs(ale_py)

@@ -20,7 +20,7 @@ VELOCITIES = {
     "LunarLander-v3": (2, 3, 5),
     "LunarLanderContinuous-v3": (2, 3, 5),
 }
-"""Where known environments keep their velocities."""
+"""Indices of velocities in known environments."""
 
 
 class MaskVelocity(gymnasium.ObservationWrapper[object, object, object], RecordConstructorArgs):
@@ -31,7 +31,7 @@ class MaskVelocity(gymnasium.ObservationWrapper[object, object, object], RecordC
         gymnasium.ObservationWrapper.__init__(self, env)
         name = env.spec.id if env.spec is not None else ""
         if indices is None and name not in VELOCITIES:
-            raise SettingsError(f"where {name or named(env)} keeps its velocities is not known; give indices=[...]")
+            raise SettingsError(f"the velocities of {name or named(env)} are not known; give indices=[...]")
         space = env.observation_space
         if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
             raise SettingsError(f"MaskVelocity needs a vector observation, got {space}")

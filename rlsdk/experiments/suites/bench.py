@@ -47,7 +47,7 @@ class Bench:
         """Environment steps of a run of this cell.
 
         Raises:
-            SettingsError: neither the suite nor a preset says.
+            SettingsError: neither the suite nor a preset has it.
         """
         full = self.full_steps(cell)
         return full if self.budget is None else min(full, self.budget)
@@ -59,7 +59,9 @@ class Bench:
             return cell.steps
         known = preset(cell.algorithm, cell.env)
         if known is None:
-            raise SettingsError(f"{cell.name}: neither the suite nor a preset says how many steps; add `steps`")
+            raise SettingsError(
+                f"{cell.name}: the number of steps is neither in the suite nor in a preset; add `steps`"
+            )
         return known.steps
 
 

@@ -25,13 +25,13 @@ def write_report(outcome: BenchResult, command: str) -> Path:
     folder = outcome.plan.out
     found = tables.all_tables(outcome)
     title = f"rlsdk bench {outcome.plan.suite.name}"
-    facts = [outcome.plan.suite.description, f"Command: {command}", f"Versions: {versions()}"]
-    text = "\n\n".join([f"# {title}", *facts, *(f"## {table.title}\n\n{table.markdown()}" for table in found)])
+    header = [outcome.plan.suite.description, f"Command: {command}", f"Versions: {versions()}"]
+    text = "\n\n".join([f"# {title}", *header, *(f"## {table.title}\n\n{table.markdown()}" for table in found)])
     (folder / SUMMARY).write_text(text + "\n", encoding="utf-8")
     write_csv(outcome.scores, folder / SCORES)
     page = Template((files("rlsdk.experiments.suites") / "report.html").read_text(encoding="utf-8"))
     body = "\n".join([*map(_html, found), *_pictures(outcome)])
-    lines = "".join(f"<p>{escape(fact)}</p>" for fact in facts if fact)
+    lines = "".join(f"<p>{escape(fact)}</p>" for fact in header if fact)
     path = folder / REPORT
     path.write_text(page.substitute(title=escape(title), facts=lines, body=body), encoding="utf-8")
     return path

@@ -68,8 +68,8 @@ class Suite:
         for algorithm in algorithms:
             if algorithm not in known:
                 raise SettingsError(f"suite {self.name!r} has no algorithm {algorithm!r}; {suggest(algorithm, known)}")
-        kept = tuple(cell for cell in self.cells if not algorithms or cell.algorithm in algorithms)
-        return attrs.evolve(self, cells=kept)
+        selected = tuple(cell for cell in self.cells if not algorithms or cell.algorithm in algorithms)
+        return attrs.evolve(self, cells=selected)
 
 
 def suites() -> dict[str, Path]:

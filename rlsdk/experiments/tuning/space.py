@@ -11,7 +11,7 @@ from rlsdk.settings.render import default_of, parameters
 
 
 class Suggests(Protocol):
-    """What a trial of Optuna is asked for."""
+    """The part of Optuna's trial that is used."""
 
     def suggest_categorical(self, name: str, choices: Sequence[int], /) -> int: ...
 

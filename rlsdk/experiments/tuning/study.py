@@ -92,7 +92,7 @@ def tune(plan: Tuning) -> Best:
     study = _open(plan)
     if not plan.space():
         raise SettingsError(
-            f"nothing to search: no hyper-parameter of {plan.algorithm!r} that is not fixed says tune=(low, high)"
+            f"nothing to search: no hyper-parameter of {plan.algorithm!r} that is not fixed has tune=(low, high)"
         )
     # errors that every trial would raise are raised now
     bind(load(plan.algorithm).config_type, (), {**plan.base(), "env": plan.env})

@@ -132,7 +132,9 @@ def size_known_first(subject: Subject) -> None:
     state = full.state_dict()
     stored = leaves(state["leaves"]) if "leaves" in state else flatten(state).values()
     taken = sum(leaf.nbytes for leaf in stored if isinstance(leaf, torch.Tensor))
-    require(abs(taken - needed) <= 0.01 * needed + 64, f"bytes_required() said {needed}, a full buffer takes {taken}")
+    require(
+        abs(taken - needed) <= 0.01 * needed + 64, f"bytes_required() returned {needed}, a full buffer takes {taken}"
+    )
 
 
 @clause("buffer.samples-are-copies", "Changing a sampled batch does not change the buffer.")

@@ -12,7 +12,7 @@ SPACES = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
 
 
 def build(context: BuildContext, config: RecurrentPPOConfig) -> Parts:
-    """The parts of one RecurrentPPO agent; the name of its policy says which memory.
+    """The parts of one RecurrentPPO agent; the policy's name selects the memory.
 
     Raises:
         UnsupportedSpaceError: the policy does not fit the observations. SettingsError: gSDE without a Box action.

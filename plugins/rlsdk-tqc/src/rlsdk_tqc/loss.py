@@ -10,7 +10,7 @@ def truncated_target(
 ) -> Tensor:
     """Target atoms y [N, keep] (equations 10 to 12): y_i = r + discount * (z_(i) - alpha * log pi(a'|s')), i = 1 ... keep,
 
-    where z_(1) <= z_(2) <= ... are the atoms of all critics pooled and sorted. The `keep` smallest are wanted as a set;
+    where z_(1) <= z_(2) <= ... are the atoms of all critics pooled and sorted. Only the set of the `keep` smallest matters;
     their order carries no meaning, so they are selected, not sorted.
 
     Args:

@@ -1,4 +1,4 @@
-"""What the entry point names. The manifest says what is here, so that a look-up imports this plugin only when it is meant."""
+"""What the entry point names. The manifest has what is here, so that a look-up imports this plugin only when it is meant."""
 
 from __future__ import annotations
 

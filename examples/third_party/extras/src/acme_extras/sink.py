@@ -9,7 +9,7 @@ from typing import Any
 
 
 class BestValues:
-    """Keeps the largest value of every metric, and writes them to `best.json` of the run directory at the end."""
+    """Writes the largest value of every metric to `best.json` of the run directory at the end."""
 
     def __init__(self, folder: Path) -> None:
         self.path, self.best = folder / "best.json", dict[str, tuple[float, int]]()
