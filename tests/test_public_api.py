@@ -37,8 +37,7 @@ PACKAGES = [
     "rlsdk.environments",
     "rlsdk.environments.toy",
     "rlsdk.executors",
-    "rlsdk.experiments.suites",
-    "rlsdk.experiments.tuning",
+    "rlsdk.experiments",
     "rlsdk.exploration",
     "rlsdk.kernels",
     "rlsdk.math",
@@ -53,6 +52,7 @@ PACKAGES = [
 """Packages whose `__all__` is public."""
 MODULES = [
     "rlsdk.errors",
+    "rlsdk.evaluation.aggregate",
     "rlsdk.evaluation.evaluate",
     "rlsdk.evaluation.statistics",
     "rlsdk.interchange.export",

@@ -21,26 +21,11 @@ from typer.testing import CliRunner
 import rlsdk
 from rlsdk.cli.main import app
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError
-from rlsdk.evaluation.aggregate import mean, median
-from rlsdk.experiments.suites import (
-    Bench,
-    Cell,
-    Suite,
-    bench,
-    better,
-    compare,
-    difference,
-    estimate,
-    improvement,
-    iqm,
-    load_suite,
-    profile,
-    scores_below,
-    suites,
-)
-from rlsdk.experiments.suites.report import write_report
-from rlsdk.experiments.suites.results import Score
-from rlsdk.experiments.suites.tables import cells, normalised
+from rlsdk.evaluation.aggregate import better, difference, estimate, improvement, iqm, mean, median, profile
+from rlsdk.experiments import Bench, Cell, Suite, bench, compare, load_suite, scores_below, suites
+from rlsdk.experiments.report import write_report
+from rlsdk.experiments.report_tables import cells, normalised
+from rlsdk.experiments.scores import Score
 from rlsdk.registry import load, preset
 
 values = st.lists(st.floats(-1e3, 1e3, allow_nan=False), min_size=1, max_size=12)

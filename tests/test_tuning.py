@@ -10,8 +10,8 @@ import attrs
 import pytest
 
 from rlsdk.errors import EnvironmentFault, SettingsError
-from rlsdk.experiments.tuning import Range, Tuning, search_space, tune
-from rlsdk.experiments.tuning.study import _open
+from rlsdk.experiments import Range, Tuning, search_space, tune
+from rlsdk.experiments.tuning import _open
 from rlsdk.registry import load
 from rlsdk.settings import structure
 

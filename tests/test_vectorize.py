@@ -249,7 +249,7 @@ def test_restarts_are_counted_in_the_metrics_and_skipped_by_memories(tmp_path: P
     agent.learn(120, callback=kill_once)
     assert rows[-1]["rollout/worker_restarts"] == 1.0
     assert "rollout/worker_restarts" not in rows[0]
-    from rlsdk.testing.checks.buffer import untrue
+    from rlsdk.testing.buffer_clauses import untrue
 
     problem = untrue(agent.parts.buffer.sample(300, torch.Generator().manual_seed(0)), agent.config.gamma)  # type: ignore[union-attr]
     assert problem is None

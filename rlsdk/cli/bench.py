@@ -36,8 +36,8 @@ def run_bench(
 
     The same command goes on where it was stopped; more seeds add runs.
     """
-    from rlsdk.experiments.suites import Bench, bench, load_suite, suites
-    from rlsdk.experiments.suites.report import write_report
+    from rlsdk.experiments import Bench, bench, load_suite, suites
+    from rlsdk.experiments.report import write_report
     from rlsdk.experiments.sweep import jobs_for, seeds_from
 
     if suite is None:

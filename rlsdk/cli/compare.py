@@ -17,7 +17,7 @@ def compare_runs(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Set two sets of runs against each other: differences with intervals, and who is likelier to be better."""
-    from rlsdk.experiments.suites import compare, scores_below
+    from rlsdk.experiments import compare, scores_below
 
     found = compare(scores_below(a), scores_below(b))
     if as_json:

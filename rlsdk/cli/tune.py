@@ -34,9 +34,9 @@ def tune_algorithm(
     What is searched are the fields that give a range, see `rlsdk.settings.fields`. The same command goes on where it was
     stopped; more --trials add some.
     """
+    from rlsdk.experiments import Tuning, tune
     from rlsdk.experiments.run_directory import folder_name
     from rlsdk.experiments.sweep import jobs_for
-    from rlsdk.experiments.tuning import Tuning, tune
 
     plan = Tuning(
         algorithm=algorithm,

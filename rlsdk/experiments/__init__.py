@@ -1,1 +1,52 @@
-"""What runs leave on disk: their records, and which entries of records by others are accepted."""
+"""Single runs, sweeps over seeds, suites of algorithms and environments, searches for hyper-parameters, and their reports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rlsdk.runtime.lazy import attach
+
+if TYPE_CHECKING:
+    from rlsdk.experiments.benchmark import Bench as Bench
+    from rlsdk.experiments.benchmark import bench as bench
+    from rlsdk.experiments.comparison import Comparison as Comparison
+    from rlsdk.experiments.comparison import compare as compare
+    from rlsdk.experiments.ranges import Range as Range
+    from rlsdk.experiments.ranges import search_space as search_space
+    from rlsdk.experiments.scores import Score as Score
+    from rlsdk.experiments.scores import scores_below as scores_below
+    from rlsdk.experiments.suite import Cell as Cell
+    from rlsdk.experiments.suite import Suite as Suite
+    from rlsdk.experiments.suite import load_suite as load_suite
+    from rlsdk.experiments.suite import suites as suites
+    from rlsdk.experiments.tuning import Tuning as Tuning
+    from rlsdk.experiments.tuning import tune as tune
+
+__all__ = [
+    "Bench",
+    "Cell",
+    "Comparison",
+    "Range",
+    "Score",
+    "Suite",
+    "Tuning",
+    "bench",
+    "compare",
+    "load_suite",
+    "scores_below",
+    "search_space",
+    "suites",
+    "tune",
+]
+
+__getattr__, __dir__ = attach(
+    __name__,
+    {
+        **dict.fromkeys(("Bench", "bench"), "rlsdk.experiments.benchmark"),
+        **dict.fromkeys(("Comparison", "compare"), "rlsdk.experiments.comparison"),
+        **dict.fromkeys(("Range", "search_space"), "rlsdk.experiments.ranges"),
+        **dict.fromkeys(("Score", "scores_below"), "rlsdk.experiments.scores"),
+        **dict.fromkeys(("Cell", "Suite", "load_suite", "suites"), "rlsdk.experiments.suite"),
+        **dict.fromkeys(("Tuning", "tune"), "rlsdk.experiments.tuning"),
+    },
+)

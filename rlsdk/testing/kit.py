@@ -62,7 +62,7 @@ def clause(identity: str, statement: str) -> Callable[[Callable[[Subject], None]
 def clauses() -> tuple[Clause, ...]:
     """Every clause of every contract."""
     for name in MODULES:
-        import_module(f"rlsdk.testing.checks.{name}")
+        import_module(f"rlsdk.testing.{name}_clauses")
     return tuple(_clauses.values())
 
 

@@ -15,9 +15,9 @@ from rlsdk.callbacks import Callback, EvalCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.evaluation.evaluate import Evaluation, run_episodes
+from rlsdk.experiments.ranges import Range, search_space
 from rlsdk.experiments.runner import starting_settings, width
 from rlsdk.experiments.sweep import stoppable
-from rlsdk.experiments.tuning.space import Range, search_space
 from rlsdk.registry import load, preset
 from rlsdk.runtime.output import print_line
 from rlsdk.runtime.seeding import derive

@@ -10,11 +10,11 @@ from pathlib import Path
 from string import Template
 
 from rlsdk.errors import SettingsError
-from rlsdk.experiments.suites import tables
-from rlsdk.experiments.suites.bench import BenchResult
-from rlsdk.experiments.suites.pictures import learning_curves, profiles
-from rlsdk.experiments.suites.results import write_csv
-from rlsdk.experiments.suites.tables import Table
+from rlsdk.experiments import report_tables as tables
+from rlsdk.experiments.benchmark import BenchResult
+from rlsdk.experiments.report_figures import learning_curves, profiles
+from rlsdk.experiments.report_tables import Table
+from rlsdk.experiments.scores import write_csv
 from rlsdk.storage.agent_file import system_info
 
 REPORT, SUMMARY, SCORES = "report.html", "summary.md", "scores.csv"
@@ -29,7 +29,7 @@ def write_report(outcome: BenchResult, command: str) -> Path:
     text = "\n\n".join([f"# {title}", *header, *(f"## {table.title}\n\n{table.markdown()}" for table in found)])
     (folder / SUMMARY).write_text(text + "\n", encoding="utf-8")
     write_csv(outcome.scores, folder / SCORES)
-    page = Template((files("rlsdk.experiments.suites") / "report.html").read_text(encoding="utf-8"))
+    page = Template((files("rlsdk.experiments") / "report.html").read_text(encoding="utf-8"))
     body = "\n".join([*map(_html, found), *_pictures(outcome)])
     lines = "".join(f"<p>{escape(fact)}</p>" for fact in header if fact)
     path = folder / REPORT

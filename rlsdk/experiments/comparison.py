@@ -8,7 +8,7 @@ import attrs
 
 from rlsdk.errors import SettingsError
 from rlsdk.evaluation.aggregate import Estimate, better, difference, improvement
-from rlsdk.experiments.suites.results import Score, means
+from rlsdk.experiments.scores import Score, means
 
 
 @attrs.frozen(kw_only=True)

@@ -27,7 +27,7 @@ import cattrs
 from rlsdk.errors import SettingsError, suggest
 from rlsdk.settings import load_settings
 
-FOLDER = Path(str(files("rlsdk.experiments.suites"))) / "files"
+FOLDER = Path(str(files("rlsdk.experiments"))) / "suite_files"
 
 
 @attrs.frozen(kw_only=True)

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 
 from rlsdk.interfaces import Distribution
-from rlsdk.testing.checks.policy import observations
 from rlsdk.testing.kit import clause, require
 from rlsdk.testing.not_applicable import NotApplicable
+from rlsdk.testing.policy_clauses import observations
 from rlsdk.testing.subject import Subject
 
 ROWS, SAMPLES = 4, 4000

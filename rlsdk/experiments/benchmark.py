@@ -14,9 +14,9 @@ from rlsdk.errors import SettingsError
 from rlsdk.experiments.lock import claimed
 from rlsdk.experiments.run_directory import folder_name
 from rlsdk.experiments.runner import RunRequest
+from rlsdk.experiments.scores import Score, score_of
 from rlsdk.experiments.stored_tables import Entries, read_table
-from rlsdk.experiments.suites.results import Score, score_of
-from rlsdk.experiments.suites.suite import Cell, Suite
+from rlsdk.experiments.suite import Cell, Suite
 from rlsdk.experiments.sweep import SeedResult, reported, stoppable
 from rlsdk.experiments.trust import places_in, require_own_environment, require_own_files, require_own_places
 from rlsdk.registry import preset

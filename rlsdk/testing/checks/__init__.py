@@ -1,1 +1,0 @@
-"""The clauses, one file per interface."""
