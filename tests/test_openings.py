@@ -18,7 +18,7 @@ from gymnasium import spaces
 import rlsdk
 from rlsdk import Agent, tree
 from rlsdk.callbacks import Callback, CheckpointCallback
-from rlsdk.environments.toy import AnySpaceEnv
+from rlsdk.environments.toy import AnySpaceEnv, ExtraInfo
 from rlsdk.interchange.export import Exported, export
 from rlsdk.spaces import choices_of
 from rlsdk.storage.agent_file import KIND
@@ -61,10 +61,8 @@ class Opening:
         return path if path.exists() else random_dataset(self.env(), path)
 
 
-def _sprint() -> object:
-    from acme_constrained.environments import Sprint
-
-    return Sprint()
+def _costly() -> object:
+    return ExtraInfo(gymnasium.make("CartPole-v1"), ("cost",))
 
 
 def _corridor() -> object:
@@ -87,9 +85,9 @@ def cart_pole() -> object:
 
 OPENINGS: dict[str, Opening] = {
     "own loop: v-trace": Opening("v-trace", cart_pole, {"n_steps": 8, "buffer_size": 100, "batch_size": 4}),
-    "model-based: dyna": Opening("dyna", cart_pole, {**REPLAY, "planning_steps": 2, "normalize": True}),
+    "model-based: dyna": Opening("dyna", cart_pole, {**REPLAY, "buffer_size": 60, "planning_steps": 2, "normalize": True}),
     "two values: rnd": Opening("rnd", _corridor, {**ROLLOUT, "hidden": 16}),
-    "info: ppo-lagrangian": Opening("ppo-lagrangian", _sprint, {**ROLLOUT, "cost_limit": 0.5}),
+    "info: ppo-lagrangian": Opening("ppo-lagrangian", _costly, {**ROLLOUT, "cost_limit": 2.0}),
     "data set: cloning": Opening("cloning", cart_pole, {"batch_size": 16, "normalize": True}, 250, 90, needs_data=True),
     "on-policy: reinforce": Opening("reinforce", cart_pole, {"n_steps": 32}),
     "population: cross-entropy": Opening("cross-entropy", cart_pole, {"candidates": 4, "elites": 2}, 600, 100),
