@@ -23,8 +23,9 @@ from rlsdk.buffers import (
 )
 from rlsdk.environments import make_vec_env, to_space
 from rlsdk.environments.toy import ChainEnv
-from rlsdk.errors import ArtifactError, RlsdkError, SettingsError, UnsupportedSpaceError, UsageError
+from rlsdk.errors import ArtifactError, ObservationError, RlsdkError, SettingsError, UnsupportedSpaceError, UsageError
 from rlsdk.interchange import export_minari, import_minari, record_episodes, remember
+from rlsdk.interchange.recorded_data import checked_episode
 from rlsdk.registry.parts import BuildContext
 from rlsdk.runtime.seeding import Streams
 from rlsdk.settings import Dataset, structure
@@ -43,7 +44,7 @@ def episode(number: int, length: int, *, masks: bool = False, terminated: bool =
         actions=torch.arange(length) % 4,
         rewards=values[:-1] / 10,
         terminated=terminated,
-        action_masks=torch.ones(length + 1, 4, dtype=torch.bool) if masks else None,
+        action_masks=(torch.arange(4) - torch.arange(length + 1).unsqueeze(1)) % 3 != 1 if masks else None,
         seed=number,
     )
 
@@ -296,8 +297,26 @@ def test_minari_in_and_out(demo: Path, tmp_path: Path, monkeypatch: pytest.Monke
         assert torch.equal(read.observations["a"], wrote.observations["a"])
         assert torch.equal(read.rewards, wrote.rewards)
         assert read.terminated == wrote.terminated
+        assert read.action_masks is not None
+        assert wrote.action_masks is not None
+        assert torch.equal(read.action_masks, wrote.action_masks)
+        assert not bool(read.action_masks.all())
     with pytest.raises(ArtifactError, match="no data set 'rlsdk/none-v0'"):
         import_minari("rlsdk/none-v0", tmp_path / "none")
+
+
+@pytest.mark.parametrize("rows", [3, 5])
+def test_masks_of_another_shape_are_an_error(rows: int) -> None:
+    given = {
+        "observations": {"b": np.zeros((4, 2), np.float32), "a": np.ones(4, np.int64)},
+        "actions": np.zeros(3, np.int64),
+        "rewards": np.zeros(3),
+        "terminations": np.array([False, False, True]),
+        "truncations": np.zeros(3, bool),
+        "infos": {"action_mask": np.ones((rows, 4), bool)},
+    }
+    with pytest.raises(ObservationError, match=r"episode 0: infos\['action_mask'\] has the shape .* expected \(4, 4\)"):
+        checked_episode((SEEN, DONE), given, "episode 0")
 
 
 def test_what_cannot_be_written(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from gymnasium import spaces
 
 import rlsdk
 from rlsdk import Agent, tree
+from rlsdk.buffers import RecordedTransitions
 from rlsdk.callbacks import Callback, CheckpointCallback
 from rlsdk.environments.toy import AnySpaceEnv, ExtraInfo
 from rlsdk.interchange.export import Exported, export
@@ -85,7 +86,9 @@ def cart_pole() -> object:
 
 OPENINGS: dict[str, Opening] = {
     "own loop: v-trace": Opening("v-trace", cart_pole, {"n_steps": 8, "buffer_size": 100, "batch_size": 4}),
-    "model-based: dyna": Opening("dyna", cart_pole, {**REPLAY, "buffer_size": 60, "planning_steps": 2, "normalize": True}),
+    "model-based: dyna": Opening(
+        "dyna", cart_pole, {**REPLAY, "buffer_size": 60, "planning_steps": 2, "normalize": True}
+    ),
     "two values: rnd": Opening("rnd", _corridor, {**ROLLOUT, "hidden": 16}),
     "info: ppo-lagrangian": Opening("ppo-lagrangian", _costly, {**ROLLOUT, "cost_limit": 2.0}),
     "data set: cloning": Opening("cloning", cart_pole, {"batch_size": 16, "normalize": True}, 250, 90, needs_data=True),
@@ -196,3 +199,27 @@ def _inputs(exported: Exported, seen: object, choices: int) -> list[torch.Tensor
     states = [torch.zeros(1, *shape, dtype=getattr(torch, dtype)) for dtype, shape in exported.states]
     named = [given[name] for name in exported.inputs if name in given]
     return [torch.as_tensor(np.asarray(seen)).unsqueeze(0), *named, *states]
+
+
+def test_rewards_of_a_data_set_are_scaled(folder: Path) -> None:
+    """By the deviation of the discounted returns of its episodes, as those of environments."""
+    agent = OPENINGS["data set: cloning"].make(folder).learn(1)
+    memory = agent.parts.buffer
+    assert isinstance(memory, RecordedTransitions)
+    returns = []
+    for episode in memory.episodes:
+        so_far = 0.0
+        for reward in episode.rewards.tolist():
+            so_far = 0.99 * so_far + reward
+            returns.append(so_far)
+    raw, seen = (sample(64, torch.Generator().manual_seed(0)).reward for sample in (memory.sample, agent.parts.sample))
+    np.testing.assert_allclose(seen, raw / np.sqrt(np.var(returns) + 1e-8), rtol=1e-3)
+    assert not torch.allclose(raw, seen)
+
+
+def test_signs_of_rewards_of_a_data_set(folder: Path) -> None:
+    data = random_dataset(AnySpaceEnv(VECTOR, spaces.Discrete(2), 7), folder / "signs")
+    agent = rlsdk.make("cloning", env=None, dataset=data, normalize={"norm_reward": False, "sign_reward": True}, seed=0)
+    reward = agent.learn(1).parts.sample(64, torch.Generator().manual_seed(0)).reward
+    assert set(reward.tolist()) <= {-1.0, 0.0, 1.0}
+    assert len(set(reward.tolist())) > 1

@@ -193,6 +193,22 @@ class Raises(Net):
         return self.last(observations)
 
 
+class CannotBeMade(Net):
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        raise ValueError("no layers\nno network")
+
+
+class Infinite(Net):
+    def forward(self, observations: Any) -> Tensor:
+        return super().forward(observations) / 0.0
+
+
+class InfiniteTrace(Trace):
+    def step(self, features: Tensor, state: tuple[Tensor, ...], is_first: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        latent, state = super().step(features, state, is_first)
+        return latent.log(), state
+
+
 @pytest.mark.parametrize(
     ("case", "changes", "wanted"),
     [
@@ -213,7 +229,34 @@ class Raises(Net):
         ("trpo", {"actor_class": lambda *_: 3}, "must give a torch.nn.Module, not int"),
         ("trpo", {"actor_class": 3}, "no class"),
         ("recurrent-ppo", {"memory_class": Forgetful}, "sequence gives other latents than step"),
-        ("recurrent-ppo", {"memory_class": Misspelt}, "methods initial, step, sequence"),
+        (
+            "recurrent-ppo",
+            {"memory_class": Misspelt},
+            "recurrent-ppo: .*memory_class Misspelt must have.*initial, step, seq",
+        ),
+        ("recurrent-ppo", {"memory_class": int}, "memory_class int must give a torch.nn.Module, not int"),
+        ("recurrent-ppo", {"memory_class": InfiniteTrace}, "step gave numbers that are not finite"),
+        (
+            "recurrent-ppo",
+            {"memory_class": CannotBeMade},
+            r"recurrent-ppo: .* cannot be made: no layers\\nno network; it is",
+        ),
+        (
+            "trpo",
+            {"actor_class": CannotBeMade},
+            r"trpo: .*actor_class CannotBeMade cannot be made: no layers\\nno network; it",
+        ),
+        (
+            "tqc",
+            {"critic_class": CannotBeMade},
+            r"tqc: .*cannot be made: .*\(observation_space, action_dim, output_dim\)",
+        ),
+        (
+            "trpo",
+            {"features_extractor_class": CannotBeMade, "actor_class": None},
+            "trpo: .*extractor_class CannotBeMade cannot",
+        ),
+        ("qrdqn", {"network_class": Infinite}, "qrdqn: .*network_class Infinite gave numbers that are not finite"),
         ("recurrent-ppo", {"actor_class": Net}, "features_extractor_class or memory_class"),
     ],
 )

@@ -136,7 +136,8 @@ def build_parts(agent: AssembledAgent) -> None:
     """
     agent.preprocessing = preprocessing_of(agent.context, agent.config)
     with initialisation(agent.seed):
-        built = require_parts(agent.spec.build(agent.preprocessing.build_context, agent.config), agent.spec.id)
+        made = agent.spec.build(agent.preprocessing.build_context, agent.config)
+        built = require_parts(made, agent.spec.id, agent.spec.info)
     if agent.spec.live and not callable(getattr(built.algorithm, "reconfigure", None)):
         raise PluginError(
             f"{agent.spec.id!r} declares live settings ({', '.join(agent.spec.live)}), but"

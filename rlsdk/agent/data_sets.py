@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import attrs
+import torch
 
 from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.buffers.episode_file import read_header
-from rlsdk.interfaces import HasObservations
+from rlsdk.interfaces import HasEpisodeRewards, HasObservations
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.dataset import Dataset
 from rlsdk.spaces import Space
@@ -27,11 +28,16 @@ def recorded_spaces(config: AgentConfig) -> tuple[Space, Space] | None:
 
 
 def observe_data_set(agent: AssembledAgent) -> None:
-    """Give the running statistics of observations all those of a memory that is filled already, before the first update: no
-    environment shows any. Rewards are not scaled."""
+    """Update the statistics of `normalize` with all observations and rewards of a memory that is filled already, once before
+    the first update: no environment shows any."""
     normalizer, memory = agent.preprocessing.normalizer, agent.parts.buffer
     if normalizer is None or agent.parts.plan.needs_environment or agent.counts.updates:
         return
     if isinstance(memory, HasObservations):
         for features in memory.observations():
             normalizer.observations.update(features)
+    if isinstance(memory, HasEpisodeRewards) and normalizer.settings.norm_reward:
+        for rewards in memory.episode_rewards():
+            ended = torch.zeros(len(rewards), 1, dtype=torch.bool)
+            ended[-1] = True
+            normalizer.rewards.observe(rewards.unsqueeze(1), ended, torch.ones_like(ended))

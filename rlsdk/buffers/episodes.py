@@ -45,15 +45,19 @@ def open_episodes(dataset: Dataset | str | Path, context: BuildContext | None = 
     if context is None:
         return Episodes(EpisodeFile(header), None, "cpu", None)
     single = context.observation_space if context.frames is None else context.frames.single
-    _require_spaces(dataset.name, "observations", header.observation_space, single)
-    _require_spaces(dataset.name, "actions", header.action_space, context.action_space)
+    name = (
+        f"{context.algorithm}: the data set {dataset.name!r}" if context.algorithm else f"the data set {dataset.name!r}"
+    )
+    _require_spaces(name, "observations", header.observation_space, single)
+    _require_spaces(name, "actions", header.action_space, context.action_space)
     return Episodes(EpisodeFile(header), None, context.device, context.frames)
 
 
 def _require_spaces(name: str, what: str, recorded: Space, wanted: Space) -> None:
     if recorded != wanted:
+        which = f"{wanted} with other bounds" if str(recorded) == str(wanted) else str(wanted)
         raise UnsupportedSpaceError(
-            f"the data set {name!r} was recorded with {what} {recorded}, the agent has {wanted}; record it again, or use an"
+            f"{name} was recorded with {what} {recorded}, the agent has {which}; record it again, or use an"
             " environment with its spaces"
         )
 

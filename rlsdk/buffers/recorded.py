@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 import torch
-from torch import Generator
+from torch import Generator, Tensor
 
 from rlsdk.buffers.episodes import Episodes, open_episodes
 from rlsdk.errors import UsageError
@@ -59,6 +59,11 @@ class RecordedTransitions:
             places = torch.arange(start, min(start + AT_ONCE, steps))
             yield self.episodes.transitions(places, self.gamma).observation.features
 
+    def episode_rewards(self) -> Iterator[Tensor]:
+        """The rewards of each episode that is sampled, float32 [T]; raises as `open_episodes`."""
+        for episode in self.episodes:
+            yield episode.rewards
+
     def __len__(self) -> int:
         return 0 if self.dataset.path is None else self.episodes.steps
 
@@ -101,6 +106,10 @@ class RecordedSequences:
     def observations(self) -> Iterator[Features]:
         """See `RecordedTransitions.observations`."""
         return self.rows.observations()
+
+    def episode_rewards(self) -> Iterator[Tensor]:
+        """See `RecordedTransitions.episode_rewards`."""
+        return self.rows.episode_rewards()
 
     def __len__(self) -> int:
         return len(self.rows)

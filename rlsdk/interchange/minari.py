@@ -12,7 +12,7 @@ from rlsdk.buffers.episode_file import RecordedEpisode, write_episodes
 from rlsdk.buffers.episodes import open_episodes
 from rlsdk.environments import to_gymnasium, to_space
 from rlsdk.errors import ArtifactError, SettingsError
-from rlsdk.interchange.recorded_data import checked_episode
+from rlsdk.interchange.recorded_data import MASKS, checked_episode
 from rlsdk.records import Features
 from rlsdk.spaces import map_leaves
 
@@ -28,7 +28,8 @@ class MinariDataset(Protocol):
 
 
 def import_minari(dataset: str | MinariDataset, path: str | Path) -> Path:
-    """Write the episodes of a Minari data set to a file of ours; returns its path.
+    """Write the episodes of a Minari data set to a file of ours; returns its path. Their `infos["action_mask"]` [T + 1, A]
+    becomes the action masks.
 
     Args:
         dataset: the data set, or the id of one that `minari download` brought.
@@ -61,7 +62,8 @@ def _loaded(name: str) -> MinariDataset:
 
 
 def export_minari(path: str | Path, name: str, **description: str) -> None:
-    """Write a file of recorded episodes to Minari's local data sets, as `name` (`namespace/name-v0`). Action masks stay behind.
+    """Write a file of recorded episodes to Minari's local data sets, as `name` (`namespace/name-v0`). Action masks are
+    written to `infos["action_mask"]`.
 
     `description`: `algorithm_name`, `author`, ... as `minari.create_dataset_from_buffers` takes them.
 
@@ -83,6 +85,7 @@ def export_minari(path: str | Path, name: str, **description: str) -> None:
             rewards=episode.rewards.tolist(),
             terminations=_last(episode, episode.terminated),
             truncations=_last(episode, not episode.terminated),
+            infos=None if episode.action_masks is None else {MASKS: episode.action_masks.numpy()},
         )
         for number, episode in enumerate(episodes)
     ]

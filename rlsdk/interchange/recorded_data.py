@@ -13,11 +13,14 @@ from torch import Tensor
 from rlsdk.buffers.episode_file import RecordedEpisode
 from rlsdk.errors import ObservationError, SettingsError, UsageError
 from rlsdk.records import Features, FinalObservations, Observation, Rollout, StepData
-from rlsdk.spaces import Space, dtype_of, map_leaves, shape_of
+from rlsdk.spaces import Space, choices_of, dtype_of, map_leaves, shape_of
 from rlsdk.tree import map_tensors
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent
+
+MASKS = "action_mask"
+"""The entry of `infos` that holds action masks, as in gymnasium."""
 
 
 def remember(agent: Agent, episodes: Iterable[object]) -> int:
@@ -28,7 +31,8 @@ def remember(agent: Agent, episodes: Iterable[object]) -> int:
             are only its spaces. With `normalize` its statistics take the observations in.
         episodes: those of a data set (`rlsdk.buffers.open_episodes(path)`), Minari's (`dataset.iterate_episodes()`), or
             anything with attributes or keys `observations` [T + 1, ..], nested as the space is, `actions` [T, ..], `rewards`
-            [T], `terminations` [T] and `truncations` [T]. An episode whose last step is neither counts as truncated.
+            [T], `terminations` [T], `truncations` [T], and perhaps `infos` with `action_mask` bool [T + 1, A]. An episode whose
+            last step is neither counts as truncated.
 
     Raises:
         UsageError: the algorithm has no replay memory, or several environments. SettingsError: more transitions than
@@ -88,8 +92,7 @@ def checked_episode(spaces: tuple[Space, Space], episode: object, where: str) ->
     if isinstance(episode, RecordedEpisode):
         terminated, masks = episode.terminated, episode.action_masks
     else:
-        terminated = _ends_terminated(episode, steps, where)
-        masks = None
+        terminated, masks = _ends_terminated(episode, steps, where), _masks(spaces[1], episode, steps, where)
     if not steps or not np.isfinite(rewards).all():
         raise ObservationError(f"{where}: rewards must be finite numbers, and at least one")
     seed = getattr(episode, "seed", None)
@@ -101,6 +104,21 @@ def checked_episode(spaces: tuple[Space, Space], episode: object, where: str) ->
         masks,
         int(seed) if isinstance(seed, int | np.integer) else None,
     )
+
+
+def _masks(space: Space, episode: object, steps: int, where: str) -> Tensor | None:
+    """The action masks bool [T + 1, A] in the infos of an episode; None where it has none, or the action space no choices."""
+    infos = episode.get("infos") if isinstance(episode, Mapping) else getattr(episode, "infos", None)
+    found, width = infos.get(MASKS) if isinstance(infos, Mapping) else None, sum(choices_of(space))
+    if found is None or not width:
+        return None
+    masks = torch.from_numpy(np.array(found, bool))
+    if masks.shape != (steps + 1, width):
+        raise ObservationError(
+            f"{where}: infos[{MASKS!r}] has the shape {tuple(masks.shape)}, expected {(steps + 1, width)}: one row for each"
+            " observation, one entry for each choice"
+        )
+    return masks
 
 
 def _ends_terminated(episode: object, steps: int, where: str) -> bool:

@@ -14,7 +14,7 @@ from rlsdk.interfaces.algorithms import (
     Reconfigurable,
     SeesDiscarded,
 )
-from rlsdk.interfaces.buffers import Buffer, HasObservations, Prioritized
+from rlsdk.interfaces.buffers import Buffer, HasEpisodeRewards, HasObservations, Prioritized
 from rlsdk.interfaces.collecting import Collector, EpisodePlayer
 from rlsdk.interfaces.distributions import ClosedForm, Distribution
 from rlsdk.interfaces.environments import (
@@ -57,6 +57,7 @@ __all__ = [
     "FollowsSettings",
     "HasMasks",
     "HasObservations",
+    "HasEpisodeRewards",
     "HasRolloutLength",
     "HasSeparateEnvs",
     "HasTdError",

@@ -41,6 +41,15 @@ class HasObservations(Protocol):
 
 
 @runtime_checkable
+class HasEpisodeRewards(Protocol):
+    """A memory that is filled before the training begins; the scaling of rewards (`normalize`) reads its rewards."""
+
+    def episode_rewards(self) -> Iterator[Tensor]:
+        """The rewards of each episode, raw, float32 [T]."""
+        ...
+
+
+@runtime_checkable
 class Prioritized(Protocol):
     """A memory that samples rows by their last errors."""
 

@@ -63,7 +63,7 @@ def build_actor_critic(
     shared = networks.share_features_extractor
     other = encoder if shared else build_encoder(context, config.policy, networks)
     default: tuple[int, ...] = () if uses_nature_cnn(encoder) else HIDDEN
-    actor_memory, critic_memory, width = _memories(networks, memory, features_dim(encoder))
+    actor_memory, critic_memory, width = _memories(context.algorithm, networks, memory, features_dim(encoder))
     shared_widths = (networks.net_arch or {}).get("shared", ())
     trunk = mlp(width, shared_widths, networks.activation_fn)
     """The first layers of both sides, the same modules."""
@@ -82,13 +82,15 @@ def build_actor_critic(
     return network.to(context.device)
 
 
-def _memories(networks: ActorCriticConfig, kind: str | None, inputs: int) -> tuple[nn.Module, nn.Module | None, int]:
+def _memories(
+    algorithm: str, networks: ActorCriticConfig, kind: str | None, inputs: int
+) -> tuple[nn.Module, nn.Module | None, int]:
     """(actor's memory, critic's memory or None for the actor's, width of what comes out)."""
     if kind is None:
         return NoMemory(inputs), NoMemory(inputs), inputs
     assert isinstance(networks, RecurrentConfig)
     if networks.memory_class is not None:
-        return own_memories(inputs, networks)
+        return own_memories(algorithm, inputs, networks)
     size = (networks.lstm_hidden_size, networks.n_lstm_layers, networks.lstm_kwargs or {})
     actor = build_memory(kind, inputs, *size)
     if networks.shared_lstm:

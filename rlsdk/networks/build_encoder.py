@@ -15,6 +15,7 @@ from rlsdk.networks.encoders import FlattenEncoder
 from rlsdk.networks.features_extractors import CombinedExtractor, NatureCNN
 from rlsdk.networks.nature_encoder import NatureEncoder
 from rlsdk.networks.preprocessor import Preprocessor, channels_first
+from rlsdk.networks.user_classes import UserClass
 from rlsdk.registry.parts import BuildContext
 from rlsdk.settings.networks import NetworkConfig
 from rlsdk.spaces import Dict, Space, Tuple
@@ -78,9 +79,10 @@ def _user_encoder(context: BuildContext, custom: Any, config: NetworkConfig) -> 
     if isinstance(custom, type) and issubclass(custom, NatureCNN | CombinedExtractor) and not config.normalize_images:
         arguments.setdefault("normalized_image", True)
     _require_arguments(custom, name, arguments, set())
-    extractor = custom(context.to_gymnasium(channels_first(context.observation_space)), **arguments)
+    user = UserClass(context.algorithm, "features_extractor_class", custom, arguments)
+    extractor = user.build(observation_space=context.to_gymnasium(channels_first(context.observation_space)))
     width = getattr(extractor, "features_dim", None)
-    if not isinstance(extractor, nn.Module) or not isinstance(width, int | np.integer) or width < 1:
+    if not isinstance(width, int | np.integer) or width < 1:
         raise SettingsError(f"features_extractor_class {name} must give a torch module with an int `features_dim`")
     if any(isinstance(parameter, UninitializedParameter) for parameter in extractor.parameters()):
         raise SettingsError(

@@ -1,4 +1,4 @@
-"""Memories of users in recurrent policies: made, checked, and helped over whole sequences."""
+"""Users' memories in recurrent policies: how they are made and checked, and functions that help to write one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from rlsdk.errors import SettingsError
 from rlsdk.math.segments import segments_of
 from rlsdk.networks.recurrent import LinearMemory, Memory
+from rlsdk.networks.user_classes import UserClass
 from rlsdk.settings.actor_critic import RecurrentConfig
 
 METHODS = ("initial", "step", "sequence")
@@ -24,7 +25,7 @@ def forgotten(state: tuple[Tensor, ...], is_first: Tensor) -> tuple[Tensor, ...]
 def sequence_by_steps(
     memory: Memory, features: Tensor, states: tuple[Tensor, ...], is_first: Tensor, starts: Tensor
 ) -> Tensor:
-    """`Memory.sequence` for a memory that has `step` alone: latents [N, H], segments side by side, one step after another.
+    """`Memory.sequence` by calls of `step`: latents [N, H], the segments side by side, one step after another.
 
     Args:
         memory: whose `step` is called.
@@ -46,65 +47,68 @@ def sequence_by_steps(
     return torch.stack(found)[place, segment]
 
 
-def own_memories(inputs: int, networks: RecurrentConfig) -> tuple[nn.Module, nn.Module | None, int]:
-    """(actor's memory, critic's memory or None for the actor's, width of what comes out), of the user's class.
+def own_memories(algorithm: str, inputs: int, networks: RecurrentConfig) -> tuple[nn.Module, nn.Module | None, int]:
+    """(actor's memory, critic's memory or None for the actor's, width of their latents), of the user's class.
 
     Raises:
-        SettingsError: it takes other arguments, lacks a method, or what it gives has another shape.
+        SettingsError: it raises, takes other arguments, lacks a method, or what it gives is not finite or of another shape.
     """
-    actor = _own_memory(inputs, networks)
+    actor = _own_memory(algorithm, inputs, networks)
     width = cast("Memory", actor).features_dim
     if networks.shared_lstm:
         return actor, None, width
-    critic = _own_memory(inputs, networks) if networks.enable_critic_lstm else LinearMemory(inputs, width)
+    critic = _own_memory(algorithm, inputs, networks) if networks.enable_critic_lstm else LinearMemory(inputs, width)
     return actor, critic, width
 
 
-def _own_memory(inputs: int, networks: RecurrentConfig) -> nn.Module:
-    kind, arguments = networks.memory_class, networks.memory_kwargs
-    name = f"policy_kwargs.memory_class {getattr(kind, '__name__', repr(kind))}"
-    try:
-        memory = kind(inputs, **arguments)
-    except TypeError as error:
-        raise SettingsError(
-            f"{name} cannot be made: {error}; it is called with (features_dim,) and memory_kwargs {dict(arguments)}"
-        ) from error
+def _own_memory(algorithm: str, inputs: int, networks: RecurrentConfig) -> nn.Module:
+    assert networks.memory_class is not None
+    user = UserClass(algorithm, "memory_class", networks.memory_class, networks.memory_kwargs)
+    memory = user.build(features_dim=inputs)
     missing = [method for method in METHODS if not callable(getattr(memory, method, None))]
-    if not isinstance(memory, nn.Module) or missing or not isinstance(getattr(memory, "features_dim", None), int):
+    if missing or not isinstance(getattr(memory, "features_dim", None), int):
         raise SettingsError(
-            f"{name} must be a torch.nn.Module with an int `features_dim`, the width of what it gives, and methods"
-            f" {', '.join(METHODS)}; see rlsdk.networks.Memory"
+            f"{user} must have an int `features_dim`, the width of its latents, and methods {', '.join(METHODS)}; see"
+            " rlsdk.networks.Memory"
         )
-    _require_fit(memory, inputs, name)
+    _require_fit(user, memory, inputs)
     return memory
 
 
 @torch.no_grad()
-def _require_fit(memory: nn.Module, inputs: int, name: str) -> None:
-    """Three steps of one episode, and the same as a sequence."""
+def _require_fit(user: UserClass, memory: nn.Module, inputs: int) -> None:
+    """Compare three steps of one episode with the same as a sequence."""
     training, module = memory.training, cast("Memory", memory.eval())
-    features = torch.linspace(-1.0, 1.0, 3 * inputs).view(3, inputs)
-    first = torch.tensor([True, False, False])
     try:
-        state = module.initial(1)
-        before, latents = [], []
-        for t in range(3):
-            before.append(state)
-            latent, state = module.step(features[t : t + 1], state, first[t : t + 1])
-            latents.append(latent)
-        states = tuple(torch.cat(parts) for parts in zip(*before, strict=True))
-        stepped, whole = torch.cat(latents), module.sequence(features, states, first, first)
-    except Exception as error:  # a user's code may raise anything
-        raise SettingsError(f"{name} failed on features [1, {inputs}]: {error}; see rlsdk.networks.Memory") from error
+        with user.errors(f"{user} failed on features [1, {inputs}]", "see rlsdk.networks.Memory"):
+            stepped, whole = _both_ways(module, inputs)
     finally:
         memory.train(training)
     for what, found in (("step", stepped), ("sequence", whole)):
         if found.shape != (3, module.features_dim):
             raise SettingsError(
-                f"{name}: {what} gave {list(found.shape)} for 3 steps; expected [3, {module.features_dim}], features_dim wide"
+                f"{user}: {what} gave {list(found.shape)} for 3 steps; expected [3, {module.features_dim}], features_dim wide"
+            )
+        if not bool(found.isfinite().all()):
+            raise SettingsError(
+                f"{user}: {what} gave numbers that are not finite; check its initial weights and `initial`"
             )
     if not torch.allclose(stepped, whole, atol=TOLERANCE):
         raise SettingsError(
-            f"{name}: sequence gives other latents than step, one after another; return"
+            f"{user}: sequence gives other latents than step, one after another; return"
             " rlsdk.networks.sequence_by_steps(self, features, states, is_first, starts) if in doubt"
         )
+
+
+def _both_ways(memory: Memory, inputs: int) -> tuple[Tensor, Tensor]:
+    """The latents [3, H] of three steps, one after another, and as a sequence."""
+    features = torch.linspace(-1.0, 1.0, 3 * inputs).view(3, inputs)
+    first = torch.tensor([True, False, False])
+    state = memory.initial(1)
+    before, latents = [], []
+    for t in range(3):
+        before.append(state)
+        latent, state = memory.step(features[t : t + 1], state, first[t : t + 1])
+        latents.append(latent)
+    states = tuple(torch.cat(parts) for parts in zip(*before, strict=True))
+    return torch.cat(latents), memory.sequence(features, states, first, first)

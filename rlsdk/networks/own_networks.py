@@ -12,6 +12,7 @@ from rlsdk.errors import SettingsError
 from rlsdk.kernels.reference import backward
 from rlsdk.networks.critics import ValueOf, mean_value
 from rlsdk.networks.preprocessor import Preprocessor, channels_first, example_features
+from rlsdk.networks.user_classes import UserClass
 from rlsdk.records import Features
 from rlsdk.registry.parts import BuildContext
 
@@ -88,18 +89,19 @@ def own_network(context: BuildContext, given: OwnNetworkSettings, outputs: tuple
     Args:
         context: of the problem.
         given: the user's class.
-        outputs: what a row has to be, such as (A,); a network may also give all of them on one axis.
-        what: the outputs are, for the error.
+        outputs: the shape of a row, such as (A,); a network may also give all of them on one axis.
+        what: a name of the outputs, for the error.
 
     Raises:
-        SettingsError: the class takes other arguments, or what it gives has another shape.
+        SettingsError: the class raises, takes other arguments, makes no module, or what it gives is not finite or of another
+        shape.
     """
-    size = torch.Size(outputs).numel()
+    size, user = torch.Size(outputs).numel(), _user_class(context, given)
     preprocessor = Preprocessor(context.observation_space, normalize_images=given.normalize_images)
-    network = _made(context, given, size)
-    found = _tried(context, given, network, preprocessor)
+    network = user.build(observation_space=_space(context, given), output_dim=size)
+    found = _tried(context, user, network, preprocessor)
     if found.shape not in ((ROWS, *outputs), (ROWS, size)):
-        raise _misfit(context, given, found, outputs, what)
+        raise _misfit(user, found, outputs, what)
     return OwnNetwork(network, preprocessor, size)
 
 
@@ -107,78 +109,61 @@ def own_critics(context: BuildContext, given: OwnNetworkSettings, actions: int, 
     """`count` critics of a user's class, each made as `kind(observation_space, actions, outputs, **arguments)`.
 
     Raises:
-        SettingsError: the class takes other arguments, or what it gives is not [N, outputs].
+        SettingsError: the class raises, takes other arguments, makes no module, or what it gives is not finite or not
+        [N, outputs].
     """
     preprocessor = Preprocessor(context.observation_space, normalize_images=given.normalize_images)
-    members = [_made(context, given, actions, outputs) for _ in range(count)]
+    user, space = _user_class(context, given), _space(context, given)
+    members = [user.build(observation_space=space, action_dim=actions, output_dim=outputs) for _ in range(count)]
     for member in members:
-        found = _tried(context, given, member, preprocessor, torch.zeros(ROWS, actions))
+        found = _tried(context, user, member, preprocessor, torch.zeros(ROWS, actions))
         if found.shape != (ROWS, outputs):
-            raise _misfit(context, given, found, (outputs,), "one value per output")
+            raise _misfit(user, found, (outputs,), "one value per output")
     return OwnCritics(preprocessor, members)
 
 
-def _made(context: BuildContext, given: OwnNetworkSettings, *sizes: int) -> nn.Module:
+def _user_class(context: BuildContext, given: OwnNetworkSettings) -> UserClass:
+    return UserClass(context.algorithm, given.setting, given.kind, given.arguments)
+
+
+def _space(context: BuildContext, given: OwnNetworkSettings) -> object:
+    """The gymnasium space that a user's network is made for: images have channels first."""
     if context.to_gymnasium is None:
         raise SettingsError(f"{given.setting} needs BuildContext(to_gymnasium=...), which makes its space")
-    space, name = context.to_gymnasium(channels_first(context.observation_space)), _name(given)
-    names = (
-        ("observation_space", "action_dim", "output_dim") if len(sizes) == 2 else ("observation_space", "output_dim")
-    )
-    try:
-        network = given.kind(space, *sizes, **given.arguments)
-    except TypeError as error:
-        raise SettingsError(
-            f"{_where(context, given)} {name} cannot be made: {error}; it is called with ({', '.join(names)}) and"
-            f" {given.setting.removesuffix('class')}kwargs {dict(given.arguments)}"
-        ) from error
-    if not isinstance(network, nn.Module):
-        raise SettingsError(
-            f"{_where(context, given)} {name} must give a torch.nn.Module, not {type(network).__name__}"
-        )
-    return network
+    return context.to_gymnasium(channels_first(context.observation_space))
 
 
 @torch.no_grad()
 def _tried(
-    context: BuildContext, given: OwnNetworkSettings, network: nn.Module, preprocessor: Preprocessor, *further: Tensor
+    context: BuildContext, user: UserClass, network: nn.Module, preprocessor: Preprocessor, *further: Tensor
 ) -> Tensor:
     """The network's output [2, ..] for two observations, in eval mode: batch statistics stay."""
     seen = preprocessor(example_features(context.observation_space, ROWS))
     training = network.training
+    remedy = "images come with channels first, Discrete values one-hot, everything float32"
     try:
-        found: Tensor = network.eval()(seen, *further)
-    except Exception as error:  # a user's code may raise anything
-        raise SettingsError(
-            f"{_where(context, given)} {_name(given)} failed on {ROWS} preprocessed observations, {_shapes(seen)}:"
-            f" {error}; images come with channels first, Discrete values one-hot, everything float32"
-        ) from error
+        with user.errors(f"{user} failed on {ROWS} preprocessed observations, {_shapes(seen)}", remedy):
+            found: object = network.eval()(seen, *further)
     finally:
         network.train(training)
     if not isinstance(found, Tensor):
-        raise SettingsError(f"{_where(context, given)} {_name(given)} must give a tensor, not {type(found).__name__}")
+        raise SettingsError(
+            f"{user} must give a tensor, not {type(found).__name__}; return the outputs alone from forward"
+        )
+    if not bool(found.isfinite().all()):
+        raise SettingsError(
+            f"{user} gave numbers that are not finite for {ROWS} observations; check its initial weights, and divisions and"
+            " logarithms in its forward"
+        )
     return found
 
 
-def _misfit(
-    context: BuildContext, given: OwnNetworkSettings, found: Tensor, outputs: tuple[int, ...], what: str
-) -> SettingsError:
-    wanted = " x ".join(map(str, outputs))
+def _misfit(user: UserClass, found: Tensor, outputs: tuple[int, ...], what: str) -> SettingsError:
+    wanted = ", ".join(map(str, (ROWS, *outputs)))
     return SettingsError(
-        f"{_where(context, given)} {_name(given)} gave {list(found.shape)} for {ROWS} observations; expected"
-        f" [{ROWS}, {wanted.replace(' x ', ', ')}]: {what}; give its last layer output_dim ="
-        f" {torch.Size(outputs).numel()} outputs"
+        f"{user} gave {list(found.shape)} for {ROWS} observations; expected [{wanted}]: {what}; give its last layer"
+        f" output_dim = {torch.Size(outputs).numel()} outputs"
     )
-
-
-def _where(context: BuildContext, given: OwnNetworkSettings) -> str:
-    return (
-        f"{context.algorithm}: policy_kwargs.{given.setting}" if context.algorithm else f"policy_kwargs.{given.setting}"
-    )
-
-
-def _name(given: OwnNetworkSettings) -> str:
-    return str(getattr(given.kind, "__name__", repr(given.kind)))
 
 
 def _shapes(seen: Features) -> str:

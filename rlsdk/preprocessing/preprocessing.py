@@ -52,7 +52,7 @@ class Preprocessing:
             context,
             goals=goals,
             observation_normalizer=normalizer.observations,
-            reward_normalizer=normalizer.rewards,
+            reward_normalizer=normalizer.rewards.normalize,
         )
 
     def connected(self, parts: Parts) -> Parts:

@@ -94,12 +94,11 @@ class RewardScale:
         return scaled.clamp_(-self.settings.clip_reward, self.settings.clip_reward).float()
 
     def normalize(self, reward: Tensor) -> Tensor:
-        """Rewards [..], divided by the current deviation and clipped."""
-        return self._scaled(reward, self.deviation) if self.settings.norm_reward else reward
-
-    def __call__(self, reward: Tensor) -> Tensor:
-        """Rewards [..] as algorithms learn from them: normalised by the current statistics, or their signs (`sign_reward`)."""
-        return reward.sign() if self.settings.sign_reward else self.normalize(reward)
+        """Rewards [..] as algorithms learn from them: divided by the current deviation and clipped, or their signs
+        (`sign_reward`)."""
+        if self.settings.norm_reward:
+            return self._scaled(reward, self.deviation)
+        return reward.sign() if self.settings.sign_reward else reward
 
     def denormalize(self, reward: Tensor) -> Tensor:
         """The rewards [..] that were normalised, up to clipping."""

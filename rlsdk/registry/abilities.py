@@ -20,6 +20,7 @@ from rlsdk.interfaces import (
     CountsUpdates,
     FillsExtras,
     FollowsSettings,
+    HasEpisodeRewards,
     HasRolloutLength,
     HasTdError,
     LearnsOffline,
@@ -47,7 +48,7 @@ OPTIONAL: dict[str, tuple[type[object], ...]] = {
     "policy": OF_POLICIES,
     "behavior": OF_POLICIES,
     "algorithm": (Collected, CountsUpdates, HasTdError, Proposes, Reconfigurable, SeesDiscarded),
-    "buffer": (Collected, Prioritized, Reconfigurable),
+    "buffer": (Collected, HasEpisodeRewards, Prioritized, Reconfigurable),
     "plan": (ChecksParts, FollowsSettings, HasRolloutLength, LearnsOffline, NormalizesEpisodes),
 }
 """Part of `Parts` -> what it may be besides."""

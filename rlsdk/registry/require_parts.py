@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlsdk.errors import PluginError
-from rlsdk.interfaces import ChecksParts, Stateful
+from rlsdk.interfaces import ChecksParts, NormalizesEpisodes, Stateful
 from rlsdk.registry.abilities import ability, check_part
 from rlsdk.registry.parts import Parts
 
@@ -19,8 +19,8 @@ SAYS: dict[str, tuple[object, ...]] = {
 """Member of a plan -> accepted values."""
 
 
-def require_parts(built: object, algorithm: str) -> Parts:
-    """What a plugin's `build` returned, checked.
+def require_parts(built: object, algorithm: str, info: tuple[str, ...] = ()) -> Parts:
+    """What a plugin's `build` returned, checked; `info`: the entries of `info` that its manifest declares.
 
     Raises:
         PluginError: it is something else, has no plan, or a part lacks a method, misspells one or takes other arguments.
@@ -42,6 +42,7 @@ def require_parts(built: object, algorithm: str) -> Parts:
             check_part(part, name, algorithm)
     _check_plan(built, algorithm)
     _check_states(built, algorithm)
+    _check_info(built, algorithm, (*info, *built.info))
     return built
 
 
@@ -59,6 +60,24 @@ def _check_plan(built: Parts, algorithm: str) -> None:
             checker.check_parts(built)
         except PluginError as error:
             raise PluginError(f"{algorithm!r}: {error}") from None
+
+
+def _check_info(built: Parts, algorithm: str, declared: tuple[str, ...]) -> None:
+    """Refuse entries of `info` that the algorithm would never get."""
+    if not declared:
+        return
+    kind = type(built.plan).__name__
+    if not built.plan.needs_environment:
+        cause, instead = (
+            "learns from recordings, which hold no info",
+            "drop them, or use a plan that needs an environment",
+        )
+    elif ability(built.plan, NormalizesEpisodes):
+        cause = "plays whole episodes, of which candidates' returns alone are learnt from"
+        instead = "put them into the environment's reward, or use a plan that collects steps, such as OnPolicyPlan"
+    else:
+        return
+    raise PluginError(f"{algorithm!r} declares info = {list(declared)}, and its plan, {kind}, {cause}; {instead}")
 
 
 def _check_states(built: Parts, algorithm: str) -> None:
