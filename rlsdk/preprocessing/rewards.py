@@ -94,10 +94,10 @@ class RewardScale:
         return scaled.clamp_(-self.settings.clip_reward, self.settings.clip_reward).float()
 
     def normalize(self, reward: Tensor) -> Tensor:
-        """Rewards [..] as algorithms learn from them: divided by the current deviation and clipped, or their signs
-        (`sign_reward`)."""
-        if self.settings.norm_reward:
-            return self._scaled(reward, self.deviation)
+        """Rewards [..] as algorithms learn from them: divided by the current deviation and clipped, or their signs."""
+        return self._scaled(reward, self.deviation) if self.settings.norm_reward else self._unscaled(reward)
+
+    def _unscaled(self, reward: Tensor) -> Tensor:
         return reward.sign() if self.settings.sign_reward else reward
 
     def denormalize(self, reward: Tensor) -> Tensor:
