@@ -7,9 +7,9 @@ import numpy as np
 
 from rlsdk import Agent
 from rlsdk.callbacks import BaseCallback, CheckpointCallback, EvalCallback
-from rlsdk.environments import NumpyVectorEnv
+from rlsdk.environments import ConnectedEnv, NumpyVectorEnv
 from rlsdk.evaluation.evaluate import evaluate_policy
-from rlsdk.interfaces import Buffer, State, TorchPolicy, VectorEnv
+from rlsdk.interfaces import Buffer, State, TorchPolicy
 from rlsdk.math.schedules import Schedule
 from rlsdk_ars import ARS
 from rlsdk_maskable_ppo import MaskablePPO
@@ -35,7 +35,7 @@ assert_type(model.config.learning_rate, Schedule)
 assert_type(model.policy, TorchPolicy)
 assert_type(model.observation_space, gymnasium.Space[Any])
 assert_type(model.action_space, gymnasium.Space[Any])
-assert_type(model.env, VectorEnv | None)
+assert_type(model.env, ConnectedEnv | None)
 assert_type(model.get_env(), NumpyVectorEnv | None)
 assert_type(model.replay_buffer, Buffer[Any, Any] | None)
 assert_type(model.get_parameters(), dict[str, State])

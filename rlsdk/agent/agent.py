@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, ClassVar, Generic, Self, cast
 
@@ -26,11 +26,11 @@ from rlsdk.agent.switch_environment import numpy_environment, require_same_space
 from rlsdk.agent.torch_modes import in_plain_modes
 from rlsdk.agent.training_state import TrainingState, training_state
 from rlsdk.callbacks import BaseCallback, Callback
-from rlsdk.environments import NumpyVectorEnv, to_gymnasium
+from rlsdk.environments import ConnectedEnv, NumpyVectorEnv, to_gymnasium
 from rlsdk.environments.adapters.actions import ActionDecoder
 from rlsdk.environments.adapters.masks import MaskValidator
 from rlsdk.environments.adapters.space_conversion import GymSpace
-from rlsdk.interfaces import Buffer, State, TorchPolicy, VectorEnv
+from rlsdk.interfaces import Buffer, State, TorchPolicy
 from rlsdk.preprocessing import Normalizer, Preprocessing
 from rlsdk.records import ActingState, Cursor
 from rlsdk.registry import AlgorithmSpec, spec_of_class
@@ -74,7 +74,7 @@ class Agent(Generic[ConfigT]):
     """Why the agent is on its device."""
     cursor: Cursor | None = own()
     """How far training is; None before it began."""
-    acting: tuple[ActingState[Any], ...] = own()
+    acting: tuple[ActingState[object], ...] = own()
     """Where acting stood after the last round, one per group of environments; empty before training began."""
     run: Run | None = own()
     """The training that is going on."""
@@ -86,7 +86,7 @@ class Agent(Generic[ConfigT]):
     logger: Logger = own()
     """Records values of the user's own beside the metrics: `logger.record("my/value", x)`."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         self._assembled = from_arguments(self.spec, args, kwargs, class_name=type(self).__name__)
 
     def __getattr__(self, name: str) -> Any:
@@ -111,9 +111,9 @@ class Agent(Generic[ConfigT]):
         change_settings(self._assembled, {name: getattr(value, name) for name in setting_names(type(self.config))})
 
     @property
-    def env(self) -> VectorEnv | None:
+    def env(self) -> ConnectedEnv | None:
         """The training environment, None if there is none; assigning one is `set_env(env)`."""
-        return cast("VectorEnv | None", self._assembled.env)
+        return self._assembled.env
 
     @env.setter
     def env(self, value: object) -> None:
@@ -168,7 +168,7 @@ class Agent(Generic[ConfigT]):
     def learn(  # noqa: PLR0913  # the documented signature
         self,
         total_timesteps: float,
-        callback: Callback | BaseCallback | Callable[..., Any] | list[Any] | None = None,
+        callback: Callback | BaseCallback | Callable[..., object] | Sequence[object] | None = None,
         log_interval: int | None = None,
         tb_log_name: str | None = None,
         reset_num_timesteps: bool = True,
@@ -344,10 +344,10 @@ class Agent(Generic[ConfigT]):
         path: str | Path | IO[bytes],
         env: object = None,
         device: str = "auto",
-        custom_objects: Mapping[str, Any] | None = None,
+        custom_objects: Mapping[str, object] | None = None,
         print_system_info: bool = False,
         force_reset: bool = True,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> Self:
         """A new agent from a file; without `env` it can predict.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -47,7 +47,7 @@ ASYNC_EVAL = (
 )
 
 
-def without_effect(spec: AlgorithmSpec, arguments: Mapping[str, object]) -> dict[str, Any]:
+def without_effect(spec: AlgorithmSpec, arguments: Mapping[str, object]) -> dict[str, object]:
     """Arguments of a constructor without those that have no effect; settings of the same name win.
 
     Raises:
@@ -84,16 +84,15 @@ def _require(name: str, value: object, accepted: tuple[object, ...], instead: st
         raise UsageError(f"{name} = {value!r} has no counterpart here; {instead}")
 
 
-def positive(value: Any, name: str, *, least: int = 1) -> int:
+def positive(value: object, name: str, *, least: int = 1) -> int:
     """A whole number of at least `least`; floats that are whole, such as 1e6, count.
 
     Raises:
         SettingsError: something else.
     """
-    whole = isinstance(value, int | np.integer) or (
-        isinstance(value, float | np.floating) and float(value).is_integer()
-    )
-    if isinstance(value, bool | np.bool_) or not whole or value < least:
-        kind = "positive whole number" if least == 1 else f"whole number of at least {least}"
-        raise SettingsError(f"{name} = {value!r} must be a {kind}")
-    return int(value)
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    whole = whole or (isinstance(value, float | np.floating) and float(value).is_integer())
+    if isinstance(value, int | float | np.integer | np.floating) and whole and value >= least:
+        return int(value)
+    kind = "positive whole number" if least == 1 else f"whole number of at least {least}"
+    raise SettingsError(f"{name} = {value!r} must be a {kind}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from typing_extensions import TypeVar
 
 from rlsdk.agent.stored_cursor import StoredCursor
-from rlsdk.environments import NumpyVectorEnv
+from rlsdk.environments import ConnectedEnv, NumpyVectorEnv
 from rlsdk.environments.adapters.actions import ActionDecoder
 from rlsdk.environments.adapters.masks import MaskValidator
 from rlsdk.environments.adapters.observations import ObservationBatcher
@@ -39,7 +39,7 @@ class AssembledAgent(Generic[ConfigT]):
     class_name: str
     """Of the user-facing class, for messages."""
     config: ConfigT
-    env: Any
+    env: ConnectedEnv | None
     """The vector environment of training; None for an agent that only predicts."""
     env_name: str | None
     """The id the environment was made from; None where it was no id."""

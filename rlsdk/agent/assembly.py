@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Protocol, TypeVar
 
 from rlsdk.agent.arguments import without_effect
 from rlsdk.agent.assembled import AssembledAgent
@@ -14,17 +14,18 @@ from rlsdk.agent.networks import architecture_of
 from rlsdk.agent.prediction import InputReader
 from rlsdk.agent.stored_replay import require_room
 from rlsdk.agent.torch_modes import in_plain_modes
-from rlsdk.environments import connect, to_gymnasium
+from rlsdk.environments import ConnectedEnv, connect, to_gymnasium
 from rlsdk.environments.adapters.actions import ActionDecoder
 from rlsdk.environments.adapters.goals import GoalRules
 from rlsdk.environments.adapters.masks import MaskValidator
 from rlsdk.environments.adapters.observations import ObservationBatcher
 from rlsdk.environments.wrapper_settings import split_wrapper_settings
 from rlsdk.errors import PluginError, SettingsError, UsageError
-from rlsdk.interfaces import HasRolloutLength
+from rlsdk.interfaces import HasRolloutLength, NormalizesEpisodes, Reconfigurable
 from rlsdk.networks.initialisation import initialisation
 from rlsdk.preprocessing import preprocessing_of
 from rlsdk.registry import AlgorithmSpec, require_usable
+from rlsdk.registry.abilities import ability
 from rlsdk.registry.parts import BuildContext
 from rlsdk.registry.require_parts import require_parts
 from rlsdk.runtime.device import choose_device
@@ -33,12 +34,19 @@ from rlsdk.settings import evolve, structure
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.constructor import bind
 from rlsdk.spaces import Space
+from rlsdk.training.groups import require_groups
 
 ConfigT = TypeVar("ConfigT", bound=AgentConfig)
 
 
+class ReadsInputs(Protocol):
+    """A policy whose methods take observations as users have them, in numpy or torch."""
+
+    reader: InputReader | None
+
+
 def from_arguments(
-    spec: AlgorithmSpec, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, class_name: str
+    spec: AlgorithmSpec, args: tuple[object, ...], kwargs: Mapping[str, object], *, class_name: str
 ) -> AssembledAgent:
     """The agent that a class's constructor makes of its arguments.
 
@@ -84,7 +92,7 @@ def assemble(
     config: ConfigT,
     spaces: tuple[Space, Space],
     num_envs: int,
-    env: Any | None,
+    env: ConnectedEnv | None,
     *,
     class_name: str = "Agent",
 ) -> AssembledAgent[ConfigT]:
@@ -96,6 +104,7 @@ def assemble(
     require_usable(spec)
     if config.policy not in spec.policies:
         raise SettingsError(f"unknown policy {config.policy!r}; {spec.id} has {', '.join(spec.policies)}")
+    require_groups(num_envs, config.env_groups)
     bare, _ = split_wrapper_settings(config.env)
     seed = fresh_seed() if config.seed is None else int(config.seed)
     device, reason = choose_device(config.device, config.policy)
@@ -138,16 +147,20 @@ def build_parts(agent: AssembledAgent) -> None:
     with initialisation(agent.seed):
         made = agent.spec.build(agent.preprocessing.build_context, agent.config)
         built = require_parts(made, agent.spec.id, agent.spec.info)
-    if agent.spec.live and not callable(getattr(built.algorithm, "reconfigure", None)):
+    if agent.spec.live and ability(built.algorithm, Reconfigurable) is None:
         raise PluginError(
             f"{agent.spec.id!r} declares live settings ({', '.join(agent.spec.live)}), but"
             f" {type(built.algorithm).__name__} has no method reconfigure(config); add it, or leave `live` out"
         )
+    if agent.config.env_groups > 1 and (not built.plan.needs_environment or isinstance(built.plan, NormalizesEpisodes)):
+        raise SettingsError(
+            f"env_groups = {agent.config.env_groups} is for algorithms that collect step by step; {agent.spec.id} does not:"
+            " leave it out"
+        )
     move(built, agent.context.device)
     agent.parts = agent.preprocessing.connected(built)
     agent.made_as = architecture_of(built)
-    policy: Any = agent.parts.policy
-    if hasattr(policy, "reader"):
+    if (policy := ability(agent.parts.policy, ReadsInputs)) is not None:
         policy.reader = InputReader(agent.preprocessing)
 
 

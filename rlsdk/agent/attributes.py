@@ -22,6 +22,7 @@ from rlsdk.math.schedules import Constant
 from rlsdk.settings.frequency import TrainFrequency
 from rlsdk.settings.networks import NetworkConfig
 from rlsdk.training.episode_statistics import EpisodeStatistics
+from rlsdk.training.groups import joined
 from rlsdk.tree import map_tensors
 
 
@@ -162,7 +163,7 @@ def _closest(kind: type, agent: AssembledAgent | None, name: str) -> str:
     return f"its settings are {', '.join(sorted(setting_names(type(agent.config))))}"
 
 
-def documented_form(value: object) -> Any:
+def documented_form(value: object) -> object:
     """A setting as it is documented: a number for a constant schedule, an int or a pair for a training frequency, a dict of
     what was given for the settings of networks."""
     if isinstance(value, Constant):
@@ -229,10 +230,11 @@ def _last_observation(agent: AssembledAgent) -> object:
     """The observation to act on next, numpy [B, ..]; None before training."""
     if not agent.acting:
         return None
-    return map_tensors(lambda leaf: leaf.cpu().numpy().copy(), agent.acting[0].observation.features)
+    seen = joined([state.observation for state in agent.acting])
+    return map_tensors(lambda leaf: leaf.cpu().numpy().copy(), seen.features)
 
 
-DERIVED: dict[str, Callable[[AssembledAgent], Any]] = {
+DERIVED: dict[str, Callable[[AssembledAgent], object]] = {
     "n_envs": lambda agent: agent.context.num_envs,
     "lr_schedule": lambda agent: agent.config.learning_rate,
     "policy_class": lambda agent: type(agent.parts.policy),

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -29,16 +28,21 @@ class ConstructionLimit(TorchFunctionMode):
         self.left = FREE_BYTES + PER_BYTE * size
         self.work_left = FREE_WORK + float(size) ** 1.5
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> object:
+    def __torch_function__(
+        self,
+        func: Callable[..., object],
+        types: object,
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
         """Raises ArtifactError before a tensor is allocated that is too large."""
         options = kwargs or {}
         if func in BY_SIZE:
             self._charge(options.get("size", args), options.get("dtype"))
         elif func in OF_TENSOR:
             self._charge(options.get("size", args[1:]), options.get("dtype"))
-        elif func is torch.linalg.qr:
-            rows, columns = args[0].shape[-2:]
-            self.work_left -= args[0].numel() * min(rows, columns)
+        elif func is torch.linalg.qr and isinstance(matrix := args[0], Tensor):
+            self.work_left -= matrix.numel() * min(matrix.shape[-2:])
             self._require_rest()
         return func(*args, **options)
 
@@ -48,8 +52,10 @@ class ConstructionLimit(TorchFunctionMode):
                 "the file's settings and spaces describe networks that are far larger than the file; they do not belong to it"
             )
 
-    def _charge(self, size: Sequence[object], dtype: object) -> None:
-        parts = size[0] if len(size) and isinstance(size[0], Iterable) else size
+    def _charge(self, size: object, dtype: object) -> None:
+        parts = size if isinstance(size, Sequence) else ()
+        if len(parts) and isinstance(inner := parts[0], Iterable):
+            parts = tuple(inner)
         whole = [n for n in parts if isinstance(n, int) and not isinstance(n, bool)]
         itemsize = dtype.itemsize if isinstance(dtype, torch.dtype) else 4
         self.left -= math.prod(whole) * itemsize

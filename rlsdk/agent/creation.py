@@ -16,7 +16,7 @@ def agent_class(spec: AlgorithmSpec) -> type[Agent]:
     return class_of(spec, Agent)
 
 
-def make(algorithm: str, *, env: Any, policy: str | None = None, **settings: Any) -> Agent:
+def make(algorithm: str, *, env: object, policy: str | None = None, **settings: object) -> Agent:
     """An agent by the id of its algorithm: `rlsdk.make("tqc", env="Pendulum-v1", learning_rate=1e-3)`.
 
     Raises:
@@ -26,6 +26,6 @@ def make(algorithm: str, *, env: Any, policy: str | None = None, **settings: Any
     return agent_class(spec)(policy or spec.policies[0], env, **settings)
 
 
-def load(path: str | Path | IO[bytes], env: Any = None, device: str = "auto", **kwargs: Any) -> Agent:
+def load(path: str | Path | IO[bytes], env: object = None, device: str = "auto", **kwargs: Any) -> Agent:
     """The agent in a file; the file names its algorithm. Arguments as `Agent.load`."""
     return Agent.load(path, env, device, **kwargs)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import nn
 
 from rlsdk.agent.file_checks import require_finite
@@ -15,7 +13,7 @@ PLAN = "plan"
 """Where the state of a plan is, beside `states`."""
 
 
-def memories_of(parts: Parts) -> dict[str, Buffer[Any, Any]]:
+def memories_of(parts: Parts) -> dict[str, Buffer[object, object]]:
     """Further memories, which are saved where the replay buffer is."""
     return {name: state for name, state in parts.states.items() if isinstance(state, Buffer)}
 

@@ -67,7 +67,7 @@ def _run_training(
         train(run, env, agent.parts, log_every=interval, threads=request.threads)
     finally:
         agent.run, agent.stored_log = None, run.episode_statistics.state_dict()
-        agent.fingerprint = fingerprint_of(agent.env)
+        agent.fingerprint = None if agent.env is None else fingerprint_of(agent.env)
         if not agent.logger_was_set:
             agent.logger.close()
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.errors import SettingsError
+from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.sinks import ConsoleSink, Logger, MetricSink, TensorBoardSink
 
 
-def chosen_sinks(config: Any, name: str, *, fresh: bool) -> list[MetricSink]:
+def chosen_sinks(config: AgentConfig, name: str, *, fresh: bool) -> list[MetricSink]:
     """The sinks for `verbose` and `tensorboard_log`; `name`: of the run in TensorBoard.
 
     Raises:
@@ -28,7 +28,7 @@ def set_logger(agent: AssembledAgent, given: MetricSink) -> None:
     agent.logger.current_step = lambda: agent.num_timesteps
 
 
-def as_logger(given: Any) -> Logger:
+def as_logger(given: object) -> Logger:
     """A logger, or one that writes to a sink.
 
     Raises:
@@ -36,7 +36,7 @@ def as_logger(given: Any) -> Logger:
     """
     if isinstance(given, Logger):
         return given
-    if not callable(getattr(given, "write", None)) or not callable(getattr(given, "close", None)):
+    if not isinstance(given, MetricSink) or not callable(given.write) or not callable(given.close):
         raise SettingsError(
             f"{given!r} is no logger; pass what rlsdk.sinks.configure(folder, formats) returns, or an object with"
             " write(step, values) and close()"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from rlsdk.errors import ArtifactError, PluginError, RlsdkError, fitting, shown
 from rlsdk.interfaces import State
@@ -54,9 +54,7 @@ def spec_for(document: Mapping[str, object]) -> AlgorithmSpec:
         ) from error
 
 
-def upgraded(
-    document: Mapping[str, object], sections: State, spec: AlgorithmSpec
-) -> tuple[dict[str, Any], dict[str, Any]]:
+def upgraded(document: Mapping[str, object], sections: State, spec: AlgorithmSpec) -> tuple[dict[str, object], State]:
     """Document and sections as the installed versions of rlsdk and the plugin (`AlgorithmSpec.upgrade`) write them.
 
     Raises:

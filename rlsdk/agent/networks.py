@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import nn
 
 from rlsdk.agent.assembled import AssembledAgent
@@ -34,7 +32,7 @@ def require_same_layers(agent: AssembledAgent, what: str) -> None:
         )
 
 
-def _networks(part: Any) -> list[nn.Module]:
+def _networks(part: object) -> list[nn.Module]:
     """The modules of a part: itself, what it wraps, and what it holds, target networks included."""
     while not isinstance(part, nn.Module) and hasattr(part, "inner"):
         part = part.inner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from rlsdk.interfaces import State
 from rlsdk.storage import agent_file, factory
 
 
-def parameters_of(agent: AssembledAgent) -> dict[str, Any]:
+def parameters_of(agent: AssembledAgent) -> dict[str, State]:
     """Name -> state of every network and optimiser; see `Agent.get_parameters`."""
     policy = agent.preprocessing.policy_state(agent.parts.policy)
     return {"policy": policy, **agent.parts.algorithm.state_dict(), **_further(agent)}
@@ -40,7 +40,7 @@ def set_parameters(agent: AssembledAgent, source: str | Path | IO[bytes] | State
         raise ArtifactError(f"exact_match needs all of {sorted(current)}; missing: {missing}")
     if exact_match:
         _require_all(current, given, "")
-    backup = _copied(current)
+    backup = {name: _copied(state) for name, state in current.items()}
     try:
         merged = {**backup, **{name: _merged(backup[name], value, exact_match) for name, value in given.items()}}
         _apply(agent, merged)
@@ -49,7 +49,7 @@ def set_parameters(agent: AssembledAgent, source: str | Path | IO[bytes] | State
         raise ArtifactError(f"the parameters do not fit this agent: {error}") from None
 
 
-def _require_all(current: object, given: Any, place: str) -> None:
+def _require_all(current: object, given: object, place: str) -> None:
     """Raises ArtifactError when `given` lacks a tensor or value of `current`, or has one that is unknown."""
     if not isinstance(current, Mapping) or not current:  # empty: an optimiser that has made no step
         return
@@ -62,16 +62,16 @@ def _require_all(current: object, given: Any, place: str) -> None:
     if unknown := sorted(map(str, found - known)):
         raise ArtifactError(f"the agent has no parameter {unknown[0]!r}{place}; {suggest(unknown[0], map(str, known))}")
     for name, value in current.items():
-        _require_all(value, given[name], f" of {name!r}")
+        _require_all(value, given[name] if isinstance(given, Mapping) else {}, f" of {name!r}")
 
 
-def _copied(value: object) -> Any:
+def _copied(value: object) -> object:
     if isinstance(value, Mapping):
         return {name: _copied(item) for name, item in value.items()}
     return value.clone() if isinstance(value, Tensor) else value
 
 
-def _merged(old: object, new: object, exact: bool) -> Any:
+def _merged(old: object, new: object, exact: bool) -> object:
     """`new` over `old`, or `exact`ly `new`; shapes must agree wherever both have a tensor."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         return {**({} if exact else old), **{name: _merged(old.get(name), value, exact) for name, value in new.items()}}
@@ -91,9 +91,9 @@ def _apply(agent: AssembledAgent, parameters: State) -> None:
             restore_states(agent.parts, states)
 
 
-def _parameters_in(path: str | Path | IO[bytes], agent: AssembledAgent) -> dict[str, Any]:
-    document, sections = factory.read(agent_file.existing(path), ("policy", "training"), kind=agent_file.KIND)
-    _, sections = upgraded(document, sections, agent.spec)
+def _parameters_in(path: str | Path | IO[bytes], agent: AssembledAgent) -> State:
+    document, stored = factory.read(agent_file.existing(path), ("policy", "training"), kind=agent_file.KIND)
+    _, sections = upgraded(document, stored, agent.spec)
     training = sections.get("training", {})
     states = {"states": training["states"]} if "states" in training else {}
     return {"policy": agent_file.policy_in(sections), **training.get("algorithm", {}), **states}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rlsdk.agent.assembled import AssembledAgent
@@ -16,9 +17,11 @@ from rlsdk.environments.adapters.observations import ObservationBatcher, batch_o
 from rlsdk.errors import MaskError
 from rlsdk.preprocessing import Preprocessing
 from rlsdk.preprocessing.frames import FramesCarry
-from rlsdk.records import Observation
+from rlsdk.records import Features, Observation
 from rlsdk.spaces import Dict, Space, Tuple, dtype_of
 from rlsdk.tree import leaves, map_tensors
+
+NodeT = TypeVar("NodeT")
 
 
 def predict(  # the documented arguments
@@ -28,7 +31,7 @@ def predict(  # the documented arguments
     episode_start: object,
     deterministic: bool,
     action_masks: object,
-) -> tuple[Any, Any]:
+) -> tuple[object, object]:
     """See `Agent.predict`."""
     if not modes_are_plain():
         return in_plain_modes(_predict)(agent, observation, state, episode_start, deterministic, action_masks)
@@ -42,7 +45,7 @@ def _predict(
     episode_start: object,
     deterministic: bool,
     action_masks: object,
-) -> tuple[Any, Any]:
+) -> tuple[object, object]:
     rows, single = batch_of(agent.context.observation_space, observation)
     start = state is None if episode_start is None else np.asarray(episode_start, dtype=bool)
     is_first = torch.as_tensor(np.broadcast_to(start, (len(rows),)).copy())
@@ -73,7 +76,7 @@ class InputReader:
 
     def read(
         self, given: object, memory: object = None, action_masks: object = None, episode_starts: object = None
-    ) -> tuple[Observation, Any]:
+    ) -> tuple[Observation, object]:
         """(the observation as the policy takes it: stacked, normalised, on its device; the policy's memory).
 
         Args:
@@ -100,7 +103,7 @@ class InputReader:
         seen = self._moved(Observation(self._stack(rows), first, self._masks(action_masks, count)))
         return self.preprocessing.observed(seen, memory)[0], inner
 
-    def action(self, given: object) -> Any:
+    def action(self, given: object) -> Features:
         """Actions in environment units, tensors [N, ..] nested as the space is; raises ObservationError."""
         rows, _ = batch_of(self.action_space, _in_numpy(self.action_space, given), "action")
         return self._moved(self._stack_actions(rows))
@@ -114,15 +117,15 @@ class InputReader:
         self._rule.require_choice(np.stack(rows))
         return torch.from_numpy(np.stack(rows))
 
-    def _moved(self, value: object) -> Any:
+    def _moved(self, value: NodeT) -> NodeT:
         return map_tensors(lambda leaf: leaf.to(self.device), value)
 
 
-def _numpy(value: object) -> Any:
+def _numpy(value: object) -> NDArray[np.generic]:
     return value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
 
 
-def _in_numpy(space: Space, value: object) -> Any:
+def _in_numpy(space: Space, value: object) -> object:
     """`value` in numpy, whole floats as integers where the space holds integers."""
     if isinstance(space, Dict) and isinstance(value, Mapping):
         return {key: _in_numpy(space.spaces[key], item) if key in space.spaces else item for key, item in value.items()}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.errors import UsageError
 from rlsdk.exploration.new_settings import reconfigure_behavior
-from rlsdk.interfaces import FollowsSettings
+from rlsdk.interfaces import FollowsSettings, Reconfigurable
+from rlsdk.registry.abilities import ability
 from rlsdk.settings import evolve
+from rlsdk.settings.agent_config import AgentConfig
 
 OF_THE_AGENT = frozenset({"stats_window_size", "tensorboard_log", "verbose"})
 """Settings that no part sees; `learn` reads them."""
@@ -31,7 +32,7 @@ def change_settings(agent: AssembledAgent, changes: Mapping[str, object]) -> Non
     changed = {name for name in changes if getattr(config, name) != getattr(before, name)}
     fixed = sorted(changed - OF_THE_AGENT - set(agent.spec.live))
     memory = agent.parts.buffer
-    if memory is not None and not hasattr(memory, "reconfigure"):
+    if memory is not None and ability(memory, Reconfigurable) is None:
         fixed += sorted(changed & OF_MEMORIES & set(agent.spec.live))
     if fixed:
         raise UsageError(_refusal(agent, fixed[0]))
@@ -52,14 +53,13 @@ def _refusal(agent: AssembledAgent, name: str) -> str:
     )
 
 
-def _reconfigure_parts(agent: AssembledAgent, config: Any) -> None:
+def _reconfigure_parts(agent: AssembledAgent, config: AgentConfig) -> None:
     plan = agent.parts.plan
     new = plan.with_settings(config, agent.context) if isinstance(plan, FollowsSettings) else plan
     built, normalizer = agent.parts, agent.preprocessing.normalizer
-    parts: tuple[Any, ...] = (built.policy, built.algorithm, built.buffer)
-    for part in parts:
-        if hasattr(part, "reconfigure"):
-            part.reconfigure(config)
+    for part in (built.policy, built.algorithm, built.buffer):
+        if (able := ability(part, Reconfigurable)) is not None:
+            able.reconfigure(config)
     reconfigure_behavior(built.behavior, config)
     if normalizer is not None and normalizer.settings.gamma is None and hasattr(config, "gamma"):
         normalizer.rewards.gamma = float(config.gamma)

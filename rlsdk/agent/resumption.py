@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from rlsdk.agent.assembled import AssembledAgent
@@ -12,33 +10,36 @@ from rlsdk.environments.states import OpaqueValue, read_state
 from rlsdk.environments.vector.connected import fingerprint_of
 from rlsdk.environments.vector.on_device import OnDevice
 from rlsdk.errors import EnvironmentFault, UsageError, fitting
-from rlsdk.interfaces import NormalizesEpisodes, State
+from rlsdk.interfaces import CapturesState, NormalizesEpisodes, State, VectorEnv
 from rlsdk.preprocessing.earlier_files import as_given, environments_of
-from rlsdk.records import ActingState, Cursor
+from rlsdk.records import ActingState, Cursor, Observation
+from rlsdk.registry.abilities import ability
 from rlsdk.runtime.seeding import derive
 from rlsdk.spaces import choices_of, dtype_of, map_leaves, shape_of
-from rlsdk.training import begin_acting
+from rlsdk.training import split_acting
 
 
-def training_env(agent: AssembledAgent) -> Any:
-    """What the agent's plan collects in: its environment, on its device, with observations prepared.
+def training_env(agent: AssembledAgent) -> VectorEnv | None:
+    """What the agent's plan collects in: its environment, on its device, with observations prepared; None for a plan that
+    needs none.
 
     Raises:
         UsageError: the agent has no environment, or one that only plays whole episodes.
     """
-    if not agent.parts.plan.needs_environment:
-        return agent.env
-    if agent.env is None:
+    env, plan = agent.env, agent.parts.plan
+    if not plan.needs_environment:
+        return env
+    if env is None:
         raise UsageError("the agent has no environment; call set_env(env), or load(path, env=env)")
-    agent.env.select_info((*agent.spec.info, *agent.parts.info))
-    if isinstance(agent.parts.plan, NormalizesEpisodes):
-        return agent.env  # its candidates act in numpy, wherever the networks are
-    agent.env.require_steps()
-    env = agent.env if agent.context.device == "cpu" else OnDevice(agent.env, agent.context.device)
-    return agent.preprocessing.environment(env)
+    env.select_info((*agent.spec.info, *agent.parts.info))
+    if isinstance(plan, NormalizesEpisodes):
+        return env  # its candidates act in numpy, wherever the networks are
+    env.require_steps()
+    device = agent.context.device
+    return agent.preprocessing.environment(env if device == "cpu" else OnDevice(env, device))
 
 
-def begin(agent: AssembledAgent, env: Any) -> Cursor:
+def begin(agent: AssembledAgent, env: VectorEnv | None) -> Cursor:
     """Set where a training of `agent` in `env` goes on from, and return the counts: a stored cursor's running episodes, or new
     ones; none for a plan without environment.
 
@@ -46,42 +47,48 @@ def begin(agent: AssembledAgent, env: Any) -> Cursor:
         ArtifactError: the stored episodes are not of such environments.
     """
     counts = agent.counts
-    agent.acting = (_acting(agent, env),) if agent.parts.plan.needs_environment else ()
+    agent.acting = () if env is None or not agent.parts.plan.needs_environment else _acting(agent, env)
     agent.cursor = counts
     return counts
 
 
-def _acting(agent: AssembledAgent, env: Any) -> ActingState[object]:
-    stored, policy = agent.stored_cursor, agent.parts.behavior_policy
-    if stored is not None and stored.episodes is not None:
-        with fitting("the episodes in the file cannot be taken up"):
-            env.set_state(environments_of(agent.preprocessing, stored.episodes, agent.parts))
-            masks = _masks_of(env)
-        space, count = agent.preprocessing.build_context.observation_space, env.num_envs
-        width = sum(choices_of(agent.context.action_space))
-        mask = torch.ones(count, width, dtype=torch.bool, device=agent.context.device) if masks else None
-        like = map_leaves(
-            space,
-            lambda _, leaf: torch.empty(
-                count, *shape_of(leaf), dtype=getattr(torch, dtype_of(leaf)), device=agent.context.device
-            ),
-        )
-        seen = stored.observation(like, space, mask)
-        seen = as_given(agent.preprocessing, seen, stored.episodes, agent.parts)
-        return stored.carried_to(ActingState(seen, policy.initial_carry(count)))
+def _acting(agent: AssembledAgent, env: VectorEnv) -> tuple[ActingState[object], ...]:
+    """The acting state of each group of environments."""
+    stored, policy, groups = agent.stored_cursor, agent.parts.behavior_policy, agent.config.env_groups
+    if stored is None or stored.episodes is None:
+        acting = split_acting(env.reset(_first_seed(agent)), policy, groups)
+        agent.preprocessing.episodes_begin()
+        return acting if stored is None else stored.carried_to(acting)
+    observation = _taken_up(agent, env, stored, stored.episodes)
+    return stored.carried_to(split_acting(observation, policy, groups))
+
+
+def _first_seed(agent: AssembledAgent) -> int | None:
+    """The seed of the environments where new episodes begin: that of the agent, or one the environments were made with."""
     steps = agent.total_steps
-    own = agent.env.seeds.first if agent.config.seed is None and not steps else None
-    seed = derive(agent.seed, "environments", steps) if own is None else own
-    acting = begin_acting(env, policy, seed)
-    agent.preprocessing.episodes_begin()
-    return acting if stored is None else stored.carried_to(acting)
+    own = agent.env.seeds.first if agent.env is not None and agent.config.seed is None and not steps else None
+    return derive(agent.seed, "environments", steps) if own is None else own
 
 
-def _masks_of(env: Any) -> bool:
-    """Whether the environments, inside what prepares them, have action masks."""
-    while not hasattr(env, "has_masks") and hasattr(env, "env"):
-        env = env.env
-    return bool(getattr(env, "has_masks", False))
+def _taken_up(agent: AssembledAgent, env: VectorEnv, stored: StoredCursor, episodes: State) -> Observation:
+    """The observation [B] to act on next in the episodes of a file; the environments go on in the middle of them.
+
+    Raises:
+        ArtifactError: the episodes are not of such environments.
+    """
+    with fitting("the episodes in the file cannot be taken up"):
+        resuming = ability(env, CapturesState)
+        if resuming is None:
+            raise ValueError(f"{type(env).__name__} has no set_state")
+        resuming.set_state(environments_of(agent.preprocessing, episodes, agent.parts))
+        masks = agent.env is not None and agent.env.has_masks
+    device, count, space = agent.context.device, env.num_envs, agent.preprocessing.build_context.observation_space
+    width = sum(choices_of(agent.context.action_space))
+    mask = torch.ones(count, width, dtype=torch.bool, device=device) if masks else None
+    like = map_leaves(
+        space, lambda _, leaf: torch.empty(count, *shape_of(leaf), dtype=getattr(torch, dtype_of(leaf)), device=device)
+    )
+    return as_given(agent.preprocessing, stored.observation(like, space, mask), episodes, agent.parts)
 
 
 def leave_episodes(agent: AssembledAgent) -> None:

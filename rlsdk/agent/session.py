@@ -28,7 +28,7 @@ class Session:
 
     def __init__(
         self,
-        policy: Policy[Any, Any],
+        policy: Policy[object, object],
         preprocessing: Preprocessing,
         n: int,
         *,
@@ -66,8 +66,8 @@ class Session:
         actions = self.decode(self.act_on(Observation(self._stack(rows), self.is_first, mask)).action)
         return actions[0] if single else actions
 
-    def action_on(self, observation: Observation) -> Any:
-        """The action part of `act_on`, on the CPU."""
+    def action_on(self, observation: Observation) -> torch.Tensor:
+        """The action part of `act_on`, [n] or [n, A], on the CPU."""
         return map_tensors(lambda leaf: leaf.cpu(), self.act_on(observation).action)
 
     def act_on(self, observation: Observation) -> Act[object, object]:
@@ -82,7 +82,7 @@ class Session:
         self.is_first = torch.zeros(self.n, dtype=torch.bool)
         return act
 
-    def _begun(self, first: torch.Tensor) -> Any:
+    def _begun(self, first: torch.Tensor) -> object:
         """The carry; where an episode starts, `first` bool [n], as when a rollout starts (gSDE samples new matrices)."""
         if not bool(first.any()):
             return self.carry

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,25 +13,30 @@ from rlsdk.buffers.space_checks import require_inside
 from rlsdk.errors import fitting
 from rlsdk.interfaces import State
 from rlsdk.preprocessing.earlier_files import written_now
-from rlsdk.records import ActingState, Cursor, Observation
+from rlsdk.records import ActingState, Cursor, Features, Observation
 from rlsdk.runtime.stored import count_in, stored_like
 from rlsdk.spaces import Space
+from rlsdk.training.groups import joined
 
 
 @dataclass(frozen=True, slots=True)
 class StoredCursor:
-    """A cursor as files hold it: with `episodes`, in the middle of them; without, environments begin new episodes."""
+    """A cursor as files hold it: with `episodes`, in the middle of them; without, environments begin new episodes.
+
+    Observations and environments are those of all groups in order, so that they fit any number of groups.
+    """
 
     counts: Cursor
     carry: Mapping[str, Tensor]
-    episodes: Mapping[str, Any] | None = None
+    """The leaves of the first group's carry, then those of the second, ..."""
+    episodes: Mapping[str, object] | None = None
     """`environments`: their state; `features`, `is_first`, `mask`: the observation to act on next."""
 
     @staticmethod
     def of(counts: Cursor, acting: tuple[ActingState[object], ...], environments: State | None = None) -> StoredCursor:
-        episodes: dict[str, Any] | None = None
+        episodes: dict[str, object] | None = None
         if environments is not None:
-            seen = acting[0].observation
+            seen = joined([state.observation for state in acting])
             mask = {} if seen.action_mask is None else {"mask": seen.action_mask}
             features = tree.number(seen.features)
             stored = {"environments": environments, "features": features, "is_first": seen.is_first, **mask}
@@ -53,20 +57,33 @@ class StoredCursor:
         """All but the counts."""
         return {"carry": self.carry} if self.episodes is None else {"carry": self.carry, "episodes": self.episodes}
 
-    def carried_to(self, acting: ActingState[object]) -> ActingState[object]:
-        """`acting` with the carry of this one; a carry of another shape is left fresh.
+    def carried_to(self, acting: tuple[ActingState[object], ...]) -> tuple[ActingState[object], ...]:
+        """`acting`, one state per group, with the carry of this one; a carry of another shape is left fresh.
 
         Raises:
             ArtifactError: the carry is of another dtype.
         """
-        stored, fresh = tree.numbered(self.carry), tree.leaves(acting.carry)
-        fits = len(stored) == len(fresh) and all(a.shape == b.shape for a, b in zip(stored, fresh, strict=True))
-        if not fits:
-            return acting
+        fresh = tuple(state.carry for state in acting)
+        leaves = tree.leaves(fresh)
         with fitting("the file's carry does not fit the policy"):
-            return replace(acting, carry=stored_like(acting.carry, self.carry))
+            stored = self._regrouped(acting)
+            if [leaf.shape for leaf in stored] != [leaf.shape for leaf in leaves]:
+                return acting
+            carries = stored_like(fresh, {f"{i:09d}": leaf for i, leaf in enumerate(stored)})
+        return tuple(replace(state, carry=carry) for state, carry in zip(acting, carries, strict=True))
 
-    def observation(self, like: Any, space: Space, mask: Tensor | None) -> Observation:
+    def _regrouped(self, acting: tuple[ActingState[object], ...]) -> list[Tensor]:
+        """The leaves of the carry for the groups of `acting`, where it was written with another number of groups; leaves
+        without rows (0-d) are those of the first group."""
+        stored, size = tree.numbered(self.carry), len(tree.leaves(acting[0].carry))
+        if not size or len(stored) % size or len(stored) == size * len(acting):
+            return stored
+        whole = joined([tuple(stored[first : first + size]) for first in range(0, len(stored), size)])
+        rows = [len(state.observation.is_first) for state in acting]
+        parts = [torch.split(leaf, rows) if leaf.dim() else [leaf] * len(rows) for leaf in whole]
+        return [part[group] for group in range(len(rows)) for part in parts]
+
+    def observation(self, like: Features, space: Space, mask: Tensor | None) -> Observation:
         """The observation to act on next: features like `like` [B, ..], inside `space`, and a mask like `mask`, bool [B, A].
 
         Raises:

@@ -36,12 +36,12 @@ def pending_replay(
     def reading() -> State:
         memories = (SECTION, MEMORIES)
         everything = ("policy", "training", *memories) if spec.upgrade is not None else memories
-        again, found = factory.read(source, everything, kind=agent_file.KIND)
+        again, stored = factory.read(source, everything, kind=agent_file.KIND)
         if again != document:
             raise ArtifactError(
                 f"{source} has changed since the agent was loaded from it; load(path, env=env) reads its replay memory at once"
             )
-        _, found = upgraded(again, found, spec)
+        _, found = upgraded(again, stored, spec)
         return _memories(document, found, source)
 
     return reading

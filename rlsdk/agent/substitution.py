@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from rlsdk.agent.agent import Agent
+from rlsdk.environments import ConnectedEnv
 from rlsdk.registry.parts import Parts
 
 
 @contextmanager
-def substituted(agent: Agent, parts: Parts, env: object) -> Iterator[None]:
+def substituted(agent: Agent, parts: Parts, env: ConnectedEnv | None) -> Iterator[None]:
     """Let `agent` train with other parts and another environment inside the block."""
     own, before = agent._assembled, (agent.parts, agent.env)
     own.parts, own.env = parts, env

@@ -14,6 +14,7 @@ from rlsdk.environments import NumpyVectorEnv, connect
 from rlsdk.environments.vector.connected import fingerprint_of
 from rlsdk.environments.wrapper_settings import split_wrapper_settings
 from rlsdk.errors import UnsupportedSpaceError, UsageError
+from rlsdk.training.groups import require_groups
 
 
 @in_plain_modes
@@ -28,6 +29,7 @@ def switch_environment(agent: AssembledAgent, env: object, *, force_reset: bool)
             "normalisation and frame stacking are settings of the agent, chosen when it is made; this agent has"
             f" normalize = {agent.config.normalize}, frame_stack = {agent.config.frame_stack}"
         )
+    require_groups(envs.num_envs, agent.config.env_groups)
     if envs.num_envs != agent.context.num_envs:
         _resize(agent, envs.num_envs)
     agent.env, agent.env_name = envs, bare if isinstance(bare, str) else envs.env_id

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import dataclass
-from typing import Any
 
 from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.agent.file_checks import require_finite
@@ -39,10 +38,15 @@ class Learning:
     further: State
     """What `further_states` gives: of `Parts.states`, and of the plan."""
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """As files hold it."""
         counts = {"step_offset": self.step_offset}
-        state: dict[str, Any] = {"algorithm": self.algorithm, "streams": self.streams, "counts": counts, **self.further}
+        state: dict[str, object] = {
+            "algorithm": self.algorithm,
+            "streams": self.streams,
+            "counts": counts,
+            **self.further,
+        }
         if self.cursor is not None:
             counts |= {"env_steps": self.cursor.counts.env_steps, "updates": self.cursor.counts.updates}
             state |= self.cursor.state_dict()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rlsdk.environments.check import check_env as check_env
     from rlsdk.environments.gymnasium_adapter import connect as connect
     from rlsdk.environments.make_atari import make_atari_env as make_atari_env
+    from rlsdk.environments.vector.connected import ConnectedEnv as ConnectedEnv
     from rlsdk.environments.vector.numpy_vector import NumpyVectorEnv as NumpyVectorEnv
     from rlsdk.environments.vector.recorded import RecordedOnly as RecordedOnly
     from rlsdk.environments.vectorize import make_vec_env as make_vec_env
@@ -50,6 +51,7 @@ __all__ = [
     "ActionMasker",
     "AtariWrapper",
     "CheckNan",
+    "ConnectedEnv",
     "FrameStack",
     "MaskVelocity",
     "Monitor",
@@ -78,6 +80,7 @@ __getattr__, __dir__ = attach(
         "AtariWrapper": "rlsdk.environments.wrappers.atari",
         "make_atari_env": "rlsdk.environments.make_atari",
         "make_vec_env": "rlsdk.environments.vectorize",
+        "ConnectedEnv": "rlsdk.environments.vector.connected",
         "NumpyVectorEnv": "rlsdk.environments.vector.numpy_vector",
         "RecordedOnly": "rlsdk.environments.vector.recorded",
         "connect": "rlsdk.environments.gymnasium_adapter",

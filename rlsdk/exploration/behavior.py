@@ -32,5 +32,5 @@ def noisy_behavior(
     """
     space = context.action_space
     assert isinstance(space, Box)
-    behavior = UniformWarmUp(policy, space, config.learning_starts) if warm_up else policy
+    behavior = UniformWarmUp(policy, space, config.learning_starts, context.num_envs) if warm_up else policy
     return behavior if config.action_noise is None else NoisyPolicy(behavior, config.action_noise, ActionScale(space))

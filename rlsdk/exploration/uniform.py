@@ -30,8 +30,9 @@ class UniformWarmUp:
     Extras are those of `inner`, but for the probability of its action: see `rlsdk.exploration.extras_of_other_action`.
     """
 
-    def __init__(self, inner: Policy[Any, Any], space: Space, steps: int) -> None:
-        self.inner, self.space, self.steps = inner, space, steps
+    def __init__(self, inner: Policy[Any, Any], space: Space, steps: int, num_envs: int | None = None) -> None:
+        """`num_envs`: environments of all groups, as it acts for one group at a time; None: there is one group."""
+        self.inner, self.space, self.steps, self.num_envs = inner, space, steps, num_envs
 
     def initial_carry(self, batch: int) -> WarmUpCarry:
         return WarmUpCarry(torch.zeros((), dtype=torch.int64), self.inner.initial_carry(batch))
@@ -56,7 +57,7 @@ class UniformWarmUp:
         extras = act.extras
         if not (isinstance(extras, tuple) and not extras):
             extras = extras_of_other_action(extras, uniform_log_prob(self.space, mask, random))
-        return Act(random, WarmUpCarry(carry.taken + batch, act.carry), extras)
+        return Act(random, WarmUpCarry(carry.taken + (self.num_envs or batch), act.carry), extras)
 
     def state_dict(self) -> State:
         return dict(self.inner.state_dict())

@@ -83,3 +83,11 @@ class AgentConfig:
         validator=in_range(1, 64),
         metadata=described("observations, the newest last, that networks see together", unit="observations"),
     )
+    env_groups: int = attrs.field(
+        default=1,
+        kw_only=True,
+        validator=in_range(1),
+        metadata=described(
+            "groups of equal size into which the environments are split; actions are sampled per group", unit="groups"
+        ),
+    )

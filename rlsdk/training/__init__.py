@@ -2,8 +2,9 @@
 
 from rlsdk.records import Cursor
 from rlsdk.registry.parts import Training
-from rlsdk.training.collector import LocalCollector, NoCollector, begin_acting
-from rlsdk.training.groups import group_generators, join_rollouts, split_acting
+from rlsdk.training.collector import LocalCollector
+from rlsdk.training.groups import begin_acting, group_generators, join_rollouts, split_acting
+from rlsdk.training.no_collector import NoCollector
 from rlsdk.training.off_policy import OffPolicyPlan
 from rlsdk.training.offline import OfflinePlan
 from rlsdk.training.on_policy import OnPolicyPlan

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Generic, TypeVar, cast
+from typing import Generic, TypeVar
 
 import torch
-from torch import Generator
+from torch import Generator, Tensor
 
 from rlsdk import tree
-from rlsdk.interfaces import Policy, VectorEnv
+from rlsdk.interfaces import ActsForRollouts, FillsExtras, Policy, VectorEnv
 from rlsdk.records import Act, ActingState, Episode, FinalObservations, Observation, Rollout, StepData
+from rlsdk.registry.abilities import ability
 
 CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
 CHUNK = 32
 """Rows written at a time."""
+_Finals = tuple[int, Tensor, Observation]
+"""The time of a step, which rows ended with it (bool [B]), and their final observations."""
 
 
 @torch.no_grad()
@@ -33,14 +36,15 @@ def collect(
     """`length` steps of every environment from `acting` on, with whole extras; see `act_and_step`. What a rollout contains does
     not depend on how the policy is computed."""
     act_on = partial(rollout_act(policy), deterministic=False, generator=generator)
-    fill = getattr(policy, "estimates", None)  # FillsExtras; isinstance would take 15 us for policies without it
+    filling = ability(policy, FillsExtras)
+    fill = None if filling is None else filling.estimates
     return act_and_step(env, act_on, acting, length, on_step=on_step, fill=fill)
 
 
 def rollout_act(policy: Policy[CarryT, ExtrasT]) -> Callable[..., Act[CarryT, ExtrasT]]:
     """What acts during one rollout; see `rlsdk.interfaces.ActsForRollouts`."""
-    prepare = getattr(policy, "rollout_act", None)
-    return policy.act if prepare is None else cast("Callable[..., Act[CarryT, ExtrasT]]", prepare())
+    preparing = ability(policy, ActsForRollouts)
+    return policy.act if preparing is None else preparing.rollout_act()
 
 
 def act_and_step(
@@ -58,7 +62,7 @@ def act_and_step(
     `fill`: the extras of all steps [T, B], where those of single steps were left out.
     """
     observation, carry, rows = acting.observation, acting.carry, _Rows[ExtrasT](length)
-    finals, episodes = list[tuple[int, Any]](), list[Episode]()
+    finals, episodes = list[_Finals](), list[Episode]()
     for t in range(length):
         act = act_on(observation, carry)
         step = env.step(act.action)
@@ -70,7 +74,7 @@ def act_and_step(
             )
         )
         if step.final_observation is not None:
-            finals.append((t, step))
+            finals.append((t, step.terminated | step.truncated, step.final_observation))
         if step.episodes:
             episodes += step.episodes
         observation, carry = step.observation, act.carry
@@ -117,11 +121,11 @@ class _Rows(Generic[ExtrasT]):
         return tree.map_tensors(lambda leaf: leaf[: self.written], self.storage)
 
 
-def _join(finals: list[tuple[int, Any]]) -> FinalObservations | None:
+def _join(finals: list[_Finals]) -> FinalObservations | None:
     """The sparse final observations of several steps as one record."""
     if not finals:
         return None
-    envs = [(step.terminated | step.truncated).nonzero().squeeze(-1) for _, step in finals]
-    times = [torch.full_like(env, t) for env, (t, _) in zip(envs, finals, strict=True)]
-    observation = tree.map_tensors(lambda *leaves: torch.cat(leaves), *(step.final_observation for _, step in finals))
+    envs = [ended.nonzero().squeeze(-1) for _, ended, _ in finals]
+    times = [torch.full_like(env, t) for env, (t, _, _) in zip(envs, finals, strict=True)]
+    observation = tree.map_tensors(lambda *leaves: torch.cat(leaves), *(final for _, _, final in finals))
     return FinalObservations(torch.cat(times), torch.cat(envs), observation)

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NoReturn, TypeVar
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 from torch import Generator
 
 from rlsdk.errors import UsageError
-from rlsdk.interfaces import BeginsRollouts, EpisodePlayer, Policy, VectorEnv
+from rlsdk.interfaces import (
+    ActsForRollouts,
+    BeginsRollouts,
+    FillsExtras,
+    PlaysEpisodes,
+    Policy,
+    VectorEnv,
+)
 from rlsdk.preprocessing import RolloutNormalizer
-from rlsdk.records import ActingState, Rollout
+from rlsdk.records import Act, ActingState, Observation, Rollout, StepData
 from rlsdk.registry.abilities import ability
 from rlsdk.spaces import Space
-from rlsdk.training.collect import act_and_step, collect, rollout_act
-from rlsdk.training.groups import GroupedPolicy, joined
-from rlsdk.tree import map_tensors
+from rlsdk.training.collect import act_and_step
+from rlsdk.training.groups import GroupedPolicy
 
 CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
@@ -25,9 +32,44 @@ ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 
 
-def begin_acting(env: VectorEnv, policy: Policy[CarryT, Any], seed: int | None) -> ActingState[CarryT]:
-    """The start of acting: environments reset, an empty carry."""
-    return ActingState(env.reset(seed), policy.initial_carry(env.num_envs))
+class _Actor(Generic[CarryT, ExtrasT]):
+    """A policy as one collector acts with it; its optional abilities are looked up once, not in every round."""
+
+    def __init__(
+        self,
+        policy: Policy[CarryT, ExtrasT],
+        states: tuple[ActingState[CarryT], ...],
+        generators: tuple[Generator, ...],
+        normalizer: RolloutNormalizer | None,
+    ) -> None:
+        """`states` and `generators`: one per group."""
+        self.policy, self._generator, self._normalizer = policy, generators[0], normalizer
+        self.grouped: GroupedPolicy[CarryT, ExtrasT] | None = None
+        """None for a single group."""
+        acting: Policy[Any, ExtrasT] = policy
+        if len(states) > 1:
+            acting = self.grouped = GroupedPolicy(policy, [len(s.observation.is_first) for s in states], generators)
+        beginning: BeginsRollouts[CarryT] | None = ability(policy, BeginsRollouts)
+        self.begin = None if beginning is None else beginning.begin_rollout
+        filling: FillsExtras | None = None if ability(policy, FillsExtras) is None else ability(acting, FillsExtras)
+        self.fill: Callable[[StepData[ExtrasT]], ExtrasT] | None = None if filling is None else filling.estimates
+        self._preparing = ability(acting, ActsForRollouts)
+        self._act = self._bound(acting.act)
+
+    def act_on(self) -> Callable[[Observation, Any], Act[Any, ExtrasT]]:
+        """What acts during one rollout: a function (observation as the environment gives it, carry) -> act."""
+        return self._act if self._preparing is None else self._bound(self._preparing.rollout_act())
+
+    def _bound(self, act: Callable[..., Act[Any, ExtrasT]]) -> Callable[[Observation, Any], Act[Any, ExtrasT]]:
+        if self._normalizer is None:
+            return partial(act, deterministic=False, generator=self._generator)
+        return self._normalizer.acting(act, self._generator)
+
+
+class EndsRollouts(Protocol):
+    """Environments that get a call when collecting ends, as those of a training whose callbacks watch rollouts."""
+
+    def rollout_ended(self) -> object: ...
 
 
 class LocalCollector:
@@ -44,8 +86,9 @@ class LocalCollector:
         on and of rollouts; None: nothing is normalised."""
         self.env, self.acting, self.generators, self.normalizer = env, acting, tuple(generators), normalizer
         self._in_round = False
-        self._policy: Policy[Any, Any] | None = None
-        self._begin: Callable[[Any], Any] | None = None
+        ending = ability(env, EndsRollouts)
+        self._rollout_ended = None if ending is None else ending.rollout_ended
+        self._actor: _Actor[Any, Any] | None = None
 
     @property
     def num_envs(self) -> int:
@@ -59,116 +102,49 @@ class LocalCollector:
         on_step: Callable[[int], object] | None = None,
         ends_round: bool = True,
     ) -> Rollout[CarryT, ExtrasT]:
-        if policy is not self._policy:
-            able = ability(policy, BeginsRollouts)
-            self._policy, self._begin = policy, None if able is None else able.begin_rollout
-        states = self.acting
+        actor, states, normalizer = self._actor, self.acting, self.normalizer
+        if actor is None or actor.policy is not policy:
+            self._actor = actor = _Actor(policy, states, self.generators, normalizer)
         if not self._in_round:
             self._in_round = True
-            if (begin := self._begin) is not None:
+            if (begin := actor.begin) is not None:
                 states = tuple(replace(state, carry=begin(state.carry)) for state in states)
-        if len(states) == 1:
-            given = self._collect(policy, states[0], length, on_step)
-            self.acting = (ActingState(given.last_observation, given.last_carry),)
-            rollout = self._learnt(policy, given)
+        grouped = actor.grouped
+        state = states[0] if grouped is None else grouped.joined(states)
+        fill = actor.fill if normalizer is None else None  # of normalised observations where these are
+        with torch.no_grad():
+            rollout = act_and_step(self.env, actor.act_on(), state, length, on_step=on_step, fill=fill)
+        if grouped is None:
+            self.acting = (ActingState(rollout.last_observation, rollout.last_carry),)
         else:
-            rollout = self._collect_groups(policy, states, length, on_step)
+            self.acting, rollout = grouped.split(rollout)
+        if normalizer is not None:
+            rollout = normalizer.rollout(rollout, actor.fill)
         if ends_round:
             self.end_round()
         return rollout
 
-    def _collect(
-        self,
-        policy: Policy[CarryT, ExtrasT],
-        state: ActingState[CarryT],
-        length: int,
-        on_step: Callable[[int], object] | None,
-    ) -> Rollout[CarryT, ExtrasT]:
-        """Observations are as the environment gave them; extras may be left out where they are normalised."""
-        generator = self.generators[0]
-        if self.normalizer is None:
-            return collect(self.env, policy, state, length, generator=generator, on_step=on_step)
-        act_on = self.normalizer.acting(rollout_act(policy), generator)
-        with torch.no_grad():
-            return act_and_step(self.env, act_on, state, length, on_step=on_step)
-
-    def _learnt(self, policy: Policy[CarryT, ExtrasT], rollout: Rollout[CarryT, ExtrasT]) -> Rollout[CarryT, ExtrasT]:
-        """The rollout of `_collect` as algorithms learn from it."""
-        if self.normalizer is None:
-            return rollout
-        return self.normalizer.rollout(rollout, getattr(policy, "estimates", None))
-
-    def _collect_groups(
-        self,
-        policy: Policy[CarryT, ExtrasT],
-        states: tuple[ActingState[Any], ...],
-        length: int,
-        on_step: Callable[[int], object] | None,
-    ) -> Rollout[Any, ExtrasT]:
-        grouped = GroupedPolicy(policy, [len(state.observation.is_first) for state in states], self.generators)
-        begun = ActingState(joined([state.observation for state in states]), tuple(state.carry for state in states))
-        rollout = self._collect(grouped, begun, length, on_step)
-        last = rollout.last_observation
-        observations = [map_tensors(lambda leaf, at=at: leaf[at], last) for at in grouped.rows]
-        self.acting = tuple(map(ActingState, observations, rollout.last_carry))
-        carries = joined(begun.carry), joined(rollout.last_carry)
-        return replace(self._learnt(grouped, rollout), initial_carry=carries[0], last_carry=carries[1])
-
     def end_round(self) -> None:
         if self._in_round:
             self._in_round = False
-            ended = getattr(self.env, "rollout_ended", None)
-            if ended is not None:
-                ended()
+            if self._rollout_ended is not None:
+                self._rollout_ended()
 
     @property
     def observation_space(self) -> Space:
         """Of the environments."""
-        env: Any = self.env
-        space: Space = env.observation_space
-        return space
+        return self.env.observation_space
 
     def play(
-        self, work: Callable[[Sequence[Any], Sequence[ItemT]], list[ResultT]], items: Sequence[ItemT]
+        self, work: Callable[[Sequence[object], Sequence[ItemT]], list[ResultT]], items: Sequence[ItemT]
     ) -> list[ResultT]:
-        """See `rlsdk.interfaces.EpisodePlayer`."""
-        self._in_round = True
-        env: Any = self.env
-        results: list[ResultT] = env.map(work, items)
-        return results
-
-
-class NoCollector:
-    """The collector of a training that collects nothing."""
-
-    num_envs = 0
-    acting: tuple[ActingState[Any], ...] = ()
-
-    def collect(
-        self,
-        policy: Policy[CarryT, ExtrasT],
-        length: int,
-        *,
-        on_step: Callable[[int], object] | None = None,
-        ends_round: bool = True,
-    ) -> NoReturn:
-        """Never.
+        """See `rlsdk.interfaces.EpisodePlayer`.
 
         Raises:
-            UsageError: always.
+            UsageError: the environments play no whole episodes.
         """
-        raise UsageError("the plan has needs_environment = False but collects; set it to True")
-
-    def end_round(self) -> None:
-        """There are no rounds."""
-
-
-def episode_player(collector: object) -> EpisodePlayer:
-    """The collector, as one that plays whole episodes.
-
-    Raises:
-        UsageError: it plays none.
-    """
-    if not isinstance(collector, EpisodePlayer):
-        raise UsageError(f"{type(collector).__name__} plays no whole episodes, which population methods need")
-    return collector
+        self._in_round = True
+        player = ability(self.env, PlaysEpisodes)
+        if player is None:
+            raise UsageError(f"{type(self.env).__name__} plays no whole episodes, which population methods need")
+        return player.map(work, items)

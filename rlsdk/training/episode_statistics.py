@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -61,7 +60,7 @@ class EpisodeStatistics:
         means = torch.stack([value / self.updates for value in self.sums.values()]).tolist()
         return dict(zip(self.sums, means, strict=True))
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         rows = [(e.env, e.episode_return, e.length, -1 if e.success is None else int(e.success)) for e in self.window]
         window = torch.tensor(rows, dtype=torch.float64).reshape(-1, 4)
         return {
@@ -70,16 +69,19 @@ class EpisodeStatistics:
             "counts": {name: getattr(self, name) for name in COUNTS},
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Raises ValueError when it is not what `state_dict` gives."""
-        rows, sums = state["window"], flatten(state["sums"])
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        """Raises KeyError or ValueError when it is not what `state_dict` gives."""
+        rows, nested, stored = state["window"], state["sums"], state["counts"]
+        if not isinstance(rows, Tensor) or not isinstance(nested, Mapping) or not isinstance(stored, Mapping):
+            raise ValueError("the log is no table of episodes, sums and counts")
+        sums = flatten(nested)
         if rows.dim() != 2 or rows.shape[1] != 4 or not bool(rows.isfinite().all()) or bool((rows[:, 2] < 0).any()):
             raise ValueError(f"the log's episodes of shape {tuple(rows.shape)} are none")
         if not all(
             torch.is_tensor(value) and value.dim() == 0 and value.is_floating_point() for value in sums.values()
         ):
             raise ValueError("the log's sums are not numbers")
-        counts = {name: count_in(state["counts"], name) for name in COUNTS}
+        counts = {name: count_in(stored, name) for name in COUNTS}
         if counts["updates"] and not sums:
             raise ValueError("the log counts updates without metrics")
         for env, total, length, success in rows.tolist():

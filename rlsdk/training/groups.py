@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Generic, TypeVar
 
 import torch
 from torch import Generator, Tensor
 
-from rlsdk.interfaces import Policy
+from rlsdk.errors import SettingsError
+from rlsdk.interfaces import ActsForRollouts, FillsExtras, Policy, State, VectorEnv
 from rlsdk.records import Act, ActingState, Episode, FinalObservations, Observation, Rollout, StepData
+from rlsdk.registry.abilities import ability
 from rlsdk.runtime.seeding import Streams
 from rlsdk.tree import map_tensors
 
 NodeT = TypeVar("NodeT")
+CarryT = TypeVar("CarryT")
+ExtrasT = TypeVar("ExtrasT")
 
 
 def group_generators(streams: Streams, count: int) -> list[Generator]:
@@ -22,7 +26,14 @@ def group_generators(streams: Streams, count: int) -> list[Generator]:
     return [streams["action" if group == 0 else f"action {group}"] for group in range(count)]
 
 
-def split_acting(observation: Observation, policy: Policy[Any, Any], count: int) -> tuple[ActingState[Any], ...]:
+def begin_acting(env: VectorEnv, policy: Policy[CarryT, ExtrasT], seed: int | None) -> ActingState[CarryT]:
+    """The start of acting: environments reset, an empty carry."""
+    return ActingState(env.reset(seed), policy.initial_carry(env.num_envs))
+
+
+def split_acting(
+    observation: Observation, policy: Policy[CarryT, ExtrasT], count: int
+) -> tuple[ActingState[CarryT], ...]:
     """`count` groups, as even as can be, that begin to act on `observation` [B]."""
     sizes = [len(part) for part in torch.tensor_split(observation.is_first, count)]
     rows = [slice(sum(sizes[:group]), sum(sizes[: group + 1])) for group in range(count)]
@@ -31,45 +42,88 @@ def split_acting(observation: Observation, policy: Policy[Any, Any], count: int)
     )
 
 
-class GroupedPolicy:
+def require_groups(num_envs: int, count: int) -> None:
+    """Raises SettingsError where environments cannot be split into `count` groups of equal size."""
+    if num_envs % count:
+        raise SettingsError(f"env_groups = {count} does not divide the {num_envs} environments; choose a divisor")
+
+
+class GroupedPolicy(Generic[CarryT, ExtrasT]):
     """Acts for several groups, each with a carry and a generator of its own, as if they were stepped apart."""
 
-    def __init__(self, policy: Policy[Any, Any], sizes: Sequence[int], generators: Sequence[Generator]) -> None:
+    def __init__(self, policy: Policy[CarryT, ExtrasT], sizes: Sequence[int], generators: Sequence[Generator]) -> None:
         self.policy, self.generators = policy, generators
         ends = [sum(sizes[: group + 1]) for group in range(len(sizes))]
         self.rows = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+        self._preparing, self._filling = ability(policy, ActsForRollouts), ability(policy, FillsExtras)
 
-    def initial_carry(self, batch: int) -> tuple[Any, ...]:
+    def joined(self, states: Sequence[ActingState[CarryT]]) -> ActingState[tuple[CarryT, ...]]:
+        """The acting states of the groups as one, with the carry of each."""
+        return ActingState(joined([state.observation for state in states]), tuple(state.carry for state in states))
+
+    def split(
+        self, rollout: Rollout[tuple[CarryT, ...], ExtrasT]
+    ) -> tuple[tuple[ActingState[CarryT], ...], Rollout[CarryT, ExtrasT]]:
+        """(the acting state of each group after a rollout, the rollout with carries joined as its environments are)."""
+        states = zip(self.rows, rollout.last_carry, strict=True)
+        acting = tuple(ActingState(_rows(rollout.last_observation, at), carry) for at, carry in states)
+        return acting, Rollout(
+            rollout.steps,
+            joined(rollout.initial_carry),
+            rollout.last_observation,
+            joined(rollout.last_carry),
+            rollout.final_observations,
+            rollout.episodes,
+            rollout.stopped,
+        )
+
+    def initial_carry(self, batch: int) -> tuple[CarryT, ...]:
+        """The carry of each group; `batch` is not used: the groups have their sizes."""
         return tuple(self.policy.initial_carry(at.stop - at.start) for at in self.rows)
 
     def act(
-        self, observation: Observation, carry: tuple[Any, ...], *, deterministic: bool, generator: Generator
-    ) -> Act[tuple[Any, ...], Any]:
+        self, observation: Observation, carry: tuple[CarryT, ...], *, deterministic: bool, generator: Generator
+    ) -> Act[tuple[CarryT, ...], ExtrasT]:
         """`generator` is not used: each group has its own."""
+        return self._act(self.policy.act, observation, carry, deterministic)
+
+    def rollout_act(self) -> Callable[..., Act[tuple[CarryT, ...], ExtrasT]]:
+        """See `rlsdk.interfaces.ActsForRollouts`."""
+        prepared = self.policy.act if self._preparing is None else self._preparing.rollout_act()
+
+        def act(
+            observation: Observation, carry: tuple[CarryT, ...], *, deterministic: bool, generator: Generator
+        ) -> Act[tuple[CarryT, ...], ExtrasT]:
+            return self._act(prepared, observation, carry, deterministic)
+
+        return act
+
+    def _act(
+        self,
+        act_on: Callable[..., Act[CarryT, ExtrasT]],
+        observation: Observation,
+        carry: tuple[CarryT, ...],
+        deterministic: bool,
+    ) -> Act[tuple[CarryT, ...], ExtrasT]:
         acts = [
-            self.policy.act(_rows(observation, at), own, deterministic=deterministic, generator=numbers)
+            act_on(_rows(observation, at), own, deterministic=deterministic, generator=numbers)
             for at, own, numbers in zip(self.rows, carry, self.generators, strict=True)
         ]
         extras = joined([act.extras for act in acts])
         return Act(joined([act.action for act in acts]), tuple(act.carry for act in acts), extras)
 
-    @property
-    def estimates(self) -> Callable[[StepData[Any]], Any] | None:
-        """As `rlsdk.interfaces.FillsExtras`, group by group; None where the policy has no such method."""
-        fill = getattr(self.policy, "estimates", None)
-        if fill is None:
-            return None
+    def estimates(self, steps: StepData[ExtrasT]) -> ExtrasT:
+        """See `rlsdk.interfaces.FillsExtras`; the extras as they are where the policy is none."""
+        if self._filling is None:
+            return steps.extras
+        columns = [map_tensors(lambda leaf, at=at: leaf[:, at], steps) for at in self.rows]
+        filled: list[ExtrasT] = [self._filling.estimates(part) for part in columns]
+        return joined(filled, dim=1)
 
-        def filled(steps: StepData[Any]) -> Any:
-            columns = [map_tensors(lambda leaf, at=at: leaf[:, at], steps) for at in self.rows]
-            return joined([fill(part) for part in columns], dim=1)
-
-        return filled
-
-    def state_dict(self) -> Any:
+    def state_dict(self) -> State:
         return self.policy.state_dict()
 
-    def load_state_dict(self, state: Any) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.policy.load_state_dict(state)
 
 
@@ -80,7 +134,7 @@ def joined(parts: Sequence[NodeT], dim: int = 0) -> NodeT:
     return map_tensors(lambda *leaves: torch.cat(leaves, dim) if leaves[0].dim() > dim else leaves[0], *parts)
 
 
-def join_rollouts(rollouts: Sequence[Rollout[Any, Any]]) -> Rollout[Any, Any]:
+def join_rollouts(rollouts: Sequence[Rollout[CarryT, ExtrasT]]) -> Rollout[CarryT, ExtrasT]:
     """Rollouts [T, B of the group] of several groups as one [T, B], as if the groups had been stepped together."""
     starts = [sum(r.steps.reward.shape[1] for r in rollouts[:group]) for group in range(len(rollouts))]
     steps = joined([rollout.steps for rollout in rollouts], dim=1)
@@ -101,13 +155,13 @@ def _join_finals(parts: Sequence[tuple[FinalObservations | None, int]]) -> Final
     if not found:
         return None
     every = joined(found)
-    wide = int(every.env.max()) + 1
-    order = torch.argsort(every.time * wide + every.env)
+    width = int(every.env.max()) + 1
+    order = torch.argsort(every.time * width + every.env)
     return map_tensors(lambda leaf: leaf[order], every)
 
 
 def _episodes_in_order(
-    ended: Tensor, rollouts: Sequence[Rollout[Any, Any]], starts: Sequence[int]
+    ended: Tensor, rollouts: Sequence[Rollout[CarryT, ExtrasT]], starts: Sequence[int]
 ) -> tuple[Episode, ...]:
     """The episodes of all groups by the time they `ended` bool [T, B], then by environment."""
     waiting: dict[int, list[Episode]] = {}

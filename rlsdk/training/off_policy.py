@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 from rlsdk.interfaces import Collected
 from rlsdk.records import Cursor, Episode, Metrics, Report
@@ -52,7 +52,7 @@ class OffPolicyPlan:
             frequency.count, config.gradient_steps, config.batch_size, config.learning_starts, by_episode
         )
 
-    def with_settings(self, config: Any, context: BuildContext) -> OffPolicyPlan:
+    def with_settings(self, config: object, context: BuildContext) -> OffPolicyPlan:
         """See `rlsdk.interfaces.FollowsSettings`."""
         names = ("gradient_steps", "batch_size", "learning_starts")
         changes = {name: getattr(config, name) for name in names if hasattr(config, name)}

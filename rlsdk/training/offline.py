@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from rlsdk.records import Cursor, Metrics, Report
 from rlsdk.registry.parts import BuildContext, Parts, Training
@@ -23,7 +23,7 @@ class OfflinePlan:
     unit: ClassVar[Literal["updates"]] = "updates"
     log_every: ClassVar[Literal["rounds"]] = "rounds"
 
-    def with_settings(self, config: Any, context: BuildContext) -> OfflinePlan:
+    def with_settings(self, config: object, context: BuildContext) -> OfflinePlan:
         """See `rlsdk.interfaces.FollowsSettings`."""
         return replace(self, batch_size=getattr(config, "batch_size", self.batch_size))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 from rlsdk.errors import SettingsError
 from rlsdk.interfaces import CountsUpdates, SeesDiscarded
@@ -45,7 +45,7 @@ class OnPolicyPlan:
             )
         return OnPolicyPlan(config.n_steps)
 
-    def with_settings(self, config: Any, context: BuildContext) -> OnPolicyPlan:
+    def with_settings(self, config: object, context: BuildContext) -> OnPolicyPlan:
         """See `rlsdk.interfaces.FollowsSettings`."""
         if hasattr(config, "n_steps") and hasattr(config, "normalize_advantage"):
             return OnPolicyPlan.of(config, context)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from rlsdk.errors import PluginError
+from rlsdk.errors import PluginError, UsageError
 from rlsdk.interfaces import EpisodePlayer, Proposes
+from rlsdk.networks.observation_normalizer import ObservationNormalizer
 from rlsdk.records import Cursor, Episode, Report, Scored
 from rlsdk.registry.abilities import ability
 from rlsdk.registry.parts import BuildContext, Parts, Training
 from rlsdk.runtime.seeding import derive
-from rlsdk.training.collector import episode_player
-from rlsdk.training.population_episodes import EpisodeRequest, EpisodeResult, play_episodes
+from rlsdk.training.population_episodes import EpisodeRequest, EpisodeResult, MakeAct, play_episodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,23 +29,23 @@ class PopulationPlan:
     which must depend on its own row alone. It travels to other processes; it and what it returns work in numpy.
     """
 
-    make_act: Callable[[Any], Callable[[Any], Any]]
+    make_act: MakeAct
     episodes: int
     alive_bonus_offset: float = 0.0
     """Added to the reward of every step when candidates are scored."""
-    normalizer: Any = None
-    """Statistics of observations, from `rlsdk.preprocessing`; None leaves observations as they are."""
+    normalizer: ObservationNormalizer | None = None
+    """Statistics of observations; None leaves observations as they are."""
     needs_environment: ClassVar[bool] = True
     unit: ClassVar[Literal["steps"]] = "steps"
     log_every: ClassVar[Literal["rounds"]] = "rounds"
 
-    def with_settings(self, config: Any, context: BuildContext) -> PopulationPlan:
+    def with_settings(self, config: object, context: BuildContext) -> PopulationPlan:
         """See `rlsdk.interfaces.FollowsSettings`."""
         episodes = getattr(config, "n_eval_episodes", self.episodes)
         offset = getattr(config, "alive_bonus_offset", self.alive_bonus_offset)
         return replace(self, episodes=episodes, alive_bonus_offset=offset)
 
-    def with_normalizer(self, normalizer: Any) -> PopulationPlan:
+    def with_normalizer(self, normalizer: ObservationNormalizer | None) -> PopulationPlan:
         """See `rlsdk.interfaces.NormalizesEpisodes`."""
         return replace(self, normalizer=normalizer)
 
@@ -57,7 +59,7 @@ class PopulationPlan:
         A candidate's episodes depend on its parameters, the round and its number only, so the result is the same to the bit
         wherever it is played. Yields after every round; one that a callback cut short is counted and not learnt from.
         """
-        algorithm, player = training.parts.algorithm, episode_player(training.collector)
+        algorithm, player = training.parts.algorithm, _episode_player(training.collector)
         proposer = _proposer(training.parts)
         while cursor.env_steps < training.end:
             progress = training.progress(cursor.env_steps)
@@ -75,6 +77,17 @@ class PopulationPlan:
                         self.normalizer.merge(result.moments)
             cursor = Cursor(cursor.env_steps + steps, updates)
             yield cursor, Report(cursor.env_steps, cursor.updates, _episodes(results), metrics)
+
+
+def _episode_player(collector: object) -> EpisodePlayer:
+    """The collector, as one that plays whole episodes.
+
+    Raises:
+        UsageError: it plays none.
+    """
+    if not isinstance(collector, EpisodePlayer):
+        raise UsageError(f"{type(collector).__name__} plays no whole episodes, which population methods need")
+    return collector
 
 
 def _proposer(parts: Parts) -> Proposes:
@@ -101,7 +114,9 @@ def scores(plan: PopulationPlan, results: Sequence[EpisodeResult]) -> torch.Tens
     return torch.tensor([_score(result, plan.alive_bonus_offset) for result in results])
 
 
-def _request(plan: PopulationPlan, parameters: Any, seed: int, iteration: int, index: int) -> EpisodeRequest:
+def _request(
+    plan: PopulationPlan, parameters: NDArray[np.float32], seed: int, iteration: int, index: int
+) -> EpisodeRequest:
     base = derive(seed, f"candidate {index}", iteration)
     seeds = tuple(derive(base, "episode", k) % 2**31 for k in range(plan.episodes))
     if plan.normalizer is None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, SupportsFloat
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from rlsdk.environments.adapters.attributes import named
+from rlsdk.environments.adapters.attributes import Environment, named
 from rlsdk.environments.adapters.step_checks import FLAGS, NUMBERS, flag, number, require_info, success
 from rlsdk.errors import EnvironmentFault
 from rlsdk.networks.numpy_encoder import encoded_slices, encoder_of, flat_vector
@@ -19,10 +19,22 @@ from rlsdk.networks.running_moments import Moments
 from rlsdk.spaces import Space
 
 Vector = NDArray[np.float64]
-Act = Callable[[Vector], Any]
+
+
+class Actions(Protocol):
+    """Actions of several environments, such as an array [P, ..] or a list."""
+
+    def __getitem__(self, row: int, /) -> object: ...
+
+
+Act = Callable[[Vector], Actions]
 """Encoded observations [P, F] -> as many actions, as the environment takes them."""
 MakeAct = Callable[[NDArray[np.float32]], Act]
 """Parameters [P, D] -> what acts with them, each row for the observation in the same row."""
+
+
+StepResult = tuple[object, SupportsFloat, bool, bool, Mapping[str, object]]
+"""What an environment's `step` gives: observation, reward, terminated, truncated, info; checked before it is used."""
 
 
 @attrs.frozen(eq=False)
@@ -45,12 +57,12 @@ class EpisodeRequest:
 class EpisodeStep:
     """One step of a request, as the environment gave it; `observation` is the one the step led to."""
 
-    action: Any
-    observation: Any
-    reward: Any
-    terminated: Any
-    truncated: Any
-    info: dict[str, Any] | None
+    action: object
+    observation: object
+    reward: SupportsFloat
+    terminated: bool
+    truncated: bool
+    info: Mapping[str, object] | None
     """None unless `infos`."""
 
 
@@ -67,7 +79,7 @@ class EpisodeResult:
 
 
 def play_episodes(
-    make_act: MakeAct, space: Space, environments: Sequence[Any], requests: Sequence[EpisodeRequest]
+    make_act: MakeAct, space: Space, environments: Sequence[Environment], requests: Sequence[EpisodeRequest]
 ) -> list[EpisodeResult]:
     """Play an episode for each seed of each request; as many requests side by side as there are environments.
 
@@ -101,7 +113,12 @@ class _EpisodeSlot:
     """An environment, the request it plays, and how far it is."""
 
     def __init__(
-        self, environment: Any, encode: Callable[[Any], Vector], size: int, number: int, request: EpisodeRequest
+        self,
+        environment: Environment,
+        encode: Callable[[object], Vector],
+        size: int,
+        number: int,
+        request: EpisodeRequest,
     ) -> None:
         self.environment, self.encode, self.shape = environment, encode, (size,)
         self.number, self.request = number, request
@@ -118,14 +135,16 @@ class _EpisodeSlot:
         observation, _ = self.environment.reset(seed=self.request.seeds[len(self.returns)])
         return self.read(observation)
 
-    def noting(self, action: Any) -> Any:
+    def noting(self, action: object) -> StepResult:
         """Step the environment and note what it gave; copied, as environments may use their arrays again."""
         result = observation, reward, terminated, truncated, info = self.environment.step(action)
-        infos = copied(info) if self.request.infos and isinstance(info, dict) else None
+        infos = None
+        if self.request.infos and isinstance(info, dict):
+            infos = {name: copied(value) for name, value in info.items()}
         self.steps.append(EpisodeStep(copied(action), copied(observation), reward, terminated, truncated, infos))
         return result
 
-    def read(self, observation: Any) -> Vector:
+    def read(self, observation: object) -> Vector:
         """An observation as numbers."""
         vector = self.encode(observation)
         if vector.shape != self.shape:
@@ -134,7 +153,7 @@ class _EpisodeSlot:
             )
         return vector
 
-    def checked(self, result: Any, step: int) -> tuple[float, bool, bool]:
+    def checked(self, result: StepResult, step: int) -> tuple[float, bool, bool]:
         """(reward, terminated, truncated) of a step that gave unusual types.
 
         Raises:
@@ -149,7 +168,7 @@ class _EpisodeSlot:
                 f"environment {named(self.environment)} {error} (step {step} of its episode)"
             ) from None
 
-    def end(self, total: float, length: int, info: Any) -> None:
+    def end(self, total: float, length: int, info: Mapping[str, object]) -> None:
         """An episode is over."""
         if not math.isfinite(total):
             raise EnvironmentFault(
@@ -202,8 +221,10 @@ def _play(act: Act, slots: Sequence[_EpisodeSlot]) -> None:
             totals[k] += float(reward)
             if not (terminated or truncated):
                 # where an observation is its own encoding `read` would give the same, for the price of four calls
-                own = as_it_is and type(observation) is np.ndarray and observation.shape == shape
-                vectors[k] = observation if own else slots[k].read(observation)
+                if as_it_is and type(observation) is np.ndarray and observation.shape == shape:
+                    vectors[k] = observation
+                else:
+                    vectors[k] = slots[k].read(observation)
                 continue
             slots[k].end(totals[k], clock - began[k], info)
             if slots[k].finished:
@@ -217,13 +238,15 @@ def _play(act: Act, slots: Sequence[_EpisodeSlot]) -> None:
             slot.seen.append(history[:, k])
 
 
-def copied(value: Any) -> Any:
+def copied(value: object) -> object:
     """Arrays, mappings, lists and tuples of a value copied; anything else as it is."""
     if isinstance(value, np.ndarray):
         return value.copy()
     if isinstance(value, dict):
         return {key: copied(child) for key, child in value.items()}
-    return type(value)(map(copied, value)) if type(value) in (list, tuple) else value
+    if type(value) is list:
+        return [copied(child) for child in value]
+    return tuple(map(copied, value)) if type(value) is tuple else value
 
 
 def _moments(seen: list[Vector]) -> Moments | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import torch
@@ -40,7 +39,7 @@ def steps_of(result: EpisodeResult, space: Space) -> Iterator[EnvStep]:
         )
 
 
-def _row(action: Any) -> Any:
+def _row(action: object) -> object:
     """One action as a batch of one."""
     if isinstance(action, dict):
         return {key: _row(value) for key, value in action.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any
+from typing import Protocol
 
 from torch import Tensor
 
@@ -15,6 +15,15 @@ from rlsdk.records import Metrics
 from rlsdk.registry.abilities import ability
 from rlsdk.registry.parts import Parts
 from rlsdk.runtime.seeding import Streams
+
+
+class IndexedBatch(Protocol):
+    """A batch that names the rows of the memory it came from, as prioritised memories sample them."""
+
+    @property
+    def index(self) -> Tensor:
+        """int64 [N]."""
+        ...
 
 
 class ReplayUpdates:
@@ -51,7 +60,7 @@ class ReplayUpdates:
                     each(done)
         return {name: value / count for name, value in totals.items()}
 
-    def _prioritize(self, batch: Any) -> None:
+    def _prioritize(self, batch: IndexedBatch) -> None:
         error = None if self.with_error is None else self.with_error.td_error
         if error is None:
             kind = type(self.algorithm).__name__

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from rlsdk.errors import SettingsError
 from rlsdk.records import Cursor, EnvStep, Report
 from rlsdk.sinks import Logger
 from rlsdk.training.episode_statistics import EpisodeStatistics
-from rlsdk.training.step_values import step_values
+from rlsdk.training.step_values import Locals, step_values
 from rlsdk.training.trained_agent import DrivenAgent, TrainedAgent
 from rlsdk.tree import flatten
 
@@ -48,7 +48,7 @@ class RunRecord:
         self.steps_in_round = 0
         self.stopping = False
         self.tb_log_name, self.log_interval = agent.spec.id.upper(), 1
-        self._values: tuple[EnvStep, dict[str, Any]] | None = None
+        self._values: tuple[EnvStep, Locals] | None = None
         self.report: Report | None = None
         """Of the last round; None before the first has ended."""
         self.began = time.perf_counter()
@@ -79,7 +79,7 @@ class RunRecord:
         """Mean return of the last episodes; None before the first has finished."""
         return self.episode_statistics.mean_return
 
-    def values_of(self, step: EnvStep) -> dict[str, Any]:
+    def values_of(self, step: EnvStep) -> Locals:
         """The `locals` of callbacks with the documented interface after this step; computed once."""
         if self._values is None or self._values[0] is not step:
             done = self.steps_in_round // self.agent.context.num_envs
@@ -105,7 +105,7 @@ class RunRecord:
         return {**self._rollout(), **self._time(), **self._training()}
 
     def _rollout(self) -> dict[str, float]:
-        restarts = getattr(self.driven.env, "restarts", 0)
+        restarts = 0 if self.driven.env is None else self.driven.env.restarts
         values = {"rollout/worker_restarts": float(restarts)} if restarts else {}
         return {**values, **self.episode_statistics.episodes()}
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
 
 from rlsdk.errors import SettingsError
-from rlsdk.records import EnvStep
+from rlsdk.records import EnvStep, Features
 from rlsdk.tree import map_tensors
 
 Locals = dict[str, Any]
 """The documented entries of a step or of an evaluation by name."""
+Arrays: TypeAlias = "NDArray[np.generic] | dict[str, Arrays] | tuple[Arrays, ...]"
+"""Arrays nested as a space is."""
 
 
 def require_two_arguments(function: Callable[..., object]) -> None:
@@ -29,11 +33,11 @@ def require_two_arguments(function: Callable[..., object]) -> None:
         raise SettingsError(f"callback {name}{signature} must take two arguments: f(locals, globals) -> bool") from None
 
 
-def step_values(step: EnvStep, decode: Callable[[Any], Any]) -> Locals:
+def step_values(step: EnvStep, decode: Callable[[Tensor], object]) -> Locals:
     """Entries of one step, in numpy: arrays over B environments, nested as the spaces are, and one info for each; `decode`
     gives actions as the environments take them."""
     ended = (step.terminated | step.truncated).cpu().numpy()
-    action: Any = map_tensors(lambda leaf: leaf.cpu(), step.action)
+    action = map_tensors(lambda leaf: leaf.cpu(), step.action)
     return {
         "step": step,
         "actions": _arrays(action),
@@ -45,7 +49,7 @@ def step_values(step: EnvStep, decode: Callable[[Any], Any]) -> Locals:
     }
 
 
-def _infos(step: EnvStep, ended: Any) -> list[dict[str, Any]]:
+def _infos(step: EnvStep, ended: NDArray[np.bool_]) -> list[dict[str, object]]:
     """The infos of environments, with the documented entries that vector environments add."""
     given = step.infos if step.infos is not None else [{} for _ in ended]
     cut = (step.truncated & ~step.terminated).tolist()
@@ -59,14 +63,14 @@ def _infos(step: EnvStep, ended: Any) -> list[dict[str, Any]]:
     return infos
 
 
-def _arrays(value: Any) -> Any:
+def _arrays(value: Features) -> Arrays:
     """Tensors as arrays of their own."""
     if isinstance(value, dict):
         return {key: _arrays(child) for key, child in value.items()}
     return tuple(map(_arrays, value)) if isinstance(value, tuple) else value.cpu().numpy().copy()
 
 
-def _row(value: Any, row: int) -> Any:
+def _row(value: Arrays, row: int) -> object:
     if isinstance(value, dict):
         return {key: _row(child, row) for key, child in value.items()}
     return tuple(_row(child, row) for child in value) if isinstance(value, tuple) else value[row]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 
@@ -13,7 +12,9 @@ from rlsdk.records import Cursor, Metrics, Report
 from rlsdk.registry.parts import Parts, Training
 from rlsdk.runtime.threads import affordable, limited_threads
 from rlsdk.training import plan_errors
-from rlsdk.training.collector import LocalCollector, NoCollector
+from rlsdk.training.collector import LocalCollector
+from rlsdk.training.groups import group_generators
+from rlsdk.training.no_collector import NoCollector
 from rlsdk.training.plan_errors import rounds_of
 from rlsdk.training.run_record import RunRecord
 from rlsdk.training.trained_agent import DrivenAgent
@@ -50,19 +51,19 @@ class Run(RunRecord):
         self.logger.write(self.num_timesteps, values)
         self.episode_statistics.clear()
 
-    def notify(self, event: str, *details: Any) -> None:
+    def notify(self, event: str, *details: object) -> None:
         """Notify every callback; one that returns False stops the training: at once after `on_step`, else after this round."""
         for callback in self.callbacks:
             if says_stop(getattr(callback, event)(self, *details)):
                 self.stopping = True
 
 
-def train(run: Run, env: VectorEnv, parts: Parts, *, log_every: int, threads: int | None) -> None:
+def train(run: Run, env: VectorEnv | None, parts: Parts, *, log_every: int, threads: int | None) -> None:
     """Drive the agent's plan to the end of `run`, or until a callback stops it.
 
     Args:
         run: counts, sinks and callbacks.
-        env: the training environment, on the agent's device.
+        env: the training environment, on the agent's device; None for a plan that needs none.
         parts: the assembled agent.
         log_every: finished episodes or rounds between two logs, see `Plan.log_every`.
         threads: threads of torch and numpy while training; None leaves their settings alone.
@@ -71,7 +72,7 @@ def train(run: Run, env: VectorEnv, parts: Parts, *, log_every: int, threads: in
     run.log_interval = log_every
     watching = [callback for callback in run.callbacks if callback.watches_steps or callback.watches_rollouts]
     infos = any(callback.needs_infos for callback in watching)
-    watched = Watched(env, run, infos=infos) if watching else env
+    watched = env if env is None or not watching else Watched(env, run, infos=infos)
     with (
         gathered_infos(agent.env, infos),
         limited_threads(affordable(threads)),
@@ -109,12 +110,13 @@ def train(run: Run, env: VectorEnv, parts: Parts, *, log_every: int, threads: in
             run.notify("on_training_end")
 
 
-def _collector(agent: DrivenAgent, env: VectorEnv) -> Collector:
+def _collector(agent: DrivenAgent, env: VectorEnv | None) -> Collector:
     """The collector of the plan, from the agent's acting state."""
-    if not agent.parts.plan.needs_environment:
+    if env is None or not agent.parts.plan.needs_environment:
         return NoCollector()
     normalizer = agent.preprocessing.rollouts(agent.parts)
-    return LocalCollector(env, agent.acting, [agent.streams["action"]], normalizer)
+    generators = group_generators(agent.streams, len(agent.acting))
+    return LocalCollector(env, agent.acting, generators, normalizer)
 
 
 def _notify_of_round(run: Run, report: Report) -> None:

@@ -6,14 +6,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any, ClassVar, Protocol
 
-from rlsdk.environments import NumpyVectorEnv
+from torch import Tensor
+
+from rlsdk.environments import ConnectedEnv, NumpyVectorEnv
 from rlsdk.environments.adapters.actions import ActionDecoder
 from rlsdk.environments.adapters.masks import MaskValidator
+from rlsdk.interfaces import State
 from rlsdk.preprocessing import Preprocessing
 from rlsdk.records import Act, ActingState, Cursor, Observation
 from rlsdk.registry import AlgorithmSpec
 from rlsdk.registry.parts import BuildContext, Parts
 from rlsdk.runtime.seeding import Streams
+from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.sinks import Logger
 from rlsdk.storage.journal import Journal
 
@@ -22,7 +26,7 @@ class DrivenAgent(Protocol):
     """What the driver reads of an agent, and where it writes how far training is."""
 
     cursor: Cursor | None
-    acting: tuple[ActingState[Any], ...]
+    acting: tuple[ActingState[object], ...]
     """Where acting stood after the last round, one per group of environments; empty before training began."""
     in_round: bool
     """Whether the environments have gone further than `cursor`."""
@@ -36,9 +40,9 @@ class DrivenAgent(Protocol):
     @property
     def streams(self) -> Streams: ...
     @property
-    def env(self) -> Any: ...
+    def env(self) -> ConnectedEnv | None: ...
     @property
-    def config(self) -> Any: ...
+    def config(self) -> AgentConfig: ...
     @property
     def logger(self) -> Logger: ...
 
@@ -49,11 +53,11 @@ class ActingSession(Protocol):
     deterministic: bool
     decode: ActionDecoder
 
-    def action_on(self, observation: Observation) -> Any:
-        """Actions for a record of `n` observations, on the CPU."""
+    def action_on(self, observation: Observation) -> Tensor:
+        """Actions [n] or [n, A] for a record of `n` observations, on the CPU; nested as the action space is."""
         ...
 
-    def act_on(self, observation: Observation) -> Act[Any, Any]:
+    def act_on(self, observation: Observation) -> Act[object, object]:
         """The policy's whole answer."""
         ...
 
@@ -64,7 +68,7 @@ class TrainedAgent(Protocol):
     spec: ClassVar[AlgorithmSpec]
 
     @property
-    def config(self) -> Any: ...
+    def config(self) -> AgentConfig: ...
     @property
     def device(self) -> str: ...
     @property
@@ -78,7 +82,7 @@ class TrainedAgent(Protocol):
     @property
     def decode_action(self) -> ActionDecoder: ...
     @property
-    def env(self) -> Any: ...
+    def env(self) -> ConnectedEnv | None: ...
     @property
     def run(self) -> object: ...
     @property
@@ -86,17 +90,17 @@ class TrainedAgent(Protocol):
     @property
     def num_timesteps(self) -> int: ...
     @property
-    def replay_buffer(self) -> Any: ...
+    def replay_buffer(self) -> object: ...
 
     def __getattr__(self, name: str) -> Any: ...
 
     def predict(
         self,
-        observation: Any,
-        state: Any = None,
-        episode_start: Any = None,
+        observation: object,
+        state: object = None,
+        episode_start: object = None,
         deterministic: bool = False,
-        action_masks: Any = None,
+        action_masks: object = None,
     ) -> tuple[Any, Any]: ...
 
     def session(self, n: int = 1, *, deterministic: bool = True, seed: int | None = None) -> ActingSession: ...
@@ -105,13 +109,13 @@ class TrainedAgent(Protocol):
 
     def get_env(self) -> NumpyVectorEnv | None: ...
 
-    def require_same_spaces(self, envs: Any, what: str) -> None: ...
+    def require_same_spaces(self, envs: object, what: str) -> None: ...
 
     def end_episodes(self) -> None: ...
 
     def restart_episodes(self) -> Cursor: ...
 
-    def get_parameters(self) -> dict[str, Any]: ...
+    def get_parameters(self) -> dict[str, State]: ...
 
     def save(
         self, path: str | Path | IO[bytes], exclude: Iterable[str] | None = None, include: Iterable[str] | None = None

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import attrs
 from torch import Tensor
 
-from rlsdk.interfaces import VectorEnv
+from rlsdk.errors import UsageError
+from rlsdk.interfaces import KeepsInfos, PlaysEpisodes, VectorEnv
 from rlsdk.records import EnvStep, Observation
+from rlsdk.registry.abilities import ability
 from rlsdk.spaces import Space
 from rlsdk.training.population_episodes import EpisodeRequest, EpisodeResult
 from rlsdk.training.population_steps import steps_of
@@ -29,17 +31,16 @@ class Watching(Protocol):
 
 
 @contextmanager
-def gathered_infos(env: Any, wanted: bool) -> Iterator[None]:
-    """Have the steps of `env` carry infos inside the block, where it can."""
-    keep = getattr(env, "keep_infos", None) if wanted else None
-    if keep is None:
+def gathered_infos(env: KeepsInfos | None, wanted: bool) -> Iterator[None]:
+    """Have the steps of `env` carry infos inside the block."""
+    if env is None or not wanted:
         yield
         return
-    keep(True)
+    env.keep_infos(True)
     try:
         yield
     finally:
-        keep(False)
+        env.keep_infos(False)
 
 
 class Watched:
@@ -48,7 +49,7 @@ class Watched:
     def __init__(self, env: VectorEnv, run: Watching, *, infos: bool) -> None:
         self.env, self.run, self.infos = env, run, infos
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self.env, name)
 
     @property
@@ -72,17 +73,20 @@ class Watched:
         return replace(step, stops=True) if self.run.stopping else step
 
     def map(
-        self, work: Callable[[Any, Any], list[EpisodeResult]], requests: Sequence[EpisodeRequest]
+        self,
+        work: Callable[[Sequence[object], Sequence[EpisodeRequest]], list[EpisodeResult]],
+        requests: Sequence[EpisodeRequest],
     ) -> list[EpisodeResult]:
         """Play requests, as many at a time as there are environments, and notify callbacks of their steps afterwards, in the
         order of requests: the same wherever they are played. Once a callback stops the training no further ones are played.
         """
-        env: Any = self.env
-        results: list[EpisodeResult] = []
+        player, results = ability(self.env, PlaysEpisodes), list[EpisodeResult]()
+        if player is None:
+            raise UsageError(f"{type(self.env).__name__} plays no whole episodes, which population methods need")
         for start in range(0, len(requests), self.num_envs):
             noted = [attrs.evolve(t, steps=True, infos=self.infos) for t in requests[start : start + self.num_envs]]
-            for result in env.map(work, noted):
-                for step in steps_of(result, env.observation_space):
+            for result in player.map(work, noted):
+                for step in steps_of(result, self.env.observation_space):
                     if self.run.stopping:
                         break
                     self._notify(step, 1)

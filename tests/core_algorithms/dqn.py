@@ -44,7 +44,7 @@ def build(context: BuildContext, config: DQNConfig) -> Parts:
         algorithm=QLearning(policy, config, smooth_l1, num_envs=context.num_envs),
         plan=OffPolicyPlan.of(config),
         buffer=build_replay(context, config),
-        behavior=UniformWarmUp(policy, context.action_space, config.learning_starts),
+        behavior=UniformWarmUp(policy, context.action_space, config.learning_starts, context.num_envs),
     )
 
 

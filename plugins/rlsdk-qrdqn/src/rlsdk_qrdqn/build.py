@@ -26,5 +26,5 @@ def build(context: BuildContext, config: QRDQNConfig) -> Parts:
         algorithm=quantile_regression(policy, config, context.num_envs),
         plan=OffPolicyPlan.of(config),
         buffer=build_replay(context, config),
-        behavior=UniformWarmUp(policy, context.action_space, config.learning_starts),
+        behavior=UniformWarmUp(policy, context.action_space, config.learning_starts, context.num_envs),
     )

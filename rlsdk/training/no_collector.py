@@ -1,0 +1,38 @@
+"""The collector of a training without environments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn, TypeVar
+
+from rlsdk.errors import UsageError
+from rlsdk.interfaces import Policy
+from rlsdk.records import ActingState
+
+CarryT = TypeVar("CarryT")
+ExtrasT = TypeVar("ExtrasT")
+
+
+class NoCollector:
+    """The collector of a training that collects nothing."""
+
+    num_envs = 0
+    acting: tuple[ActingState[object], ...] = ()
+
+    def collect(
+        self,
+        policy: Policy[CarryT, ExtrasT],
+        length: int,
+        *,
+        on_step: Callable[[int], object] | None = None,
+        ends_round: bool = True,
+    ) -> NoReturn:
+        """Never.
+
+        Raises:
+            UsageError: always.
+        """
+        raise UsageError("the plan has needs_environment = False but collects; set it to True")
+
+    def end_round(self) -> None:
+        """There are no rounds."""
