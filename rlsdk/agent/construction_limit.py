@@ -53,9 +53,9 @@ class ConstructionLimit(TorchFunctionMode):
             )
 
     def _charge(self, size: object, dtype: object) -> None:
-        parts = size if isinstance(size, Sequence) else ()
-        if len(parts) and isinstance(inner := parts[0], Iterable):
-            parts = tuple(inner)
+        parts = list(size) if isinstance(size, Iterable) else []
+        if parts and isinstance(inner := parts[0], Iterable):
+            parts = list(inner)
         whole = [n for n in parts if isinstance(n, int) and not isinstance(n, bool)]
         itemsize = dtype.itemsize if isinstance(dtype, torch.dtype) else 4
         self.left -= math.prod(whole) * itemsize

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from torch import nn
 
 from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.errors import UsageError
 from rlsdk.networks.architecture import architecture
+from rlsdk.registry.abilities import ability
 from rlsdk.registry.parts import Parts
+
+
+class Wraps(Protocol):
+    """A part that adds to another one, as exploration does to a policy."""
+
+    @property
+    def inner(self) -> object: ...
 
 
 def architecture_of(parts: Parts) -> list[str]:
@@ -34,8 +44,8 @@ def require_same_layers(agent: AssembledAgent, what: str) -> None:
 
 def _networks(part: object) -> list[nn.Module]:
     """The modules of a part: itself, what it wraps, and what it holds, target networks included."""
-    while not isinstance(part, nn.Module) and hasattr(part, "inner"):
-        part = part.inner
+    while not isinstance(part, nn.Module) and (wrapper := ability(part, Wraps)) is not None:
+        part = wrapper.inner
     if isinstance(part, nn.Module):
         return [part]
     held = [getattr(value, "network", value) for value in getattr(part, "__dict__", {}).values()]

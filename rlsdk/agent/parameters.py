@@ -24,9 +24,10 @@ def parameters_of(agent: AssembledAgent) -> dict[str, State]:
     return {"policy": policy, **agent.parts.algorithm.state_dict(), **_further(agent)}
 
 
-def _further(agent: AssembledAgent) -> dict[str, object]:
+def _further(agent: AssembledAgent) -> dict[str, State]:
     """`states`: those of further networks and optimisers."""
-    return {name: state for name, state in further_states(agent.parts).items() if name == "states"}
+    found = further_states(agent.parts).get("states")
+    return {"states": found} if isinstance(found, Mapping) else {}
 
 
 @in_plain_modes

@@ -61,7 +61,8 @@ def _reconfigure_parts(agent: AssembledAgent, config: AgentConfig) -> None:
         if (able := ability(part, Reconfigurable)) is not None:
             able.reconfigure(config)
     reconfigure_behavior(built.behavior, config)
-    if normalizer is not None and normalizer.settings.gamma is None and hasattr(config, "gamma"):
-        normalizer.rewards.gamma = float(config.gamma)
+    gamma = getattr(config, "gamma", None)
+    if normalizer is not None and normalizer.settings.gamma is None and isinstance(gamma, float | int):
+        normalizer.rewards.gamma = float(gamma)
     if new != plan:
         agent.parts = replace(agent.parts, plan=new)
