@@ -110,7 +110,7 @@ def test_the_page_lists_what_a_training_step_runs() -> None:
     assert listed == training_trace.trace_of("TQC").files, "write the page again: python -m tests.training_trace"
 
 
-MEASURES = {"rooms": 36, "arrows": 232, "floors": 20, "knots": 0, "any": 28.0, "shapes": 0.97}
+MEASURES = {"rooms": 36, "arrows": 232, "floors": 20, "knots": 0, "any": 27.9, "shapes": 0.97}
 """What `tests.house_measures` finds; the aims are 36, 200, 12, 0, 20 and 0.8. These bounds move towards them only."""
 
 
