@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from rlsdk.cli.main import app
+from tests.example_plugins import installed_examples
 from tests.throwaway import Environment, build_wheels
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -52,6 +56,21 @@ def test_whoever_types_the_first_tutorial_has_the_whole_package() -> None:
     typed = dict(step.findall((folder / "README.md").read_text()))
     files = {path for path in folder.rglob("*") if path.is_file() and path.suffix in (".py", ".toml")}
     assert typed == {str(path.relative_to(folder)): path.read_text() for path in files}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_commands_of_the_tutorials_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With few steps; `rlsdk check` runs as `test_the_algorithms_keep_the_contracts`."""
+    lines = re.findall(r"^rlsdk run .*$", (PLUGINS / name / "README.md").read_text(), re.MULTILINE)
+    assert lines
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "site").mkdir()
+    with installed_examples(tmp_path / "site"):
+        for number, line in enumerate(lines):
+            arguments = shlex.split(re.sub(r"--steps [\d_]+", "--steps 120", line))[1:]
+            out = [] if "--out" in arguments else ["--out", str(number)]
+            done = CliRunner().invoke(app, [*arguments, *out, "--eval-episodes", "1"])
+            assert done.exit_code == 0, f"{line}\n{done.output}\n{done.exception}"
 
 
 def _lines_in_order(block: str, sources: list[str]) -> bool:

@@ -20,21 +20,21 @@ KINDS: dict[str, Any] = {"lstm": nn.LSTM, "gru": nn.GRU}
 
 
 class Memory(Protocol):
-    """Between encoder and heads. Its state is a tuple of tensors [B, layers, H]; () where nothing is remembered."""
+    """Between encoder and heads. Its state is a tuple of tensors [B, ..]; () where it remembers nothing."""
 
     features_dim: int
 
     def initial(self, batch: int) -> tuple[Tensor, ...]:
-        """The state of `batch` environments at the start of an episode, [batch, layers, H] each."""
+        """The state of `batch` environments at the start of an episode, tensors [batch, ..]."""
         ...
 
     def step(self, features: Tensor, state: tuple[Tensor, ...], is_first: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """(latent [B, H], next state) for features [B, F]; rows that are first forget."""
+        """(latent [B, H], next state) for features [B, F]; rows with `is_first` bool [B] start from `initial`."""
         ...
 
     def sequence(self, features: Tensor, states: tuple[Tensor, ...], is_first: Tensor, starts: Tensor) -> Tensor:
-        """Latents [N, H] of N steps in order. A new segment begins where `starts` [N]; its state is that row of `states`,
-        or nothing where `is_first` [N]. Other rows of `states` are not read."""
+        """Latents [N, H] of N steps in order. A new segment begins where `starts` bool [N] is set; its state is that row of
+        `states`, tensors [N, ..], or `initial` where `is_first` bool [N] is set. Other rows of `states` are not read."""
         ...
 
 

@@ -25,7 +25,7 @@ class Cloning:
         self.optimizer = FlatOptimizer(policy, "adam", config.learning_rate)
 
     def update(self, batch: Transitions, *, progress: float) -> Metrics:
-        """Learn from transitions [N], each recorded action as likely as can be."""
+        """One gradient step: maximise the likelihood of the recorded actions of N transitions."""
         loss = -self.policy.log_prob(batch.observation, batch.action).mean()
         self.optimizer.zero_grad()
         torch.autograd.backward(loss)

@@ -37,7 +37,7 @@ class CloningPolicy(nn.Module):
         return chosen.log_prob(action.flatten(1))
 
     def initial_carry(self, batch: int) -> tuple[()]:
-        return ()  # it remembers nothing from step to step
+        return ()  # no memory
 
     @torch.no_grad()
     def act(

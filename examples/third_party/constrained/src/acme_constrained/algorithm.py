@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
 from acme_constrained.config import LagrangianConfig
+from rlsdk.interfaces import State
 from rlsdk.networks import ActorCritic, build_actor_critic
 from rlsdk.records import Metrics, Rollout, StepData
 from rlsdk.registry.parts import BuildContext, Parts, require_spaces
@@ -36,7 +35,7 @@ class LagrangianPPO:
         """Epochs begun so far."""
         return self.ppo.updates
 
-    def update(self, batch: Rollout[Any, Any], *, progress: float) -> Metrics:
+    def update(self, batch: Rollout[object, object], *, progress: float) -> Metrics:
         """Learn from a rollout [T, B] whose steps have `info["cost"]`."""
         steps = batch.steps
         costs = self._episode_costs(steps)
@@ -49,7 +48,7 @@ class LagrangianPPO:
         seen = {"train/episode_cost": costs.mean()} if len(costs) else {}
         return {**metrics, **seen, "train/multiplier": self.multiplier}
 
-    def _episode_costs(self, steps: StepData[Any]) -> Tensor:
+    def _episode_costs(self, steps: StepData[object]) -> Tensor:
         """The cost of each episode that ended in these steps [T, B], float32 [number of episodes]."""
         cost, first = steps.info[COST].cpu(), steps.observation.is_first.cpu()
         ended, found = (steps.terminated | steps.truncated).cpu(), list[Tensor]()
@@ -58,10 +57,10 @@ class LagrangianPPO:
             found.append(self.running[ended[t]])
         return torch.cat(found)
 
-    def state_dict(self) -> Mapping[str, Any]:
+    def state_dict(self) -> State:
         return {"ppo": self.ppo.state_dict(), "multiplier": self.multiplier, "running": self.running}
 
-    def load_state_dict(self, state: Mapping[str, Any], /) -> None:
+    def load_state_dict(self, state: State, /) -> None:
         self.ppo.load_state_dict(state["ppo"])
         self.multiplier = state["multiplier"].clone()
         if state["running"].shape == self.running.shape:  # else there are other environments: they begin episodes

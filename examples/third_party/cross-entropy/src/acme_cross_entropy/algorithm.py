@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 from torch import Generator, Tensor
 
 from acme_cross_entropy.config import CrossEntropyConfig
+from rlsdk.interfaces import State
 from rlsdk.networks import SearchPolicy, build_search_policy, flatten_parameters
 from rlsdk.records import Metrics, Scored
 from rlsdk.registry.parts import BuildContext, Parts, require_spaces
@@ -40,11 +38,11 @@ class CrossEntropy:
         self.std = best.std(0, correction=0) + self.config.extra_std * (1.0 - progress)
         return {"train/score_mean": batch.score.mean(), "train/std": self.std.mean()}
 
-    def state_dict(self) -> Mapping[str, Any]:
+    def state_dict(self) -> State:
         """The deviations; the mean is the policy's."""
         return {"search": {"std": self.std.clone()}}
 
-    def load_state_dict(self, state: Mapping[str, Any], /) -> None:
+    def load_state_dict(self, state: State, /) -> None:
         self.std = state["search"]["std"].to(self.mean)
 
 

@@ -17,7 +17,7 @@ DOCUMENT = "document"
 class NumpyFiles:
     """A `Serializer`: arrays by name, and a JSON document. Nothing in such a file can run."""
 
-    def save(self, path: Path, tensors: Mapping[str, Tensor], document: Mapping[str, Any]) -> None:
+    def save(self, path: Path, tensors: Mapping[str, Tensor], document: Mapping[str, object]) -> None:
         arrays = {f"tensor {name}": tensor.numpy(force=True) for name, tensor in tensors.items()}
         with path.open("wb") as stream:
             np.savez(stream, allow_pickle=False, **{DOCUMENT: np.array(json.dumps(document)), **arrays})

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rlsdk.registry import hookimpl
 
+if TYPE_CHECKING:
+    from acme_extras.environments import Thermostat
+    from acme_extras.files import NumpyFiles
+    from acme_extras.sink import BestValues
+
 
 @hookimpl
-def serializers() -> dict[str, Callable[[], Any]]:
+def serializers() -> dict[str, Callable[[], NumpyFiles]]:
     """File suffix -> what makes its serializer."""
     from acme_extras.files import NumpyFiles
 
@@ -17,7 +22,7 @@ def serializers() -> dict[str, Callable[[], Any]]:
 
 
 @hookimpl
-def metric_sinks() -> dict[str, Callable[..., Any]]:
+def metric_sinks() -> dict[str, Callable[..., BestValues]]:
     """Name -> what makes a sink for a run directory."""
     from acme_extras.sink import BestValues
 
@@ -25,7 +30,7 @@ def metric_sinks() -> dict[str, Callable[..., Any]]:
 
 
 @hookimpl
-def environment_makers() -> dict[str, Callable[..., Any]]:
+def environment_makers() -> dict[str, Callable[..., Thermostat]]:
     """Namespace -> what makes its environments."""
     from acme_extras.environments import make
 

@@ -1,11 +1,10 @@
-"""A metric sink: whatever has `write` and `close`. One for a tracking service looks the same."""
+"""A metric sink: an object with `write` and `close`. One for a tracking service looks the same."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 
 class BestValues:
@@ -14,7 +13,7 @@ class BestValues:
     def __init__(self, folder: Path) -> None:
         self.path, self.best = folder / "best.json", dict[str, tuple[float, int]]()
 
-    def write(self, step: int, values: Mapping[str, Any]) -> None:
+    def write(self, step: int, values: Mapping[str, object]) -> None:
         for name, value in values.items():
             if isinstance(value, int | float) and (name not in self.best or value > self.best[name][0]):
                 self.best[name] = float(value), step

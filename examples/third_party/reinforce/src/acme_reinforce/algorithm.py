@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from acme_reinforce.config import ReinforceConfig
 from acme_reinforce.policy import SoftmaxPolicy
+from rlsdk.interfaces import State
 from rlsdk.records import Metrics, Rollout
 from rlsdk.registry.parts import BuildContext, Parts, require_spaces
 from rlsdk.spaces import Discrete
@@ -35,7 +33,7 @@ class Reinforce:
         self.policy, self.config = policy, config
         self.optimizer = FlatOptimizer(policy, "adam", config.learning_rate)
 
-    def update(self, batch: Rollout[Any, Any], *, progress: float) -> Metrics:
+    def update(self, batch: Rollout[tuple[()], tuple[()]], *, progress: float) -> Metrics:
         """Learn from a rollout [T, B]."""
         steps = batch.steps
         ended = steps.terminated | steps.truncated
@@ -52,10 +50,10 @@ class Reinforce:
         self.optimizer.step(self.config.learning_rate)
         return {"train/loss": loss.detach(), "train/complete_steps": complete.sum().float()}
 
-    def state_dict(self) -> Mapping[str, Any]:
+    def state_dict(self) -> State:
         return {"optimizer": self.optimizer.state_dict()}
 
-    def load_state_dict(self, state: Mapping[str, Any], /) -> None:
+    def load_state_dict(self, state: State, /) -> None:
         self.optimizer.load_state_dict(state["optimizer"])
 
 

@@ -24,7 +24,7 @@ class SoftmaxPolicy(nn.Module):
         return Categorical.of(self.layers(self.encoder(observation.features)), observation.action_mask)
 
     def initial_carry(self, batch: int) -> tuple[()]:
-        return ()  # it remembers nothing from step to step
+        return ()  # no memory
 
     @torch.no_grad()
     def act(

@@ -1,4 +1,4 @@
-"""An actor-critic whose actions carry their log-probability: replay needs to know how likely they were."""
+"""An actor-critic that gives the log-probability of each action, which importance weights of replayed steps need."""
 
 from __future__ import annotations
 
