@@ -119,7 +119,7 @@ def _about_masks(env: gymnasium.Env[object, object], actions: Space) -> list[Adv
     if not rule.size:
         return (
             []
-            if not np.size(methods[0]())
+            if not np.asarray(methods[0]()).size
             else [Advice("action masks", "a Box action has nothing to mask; `action_masks` is never called")]
         )
     env.reset(seed=0)

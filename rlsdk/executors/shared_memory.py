@@ -9,12 +9,13 @@ import sys
 import weakref
 from collections.abc import Sequence
 from multiprocessing.shared_memory import SharedMemory
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+ScalarT = TypeVar("ScalarT", bound=np.generic)
 ALIGNMENT = 64
 SHARED = "/dev/shm"  # noqa: S108  # where Linux keeps it
 LARGE = 4096
@@ -26,20 +27,20 @@ FIRST = 1 << 20
 class Layout:
     """Places arrays one after another in a block of memory; without a block it only counts."""
 
-    def __init__(self, block: Any = None) -> None:
+    def __init__(self, block: memoryview | None = None) -> None:
         self.block, self.used = block, 0
 
-    def __call__(self, shape: tuple[int, ...], dtype: Any) -> Any:
+    def __call__(self, shape: tuple[int, ...], dtype: np.dtype[ScalarT]) -> NDArray[ScalarT]:
         """The next array."""
-        start, kind = self.used, np.dtype(dtype)
-        self.used += -(-math.prod(shape) * kind.itemsize // ALIGNMENT) * ALIGNMENT
-        return np.empty(0, kind) if self.block is None else np.ndarray(shape, kind, self.block, start)
+        start = self.used
+        self.used += -(-math.prod(shape) * dtype.itemsize // ALIGNMENT) * ALIGNMENT
+        return np.empty(0, dtype) if self.block is None else np.ndarray(shape, dtype, self.block, start)
 
 
 class SharedArray:
     """An array in shared memory. Where it is unpickled the array itself appears, as a read-only view."""
 
-    def __init__(self, block: str, start: int, array: Any) -> None:
+    def __init__(self, block: str, start: int, array: NDArray[np.generic]) -> None:
         self.place = block, start, array.shape, array.dtype.str
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -64,14 +65,15 @@ class SharedArrays:
                 self._memory = SharedMemory(create=True, size=size)
                 self._free = weakref.finalize(self, _remove, self._memory, os.getpid())
 
-    def pack(self, items: Sequence[Any]) -> list[Any]:
+    def pack(self, items: Sequence[object]) -> list[object]:
         """The items ready to be sent: large arrays in fields of attrs records are in shared memory, once if items share them.
 
         An item may be a list of records.
         """
-        if items and all(isinstance(item, list) for item in items):
-            packed = iter(self.pack([record for group in items for record in group]))
-            return [[next(packed) for _ in group] for group in items]
+        groups = [item for item in items if isinstance(item, list)]
+        if groups and len(groups) == len(items):
+            packed = iter(self.pack([record for group in groups for record in group]))
+            return [[next(packed) for _ in group] for group in groups]
         found = [_large(item) for item in items]
         arrays = {id(value): value for large in found for value in large.values()}
         needed = Layout()
@@ -85,10 +87,8 @@ class SharedArrays:
         for key, value in arrays.items():
             shared[key] = SharedArray(self._memory.name, layout.used, value)
             layout(value.shape, value.dtype)[...] = value
-        return [
-            attrs.evolve(item, **{name: shared[id(value)] for name, value in large.items()}) if large else item
-            for item, large in zip(items, found, strict=True)
-        ]
+        changes = [{name: shared[id(value)] for name, value in large.items()} for large in found]
+        return [_with(item, change) if change else item for item, change in zip(items, changes, strict=True)]
 
     def close(self) -> None:
         """Give the memory back."""
@@ -105,16 +105,22 @@ def _available() -> int:
     return context.f_bavail * context.f_frsize
 
 
-def _large(item: Any) -> dict[str, NDArray[np.generic]]:
+def _large(item: object) -> dict[str, NDArray[np.generic]]:
     """The fields of a record that are large arrays."""
-    if not attrs.has(type(item)):
+    kind = type(item)
+    if not attrs.has(kind):
         return {}
-    fields = {field.name: getattr(item, field.name) for field in attrs.fields(type(item))}
+    fields: dict[str, object] = {field.name: getattr(item, field.name) for field in attrs.fields(kind)}
     return {
         name: value
         for name, value in fields.items()
         if isinstance(value, np.ndarray) and value.nbytes >= LARGE and not value.dtype.hasobject
     }
+
+
+def _with(record: Any, changes: dict[str, SharedArray]) -> object:
+    """The attrs record with other values in some fields."""
+    return attrs.evolve(record, **changes)
 
 
 def _remove(memory: SharedMemory, owner: int) -> None:
@@ -128,9 +134,9 @@ _ATTACHED: dict[str, SharedMemory] = {}
 """In a process that receives: the blocks it has seen. A pool has few, each at least twice the one before."""
 
 
-def _opened(block: str, start: int, shape: tuple[int, ...], dtype: str) -> Any:
+def _opened(block: str, start: int, shape: tuple[int, ...], dtype: str) -> NDArray[np.generic]:
     if block not in _ATTACHED:
         _ATTACHED[block] = SharedMemory(block)
-    array: Any = np.ndarray(shape, np.dtype(dtype), _ATTACHED[block].buf, start)
+    array: NDArray[np.generic] = np.ndarray(shape, np.dtype(dtype), _ATTACHED[block].buf, start)
     array.flags.writeable = False
     return array

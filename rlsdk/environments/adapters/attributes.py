@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import gymnasium
 
@@ -13,6 +13,15 @@ Environment = gymnasium.Env[object, object]
 """Any gymnasium environment."""
 Indices = int | Sequence[int] | None
 """Which environments: one, several, or all (None)."""
+
+
+@runtime_checkable
+class HasWrapperAttributes(Protocol):
+    """An environment whose attributes are found through its wrappers, as gymnasium's."""
+
+    def get_wrapper_attr(self, name: str) -> object:
+        """Raises AttributeError where neither the environment nor a wrapper has it."""
+        ...
 
 
 def chosen(indices: Indices, count: int) -> list[int]:
@@ -28,14 +37,21 @@ def chosen(indices: Indices, count: int) -> list[int]:
     return [index % count for index in wanted]
 
 
-def named(environment: Environment) -> str:
+def named(environment: object) -> str:
     """What to call an environment in a message: its id or class, and its wrappers; never its own `__str__`."""
-    layers, layer = [], environment
+    *wrappers, inner = layers_of(environment)
+    spec = getattr(inner, "spec", None)
+    names = [*(type(wrapper).__name__ for wrapper in wrappers), type(inner).__name__ if spec is None else spec.id]
+    return "<".join(names) + ">" * len(wrappers)
+
+
+def layers_of(environment: Any) -> Iterator[object]:
+    """The environment, wrapper by wrapper, down to the one inside."""
+    layer = environment
+    yield layer
     while hasattr(layer, "env") and layer is not layer.unwrapped:
-        layers.append(type(layer).__name__)
         layer = layer.env
-    spec = getattr(layer, "spec", None)
-    return "<".join([*layers, type(layer).__name__ if spec is None else spec.id]) + ">" * len(layers)
+        yield layer
 
 
 def name_of_class(kind: type[object]) -> str:
@@ -43,36 +59,32 @@ def name_of_class(kind: type[object]) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def wrappers_of(environment: Any) -> list[str]:
+def wrappers_of(environment: object) -> list[str]:
     """The classes of the wrappers around an environment, outermost first, and the classes these are derived from."""
-    found, layer = [], environment
-    while layer is not layer.unwrapped:
-        found += [name_of_class(kind) for kind in type(layer).__mro__ if kind is not object]
-        layer = layer.env
-    return found
+    *wrappers, _ = layers_of(environment)
+    return [name_of_class(kind) for wrapper in wrappers for kind in type(wrapper).__mro__ if kind is not object]
 
 
-def read(environment: Environment, name: str) -> Any:
+def read(environment: Environment, name: str) -> object:
     """The value of an attribute.
 
     Raises:
         EnvironmentFault: neither the environment nor a wrapper has it.
     """
     try:
-        return environment.get_wrapper_attr(name)
+        value: object = environment.get_wrapper_attr(name)
     except AttributeError:
         raise EnvironmentFault(f"environment {named(environment)} has no attribute {name!r}") from None
+    return value
 
 
-def write(environment: Any, name: str, value: object) -> None:
+def write(environment: object, name: str, value: object) -> None:
     """Set an attribute on the first wrapper that has it, on the environment itself where none does."""
-    layer = environment
-    while name not in vars(layer) and layer is not layer.unwrapped:
-        layer = layer.env
-    setattr(layer, name, value)
+    *wrappers, inner = layers_of(environment)
+    setattr(next((layer for layer in wrappers if name in vars(layer)), inner), name, value)
 
 
-def call_of(environment: Environment, name: str, args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
+def call_of(environment: Environment, name: str, args: Sequence[object], kwargs: Mapping[str, object]) -> object:
     """Call a method.
 
     Raises:
@@ -82,8 +94,9 @@ def call_of(environment: Environment, name: str, args: Sequence[object], kwargs:
     if not callable(method):
         raise EnvironmentFault(f"{name!r} of environment {named(environment)} is no method but {shown(method)}")
     try:
-        return method(*args, **kwargs)
+        answer: object = method(*args, **kwargs)
     except RlsdkError:
         raise
     except Exception as error:
         raise EnvironmentFault(f"environment {named(environment)} {raised(error, name)}") from error
+    return answer

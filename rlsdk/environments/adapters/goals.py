@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rlsdk.errors import EnvironmentFault, UsageError
+from rlsdk.interfaces import HasSeparateEnvs
+
+
+class GoalEnv(HasSeparateEnvs, Protocol):
+    """What rewards for other goals need of an agent's environment."""
+
+    name: str
 
 
 class GoalRules:
     """`compute_reward` and, where there is one, `compute_terminated` of the agent's current environment."""
 
-    def __init__(self, environment: Callable[[], Any]) -> None:
+    def __init__(self, environment: Callable[[], GoalEnv | None]) -> None:
         self._environment = environment
 
     def compute_reward(self, achieved: Tensor, goal: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -42,5 +50,5 @@ class GoalRules:
             terminated = torch.from_numpy(over.astype(bool)).to(goal.device)
         return torch.as_tensor(reward, dtype=torch.float32), terminated
 
-    def _call(self, env: Any, name: str, arguments: tuple[object, ...]) -> Any:
+    def _call(self, env: GoalEnv, name: str, arguments: tuple[object, ...]) -> NDArray[np.generic]:
         return np.asarray(env.env_method(name, *arguments, indices=[0])[0])

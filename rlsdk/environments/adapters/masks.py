@@ -8,13 +8,13 @@ Tuple stand in the order of its parts.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rlsdk.environments.adapters.attributes import HasWrapperAttributes
 from rlsdk.errors import MaskError, shown
 from rlsdk.interfaces import HasMasks, HasSeparateEnvs, VectorEnv
 from rlsdk.registry import MaskUse
@@ -64,16 +64,18 @@ class MaskRule:
             )
 
 
-def mask_methods(environments: Sequence[Any]) -> list[Callable[[], Any]] | None:
+def mask_methods(environments: Sequence[object]) -> list[Callable[[], object]] | None:
     """The method `action_masks` of each environment, found through its wrappers; None if they have none."""
-    found = []
+    found: list[Callable[[], object]] = []
     for environment in environments:
         try:
-            method = environment.get_wrapper_attr(METHOD)
+            method = environment.get_wrapper_attr(METHOD) if isinstance(environment, HasWrapperAttributes) else None
         except AttributeError:
             return None
+        if not callable(method):
+            return None
         found.append(method)
-    return found if all(map(callable, found)) else None
+    return found
 
 
 def is_masking_supported(env: object) -> bool:
@@ -106,7 +108,7 @@ class MaskValidator:
     def __init__(self, action_space: Space, use: MaskUse, algorithm: str) -> None:
         self.rule, self.use, self.algorithm = MaskRule(action_space), use, algorithm
 
-    def of(self, given: Any, count: int) -> Tensor | None:
+    def of(self, given: object, count: int) -> Tensor | None:
         """The mask [count, A] for a policy. `given` is one mask, `count` of them, None, or "none" for no restriction.
 
         Raises:
@@ -121,8 +123,11 @@ class MaskValidator:
             return None
         if self.use == "ignored" or not self.rule.size:
             raise MaskError(f"{self.algorithm} does not use action masks here; leave action_masks out")
-        array = np.asarray(given)
-        rows = [given] if array.ndim == 1 else list(given)
+        try:
+            array = np.asarray(given)
+        except ValueError:  # rows of different lengths
+            array = self.rule.row(given)
+        rows = [given] if array.ndim <= 1 else list(array)
         if len(rows) != count:
             raise MaskError(f"{len(rows)} action masks for {count} observations; give one for each")
         masks = np.stack([self.rule.row(row) for row in rows])

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from rlsdk.environments.adapters.nested import Allocate, Array, Arrays, Tensors, parts_of, tensors_of
 from rlsdk.environments.adapters.unusable_input import shape_of_value, without_record
 from rlsdk.errors import ObservationError
 from rlsdk.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple, dtype_of, shape_of
-
-Allocate = Callable[[tuple[int, ...], Any], Any]
-"""(shape, dtype) -> a numpy array."""
 
 
 class ObservationBatcher:
@@ -27,29 +24,26 @@ class ObservationBatcher:
 
     def __init__(self, space: Space, path: str = "observation") -> None:
         self.space, self.path = space, path
-        self.children: dict[str | int, ObservationBatcher] = {}
-        if isinstance(space, Dict):
-            self.children = {key: ObservationBatcher(child, f"{path}[{key!r}]") for key, child in space.spaces.items()}
-        elif isinstance(space, Tuple):
-            self.children = {i: ObservationBatcher(child, f"{path}[{i}]") for i, child in enumerate(space.spaces)}
-        else:
-            self.shape, self.dtype = shape_of(space), np.dtype(dtype_of(space))
-            self.is_float, self.bounds = self.dtype.kind == "f", _integer_bounds(space)
+        self.children = {key: ObservationBatcher(child, f"{path}[{key!r}]") for key, child in parts_of(space)}
+        if self.children:
+            return
+        self.shape, self.dtype = shape_of(space), np.dtype(dtype_of(space))
+        self.is_float, self.bounds = self.dtype.kind == "f", _integer_bounds(space)
 
     @property
     def plain(self) -> tuple[tuple[int, ...] | None, np.dtype[np.generic] | None]:
         """(shape, dtype) of an observation that may be copied as it is; Nones where the space has parts."""
         return (None, None) if self.children else (self.shape, self.dtype)
 
-    def __call__(self, values: Sequence[object]) -> Any:
+    def __call__(self, values: Sequence[object]) -> Tensors:
         """The tensors; fresh ones, so that environments may reuse their own arrays.
 
         Raises:
             ObservationError: names the leaf and the row that has a wrong shape or kind, or is not finite.
         """
-        return self.tensors(self.arrays(values))
+        return tensors_of(self.arrays(values))
 
-    def arrays(self, values: Sequence[object]) -> Any:
+    def arrays(self, values: Sequence[object]) -> Arrays:
         """As calling it, but numpy arrays."""
         target = self.allocate(len(values))
         for row, value in enumerate(values):
@@ -57,24 +51,24 @@ class ObservationBatcher:
         self.check(target)
         return target
 
-    def allocate(self, rows: int, make: Allocate = np.empty) -> Any:
+    def allocate(self, rows: int, make: Allocate = np.empty) -> Arrays:
         """Arrays for `rows` observations, nested as the space is."""
         if isinstance(self.space, Tuple):
             return tuple(child.allocate(rows, make) for child in self.children.values())
         if self.children:
-            return {key: child.allocate(rows, make) for key, child in self.children.items()}
+            return {str(key): child.allocate(rows, make) for key, child in self.children.items()}
         return make((rows, *self.shape), self.dtype)
 
-    def write(self, target: Any, row: int, value: Any) -> None:
+    def write(self, target: Arrays, row: int, value: Any) -> None:
         """Copy one observation into row `row` of arrays that `allocate` made.
 
         Raises:
             ObservationError: a wrong shape, key or kind.
         """
-        if self.children:
+        if not isinstance(target, np.ndarray):
             try:
-                for key, child in self.children.items():
-                    child.write(target[key], row, value[key])
+                for (key, child), part in zip(self.children.items(), _values(target), strict=True):
+                    child.write(part, row, value[key])
             except (KeyError, IndexError, TypeError):
                 _explain_parts(self.space, value, row, self.path)
         elif (
@@ -86,7 +80,7 @@ class ObservationBatcher:
         else:
             target[row] = self._converted(value, row)
 
-    def _converted(self, value: object, row: int) -> NDArray[np.generic]:
+    def _converted(self, value: object, row: int) -> Array:
         """`value` as an array of the leaf's shape and dtype; only conversions that keep integers exact."""
         try:
             array = np.asarray(value)
@@ -107,15 +101,15 @@ class ObservationBatcher:
             raise ObservationError(f"{where} holds values outside {self.dtype}, the dtype of its space: {array}")
         return stored
 
-    def check(self, target: Any) -> None:
+    def check(self, target: Arrays) -> None:
         """Refuse rows that are not finite, or discrete values outside the space.
 
         Raises:
             ObservationError: names the leaf and the first such row.
         """
-        for key, child in self.children.items():
-            child.check(target[key])
-        if self.children:
+        if not isinstance(target, np.ndarray):
+            for child, part in zip(self.children.values(), _values(target), strict=True):
+                child.check(part)
             return
         # a finite sum of squares proves that all are finite; one that is not may only have overflowed
         if self.is_float and not math.isfinite(np.vdot(target, target)) and not np.isfinite(target).all():
@@ -123,37 +117,25 @@ class ObservationBatcher:
             raise ObservationError(f"{self.path} of environment {row} holds NaN or infinity: {target[row]}")
         if self.bounds is not None:
             low, high = self.bounds
-            if (target < low).any() or (target > high).any():
+            if np.less(target, low).any() or np.greater(target, high).any():
                 raise ObservationError(f"{self.path} = {target.tolist()} is outside its space {self.space}")
 
-    def outside(self, target: Any) -> tuple[str, int] | None:
+    def outside(self, target: Arrays) -> tuple[str, int] | None:
         """(leaf, row) of the first float observation beyond the bounds of its space; None where all lie inside."""
-        for key, child in self.children.items():
-            if (found := child.outside(target[key])) is not None:
-                return found
-        if self.children or not isinstance(self.space, Box) or not self.is_float:
+        if not isinstance(target, np.ndarray):
+            pairs = zip(self.children.values(), _values(target), strict=True)
+            return next((found for child, part in pairs if (found := child.outside(part)) is not None), None)
+        if not isinstance(self.space, Box) or not self.is_float:
             return None
-        beyond = (target < self.space.low) | (target > self.space.high)
+        beyond = np.less(target, self.space.low) | np.greater(target, self.space.high)
         return (self.path, int(np.argwhere(beyond)[0, 0])) if beyond.any() else None
 
-    def tensors(self, target: Any, *, fresh: bool = False) -> Any:
-        """Arrays as tensors; those share the arrays' memory unless they are to be `fresh`."""
-        if not self.children:
-            return torch.from_numpy(target.copy() if fresh else target)
-        if isinstance(self.space, Tuple):
-            return tuple(child.tensors(target[i], fresh=fresh) for i, child in self.children.items())
-        return {key: child.tensors(target[key], fresh=fresh) for key, child in self.children.items()}
 
-    def rows_of(self, target: Any, rows: list[int]) -> Any:
-        """A copy of some rows of arrays."""
-        if isinstance(self.space, Tuple):
-            return tuple(child.rows_of(target[i], rows) for i, child in self.children.items())
-        if self.children:
-            return {key: child.rows_of(target[key], rows) for key, child in self.children.items()}
-        return target[rows]
+def _values(arrays: dict[str, Arrays] | tuple[Arrays, ...]) -> Collection[Arrays]:
+    return arrays.values() if isinstance(arrays, dict) else arrays
 
 
-def stack(space: Space, values: Sequence[Any]) -> Any:
+def stack(space: Space, values: Sequence[object]) -> Tensors:
     """`ObservationBatcher(space)(values)`, for occasional use."""
     return ObservationBatcher(space)(values)
 
@@ -183,7 +165,7 @@ def _require_keys(space: Dict, value: object, row: int, path: str) -> None:
         raise ObservationError(f"{path} of environment {row} needs the keys {sorted(space.spaces)}, got {got}")
 
 
-def batch_of(space: Space, observation: object, path: str = "observation") -> tuple[list[Any], bool]:
+def batch_of(space: Space, observation: object, path: str = "observation") -> tuple[list[object], bool]:
     """(rows, whether `observation` was a single one). A batch has one more leading dimension, in every leaf.
 
     Raises:
@@ -198,9 +180,8 @@ def batch_of(space: Space, observation: object, path: str = "observation") -> tu
 def _batch_size(space: Space, value: Any, path: str) -> int | None:
     if isinstance(space, Dict):
         _require_keys(space, value, 0, path)
-        sizes = {_batch_size(child, value[key], f"{path}[{key!r}]") for key, child in space.spaces.items()}
-    elif isinstance(space, Tuple):
-        sizes = {_batch_size(child, value[i], f"{path}[{i}]") for i, child in enumerate(space.spaces)}
+    if parts := parts_of(space):
+        sizes = {_batch_size(child, value[key], f"{path}[{key!r}]") for key, child in parts}
     else:
         shape, wanted = shape_of_value(value, path), shape_of(space)
         if shape == wanted:
@@ -216,7 +197,7 @@ def _batch_size(space: Space, value: Any, path: str) -> int | None:
     return sizes.pop()
 
 
-def _row(space: Space, value: Any, index: int) -> Any:
+def _row(space: Space, value: Any, index: int) -> object:
     if isinstance(space, Dict):
         return {key: _row(child, value[key], index) for key, child in space.spaces.items()}
     if isinstance(space, Tuple):

@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium import spaces as gym_spaces
 
 from rlsdk import spaces
+from rlsdk.environments.adapters.attributes import Environment
 from rlsdk.errors import UnsupportedSpaceError
 from rlsdk.spaces import Space
 
@@ -50,8 +51,7 @@ def to_space(space: object, path: str = "space") -> Space:
 def to_gymnasium(space: Space) -> GymSpace:
     """The gymnasium space for one of rlsdk's."""
     if isinstance(space, spaces.Box):
-        dtype: Any = np.dtype(space.dtype).type
-        return gym_spaces.Box(np.array(space.low), np.array(space.high), space.shape, dtype)
+        return gym_spaces.Box(np.array(space.low), np.array(space.high), space.shape, np.dtype(space.dtype).type)
     if isinstance(space, spaces.Discrete):
         return gym_spaces.Discrete(space.n, start=space.start)
     if isinstance(space, spaces.MultiDiscrete):
@@ -63,7 +63,7 @@ def to_gymnasium(space: Space) -> GymSpace:
     return gym_spaces.Tuple([to_gymnasium(child) for child in space.spaces])
 
 
-def spaces_of(env: Any) -> tuple[Space, Space]:
+def spaces_of(env: Environment) -> tuple[Space, Space]:
     """(observation space, action space) of a gymnasium environment."""
     return to_space(env.observation_space, "observation"), to_space(env.action_space, "action")
 

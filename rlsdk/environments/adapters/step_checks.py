@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlsdk.errors import EnvironmentFault, shown
 
@@ -85,7 +85,7 @@ def require_info(info: object) -> None:
         raise EnvironmentFault(f"gave info = {shown(info)} ({type(info).__name__}); it must be a dict")
 
 
-def _one(value: object) -> Any:
+def _one(value: object) -> NDArray[np.generic] | None:
     """An array of exactly one entry, or None."""
     try:
         array = np.asarray(value)

@@ -21,19 +21,20 @@ def no_tensors(action: object, wanted: str) -> UsageError:
     )
 
 
-def part_of(actions: Any, key: Any, space: Space) -> Any:
+def part_of(actions: Any, key: str | int, space: Space) -> object:
     """The part `key` of actions of a Dict or Tuple space.
 
     Raises:
         UsageError: they have none.
     """
     try:
-        return actions[key]
+        part: object = actions[key]
     except (KeyError, IndexError, TypeError, ValueError):
         raise no_tensors(actions, f"a {type(space).__name__} of tensors, with the part {key!r}") from None
+    return part
 
 
-def without_record(observation: object, path: str) -> Any:
+def without_record(observation: object, path: str) -> object:
     """The observation itself.
 
     Raises:

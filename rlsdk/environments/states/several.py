@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from rlsdk.environments.states.values import OpaqueValue
 from rlsdk.errors import ArtifactError
@@ -11,13 +11,20 @@ from rlsdk.errors import ArtifactError
 MAX_LENGTH = 2**62
 
 
-def read_state(env: object) -> Any:
+@runtime_checkable
+class GivesState(Protocol):
+    """Environments whose state can be taken out."""
+
+    def get_state(self) -> Mapping[str, object]: ...
+
+
+def read_state(env: object) -> Mapping[str, object]:
     """The state of a vector environment.
 
     Raises:
         OpaqueValue: it has no method `get_state`, or holds something whose state cannot be read.
     """
-    if not hasattr(env, "get_state"):
+    if not isinstance(env, GivesState):
         raise OpaqueValue(f"{type(env).__name__} has no method get_state")
     return env.get_state()
 

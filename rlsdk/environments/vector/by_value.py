@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from gymnasium.vector.utils import CloudpickleWrapper
 
+T = TypeVar("T")
 
-class ByValue(CloudpickleWrapper):
-    """Pickled by value, and once only however often it is sent; calling it gives the value."""
 
-    _pickled: Any = None  # of the class: one that was unpickled has none of its own, and may be sent on
+class ByValue(Generic[T]):
+    """A value that is pickled by value, once only however often it is sent; calling this object gives the value."""
 
-    def __init__(self, value: Any) -> None:
-        super().__init__(lambda: value)
+    def __init__(self, value: T) -> None:
+        self._inner: CloudpickleWrapper[Any] = CloudpickleWrapper(lambda: value)
+        self._pickled: bytes | None = None
 
-    def __getstate__(self) -> Any:
+    def __call__(self) -> T:
+        value: T = self._inner()
+        return value
+
+    def __getstate__(self) -> bytes:
         if self._pickled is None:
-            self._pickled = super().__getstate__()
+            self._pickled = self._inner.__getstate__()
         return self._pickled
+
+    def __setstate__(self, pickled: bytes) -> None:
+        self._inner, self._pickled = CloudpickleWrapper.__new__(CloudpickleWrapper), None
+        self._inner.__setstate__(pickled)

@@ -9,14 +9,63 @@ from rlsdk.environments.adapters.attributes import Indices
 from rlsdk.environments.vector.seeds import Seeds
 from rlsdk.errors import EnvironmentFault, UsageError, shown
 from rlsdk.interfaces import CapturesState, HasMasks, HasSeparateEnvs, KeepsInfos, PlaysEpisodes, SelectsInfo, VectorEnv
+from rlsdk.spaces import Space
 
 MEMBERS = ("num_envs", "observation_space", "action_space", "reset", "step", "close")
 """The members of `rlsdk.interfaces.VectorEnv`."""
 
 
 @runtime_checkable
+class GetsAttributes(Protocol):
+    """Environments whose attributes can be read one by one."""
+
+    def get_attr(self, name: str, indices: Indices = None) -> Sequence[object]: ...
+
+
+@runtime_checkable
+class SetsAttributes(Protocol):
+    """Environments whose attributes can be set one by one."""
+
+    def set_attr(self, name: str, value: object, indices: Indices = None) -> object: ...
+
+
+@runtime_checkable
+class CallsMethods(Protocol):
+    """Environments whose methods can be called one by one."""
+
+    def env_method(self, name: str, *args: object, indices: Indices = None, **kwargs: object) -> Sequence[object]: ...
+
+
+@runtime_checkable
+class HasWrappers(Protocol):
+    """Environments that name their wrappers."""
+
+    def wrappers(self, indices: Indices = None) -> Sequence[Sequence[str]]:
+        """The classes of the wrappers of each environment; see `rlsdk.environments.adapters.attributes.wrappers_of`."""
+        ...
+
+
+@runtime_checkable
+class HasResetInfos(Protocol):
+    """Environments that give the `info` of a reset."""
+
+    def reset_infos(self) -> Sequence[dict[str, object]]:
+        """The `info` of each environment's last reset."""
+        ...
+
+
+@runtime_checkable
 class ConnectedEnv(
-    VectorEnv, HasMasks, CapturesState, SelectsInfo, KeepsInfos, HasSeparateEnvs, PlaysEpisodes, Protocol
+    VectorEnv,
+    HasMasks,
+    CapturesState,
+    SelectsInfo,
+    KeepsInfos,
+    HasSeparateEnvs,
+    HasWrappers,
+    HasResetInfos,
+    PlaysEpisodes,
+    Protocol,
 ):
     """B environments with everything that agents, evaluations and callbacks use; what one cannot do raises `UsageError`."""
 
@@ -36,17 +85,37 @@ class ConnectedEnv(
         """Raises UsageError where only whole episodes can be played."""
         ...
 
-    def reset_infos(self) -> Sequence[dict[str, object]]:
-        """The `info` of each environment's last reset."""
-        ...
-
-    def wrappers(self, indices: Indices = None) -> Sequence[Sequence[str]]:
-        """The classes of the wrappers of each environment; see `rlsdk.environments.adapters.attributes.wrappers_of`."""
-        ...
-
     def fingerprint(self) -> Hashable:
         """A value that changes when the environments are stepped or reset, by whomever."""
         ...
+
+
+class SteppedVector:
+    """What the vector environments of this room share: spaces, name, seeds, and which infos steps carry.
+
+    A subclass says where its environments are and how they are stepped.
+    """
+
+    environments: Sequence[object] = ()
+    """The environments in this process; none where they are elsewhere."""
+
+    def __init__(self, observation_space: Space, action_space: Space, name: str, seed: int | None = None) -> None:
+        self.observation_space, self.action_space, self.name = observation_space, action_space, name
+        self.seeds, self.restarts = Seeds(seed), 0
+        self.env_id: str | None = None
+        """The id that makes such an environment again, None where an id alone does not."""
+        self.keeps_infos, self.info_names = False, tuple[str, ...]()
+
+    def require_steps(self) -> None:
+        """They can be stepped."""
+
+    def keep_infos(self, keep: bool) -> None:
+        """Whether steps carry `infos` from now on."""
+        self.keeps_infos = keep
+
+    def select_info(self, names: Sequence[str]) -> None:
+        """Which entries of infos steps carry from now on, as tensors."""
+        self.info_names = tuple(names)
 
 
 def missing_members(env: object) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
 
 import gymnasium
 import torch
@@ -12,57 +11,59 @@ from torch import Tensor
 from rlsdk import spaces
 from rlsdk.environments.adapters.attributes import Indices
 from rlsdk.environments.adapters.space_conversion import to_space
-from rlsdk.environments.states import OpaqueValue
-from rlsdk.environments.vector.connected import no_separate, require_members
+from rlsdk.environments.states import read_state
+from rlsdk.environments.vector.connected import (
+    CallsMethods,
+    GetsAttributes,
+    HasResetInfos,
+    HasWrappers,
+    SetsAttributes,
+    SteppedVector,
+    no_separate,
+    require_members,
+)
 from rlsdk.environments.vector.fingerprints import count_reset, resets_of
-from rlsdk.environments.vector.seeds import Seeds
+from rlsdk.environments.vector.item_groups import ItemT, ResultT, Work
 from rlsdk.errors import EnvironmentFault, RlsdkError, UsageError, raised, shown
-from rlsdk.interfaces import HasMasks, KeepsInfos, PlaysEpisodes, SelectsInfo, VectorEnv
+from rlsdk.interfaces import (
+    CapturesState,
+    HasMasks,
+    KeepsInfos,
+    PlaysEpisodes,
+    SelectsInfo,
+    State,
+    VectorEnv,
+)
 from rlsdk.records import EnvStep, Observation
 from rlsdk.spaces import Space, dtype_of, map_leaves, shape_of
 
 
-class CustomVectorEnv:
+class CustomVectorEnv(SteppedVector):
     """Checks what an object with the members of `VectorEnv` gives. What it may have besides is its own: the methods of
     `CapturesState`, `HasMasks`, `SelectsInfo`, `KeepsInfos`, `HasSeparateEnvs` and `PlaysEpisodes`."""
 
     def __init__(self, env: VectorEnv) -> None:
         require_members(env)
         self.env, self.num_envs = env, int(env.num_envs)
-        self.observation_space = _space(env.observation_space, "observation")
-        self.action_space = _space(env.action_space, "action")
+        pair = _space(env.observation_space, "observation"), _space(env.action_space, "action")
         own = getattr(env, "name", None)
-        self.name: str = own if isinstance(own, str) else type(env).__name__
-        self.seeds, self._moves, self.restarts = Seeds(), 0, 0
-        self.env_id: str | None = None
+        super().__init__(*pair, own if isinstance(own, str) else type(env).__name__)
+        self._moves = 0
         self.has_masks = isinstance(env, HasMasks) and bool(env.has_masks)
-        self.environments: list[object] = [env]
-        self._names: tuple[str, ...] = ()
-
-    def _own(self, member: str) -> Callable[..., Any]:
-        """A method that the object may have.
-
-        Raises:
-            UsageError: it has not.
-        """
-        method: Callable[..., Any] | None = getattr(self.env, member, None)
-        return no_separate(self.name, member) if method is None else method
-
-    def require_steps(self) -> None:
-        """They can be stepped."""
+        self.environments = [env]
 
     def reset(self, seed: int | None = None) -> Observation:
         if seed is None:
             seed = self.seeds.first_pending()
         count_reset(self.env)
-        observation: Observation = self._ask(lambda: self.env.reset(seed), Observation, "reset")
+        observation = self._ask(lambda: self.env.reset(seed), Observation, "reset")
         self.has_masks = observation.action_mask is not None
         self._check(observation, self.num_envs, "reset")
         return observation
 
     def step(self, action: Tensor) -> EnvStep:
         self._moves += 1
-        step: EnvStep = self._ask(lambda: self.env.step(action), EnvStep, "step")
+        step = self._ask(lambda: self.env.step(action), EnvStep, "step")
         flags = {"terminated": step.terminated, "truncated": step.truncated, "valid": step.valid}
         for field, value in {**flags, "reward": step.reward}.items():
             self._leaf(value, (self.num_envs,), torch.float32 if field == "reward" else torch.bool, f"step, {field}")
@@ -75,7 +76,7 @@ class CustomVectorEnv:
             )
         if step.final_observation is not None:
             self._check(step.final_observation, ended, "step, final_observation")
-        for name in self._names:
+        for name in self.info_names:
             if name not in step.info:
                 raise EnvironmentFault(
                     f"environment {self.name!r}, step: info has no {name!r}, which the algorithm needs; give EnvStep.info"
@@ -86,50 +87,57 @@ class CustomVectorEnv:
 
     def select_info(self, names: Sequence[str]) -> None:
         """Which entries `EnvStep.info` must have from now on; passed to the object's own `select_info`, if it has one."""
-        self._names = tuple(names)
+        super().select_info(names)
         if isinstance(self.env, SelectsInfo):
-            self.env.select_info(self._names)
+            self.env.select_info(self.info_names)
 
     def keep_infos(self, keep: bool) -> None:
         """Whether steps carry `infos` from now on, where the object can."""
+        super().keep_infos(keep)
         if isinstance(self.env, KeepsInfos):
             self.env.keep_infos(keep)
 
-    def get_state(self) -> Any:
-        """The object's own.
+    def get_state(self) -> State:
+        """The object's own; raises as `read_state`."""
+        return read_state(self.env)
+
+    def set_state(self, state: State) -> None:
+        """Put back what `get_state` gave.
 
         Raises:
-            OpaqueValue: it has no method `get_state`.
+            UsageError: the object lacks `get_state` or `set_state`.
         """
-        own = getattr(self.env, "get_state", None)
-        if own is None:
-            raise OpaqueValue(f"{type(self.env).__name__} has no method get_state")
-        return own()
+        if not isinstance(self.env, CapturesState):
+            no_separate(self.name, "set_state")
+        self.env.set_state(state)
 
-    def set_state(self, state: object) -> None:
-        """Put back what `get_state` gave; raises UsageError where the object has no `set_state`."""
-        self._own("set_state")(state)
-
-    def get_attr(self, name: str, indices: Indices = None) -> list[Any]:
-        """The object's own, as the next two; raises UsageError where it has none."""
-        return list(self._own("get_attr")(name, indices))
+    def get_attr(self, name: str, indices: Indices = None) -> list[object]:
+        """The object's own, as the next three; raises UsageError where it has none."""
+        if not isinstance(self.env, GetsAttributes):
+            no_separate(self.name, "get_attr")
+        return list(self.env.get_attr(name, indices))
 
     def set_attr(self, name: str, value: object, indices: Indices = None) -> None:
-        self._own("set_attr")(name, value, indices)
+        if not isinstance(self.env, SetsAttributes):
+            no_separate(self.name, "set_attr")
+        self.env.set_attr(name, value, indices)
 
-    def env_method(self, name: str, *args: object, indices: Indices = None, **kwargs: object) -> list[Any]:
-        return list(self._own("env_method")(name, *args, indices=indices, **kwargs))
+    def env_method(self, name: str, *args: object, indices: Indices = None, **kwargs: object) -> list[object]:
+        if not isinstance(self.env, CallsMethods):
+            no_separate(self.name, "env_method")
+        return list(self.env.env_method(name, *args, indices=indices, **kwargs))
 
-    def wrappers(self, indices: Indices = None) -> list[list[str]]:
-        """The object's own; raises UsageError where it has none."""
-        return list(self._own("wrappers")(indices))
+    def wrappers(self, indices: Indices = None) -> list[Sequence[str]]:
+        if not isinstance(self.env, HasWrappers):
+            no_separate(self.name, "wrappers")
+        return list(self.env.wrappers(indices))
 
     def reset_infos(self) -> list[dict[str, object]]:
         """The object's own; empty where it has none."""
-        own = getattr(self.env, "reset_infos", None)
-        return [{} for _ in range(self.num_envs)] if own is None else list(own())
+        own = self.env.reset_infos() if isinstance(self.env, HasResetInfos) else [{} for _ in range(self.num_envs)]
+        return list(own)
 
-    def _call(self, call: Callable[[], object], what: str) -> object:
+    def _call(self, call: Callable[[], ResultT], what: str) -> ResultT:
         """The answer of the object; what goes wrong in it names the environment."""
         try:
             return call()
@@ -138,7 +146,7 @@ class CustomVectorEnv:
         except Exception as error:
             raise EnvironmentFault(f"environment {self.name!r} {raised(error, what)}") from error
 
-    def _ask(self, call: Callable[[], object], kind: type[object], what: str) -> Any:
+    def _ask(self, call: Callable[[], object], kind: type[ResultT], what: str) -> ResultT:
         """The record that the object answers with."""
         given = self._call(call, what)
         if not isinstance(given, kind):
@@ -171,7 +179,7 @@ class CustomVectorEnv:
         """What changes when the environment is moved; see `fingerprint_of`."""
         return self._moves, resets_of(self.env)
 
-    def map(self, work: Any, items: Any) -> list[Any]:
+    def map(self, work: Work[ItemT, ResultT], items: Sequence[ItemT]) -> list[ResultT]:
         """The object's own `map`, for population methods.
 
         Raises:

@@ -6,39 +6,17 @@ The same code runs in this process (`sync_vector.py`) and in the processes of `p
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
 
-from rlsdk.environments.adapters.attributes import Environment
 from rlsdk.environments.states import capture, restore, running_episode
 from rlsdk.environments.vector.fingerprints import count_reset, fingerprint
 from rlsdk.environments.vector.info_entries import InfoEntries
-from rlsdk.environments.vector.item_groups import Work
-from rlsdk.environments.vector.step_arrays import StepArrays
-from rlsdk.environments.vector.stepping import SteppedEnvironments
+from rlsdk.environments.vector.item_groups import ItemT, ResultT, Work
+from rlsdk.environments.vector.stepping import SteppedEnvironments, StepResult
 from rlsdk.errors import EnvironmentFault, RlsdkError, fitting, raised
-from rlsdk.spaces import Space
 
 
 class EnvironmentGroup(SteppedEnvironments):
     """B gymnasium environments with the same spaces; an episode that ends is followed by a reset in the same step."""
-
-    def __init__(
-        self,
-        environments: Sequence[Environment],
-        observation_space: Space,
-        action_space: Space,
-        name: str,
-        arrays: StepArrays,
-        *,
-        numbers: Sequence[int] = (),
-    ) -> None:
-        """`numbers` of the copies are for messages; a single environment has none."""
-        super().__init__(environments, observation_space, action_space, name, arrays, numbers=numbers)
-        self._bounds_checked = False
-        self.infos: list[dict[str, object]] = []
-        """After `keep_infos(True)`: the `info` of each environment's last step."""
-        self.entries = InfoEntries((), len(self.environments))
-        """After `select_info`: the declared entries of the last step."""
 
     def reset(self, seeds: Sequence[int | None]) -> None:
         """Start an episode everywhere.
@@ -47,7 +25,7 @@ class EnvironmentGroup(SteppedEnvironments):
             EnvironmentFault: an environment raised, or broke its declaration. MaskError: a mask is wrong.
         """
         if self.renews:
-            self.arrays.observation = self._fresh(self.arrays.observation)
+            self.arrays.observation = self._allocate()
         for i, seed in enumerate(seeds):
             count_reset(self.environments[i])
             self._reset(i, seed)
@@ -74,11 +52,11 @@ class EnvironmentGroup(SteppedEnvironments):
     def _choose_steps(self) -> None:
         """Step environments directly, or through a function that notes the declared entries of `info`."""
         notes = bool(self.infos or self.entries.names)
-        steps: list[Callable[[Any], Any]] = [environment.step for environment in self.environments]
+        steps: list[Callable[[object], StepResult]] = [environment.step for environment in self.environments]
         self._steps = [self._noting(i, step) for i, step in enumerate(steps)] if notes else steps
 
-    def _noting(self, i: int, step: Callable[[object], object]) -> Callable[[object], object]:
-        def noting(action: object) -> object:
+    def _noting(self, i: int, step: Callable[[object], StepResult]) -> Callable[[object], StepResult]:
+        def noting(action: object) -> StepResult:
             result = step(action)
             info = result[-1] if isinstance(result, tuple) and len(result) == 5 else None
             if not isinstance(info, Mapping):
@@ -86,7 +64,7 @@ class EnvironmentGroup(SteppedEnvironments):
             if self.infos:
                 self.infos[i] = dict(info)
             if self.entries.names:
-                self._field(i, self.entries.write, i, info)
+                self._faults.named(i, self.episode_step(i), self.entries.write, i, info)
             return result
 
         return noting
@@ -120,7 +98,7 @@ class EnvironmentGroup(SteppedEnvironments):
                 restore(self.environments[i], state["environment"])
                 self._returns[i], self._began[i] = running_episode(state)
 
-    def apply(self, work: Work, items: Sequence[object]) -> list[Any]:
+    def apply(self, work: Work[ItemT, ResultT], items: Sequence[ItemT]) -> list[ResultT]:
         """`work(environments, items)`; its errors name the environment."""
         try:
             return work(self.environments, items)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Hashable, Sequence
 from itertools import chain
-from typing import Any, NoReturn
+from typing import Generic, NoReturn
 
 import attrs
 import numpy as np
 from torch import Tensor
 
-from rlsdk.environments.adapters.attributes import Indices
+from rlsdk.environments.adapters.attributes import Environment, Indices
 from rlsdk.environments.states import OpaqueValue
 from rlsdk.environments.vector.by_value import ByValue
-from rlsdk.environments.vector.connected import no_separate
+from rlsdk.environments.vector.connected import SteppedVector, no_separate
 from rlsdk.environments.vector.environment_group import EnvironmentGroup
-from rlsdk.environments.vector.item_groups import Work, groups
+from rlsdk.environments.vector.item_groups import ItemT, ResultT, Work, groups
 from rlsdk.environments.vector.step_arrays import StepArrays
 from rlsdk.environments.vector.sync_vector import SyncVectorEnv
 from rlsdk.errors import UsageError
@@ -29,50 +29,41 @@ _GROUPS: dict[str, EnvironmentGroup] = {}
 
 
 @attrs.frozen
-class GroupWork:
+class GroupWork(Generic[ItemT, ResultT]):
     """`work(environments, items)` as a function of the items alone, with environments made where they are first needed."""
 
     token: str
-    make: Any
-    """Returns a function that makes an environment."""
+    make: ByValue[Callable[[], Environment]]
     copies: int
     """How many of them."""
     spaces: tuple[Space, Space]
     name: str
-    work: Any
-    """Gives the function."""
+    work: ByValue[Work[ItemT, ResultT]]
 
-    def __call__(self, items: Sequence[object]) -> list[Any]:
+    def __call__(self, items: Sequence[ItemT]) -> list[ResultT]:
         if self.token not in _GROUPS:
             make = self.make()
             made = [make() for _ in range(self.copies)]
-            _GROUPS[self.token] = EnvironmentGroup(
-                made, *self.spaces, self.name, StepArrays(*self.spaces, len(made), np.zeros)
-            )
+            arrays = StepArrays(*self.spaces, len(made), np.zeros)
+            _GROUPS[self.token] = EnvironmentGroup(made, arrays, self.name)
         return _GROUPS[self.token].apply(self.work(), items)
 
 
-class ExecutorVectorEnv:
+class ExecutorVectorEnv(SteppedVector):
     """One copy in this process, for spaces and attributes; `map` plays on `num_envs` copies, spread over the `workers` of
     the executor."""
 
     def __init__(
-        self, make: Callable[[], Any], here: SyncVectorEnv, executor: Executor, num_envs: int, workers: int
+        self, make: Callable[[], Environment], here: SyncVectorEnv, executor: Executor, num_envs: int, workers: int
     ) -> None:
         self.here, self.executor, self.num_envs, self.workers = here, executor, num_envs, workers
         self.copies = -(-num_envs // workers)  # in each place
-        self.observation_space, self.action_space = here.observation_space, here.action_space
-        self.name, self.env_id, self.seeds, self.has_masks = here.name, here.env_id, here.seeds, here.has_masks
-        self.restarts = 0
+        super().__init__(here.observation_space, here.action_space, here.name)
+        self.seeds, self.has_masks = here.seeds, here.has_masks
         self._make, self._token = ByValue(make), uuid.uuid4().hex
 
     def reset(self, seed: int | None = None) -> Observation:
         return self.here.reset(seed)
-
-    @property
-    def environments(self) -> tuple[()]:
-        """They are where the executor plays."""
-        return ()
 
     def step(self, action: Tensor) -> EnvStep:
         """Never; see `require_steps`."""
@@ -89,13 +80,7 @@ class ExecutorVectorEnv:
             " as ARS; other algorithms step their environments: use vectorization='sync' or 'async'"
         )
 
-    def keep_infos(self, keep: bool) -> None:
-        """Nothing to do: it has no steps."""
-
-    def select_info(self, names: Sequence[str]) -> None:
-        """Nothing to do: it has no steps."""
-
-    def get_attr(self, name: str, indices: Indices = None) -> list[Any]:
+    def get_attr(self, name: str, indices: Indices = None) -> list[object]:
         """The attribute of the copy in this process."""
         return self.here.get_attr(name, indices)
 
@@ -103,7 +88,7 @@ class ExecutorVectorEnv:
         """Not possible: the copies are made where episodes are played."""
         no_separate(self.name, "set_attr")
 
-    def env_method(self, name: str, *args: object, indices: Indices = None, **kwargs: object) -> list[Any]:
+    def env_method(self, name: str, *args: object, indices: Indices = None, **kwargs: object) -> list[object]:
         """Call a method of the copy in this process."""
         return self.here.env_method(name, *args, indices=indices, **kwargs)
 
@@ -127,7 +112,7 @@ class ExecutorVectorEnv:
         """As `get_state`."""
         self.get_state()
 
-    def map(self, work: Work, items: Sequence[Any]) -> list[Any]:
+    def map(self, work: Work[ItemT, ResultT], items: Sequence[ItemT]) -> list[ResultT]:
         """`work(environments, items)` of groups of items, wherever the executor does it; answers in order."""
         pair, shipped = (self.observation_space, self.action_space), ByValue(work)
         played = GroupWork(self._token, self._make, self.copies, pair, self.name, shipped)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Callable, Sequence
+from typing import NoReturn, TypeVar
 
+from rlsdk.environments.adapters.actions import ActionRows
+from rlsdk.environments.adapters.nested import Arrays
 from rlsdk.environments.adapters.observations import ObservationBatcher
-from rlsdk.environments.adapters.step_checks import FLOAT32_MAX
-from rlsdk.errors import EnvironmentFault, RlsdkError, raised, shown
+from rlsdk.environments.adapters.step_checks import FLOAT32_MAX, flag, number, require_info
+from rlsdk.errors import EnvironmentFault, ObservationError, RlsdkError, raised, shown
+
+ItemT = TypeVar("ItemT")
 
 
 class Faults:
@@ -28,19 +32,41 @@ class Faults:
             raise cause
         raise EnvironmentFault(f"{self.where(i)} {what}") from cause
 
+    def named(self, i: int, step: int, check: Callable[..., ItemT], *arguments: object) -> ItemT:
+        """`check(*arguments)`; its errors name environment `i` and the number of the step in its episode."""
+        try:
+            return check(*arguments)
+        except EnvironmentFault as error:
+            self.blame(i, f"{error} (step {step} of its episode)")
+
+    def checked(self, i: int, step: int, result: tuple[object, ...]) -> tuple[float, bool, bool]:
+        """(reward, terminated, truncated) of a step that gave unusual types."""
+        _, reward, terminated, truncated, info = result
+        self.named(i, step, require_info, info)
+        found = self.named(i, step, number, reward)
+        ends = self.named(i, step, flag, terminated, "terminated"), self.named(i, step, flag, truncated, "truncated")
+        return found, *ends
+
+    def require_valid(self, stacker: ObservationBatcher, seen: Arrays, call: str) -> None:
+        """Raises EnvironmentFault when observations [B, ..] are not finite, or outside a discrete space."""
+        try:
+            stacker.check(seen)
+        except ObservationError as error:
+            raise EnvironmentFault(f"environment {self.name!r}, {call}: {error}") from None
+
     def explain_step(self, i: int, result: object, action: object, error: Exception) -> NoReturn:
         """`step` raised, or gave a `result` that is no tuple of five."""
         if result is not None:
             self.blame(i, "step must return (observation, reward, terminated, truncated, info)")
         self.blame(i, raised(error, f"step({shown(action)})"), error)
 
-    def explain_rewards(self, rewards: Sequence[float], actions: Sequence[object]) -> None:
+    def explain_rewards(self, rewards: Sequence[float], actions: ActionRows) -> None:
         """The sum of a step's rewards is large or not finite: blame the first that float32 cannot hold."""
         for i, reward in enumerate(rewards):
             if not abs(reward) <= FLOAT32_MAX:
                 self.blame(i, f"gave the reward {reward!r} for action {shown(actions[i])}; it must be a finite float32")
 
-    def warn_outside(self, stacker: ObservationBatcher, seen: object) -> None:
+    def warn_outside(self, stacker: ObservationBatcher, seen: Arrays) -> None:
         """Warn once of float observations outside their space: it costs too much to look at every step."""
         if (where := stacker.outside(seen)) is not None:
             path, row = where

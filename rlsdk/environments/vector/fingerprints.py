@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
 
 from gymnasium.wrappers import TimeLimit
+
+from rlsdk.environments.adapters.attributes import layers_of
 
 _RESETS: dict[int, int] = {}
 """How often the environment of this `id` was reset for a new use; an id that is used again goes on counting."""
@@ -22,14 +23,11 @@ def resets_of(environment: object) -> int:
     return _RESETS.get(id(getattr(environment, "unwrapped", environment)), 0)
 
 
-def fingerprint(environment: Any) -> tuple[Hashable, ...]:
+def fingerprint(environment: object) -> tuple[Hashable, ...]:
     """What changes when a gymnasium environment is stepped or reset: its users, its time limits, its random numbers."""
-    inner, layer = environment.unwrapped, environment
+    *wrappers, inner = layers_of(environment)
     found: list[Hashable] = [resets_of(environment)]
-    while layer is not inner:
-        if isinstance(layer, TimeLimit):
-            found.append(layer._elapsed_steps)
-        layer = layer.env
+    found += [layer._elapsed_steps for layer in wrappers if isinstance(layer, TimeLimit)]
     generator = vars(inner).get("_np_random")
     if generator is not None:
         found.append(str(generator.bit_generator.state))

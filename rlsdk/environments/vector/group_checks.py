@@ -21,7 +21,7 @@ def require_separate(environments: Sequence[Environment], name: str) -> None:
         )
 
 
-def require_alike(environments: Sequence[object], pair: tuple[Space, Space], name: str) -> None:
+def require_alike(environments: Sequence[Environment], pair: tuple[Space, Space], name: str) -> None:
     """Raises EnvironmentFault when an environment has other spaces than `pair`."""
     for i, environment in enumerate(environments):
         own = spaces_of(environment)

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import gymnasium
 import numpy as np
 import torch
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rlsdk.environments.adapters.actions import ActionDecoder
 from rlsdk.environments.adapters.attributes import Indices, chosen, wrappers_of
 from rlsdk.environments.adapters.masks import INFO, MaskRule
+from rlsdk.environments.adapters.nested import Tensors
 from rlsdk.environments.adapters.observations import ObservationBatcher, batch_of
 from rlsdk.environments.adapters.step_checks import success
 from rlsdk.environments.states import capture, masks_in, restore
+from rlsdk.environments.vector.connected import SteppedVector
 from rlsdk.environments.vector.fingerprints import fingerprint
 from rlsdk.environments.vector.info_entries import InfoEntries
-from rlsdk.environments.vector.seeds import Seeds
-from rlsdk.environments.vector.vector_infos import infos_of
+from rlsdk.environments.vector.vector_infos import Entries, entries_in, infos_of
 from rlsdk.errors import ArtifactError, EnvironmentFault, MaskError, ObservationError, UsageError, raised, shown
 from rlsdk.records import EnvStep, Episode, Observation
 from rlsdk.spaces import Space
@@ -29,27 +30,39 @@ from rlsdk.spaces import Space
 ResultT = TypeVar("ResultT")
 
 
-class NativeVectorEnv:
+GymVector: TypeAlias = "gymnasium.vector.VectorEnv[object, object, object]"
+
+
+@runtime_checkable
+class HasEnvs(Protocol):
+    """A vector environment that gives access to its environments."""
+
+    envs: Sequence[object]
+
+
+def _final_info(infos: Mapping[str, object]) -> Mapping[str, object]:
+    """With same-step autoreset, the infos of episodes that ended; empty where there are none."""
+    final = infos.get("final_info")
+    return final if isinstance(final, Mapping) else {}
+
+
+class NativeVectorEnv(SteppedVector):
     """Wraps a `gymnasium.vector.VectorEnv`.
 
     Next-step autoreset gives one filler row per episode, in which the action is ignored: it is marked `valid = False`.
     """
 
-    def __init__(
-        self, env: gymnasium.vector.VectorEnv[Any, Any, Any], observation_space: Space, action_space: Space
-    ) -> None:
-        self.env, self.observation_space, self.action_space = env, observation_space, action_space
-        self.name = env.spec.id if env.spec is not None else type(env).__name__
+    def __init__(self, env: GymVector, observation_space: Space, action_space: Space) -> None:
+        name = env.spec.id if env.spec is not None else type(env).__name__
+        super().__init__(observation_space, action_space, name)
+        self.env = env
         self.mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
         if self.mode not in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP):
             raise EnvironmentFault(f"{self.name!r} has autoreset mode {self.mode}; rlsdk needs NEXT_STEP or SAME_STEP")
         self._decode, self._stack_rows = ActionDecoder(action_space), ObservationBatcher(observation_space)
-        self.seeds, self._rule = Seeds(), MaskRule(action_space)
-        self.has_masks = self._keep_infos = False
-        self._names: tuple[str, ...] = ()
-        self.env_id: str | None = None
+        self._rule, self.has_masks = MaskRule(action_space), False
         self._reset_infos: dict[str, object] = {}
-        self._moves = self.restarts = 0
+        self._moves = 0
         self._start()
 
     def _start(self) -> None:
@@ -62,12 +75,10 @@ class NativeVectorEnv:
 
     def reset(self, seed: int | None = None) -> Observation:
         """Start an episode everywhere."""
-        seeds: Any = self.seeds.of(seed, self.num_envs)
-        if None in seeds:
-            seeds = None
-        elif not isinstance(self.env.unwrapped, SyncVectorEnv | AsyncVectorEnv):
-            seeds = seeds[0]  # environments that are vectors by themselves take one seed
-        values, infos = self._ask(lambda: self.env.reset(seed=seeds))
+        own = self.seeds.of(seed, self.num_envs)
+        # environments that are vectors by themselves take one seed
+        seeds: Any = own if isinstance(self.env.unwrapped, SyncVectorEnv | AsyncVectorEnv) else own[0]
+        values, infos = self._ask(lambda: self.env.reset(seed=None if None in own else seeds))
         self._reset_infos, self._moves = infos, self._moves + 1
         self._start()
         self.has_masks = bool(self._rule.size) and INFO in infos
@@ -75,8 +86,8 @@ class NativeVectorEnv:
 
     def step(self, action: Tensor) -> EnvStep:
         actions = self._decode.batched(action)
-        values, rewards, terminations, truncations, infos = self._ask(lambda: self.env.step(actions))
-        self._check(rewards, terminations, truncations, infos)
+        values, *rest, infos = self._ask(lambda: self.env.step(actions))
+        rewards, terminations, truncations = self._checked(rest, infos)
         self._moves += 1
         filler = self._resetting.copy()
         reward = np.where(filler, 0.0, rewards)
@@ -97,46 +108,37 @@ class NativeVectorEnv:
             torch.from_numpy(~filler),
             final,
             self._finish(ended, infos),
-            infos_of(infos, self.num_envs, ended if same_step else None) if self._keep_infos else None,
-            info=self._entries(infos, ended if same_step else None, filler) if self._names else {},
+            infos_of(infos, self.num_envs, ended if same_step else None) if self.keeps_infos else None,
+            info=self._entries(infos, ended if same_step else None, filler) if self.info_names else {},
         )
 
-    def _check(self, rewards: ArrayLike, terminations: ArrayLike, truncations: ArrayLike, infos: object) -> None:
-        """Raises EnvironmentFault when a step did not give B finite rewards, B flags twice and an info."""
-        shape = (self.num_envs,)
-        if np.shape(rewards) != shape or np.asarray(rewards).dtype.kind not in "biuf" or not np.isfinite(rewards).all():
+    def _checked(
+        self, given: Sequence[object], infos: object
+    ) -> tuple[NDArray[np.floating], NDArray[np.bool_], NDArray[np.bool_]]:
+        """The rewards and flags of a step, [B] each.
+
+        Raises:
+            EnvironmentFault: a step did not give B finite rewards, B flags twice and an info.
+        """
+        shape, (rewards, terminations, truncations) = (self.num_envs,), given
+        reward, *flags = map(np.asarray, given)
+        if reward.shape != shape or reward.dtype.kind not in "biuf" or not np.isfinite(reward).all():
             wrong = f"rewards {shown(rewards)}; they must be {self.num_envs} finite numbers"
-        elif np.shape(terminations) != shape or np.asarray(terminations).dtype != np.bool_:
+        elif flags[0].shape != shape or flags[0].dtype != np.bool_:
             wrong = f"terminations {shown(terminations)}; they must be bool [{self.num_envs}]"
-        elif np.shape(truncations) != shape or np.asarray(truncations).dtype != np.bool_:
+        elif flags[1].shape != shape or flags[1].dtype != np.bool_:
             wrong = f"truncations {shown(truncations)}; they must be bool [{self.num_envs}]"
         elif not isinstance(infos, dict):
             wrong = f"infos {shown(infos)}; they must be a dict"
         else:
-            return
+            return reward, flags[0], flags[1]
         raise EnvironmentFault(f"environment {self.name!r}, step {int(self._lengths.max()) + 1}, gave the {wrong}")
-
-    @property
-    def environments(self) -> tuple[()]:
-        """They are gymnasium's to step."""
-        return ()
-
-    def require_steps(self) -> None:
-        """They can be stepped."""
-
-    def keep_infos(self, keep: bool) -> None:
-        """Whether steps carry `infos` from now on."""
-        self._keep_infos = keep
-
-    def select_info(self, names: Sequence[str]) -> None:
-        """Which entries of infos steps carry from now on, as tensors."""
-        self._names = tuple(names)
 
     def _entries(
         self, infos: Mapping[str, object], ended: NDArray[np.bool_] | None, filler: NDArray[np.bool_]
     ) -> dict[str, Tensor]:
         """The declared entries, float32 [B] each; 0 in the rows of `filler` bool [B]. `ended`: as `infos_of` takes it."""
-        entries, rows = InfoEntries(self._names, self.num_envs), infos_of(infos, self.num_envs, ended)
+        entries, rows = InfoEntries(self.info_names, self.num_envs), infos_of(infos, self.num_envs, ended)
         for i in np.flatnonzero(~filler):
             try:
                 entries.write(int(i), rows[i])
@@ -150,8 +152,12 @@ class NativeVectorEnv:
 
     def wrappers(self, indices: Indices = None) -> list[list[str]]:
         """The classes of the wrappers of each environment; none where the vector environment gives no access to them."""
-        inside = getattr(self.env.unwrapped, "envs", None)
-        return [[] if inside is None else wrappers_of(inside[i]) for i in chosen(indices, self.num_envs)]
+        inside = self._inside()
+        return [wrappers_of(inside[i]) if inside else [] for i in chosen(indices, self.num_envs)]
+
+    def _inside(self) -> Sequence[object]:
+        """The gymnasium environments, where the vector environment gives access to them."""
+        return self.env.unwrapped.envs if isinstance(self.env.unwrapped, HasEnvs) else ()
 
     def _ask(self, call: Callable[[], ResultT]) -> ResultT:
         """The answer of the environment; whatever goes wrong on the way names the environment."""
@@ -160,57 +166,68 @@ class NativeVectorEnv:
         except Exception as error:
             raise EnvironmentFault(f"environment {self.name!r} {raised(error)}") from error
 
-    def _mask(self, infos: dict[str, Any], unchecked: NDArray[np.bool_] | None = None) -> Tensor | None:
+    def _mask(self, infos: Mapping[str, object], unchecked: NDArray[np.bool_] | None = None) -> Tensor | None:
         """The masks [B, A] in `infos`; rows marked in `unchecked` may allow nothing, their episode is over."""
         if not self.has_masks:
             return None
+        if INFO not in infos:
+            raise EnvironmentFault(f"environment {self.name!r} gave an {INFO!r} at its reset, but not now")
+        rows = self._each(infos, INFO)
         try:
-            rows = infos[INFO]
             masks = np.stack([self._rule.row(rows[i]) for i in range(self.num_envs)])
             if unchecked is not None:
                 masks[unchecked] |= ~masks[unchecked].any(axis=1, keepdims=True)
             self._rule.require_choice(masks)
-        except KeyError:
-            raise EnvironmentFault(f"environment {self.name!r} gave an {INFO!r} at its reset, but not now") from None
         except MaskError as error:
             raise MaskError(f"environment {self.name!r}: {error}") from None
         return torch.from_numpy(masks)
 
     def _final(
-        self, values: object, infos: dict[str, Any], ended: NDArray[np.bool_], mask: Tensor | None
+        self, values: object, infos: Mapping[str, object], ended: NDArray[np.bool_], mask: Tensor | None
     ) -> Observation:
         rows = np.flatnonzero(ended)
         if self.mode == AutoresetMode.SAME_STEP:
-            features = self._stack_rows([infos["final_obs"][i] for i in rows])
-            own = infos.get("final_info", {}).get(INFO) if mask is not None else None
-            mask = self._final_masks(own, rows) if self.has_masks else None
+            last = self._each(infos, "final_obs")
+            features = self._stack_rows([last[i] for i in rows.tolist()])
+            mask = self._final_masks(_final_info(infos), rows) if self.has_masks else None
         else:
             batch, _ = batch_of(self.observation_space, values)
             features = self._stack_rows([batch[i] for i in rows])
             mask = None if mask is None else mask[torch.from_numpy(rows)]
         return Observation(features, torch.zeros(len(rows), dtype=torch.bool), mask)
 
-    def _final_masks(self, own: Any, rows: NDArray[np.int64]) -> Tensor:
+    def _final_masks(self, info: Mapping[str, object], rows: NDArray[np.int64]) -> Tensor:
         """The masks episodes ended with, bool [rows, A]; a mask without an allowed action allows all."""
         masks = np.ones((len(rows), self._rule.size), np.bool_)
-        if own is not None:
-            masks = np.stack([self._rule.row(own[i]) for i in rows])
+        if INFO in info:
+            own = self._each(info, INFO)
+            masks = np.stack([self._rule.row(own[i]) for i in rows.tolist()])
             masks[self._rule.without_choice(masks)] = True
         return torch.from_numpy(masks)
 
-    def _finish(self, ended: NDArray[np.bool_], infos: dict[str, Any]) -> tuple[Episode, ...]:
-        source = infos.get("final_info", infos) if self.mode == AutoresetMode.SAME_STEP else infos
-        values = source.get("is_success")
-        if values is not None and np.shape(values)[:1] != (self.num_envs,):
-            raise EnvironmentFault(
-                f"environment {self.name!r} gave info['is_success'] = {shown(values)}; give one of each"
-            )
+    def _finish(self, ended: NDArray[np.bool_], infos: Mapping[str, object]) -> tuple[Episode, ...]:
+        source = _final_info(infos) if "final_info" in infos else infos
+        values = self._each(source, "is_success") if "is_success" in source else None
         episodes = []
-        for i in np.flatnonzero(ended):
+        for i in np.flatnonzero(ended).tolist():
             value = None if values is None else self._success(values[i])
-            episodes.append(Episode(int(i), float(self._returns[i]), int(self._lengths[i]), value))
+            episodes.append(Episode(i, float(self._returns[i]), int(self._lengths[i]), value))
             self._returns[i], self._lengths[i] = 0.0, 0
         return tuple(episodes)
+
+    def _each(self, infos: Mapping[str, object], name: str) -> Entries:
+        """The values of an entry of infos, one for each environment.
+
+        Raises:
+            EnvironmentFault: there is no entry, or another number of values.
+        """
+        values = entries_in(infos.get(name), self.num_envs)
+        if values is None:
+            given = f"info[{name!r}] = {shown(infos[name])}" if name in infos else f"no info[{name!r}]"
+            raise EnvironmentFault(
+                f"environment {self.name!r} gave {given}; give one value for each of its {self.num_envs} environments"
+            )
+        return values
 
     def _success(self, value: object) -> bool | None:
         try:
@@ -218,7 +235,7 @@ class NativeVectorEnv:
         except EnvironmentFault as error:
             raise EnvironmentFault(f"environment {self.name!r} {error}") from None
 
-    def _stack(self, values: object) -> Any:
+    def _stack(self, values: object) -> Tensors:
         try:
             rows, _ = batch_of(self.observation_space, values)
             return self._stack_rows(rows)
@@ -227,7 +244,7 @@ class NativeVectorEnv:
 
     def fingerprint(self) -> Hashable:
         """What changes when the environments are moved; see `fingerprint_of`."""
-        return self._moves, *map(fingerprint, getattr(self.env.unwrapped, "envs", ()))
+        return self._moves, *map(fingerprint, self._inside())
 
     def get_state(self) -> dict[str, object]:
         """Where the environments stand, as tensors and JSON scalars.
@@ -254,24 +271,29 @@ class NativeVectorEnv:
         self._returns, self._lengths, self._resetting = counts["returns"], counts["lengths"], counts["resetting"]
         self.has_masks = masks_in(state)
 
-    def get_attr(self, name: str, indices: Indices = None) -> list[Any]:
+    def get_attr(self, name: str, indices: Indices = None) -> list[object]:
         """The attribute `name` of the environments, where the vector environment gives access to them."""
-        return [self._per_environment("get_attr", name)[i] for i in chosen(indices, self.num_envs)]
+        vector = self._separate()
+        values = self._ask(lambda: vector.get_attr(name))
+        return [values[i] for i in chosen(indices, self.num_envs)]
 
     def set_attr(self, name: str, value: object, indices: Indices = None) -> None:
         """Set an attribute of the environments."""
-        values, wanted = self._per_environment("get_attr", name), chosen(indices, self.num_envs)
-        self._per_environment("set_attr", name, [value if i in wanted else own for i, own in enumerate(values)])
+        values, wanted = self.get_attr(name), chosen(indices, self.num_envs)
+        changed = [value if i in wanted else own for i, own in enumerate(values)]
+        vector = self._separate()
+        self._ask(lambda: vector.set_attr(name, changed))
 
-    def env_method(self, name: str, *args: object, indices: Indices = None, **kwargs: object) -> list[Any]:
+    def env_method(self, name: str, *args: object, indices: Indices = None, **kwargs: object) -> list[object]:
         """Call a method of all environments; the answers of those in `indices`."""
-        answers = self._per_environment("call", name, *args, **kwargs)
+        vector = self._separate()
+        answers = self._ask(lambda: vector.call(name, *args, **kwargs))
         return [answers[i] for i in chosen(indices, self.num_envs)]
 
-    def _per_environment(self, request: str, *args: object, **kwargs: object) -> Any:
+    def _separate(self) -> SyncVectorEnv | AsyncVectorEnv:
         if not isinstance(self.env.unwrapped, SyncVectorEnv | AsyncVectorEnv):
             raise UsageError(f"{self.name!r} is a vector by itself: it has no separate environments")
-        return self._ask(lambda: getattr(self.env.unwrapped, request)(*args, **kwargs))
+        return self.env.unwrapped
 
     def map(self, work: object, items: object) -> NoReturn:
         """Not possible: a vector environment steps all its copies together, so it cannot play single episodes."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -14,15 +14,18 @@ from numpy.typing import NDArray
 
 from rlsdk.environments.adapters.attributes import Indices, name_of_class
 from rlsdk.environments.adapters.masks import get_action_masks
+from rlsdk.environments.adapters.nested import Array, Arrays, parts_of, rows_of
 from rlsdk.environments.adapters.space_conversion import to_gymnasium
 from rlsdk.environments.vector.connected import ConnectedEnv
 from rlsdk.environments.vector.custom_vector import CustomVectorEnv
 from rlsdk.environments.vector.pictures import pictures_of, show_windows, tiled
 from rlsdk.errors import UsageError, shown
 from rlsdk.interfaces import VectorEnv
-from rlsdk.records import EnvStep
+from rlsdk.records import EnvStep, Features
 from rlsdk.spaces import Box, Dict, Space, Tuple, dtype_of, shape_of
 
+Stepped: TypeAlias = tuple[Arrays, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]
+"""What `step` returns: observations [B, ..], rewards [B], dones [B] and B infos."""
 STEPPING = ("reset", "step")
 """Methods of an environment that move it."""
 
@@ -43,19 +46,19 @@ class NumpyVectorEnv:
         self.observation_space = to_gymnasium(self.env.observation_space)
         self.action_space = to_gymnasium(self.env.action_space)
         self._seed: int | None = None
-        self._pending: Any = None
+        self._pending: Features | None = None
         self._began = np.zeros(self.num_envs)
 
     # --- the loop ------------------------------------------------------------------------------------------------
 
-    def reset(self) -> Any:
+    def reset(self) -> Arrays:
         """Start an episode everywhere; the observations [B, ..], nested as the space is."""
         self._move()
         seed, self._seed, self._pending = self._seed, None, None
         self._began[:] = time.time()
         return to_arrays(self.env.observation_space, self.env.reset(seed).features)
 
-    def step(self, actions: Any) -> tuple[Any, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
+    def step(self, actions: object) -> Stepped:
         """(observations [B, ..], rewards float32 [B], dones bool [B], B infos) for actions as `predict` gives them: an array
         [B, ..], or B dicts or tuples where the action space is a Dict or Tuple.
 
@@ -65,7 +68,9 @@ class NumpyVectorEnv:
         Raises:
             UsageError: actions of another shape. EnvironmentFault: the environment misbehaved.
         """
-        action = to_actions(self.env.action_space, actions, self.num_envs)
+        return self._step(to_actions(self.env.action_space, actions, self.num_envs))
+
+    def _step(self, action: Features) -> Stepped:
         self._move()
         self.env.keep_infos(True)
         try:
@@ -77,7 +82,7 @@ class NumpyVectorEnv:
         """Note the actions; `step_wait` takes them."""
         self._pending = to_actions(self.env.action_space, actions, self.num_envs)
 
-    def step_wait(self) -> tuple[Any, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
+    def step_wait(self) -> Stepped:
         """`step` with the actions of `step_async`.
 
         Raises:
@@ -86,20 +91,20 @@ class NumpyVectorEnv:
         if self._pending is None:
             raise UsageError("step_wait needs actions; call step_async(actions) first")
         actions, self._pending = self._pending, None
-        return self.step(actions)
+        return self._step(actions)
 
     def _move(self) -> None:
         self.env.require_steps()
         if self._moved is not None:
             self._moved()
 
-    def _answer(self, step: EnvStep) -> tuple[Any, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
+    def _answer(self, step: EnvStep) -> Stepped:
         terminated, truncated = step.terminated.numpy(force=True), step.truncated.numpy(force=True)
         infos = [dict(info) for info in step.infos] if step.infos else [{} for _ in range(self.num_envs)]
         if step.final_observation is not None:
             now, last = time.time(), to_arrays(self.env.observation_space, step.final_observation.features)
             for k, i in enumerate(np.flatnonzero(terminated | truncated)):
-                infos[i]["terminal_observation"] = row_of(last, k)
+                infos[i]["terminal_observation"] = rows_of(last, k)
                 infos[i]["TimeLimit.truncated"] = bool(truncated[i] and not terminated[i])
                 episode = next((e for e in step.episodes if e.env == i), None)
                 if episode is not None and "episode" not in infos[i]:
@@ -121,7 +126,7 @@ class NumpyVectorEnv:
         return [seed] * self.num_envs
 
     @property
-    def reset_infos(self) -> list[dict[str, Any]]:
+    def reset_infos(self) -> list[dict[str, object]]:
         """The `info` of each environment's last reset."""
         return list(self.env.reset_infos())
 
@@ -175,7 +180,7 @@ class NumpyVectorEnv:
         return self
 
     @property
-    def venv(self) -> Any:
+    def venv(self) -> ConnectedEnv:
         """The `rlsdk.interfaces.VectorEnv` that algorithms step."""
         return self.env
 
@@ -190,11 +195,11 @@ class NumpyVectorEnv:
             return None
         return mode if isinstance(mode, str) else None
 
-    def get_images(self) -> list[Any]:
+    def get_images(self) -> list[NDArray[np.uint8] | None]:
         """A picture of each environment, uint8 [height, width, 3]; None where it gives none."""
-        return pictures_of(self)
+        return pictures_of(self.env)
 
-    def render(self, mode: str | None = None) -> Any:
+    def render(self, mode: str | None = None) -> NDArray[np.uint8] | None:
         """Show the environments (`human`, the default), or return one picture of all of them (`rgb_array`).
 
         Where no window can be opened this warns, once.
@@ -203,7 +208,7 @@ class NumpyVectorEnv:
             return tiled(self.get_images())
         if mode not in (None, "human"):
             raise UsageError(f"render mode {mode!r} is unknown; accepted: 'human', 'rgb_array'")
-        if (problem := show_windows(self)) is not None:
+        if (problem := show_windows(self.env)) is not None:
             warnings.warn(f"nothing is shown: {problem}; get_images() gives pictures", UserWarning, stacklevel=2)
         return None
 
@@ -212,40 +217,29 @@ class NumpyVectorEnv:
         self.env.close()
 
 
-def to_arrays(space: Space, features: Any) -> Any:
+def to_arrays(space: Space, features: Features) -> Arrays:
     """Tensors [B, ..], nested as the space, as arrays in the space's dtypes."""
     if isinstance(space, Dict):
         return {key: to_arrays(child, features[key]) for key, child in space.spaces.items()}
     if isinstance(space, Tuple):
         return tuple(to_arrays(child, part) for child, part in zip(space.spaces, features, strict=True))
-    return features.numpy(force=True).astype(space.dtype if isinstance(space, Box) else dtype_of(space), copy=False)
+    array: Array = features.numpy(force=True)
+    return array.astype(space.dtype if isinstance(space, Box) else dtype_of(space), copy=False)
 
 
-def row_of(arrays: Any, index: int) -> Any:
-    """One row of arrays."""
-    if isinstance(arrays, dict):
-        return {key: row_of(value, index) for key, value in arrays.items()}
-    return tuple(row_of(value, index) for value in arrays) if isinstance(arrays, tuple) else arrays[index]
-
-
-def to_actions(space: Space, actions: Any, count: int, path: str = "actions") -> Any:
+def to_actions(space: Space, actions: object, count: int, path: str = "actions") -> Features:
     """Actions of `count` environments as tensors [B, ..], nested as the space.
 
     Raises:
         UsageError: another number of them, another shape, or no numbers.
     """
-    if isinstance(space, Dict | Tuple):
-        keys: Sequence[Any] = list(space.spaces) if isinstance(space, Dict) else range(len(space.spaces))
-        try:
-            # a mapping, or for a Tuple a tuple, has a column for each part; a list has a row for each environment
-            if isinstance(actions, Mapping if isinstance(space, Dict) else tuple):
-                columns = {key: actions[key] for key in keys}
-            else:
-                columns = {key: [action[key] for action in actions] for key in keys}
-        except (KeyError, IndexError, TypeError):
-            raise UsageError(f"{path} are {shown(actions)}; give {count} actions with the parts {list(keys)}") from None
-        parts = {key: to_actions(space.spaces[key], columns[key], count, f"{path}[{key!r}]") for key in keys}
-        return parts if isinstance(space, Dict) else tuple(parts.values())
+    if parts := parts_of(space):
+        columns = _columns(space, actions, count, path)
+        found = {
+            str(key): to_actions(child, column, count, f"{path}[{key!r}]")
+            for (key, child), column in zip(parts, columns, strict=True)
+        }
+        return found if isinstance(space, Dict) else tuple(found.values())
     if isinstance(actions, torch.Tensor):
         actions = actions.numpy(force=True)
     shape = (count, *shape_of(space))
@@ -257,3 +251,16 @@ def to_actions(space: Space, actions: Any, count: int, path: str = "actions") ->
     if array.dtype.kind not in kinds or array.size != math.prod(shape) or array.shape[:1] != (count,):
         raise UsageError(f"{path} are {shown(actions)}; this environment takes an array of shape {shape}")
     return torch.from_numpy(np.array(array.reshape(shape), dtype=array.dtype if isinstance(space, Box) else np.int64))
+
+
+def _columns(space: Space, actions: Any, count: int, path: str) -> list[object]:
+    """The actions of each part of a Dict or Tuple space, for all environments."""
+    keys = [key for key, _ in parts_of(space)]
+    try:
+        # a mapping, or for a Tuple a tuple, has a column for each part; a list has a row for each environment
+        by_part = isinstance(actions, Mapping) if isinstance(space, Dict) else isinstance(actions, tuple)
+        if by_part:
+            return [actions[key] for key in keys]
+        return [[action[key] for action in actions] for key in keys]
+    except (KeyError, IndexError, TypeError):
+        raise UsageError(f"{path} are {shown(actions)}; give {count} actions with the parts {keys}") from None

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rlsdk.environments.vector.connected import ConnectedEnv
 from rlsdk.errors import message_of
 
 
-def pictures_of(env: Any) -> list[NDArray[np.uint8] | None]:
-    """A picture of each environment, uint8 [height, width, 3]; None where it gives none.
-
-    Args:
-        env: has `get_attr`, `set_attr`, `env_method` and `num_envs`.
-    """
+def pictures_of(env: ConnectedEnv) -> list[NDArray[np.uint8] | None]:
+    """A picture of each environment, uint8 [height, width, 3]; None where it gives none."""
     found: list[NDArray[np.uint8] | None] = []
     for i in range(env.num_envs):
         picture = None
@@ -29,10 +25,10 @@ def pictures_of(env: Any) -> list[NDArray[np.uint8] | None]:
     return found
 
 
-def show_windows(env: Any) -> str | None:
+def show_windows(env: ConnectedEnv) -> str | None:
     """Let each environment draw in its own window; why nothing is shown, None where something is."""
     own = set(env.get_attr("render_mode"))
-    if own != {"human"} and not env.env.environments:
+    if own != {"human"} and not env.environments:
         return "the environments are in other processes; make them with render_mode='human'"
     for i in range(env.num_envs):
         if "human" not in _modes(env, i):
@@ -56,13 +52,14 @@ def tiled(pictures: Sequence[NDArray[np.uint8] | None]) -> NDArray[np.uint8] | N
     return np.concatenate(rows, axis=0)
 
 
-def _modes(env: Any, index: int) -> Sequence[str]:
-    modes: Sequence[str] = (env.get_attr("metadata", index)[0] or {}).get("render_modes", ())
-    return modes
+def _modes(env: ConnectedEnv, index: int) -> Sequence[str]:
+    metadata = env.get_attr("metadata", index)[0]
+    modes = metadata.get("render_modes") if isinstance(metadata, Mapping) else None
+    return [mode for mode in modes if isinstance(mode, str)] if isinstance(modes, Sequence) else []
 
 
 @contextmanager
-def _rendering(env: Any, index: int, mode: str) -> Iterator[None]:
+def _rendering(env: ConnectedEnv, index: int, mode: str) -> Iterator[None]:
     """Environment `index` in this render mode, where it has it and was made with none."""
     made = env.get_attr("render_mode", index)[0]
     changes = made != mode and (made is None or mode == "human") and mode in _modes(env, index)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from itertools import chain
+from multiprocessing.process import BaseProcess
 from typing import Any, NoReturn
 
 import attrs
@@ -18,12 +19,14 @@ import torch
 from torch import Tensor
 
 from rlsdk.environments.adapters.actions import ActionDecoder
-from rlsdk.environments.adapters.attributes import Indices, chosen
+from rlsdk.environments.adapters.attributes import Environment, Indices, chosen
+from rlsdk.environments.adapters.nested import concatenated
 from rlsdk.environments.states import OpaqueValue, masks_in, state_of, states_in
 from rlsdk.environments.vector.by_value import ByValue
+from rlsdk.environments.vector.connected import SteppedVector
 from rlsdk.environments.vector.info_entries import as_tensors
-from rlsdk.environments.vector.item_groups import Work, groups
-from rlsdk.environments.vector.seeds import Seeds, seed_of
+from rlsdk.environments.vector.item_groups import ItemT, ResultT, Work, groups
+from rlsdk.environments.vector.seeds import seed_of
 from rlsdk.environments.vector.shared_arrays import arrays_in, bytes_for
 from rlsdk.environments.vector.step_arrays import Ended
 from rlsdk.environments.vector.step_records import StepRecords
@@ -51,13 +54,13 @@ class ProcessOptions:
     """`fork`, `forkserver`, `spawn`; None is the platform's own."""
 
 
-class ProcessVectorEnv:
+class ProcessVectorEnv(SteppedVector):
     """B environments in W processes. With `restart`, a process that dies or hangs is replaced: its environments begin
     new episodes, the interrupted rows are marked `valid = False`, and `restarts` counts it."""
 
     def __init__(
         self,
-        makers: Sequence[Callable[[], object]],
+        makers: Sequence[Callable[[], Environment]],
         observation_space: Space,
         action_space: Space,
         options: ProcessOptions,
@@ -65,20 +68,17 @@ class ProcessVectorEnv:
         name: str,
         seed: int | None = None,
     ) -> None:
-        self.observation_space, self.action_space, self.name = observation_space, action_space, name
-        self.num_envs, self.seeds, self.options = len(makers), Seeds(seed), options
-        self.restarts, self.has_masks, self._closed = 0, False, False
-        self.env_id: str | None = None
-        context: Any = multiprocessing.get_context(options.start_method)
+        super().__init__(observation_space, action_space, name, seed)
+        self.num_envs, self.options = len(makers), options
+        self.has_masks = self._closed = False
+        self._base = 0
+        """The seed of the last reset, from which those of restarted environments are derived."""
+        context = multiprocessing.get_context(options.start_method)
         pair, count = (observation_space, action_space), self.num_envs
         block = context.RawArray("B", bytes_for(*pair, count))
-        self._decode, self._records = (
-            ActionDecoder(action_space),
-            StepRecords(observation_space, arrays_in(block, *pair, count)),
-        )
+        self._decode, self._records = ActionDecoder(action_space), StepRecords(arrays_in(block, *pair, count))
         self._shared = SharedArrays()
-        self._keep_infos, self._names = False, tuple[str, ...]()
-        self._workers = []
+        self._workers: list[Worker] = []
         for part in np.array_split(np.arange(self.num_envs), min(options.workers, self.num_envs)):
             rows = range(int(part[0]), int(part[-1]) + 1)
             own = ByValue([makers[i] for i in rows])
@@ -87,7 +87,7 @@ class ProcessVectorEnv:
         self.has_masks = all(self._ask("has_masks", [()] * len(self._workers)))
 
     @property
-    def processes(self) -> list[Any]:
+    def processes(self) -> list[BaseProcess]:
         """The processes, in the order of the environments they step."""
         return [worker.process for worker in self._workers]
 
@@ -101,7 +101,7 @@ class ProcessVectorEnv:
     def step(self, action: Tensor) -> EnvStep:
         actions = self._decode(action)
         before = self.restarts
-        extra = (self._keep_infos, self._names) if self._keep_infos or self._names else ()
+        extra = (self.keeps_infos, self.info_names) if self.keeps_infos or self.info_names else ()
         answers = self._ask("step", [(actions[w.argument.part], *extra) for w in self._workers])
         valid = None
         if self.restarts > before:
@@ -113,32 +113,16 @@ class ProcessVectorEnv:
             return self._records.step(_joined(self._workers, answers), self.has_masks, valid)
         ends = [answer.ended if isinstance(answer, WithInfos) else None for answer in answers]
         step = self._records.step(_joined(self._workers, ends), self.has_masks, valid)
-        infos = _infos(self._workers, answers) if self._keep_infos else None
+        infos = _infos(self._workers, answers) if self.keeps_infos else None
         return replace(step, infos=infos, info=self._entries(answers))
 
     def _entries(self, answers: Sequence[object]) -> dict[str, Tensor]:
         """The declared entries of all processes, float32 [B] each; 0 for a process that was replaced."""
-        values = np.zeros((len(self._names), self.num_envs), np.float32)
+        values = np.zeros((len(self.info_names), self.num_envs), np.float32)
         for worker, answer in zip(self._workers, answers, strict=True):
             if isinstance(answer, WithInfos):
                 values[:, worker.argument.part] = answer.entries
-        return as_tensors(self._names, values)
-
-    @property
-    def environments(self) -> tuple[()]:
-        """They are in other processes."""
-        return ()
-
-    def require_steps(self) -> None:
-        """They can be stepped."""
-
-    def keep_infos(self, keep: bool) -> None:
-        """Whether steps carry `infos` from now on; they are sent from process to process."""
-        self._keep_infos = keep
-
-    def select_info(self, names: Sequence[str]) -> None:
-        """Which entries of infos steps carry from now on, as tensors."""
-        self._names = tuple(names)
+        return as_tensors(self.info_names, values)
 
     def _ask(self, request: str, arguments: Sequence[tuple[object, ...]]) -> list[Any]:
         """One answer from every process."""
@@ -172,8 +156,7 @@ class ProcessVectorEnv:
         failures = worker.failures
         worker.kill()
         worker.start()
-        base = getattr(self, "_base", 0)
-        seeds = [seed_of(base, i + self.restarts * self.num_envs) for i in worker.argument.rows]
+        seeds = [seed_of(self._base, i + self.restarts * self.num_envs) for i in worker.argument.rows]
         worker.send("reset", seeds)
         answer = self._answer(worker, "reset", time.monotonic() + self.options.timeout)
         worker.failures = failures
@@ -212,7 +195,7 @@ class ProcessVectorEnv:
         """The classes of the wrappers of each environment; see `wrappers_of`."""
         return self._of("wrappers", (), indices)
 
-    def get_attr(self, name: str, indices: Indices = None) -> list[Any]:
+    def get_attr(self, name: str, indices: Indices = None) -> list[object]:
         """The attribute `name` of the environments, looked up through their wrappers."""
         return self._of("get", (name,), indices)
 
@@ -220,7 +203,7 @@ class ProcessVectorEnv:
         """Set an attribute where it is defined, through the wrappers."""
         self._of("set", (name, value), indices)
 
-    def env_method(self, name: str, *args: object, indices: Indices = None, **kwargs: object) -> list[Any]:
+    def env_method(self, name: str, *args: object, indices: Indices = None, **kwargs: object) -> list[object]:
         """Call a method of the environments; the answers in the order of `indices`."""
         return self._of("call", (name, args, kwargs), indices)
 
@@ -234,7 +217,7 @@ class ProcessVectorEnv:
             found |= dict(zip(rows, answer or [None] * len(rows), strict=True))
         return [found[i] for i in wanted]
 
-    def map(self, work: Work, items: Sequence[object]) -> list[Any]:
+    def map(self, work: Work[ItemT, ResultT], items: Sequence[ItemT]) -> list[ResultT]:
         """`work(environments, items)` of groups of items, each given to the next process that is free; answers in order.
 
         A group has as many items as a process has environments, or fewer towards the end. A process that dies or hangs
@@ -291,19 +274,12 @@ def _joined(workers: Sequence[Worker], answers: Sequence[object]) -> Ended | Non
     some = [(w.argument.rows[0], a) for w, a in zip(workers, answers, strict=True) if isinstance(a, Ended)]
     if not some:
         return None
+    masks = [ended.mask for _, ended in some if ended.mask is not None]
     return Ended(
         [first + row for first, ended in some for row in ended.rows],
-        _concatenated([ended.observation for _, ended in some]),
-        None if some[0][1].mask is None else np.concatenate([ended.mask for _, ended in some]),
+        concatenated([ended.observation for _, ended in some]),
+        np.concatenate(masks) if masks else None,
         [value for _, ended in some for value in ended.returns],
         [value for _, ended in some for value in ended.lengths],
         [value for _, ended in some for value in ended.successes],
     )
-
-
-def _concatenated(parts: list[Any]) -> Any:
-    if isinstance(parts[0], dict):
-        return {key: _concatenated([part[key] for part in parts]) for key in parts[0]}
-    if isinstance(parts[0], tuple):
-        return tuple(_concatenated(list(column)) for column in zip(*parts, strict=True))
-    return np.concatenate(parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import gymnasium
 
@@ -12,7 +12,7 @@ from rlsdk.errors import UsageError
 class RecordedOnly(gymnasium.Env[object, object]):
     """Spaces without an environment, for agents that learn from recorded experience; see `rlsdk.interchange`."""
 
-    def __init__(self, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any]) -> None:
+    def __init__(self, observation_space: gymnasium.Space[object], action_space: gymnasium.Space[object]) -> None:
         self.observation_space, self.action_space = observation_space, action_space
 
     def reset(self, *, seed: int | None = None, options: dict[str, object] | None = None) -> NoReturn:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+from typing import TypeAlias
+
 from rlsdk.environments.vector.step_arrays import StepArrays
 from rlsdk.executors.shared_memory import ALIGNMENT, Layout
 from rlsdk.spaces import Space
+
+Block: TypeAlias = "ctypes.Array[ctypes.c_ubyte]"
+"""Memory that processes share."""
 
 
 def bytes_for(observation_space: Space, action_space: Space, rows: int) -> int:
@@ -14,6 +20,6 @@ def bytes_for(observation_space: Space, action_space: Space, rows: int) -> int:
     return max(ALIGNMENT, layout.used)
 
 
-def arrays_in(block: object, observation_space: Space, action_space: Space, rows: int) -> StepArrays:
+def arrays_in(block: Block, observation_space: Space, action_space: Space, rows: int) -> StepArrays:
     """The arrays inside a block; all processes see the same memory."""
-    return StepArrays(observation_space, action_space, rows, Layout(block))
+    return StepArrays(observation_space, action_space, rows, Layout(memoryview(block).cast("B")))

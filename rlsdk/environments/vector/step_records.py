@@ -6,18 +6,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlsdk.environments.adapters.observations import ObservationBatcher
+from rlsdk.environments.adapters.nested import tensors_of
 from rlsdk.environments.vector.step_arrays import Ended, StepArrays
 from rlsdk.records import EnvStep, Episode, Observation
-from rlsdk.spaces import Space
 
 
 class StepRecords:
     """Arrays as tensors. Observations are copied where the next step writes to the same memory (`reused`). What is the same at
     nearly every step is made once."""
 
-    def __init__(self, observation_space: Space, arrays: StepArrays, *, reused: bool = True) -> None:
-        self.arrays, self.reused, self._batcher = arrays, reused, ObservationBatcher(observation_space)
+    def __init__(self, arrays: StepArrays, *, reused: bool = True) -> None:
+        self.arrays, self.reused = arrays, reused
         count = len(arrays.reward)
         self._first = torch.ones(count, dtype=torch.bool)
         self._none = torch.zeros(count, dtype=torch.bool)
@@ -25,9 +24,8 @@ class StepRecords:
 
     def _observation(self, is_first: Tensor, has_masks: bool) -> Observation:
         """What the arrays hold; `is_first` bool [B]."""
-        seen = self.arrays.observation
-        own = type(seen) is np.ndarray and not self.reused  # as `tensors`, without its call
-        features = torch.from_numpy(seen) if own else self._batcher.tensors(seen, fresh=self.reused)
+        seen, fresh = self.arrays.observation, self.reused  # a plain array needs no call of `tensors_of`
+        features = torch.from_numpy(seen) if type(seen) is np.ndarray and not fresh else tensors_of(seen, fresh=fresh)
         return Observation(features, is_first, torch.from_numpy(self.arrays.mask.copy()) if has_masks else None)
 
     def first(self, has_masks: bool) -> Observation:
@@ -55,7 +53,7 @@ class StepRecords:
         mask = None if ended.mask is None else torch.from_numpy(ended.mask)
         later = torch.from_numpy(np.zeros(len(ended.rows), np.bool_))
         seen = ended.observation
-        features = torch.from_numpy(seen) if type(seen) is np.ndarray else self._batcher.tensors(seen)
+        features = torch.from_numpy(seen) if type(seen) is np.ndarray else tensors_of(seen)
         final = Observation(features, later, mask)
         episodes = tuple(map(Episode, ended.rows, ended.returns, ended.lengths, ended.successes))
         return EnvStep(observation, reward, terminated, truncated, valid, final, episodes)

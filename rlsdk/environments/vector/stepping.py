@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from operator import add
-from typing import Any, TypeVar
+from typing import SupportsFloat, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rlsdk.environments.adapters.actions import ActionRows
 from rlsdk.environments.adapters.attributes import Environment
 from rlsdk.environments.adapters.masks import INFO, METHOD, MaskRule, mask_methods
+from rlsdk.environments.adapters.nested import Arrays, rows_of
 from rlsdk.environments.adapters.observations import ObservationBatcher
-from rlsdk.environments.adapters.step_checks import FLAGS, NUMBERS, flag, number, require_info, success
+from rlsdk.environments.adapters.step_checks import FLAGS, NUMBERS, success
 from rlsdk.environments.vector.faults import Faults
 from rlsdk.environments.vector.group_checks import require_alike, require_separate
+from rlsdk.environments.vector.info_entries import InfoEntries
 from rlsdk.environments.vector.step_arrays import Ended, StepArrays
-from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, raised, shown
-from rlsdk.spaces import Space
+from rlsdk.errors import MaskError, ObservationError, raised, shown
 
 ItemT = TypeVar("ItemT")
+StepResult: TypeAlias = "tuple[object, SupportsFloat, bool, bool, dict[str, object]]"
+"""What `step` declares to return; checked, as environments may return anything."""
 SUCCESS = "is_success"
 LARGEST = 1e38
 """Sum of a step's rewards from which each of them is looked at."""
@@ -32,52 +37,61 @@ class SteppedEnvironments:
     def __init__(
         self,
         environments: Sequence[Environment],
-        observation_space: Space,
-        action_space: Space,
-        name: str,
         arrays: StepArrays,
-        *,
+        name: str,
         numbers: Sequence[int] = (),
     ) -> None:
         """`numbers` of the copies are for messages; a single environment has none."""
         self.environments, self.name, self.arrays = list(environments), name, arrays
         self._faults = Faults(name, numbers)
         require_separate(self.environments, name)
-        require_alike(self.environments, (observation_space, action_space), name)
+        require_alike(self.environments, arrays.spaces, name)
+        observation_space, action_space = arrays.spaces
         self.stacker, self.rule = ObservationBatcher(observation_space), MaskRule(action_space)
         self._plain = self.stacker.plain
         self.methods = mask_methods(environments) if self.rule.size else None
         self.has_masks = self.methods is not None
         self.renews = False
         """Whether observations are written to new arrays at every step and reset; else to the same ones."""
-        nested = self._plain[0] is None
-        self._is_float = self._plain[1] is not None and self._plain[1].kind == "f"
-        self._fresh: Callable[[Any], object] = (lambda _: self.stacker.allocate(len(self))) if nested else np.empty_like
-        self._steps: list[Callable[[Any], Any]] = [environment.step for environment in environments]
+        shape, dtype = self._plain
+        self._is_float = dtype is not None and dtype.kind == "f"
+        self._allocate: Callable[[], Arrays] = partial(self.stacker.allocate, len(environments))
+        if shape is not None:
+            self._allocate = partial(np.empty, (len(environments), *shape), dtype)
+        self._steps: list[Callable[[object], StepResult]] = [environment.step for environment in environments]
         self._returns = [0.0] * len(self.environments)
         self._clock, self._began = 0, [0] * len(self.environments)
         self._flagged = False  # whether an episode ended in the last step
+        self._bounds_checked = False
+        self.infos: list[dict[str, object]] = []
+        """After `keep_infos(True)`: the `info` of each environment's last step."""
+        self.entries = InfoEntries((), len(environments))
+        """After `select_info`: the declared entries of the last step."""
         self.reset_infos: list[Mapping[str, object]] = [{} for _ in self.environments]
         """The `info` of each environment's last reset."""
 
     def __len__(self) -> int:
         return len(self.environments)
 
-    def step(self, actions: Sequence[object]) -> Ended | None:
+    def episode_step(self, i: int) -> int:
+        """The number of the step that environment `i` takes next in its episode, from 1."""
+        return self._clock - self._began[i] + 1
+
+    def step(self, actions: ActionRows) -> Ended | None:
         """Step every environment with its own action; an episode that ends is followed by a reset.
 
         Raises:
             EnvironmentFault: an environment raised, or broke its declaration. MaskError: a mask is wrong.
         """
         arrays, has_masks, shape, dtype = self.arrays, self.has_masks, *self._plain
-        arrays.observation = self._fresh(arrays.observation) if self.renews else arrays.observation
+        arrays.observation = self._allocate() if self.renews else arrays.observation
         target, rewards, infos = arrays.observation, [], {}
         if self._flagged:
             self._flagged = arrays.terminated[:] = arrays.truncated[:] = False
         for i, step in enumerate(self._steps):
             result = None
             try:
-                result = observation, reward, terminated, truncated, info = step(actions[i])
+                result = seen, reward, terminated, truncated, info = step(actions[i])
             except Exception as error:
                 self._faults.explain_step(i, result, actions[i], error)
             if (
@@ -86,12 +100,12 @@ class SteppedEnvironments:
                 or type(reward) not in NUMBERS
                 or type(info) is not dict
             ):
-                reward, terminated, truncated = self._checked(i, result)
+                reward, terminated, truncated = self._faults.checked(i, self.episode_step(i), result)
             rewards.append(float(reward))
-            if type(observation) is np.ndarray and observation.shape == shape and observation.dtype is dtype:
-                target[i] = observation  # `write` would do the same, for the price of a call per environment
+            if type(seen) is type(target) is np.ndarray and seen.shape == shape and seen.dtype is dtype:
+                target[i] = seen  # `write` would do the same, for the price of a call per environment
             else:
-                self._write(i, observation, "step")
+                self._write(i, seen, "step")
             if terminated or truncated:
                 infos[i] = terminated, truncated, info
             if has_masks:
@@ -106,20 +120,20 @@ class SteppedEnvironments:
         self._check("step")
         return None
 
-    def _finish(self, endings: dict[int, tuple[object, object, Mapping[str, object]]]) -> Ended:
+    def _finish(self, endings: dict[int, tuple[bool, bool, dict[str, object]]]) -> Ended:
         """Take the last observations aside and start the next episodes."""
         rows, arrays = list(endings), self.arrays
         self._check("step", masks=False)
         self._flagged = True
         seen = arrays.observation
-        final = seen[rows] if type(seen) is np.ndarray else self.stacker.rows_of(seen, rows)
+        final = seen[rows] if type(seen) is np.ndarray else rows_of(seen, rows)
         mask = self._final_masks(rows) if self.has_masks else None
         ended = Ended(rows, final, mask, [], [], [])
         for i, (terminated, truncated, info) in endings.items():
             arrays.terminated[i], arrays.truncated[i] = terminated, truncated
             ended.returns.append(self._returns[i])
             ended.lengths.append(self._clock - self._began[i])
-            ended.successes.append(self._field(i, success, info, steps=0) if SUCCESS in info else None)
+            ended.successes.append(self._faults.named(i, ended.lengths[-1], success, info) if SUCCESS in info else None)
             self._reset(i, None)
         self._check("reset")
         return ended
@@ -138,10 +152,11 @@ class SteppedEnvironments:
         if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], Mapping):
             self._faults.blame(i, f"reset must return (observation, info), info a dict; it returned {shown(result)}")
         self.reset_infos[i] = result[1]
-        if type(result[0]) is np.ndarray and (result[0].shape, result[0].dtype) == self._plain:
-            self.arrays.observation[i] = result[0]
+        seen, first = self.arrays.observation, result[0]
+        if type(first) is type(seen) is np.ndarray and (first.shape, first.dtype) == self._plain:
+            seen[i] = first
         else:
-            self._write(i, result[0], "reset")
+            self._write(i, first, "reset")
         if self.rule.size and self.methods is None and INFO in result[1]:
             self.has_masks = True
         if self.has_masks:
@@ -168,33 +183,13 @@ class SteppedEnvironments:
     def _check(self, call: str, *, masks: bool = True) -> None:
         seen = self.arrays.observation
         # a finite sum of squares proves that all are finite
-        if not (self._is_float and math.isfinite(np.vdot(seen, seen))):
-            self._look_at(seen, call)
+        if not (self._is_float and type(seen) is np.ndarray and math.isfinite(np.vdot(seen, seen))):
+            self._faults.require_valid(self.stacker, seen, call)
         if masks and self.has_masks:
             self._check_masks(call)
-
-    def _look_at(self, seen: object, call: str) -> None:
-        try:
-            self.stacker.check(seen)
-        except ObservationError as error:
-            raise EnvironmentFault(f"environment {self.name!r}, {call}: {error}") from None
 
     def _check_masks(self, call: str) -> None:
         try:
             self.rule.require_choice(self.arrays.mask)
         except MaskError as error:
             raise MaskError(f"environment {self.name!r}, {call}: {error}") from None
-
-    def _checked(self, i: int, result: Any) -> tuple[float, bool, bool]:
-        """(reward, terminated, truncated) of a step that gave unusual types."""
-        _, reward, terminated, truncated, info = result
-        self._field(i, require_info, info)
-        found = self._field(i, number, reward)
-        return found, self._field(i, flag, terminated, "terminated"), self._field(i, flag, truncated, "truncated")
-
-    def _field(self, i: int, check: Callable[..., ItemT], *arguments: object, steps: int = 1) -> ItemT:
-        """`check(*arguments)`; its errors name the environment and the step: `steps` after the clock's."""
-        try:
-            return check(*arguments)
-        except EnvironmentFault as error:
-            self._faults.blame(i, f"{error} (step {self._clock - self._began[i] + steps} of its episode)")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -12,16 +11,16 @@ from torch import Tensor
 from rlsdk.environments.adapters.actions import ActionDecoder
 from rlsdk.environments.adapters.attributes import Environment, Indices, call_of, chosen, read, wrappers_of, write
 from rlsdk.environments.states import masks_in, state_of, states_in
+from rlsdk.environments.vector.connected import SteppedVector
 from rlsdk.environments.vector.environment_group import EnvironmentGroup
-from rlsdk.environments.vector.item_groups import Work
-from rlsdk.environments.vector.seeds import Seeds
+from rlsdk.environments.vector.item_groups import ItemT, ResultT, Work
 from rlsdk.environments.vector.step_arrays import StepArrays
 from rlsdk.environments.vector.step_records import StepRecords
 from rlsdk.records import EnvStep, Observation
 from rlsdk.spaces import Space
 
 
-class SyncVectorEnv:
+class SyncVectorEnv(SteppedVector):
     """B gymnasium environments stepped one after another; an episode that ends is followed by a reset in the same step."""
 
     def __init__(
@@ -33,21 +32,14 @@ class SyncVectorEnv:
         name: str,
         seed: int | None = None,
     ) -> None:
-        self.observation_space, self.action_space, self.name = observation_space, action_space, name
-        self.num_envs, self.seeds = len(environments), Seeds(seed)
-        self.restarts = 0
-        self.env_id: str | None = None
-        """The id that makes such an environment again, None where an id alone does not."""
+        super().__init__(observation_space, action_space, name, seed)
+        self.num_envs = len(environments)
         arrays = StepArrays(observation_space, action_space, self.num_envs, np.zeros)
         numbers = range(self.num_envs) if self.num_envs > 1 else ()
-        self.group = EnvironmentGroup(environments, observation_space, action_space, name, arrays, numbers=numbers)
+        self.group = EnvironmentGroup(environments, arrays, name, numbers)
         self.group.renews = True
-        self._decode, self._records = ActionDecoder(action_space), StepRecords(observation_space, arrays, reused=False)
-
-    @property
-    def environments(self) -> list[Any]:
-        """The gymnasium environments."""
-        return self.group.environments
+        self.environments = self.group.environments
+        self._decode, self._records = ActionDecoder(action_space), StepRecords(arrays, reused=False)
 
     @property
     def has_masks(self) -> bool:
@@ -62,19 +54,16 @@ class SyncVectorEnv:
     def step(self, action: Tensor) -> EnvStep:
         ended = self.group.step(self._decode(action))
         step = self._records.step(ended, self.group.has_masks)
-        if self.group.infos:
+        if self.keeps_infos:
             step = replace(step, infos=list(self.group.infos))
-        return replace(step, info=self.group.entries.tensors()) if self.group.entries.names else step
-
-    def require_steps(self) -> None:
-        """They can be stepped."""
+        return replace(step, info=self.group.entries.tensors()) if self.info_names else step
 
     def keep_infos(self, keep: bool) -> None:
-        """Whether steps carry `infos` from now on."""
+        super().keep_infos(keep)
         self.group.keep_infos(keep)
 
     def select_info(self, names: Sequence[str]) -> None:
-        """Which entries of infos steps carry from now on, as tensors."""
+        super().select_info(names)
         self.group.select_info(names)
 
     def reset_infos(self) -> list[dict[str, object]]:
@@ -83,7 +72,7 @@ class SyncVectorEnv:
 
     def wrappers(self, indices: Indices = None) -> list[list[str]]:
         """The classes of the wrappers of each environment; see `wrappers_of`."""
-        return [wrappers_of(self.environments[i]) for i in chosen(indices, self.num_envs)]
+        return [wrappers_of(self.group.environments[i]) for i in chosen(indices, self.num_envs)]
 
     def fingerprint(self) -> Hashable:
         """What changes when the environments are moved; see `fingerprint_of`."""
@@ -97,20 +86,20 @@ class SyncVectorEnv:
         """Put back what `get_state` gave; raises as `EnvironmentGroup.set_state`."""
         self.group.set_state(states_in(state, self.num_envs), masks_in(state))
 
-    def get_attr(self, name: str, indices: Indices = None) -> list[Any]:
+    def get_attr(self, name: str, indices: Indices = None) -> list[object]:
         """The attribute `name` of the environments, looked up through their wrappers."""
-        return [read(self.environments[i], name) for i in chosen(indices, self.num_envs)]
+        return [read(self.group.environments[i], name) for i in chosen(indices, self.num_envs)]
 
     def set_attr(self, name: str, value: object, indices: Indices = None) -> None:
         """Set an attribute where it is defined, through the wrappers."""
         for i in chosen(indices, self.num_envs):
-            write(self.environments[i], name, value)
+            write(self.group.environments[i], name, value)
 
-    def env_method(self, name: str, *args: object, indices: Indices = None, **kwargs: object) -> list[Any]:
+    def env_method(self, name: str, *args: object, indices: Indices = None, **kwargs: object) -> list[object]:
         """Call a method of the environments; the answers in the order of `indices`."""
-        return [call_of(self.environments[i], name, args, kwargs) for i in chosen(indices, self.num_envs)]
+        return [call_of(self.group.environments[i], name, args, kwargs) for i in chosen(indices, self.num_envs)]
 
-    def map(self, work: Work, items: Sequence[Any]) -> list[Any]:
+    def map(self, work: Work[ItemT, ResultT], items: Sequence[ItemT]) -> list[ResultT]:
         """`work(environments, items)`, which answers in order; whatever the environments were in the middle of is lost."""
         return self.group.apply(work, items)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,18 @@ FINAL = ("final_obs", "final_info")
 """Where same-step autoreset puts the last observations and infos of episodes that ended."""
 
 
-def infos_of(infos: Mapping[str, Any], count: int, ended: NDArray[np.bool_] | None = None) -> list[dict[str, object]]:
+@runtime_checkable
+class Entries(Protocol):
+    """Values by position: a list, tuple, array or tensor."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> object: ...
+
+
+def infos_of(
+    infos: Mapping[str, object], count: int, ended: NDArray[np.bool_] | None = None
+) -> list[dict[str, object]]:
     """One mapping per environment.
 
     Args:
@@ -23,22 +34,29 @@ def infos_of(infos: Mapping[str, Any], count: int, ended: NDArray[np.bool_] | No
     rows = _rows({name: value for name, value in infos.items() if name.removeprefix("_") not in FINAL}, count)
     if ended is not None and ended.any():
         final = infos.get("final_info")
-        last = _rows(final, count) if isinstance(final, Mapping) else list(final if final is not None else rows)
-        for i in np.flatnonzero(ended):
-            rows[i] = dict(last[i])
+        last = _rows(final, count) if isinstance(final, Mapping) else entries_in(final, count) or rows
+        for i in np.flatnonzero(ended).tolist():
+            own = last[i]
+            rows[i] = dict(own) if isinstance(own, Mapping) else {}
     return rows
 
 
-def _rows(infos: Mapping[str, Any], count: int) -> list[dict[str, object]]:
+def _rows(infos: Mapping[str, object], count: int) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = [{} for _ in range(count)]
     for name, values in infos.items():
         if name.startswith("_") and name[1:] in infos:
             continue  # a mask: which environments have the key without the underscore
-        present = infos.get(f"_{name}")
-        entries = _rows(values, count) if isinstance(values, Mapping) else values
-        if not hasattr(entries, "__len__") or len(entries) != count:
-            entries = [entries] * count  # one value for all of them
+        present = entries_in(infos.get(f"_{name}"), count)
+        entries = _rows(values, count) if isinstance(values, Mapping) else entries_in(values, count)
+        entries = [values] * count if entries is None else entries  # one value for all of them
         for i in range(count):
             if present is None or present[i]:
                 rows[i][name] = entries[i]
     return rows
+
+
+def entries_in(values: object, count: int) -> Entries | None:
+    """`values`, if they are one for each of `count` environments; else None."""
+    if isinstance(values, str | bytes) or not isinstance(values, Entries) or len(values) != count:
+        return None
+    return values

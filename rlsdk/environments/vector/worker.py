@@ -7,17 +7,18 @@ import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
-from typing import Any
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from rlsdk.environments.adapters.attributes import call_of, read, wrappers_of, write
+from rlsdk.environments.adapters.actions import ActionRows
+from rlsdk.environments.adapters.attributes import Environment, call_of, read, wrappers_of, write
 from rlsdk.environments.states import OpaqueValue
+from rlsdk.environments.vector.by_value import ByValue
 from rlsdk.environments.vector.environment_group import EnvironmentGroup
 from rlsdk.environments.vector.item_groups import Work
-from rlsdk.environments.vector.shared_arrays import arrays_in
+from rlsdk.environments.vector.shared_arrays import Block, arrays_in
 from rlsdk.environments.vector.step_arrays import Ended, StepArrays
 from rlsdk.errors import EnvironmentFault
 from rlsdk.executors.workers import Failure, clean_up_undisturbed, end_with_parent, obey_parent_only
@@ -41,15 +42,15 @@ class WithInfos:
 class Assignment:
     """Which copies a process steps: rows `first` to `end` of `total`, and the memory it writes them to."""
 
-    makers: Any
-    """A callable (pickled by value) that gives the functions which make the environments."""
+    makers: ByValue[list[Callable[[], Environment]]]
+    """The functions that make the environments."""
     observation_space: Space
     action_space: Space
     name: str
     first: int
     end: int
     total: int
-    block: object
+    block: Block
 
     @property
     def rows(self) -> range:
@@ -100,11 +101,9 @@ def _made(assignment: Assignment) -> EnvironmentGroup:
     environments = [make() for make in assignment.makers()]
     return EnvironmentGroup(
         environments,
-        assignment.observation_space,
-        assignment.action_space,
-        assignment.name,
         assignment.arrays(),
-        numbers=range(assignment.first, assignment.end) if assignment.total > 1 else (),
+        assignment.name,
+        range(assignment.first, assignment.end) if assignment.total > 1 else (),
     )
 
 
@@ -114,7 +113,7 @@ def _reset(group: EnvironmentGroup, seeds: Sequence[int | None]) -> bool:
 
 
 def _step(
-    group: EnvironmentGroup, actions: Sequence[object], keep_infos: bool = False, names: tuple[str, ...] = ()
+    group: EnvironmentGroup, actions: ActionRows, keep_infos: bool = False, names: tuple[str, ...] = ()
 ) -> Ended | WithInfos | None:
     if keep_infos != group.keeps_infos:
         group.keep_infos(keep_infos)
@@ -174,7 +173,7 @@ def _reset_infos(group: EnvironmentGroup) -> list[dict[str, object]]:
     return [_sendable(group.name, dict(info)) for info in group.reset_infos]
 
 
-def _apply(group: EnvironmentGroup, work: Callable[[], Work], items: Sequence[object]) -> list[object]:
+def _apply(group: EnvironmentGroup, work: ByValue[Work[object, object]], items: Sequence[object]) -> list[object]:
     return group.apply(work(), items)
 
 
