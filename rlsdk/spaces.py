@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -122,7 +122,7 @@ def choices_of(space: Space) -> tuple[int, ...]:
     return tuple(size for child in children for size in choices_of(child))
 
 
-def map_leaves(space: Space, function: Callable[..., Any], *values: Any, path: str = "observation") -> Any:
+def map_leaves(space: Space, function: Callable[..., object], *values: Any, path: str = "observation") -> Any:
     """A value nested as the space is, whose leaves are `function(path, leaf space, leaves of values...)`."""
     if isinstance(space, Dict):
         return {
@@ -190,23 +190,35 @@ def from_json(data: object) -> Space:
         ArtifactError: it is no space.
     """
     try:
-        return _from_json(data, depth=0)
-    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+        return _from_json(_table(data), depth=0)
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
         raise ArtifactError(f"the file does not describe a space: {type(error).__name__}: {error}") from None
 
 
-def _from_json(data: Any, depth: int) -> Space:
+def _table(data: object) -> Mapping[str, object]:
+    if not isinstance(data, Mapping):
+        raise TypeError(f"{data!r} is no table")
+    return data
+
+
+def _list(data: object) -> list[object]:
+    if not isinstance(data, list):
+        raise TypeError(f"{data!r} is no list")
+    return data
+
+
+def _from_json(data: Mapping[str, object], depth: int) -> Space:
     if depth > 8:
         raise ValueError("spaces are nested more than 8 deep")
     kind = data["kind"]
     if kind == "Dict":
-        return Dict({str(key): _from_json(child, depth + 1) for key, child in data["spaces"].items()})
+        return Dict({str(key): _from_json(_table(child), depth + 1) for key, child in _table(data["spaces"]).items()})
     if kind == "Tuple":
-        return Tuple(tuple(_from_json(child, depth + 1) for child in data["spaces"]))
+        return Tuple(tuple(_from_json(_table(child), depth + 1) for child in _list(data["spaces"])))
     if kind == "Discrete":
         return Discrete(_count(data["n"]), _whole(data["start"]))
     if kind == "MultiDiscrete":
-        nvec, start = tuple(map(_count, data["nvec"])), tuple(map(_whole, data["start"]))
+        nvec, start = tuple(map(_count, _list(data["nvec"]))), tuple(map(_whole, _list(data["start"])))
         if len(nvec) != len(start) or not 0 < len(nvec) <= MAX_CHOICES:
             raise ValueError("nvec and start differ in length, or are none or too many")
         return MultiDiscrete(nvec, start)
@@ -217,16 +229,16 @@ def _from_json(data: Any, depth: int) -> Space:
     raise ValueError(f"unknown kind {kind!r}")
 
 
-def _shape_from_json(data: Any, most: int = MAX_ELEMENTS) -> tuple[int, ...]:
-    shape = tuple(map(_count, data["shape"]))
+def _shape_from_json(data: Mapping[str, object], most: int = MAX_ELEMENTS) -> tuple[int, ...]:
+    shape = tuple(map(_count, _list(data["shape"])))
     if len(shape) > MAX_DIMENSIONS or math.prod(shape) > most:
         raise ValueError(f"shape {shape} is too large")
     return shape
 
 
-def _box_from_json(data: Any) -> Box:
+def _box_from_json(data: Mapping[str, object]) -> Box:
     shape = _shape_from_json(data)
-    dtype = np.dtype(data["dtype"])
+    dtype = np.dtype(str(data["dtype"]))
     if dtype.kind not in "fiub":
         raise ValueError(f"dtype {dtype} is not numeric")
     return Box(
@@ -246,8 +258,6 @@ def _whole(value: object) -> int:
     return value
 
 
-def _bound_from_json(
-    values: Sequence[float | str], shape: tuple[int, ...], dtype: np.dtype[np.generic]
-) -> NDArray[np.generic]:
-    flat = np.asarray([float(v) if isinstance(v, str) else v for v in values], dtype=dtype)
+def _bound_from_json(values: object, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> NDArray[np.generic]:
+    flat = np.asarray([float(v) if isinstance(v, str) else v for v in _list(values)], dtype=dtype)
     return np.broadcast_to(flat, shape) if flat.size == 1 else flat.reshape(shape)

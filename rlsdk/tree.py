@@ -9,13 +9,16 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 T = TypeVar("T")
-_Path = tuple[tuple[Any, bool], ...]
+_Path = tuple[tuple[str | int, bool], ...]
 """How a leaf is reached: names, keys and positions, and whether they are names of fields."""
 
 
@@ -25,29 +28,33 @@ def map_tensors(function: Callable[..., Tensor], first: T, *rest: T) -> T:
     Raises:
         TypeError: a leaf is neither tensor nor None.
     """
-    node: Any = first
-    found: Any  # no cast: this runs for every record of every step
+    node: object = first
+    others: tuple[Any, ...] = rest  # nested as `first` is; no cast: this runs for every record of every step
+    found: Any
     if node is None:
         found = None
     elif isinstance(node, Tensor):
-        found = function(node, *rest)
+        found = function(node, *others)
     elif isinstance(node, Mapping):
-        found = {k: map_tensors(function, v, *(cast("Any", r)[k] for r in rest)) for k, v in sorted(node.items())}
+        found = {k: map_tensors(function, v, *(r[k] for r in others)) for k, v in sorted(node.items())}
     elif isinstance(node, tuple):
-        found = tuple(map_tensors(function, v, *(cast("Any", r)[i] for r in rest)) for i, v in enumerate(node))
+        found = tuple(map_tensors(function, v, *(r[i] for r in others)) for i, v in enumerate(node))
     elif dataclasses.is_dataclass(node):
-        kind: Any = node.__class__
-        found = kind(
-            **{n: map_tensors(function, getattr(node, n), *(getattr(r, n) for r in rest)) for n in _names(kind)}
-        )
+        make: Callable[..., object] = node.__class__
+        names = _names(node.__class__)
+        found = make(**{n: map_tensors(function, getattr(node, n), *(getattr(r, n) for r in others)) for n in names})
     else:
-        raise TypeError(f"{type(node).__name__} is not a tree of tensors (record, mapping, tuple, tensor or None)")
+        raise _no_tree(node)
     mapped: T = found
     return mapped
 
 
-def builder(node: Any) -> Callable[[Iterator[Tensor]], Any]:
-    """A function that makes values shaped like `node` from their leaves in order, faster than `map_tensors` can."""
+def _no_tree(node: object) -> TypeError:
+    return TypeError(f"{type(node).__name__} is not a tree of tensors (record, mapping, tuple, tensor or None)")
+
+
+def builder(node: object) -> Callable[[Iterator[Tensor]], Any]:
+    """A function that makes trees nested as `node` is from their leaves [..] in order, faster than `map_tensors` can."""
     if node is None:
         return lambda _: None
     if isinstance(node, Tensor):
@@ -58,23 +65,25 @@ def builder(node: Any) -> Callable[[Iterator[Tensor]], Any]:
     if isinstance(node, tuple):
         parts = [builder(child) for child in node]
         return lambda found: tuple([make(found) for make in parts])
-    kind: Any = type(node)
-    fields = [builder(getattr(node, name)) for name in _names(kind)]
+    if not dataclasses.is_dataclass(node):
+        raise _no_tree(node)
+    kind: Callable[..., object] = node.__class__
+    fields = [builder(getattr(node, name)) for name in _names(node.__class__)]
     return lambda found: kind(*[make(found) for make in fields])
 
 
-def picker(node: object) -> Callable[[Any], Sequence[Tensor]]:
-    """`leaves` for values shaped like `node`, faster where there are many of them."""
+def picker(node: object) -> Callable[[object], Sequence[Tensor]]:
+    """`leaves` [..] for trees nested as `node` is, faster where there are many of them."""
     paths = list(_paths(node))
     if len(paths) > 1 and all(is_field for steps in paths for _, is_field in steps):
-        return attrgetter(*(".".join(name for name, _ in steps) for steps in paths))
+        return attrgetter(*(".".join(str(name) for name, _ in steps) for steps in paths))
 
-    def pick(value: Any) -> list[Tensor]:
+    def pick(value: object) -> list[Tensor]:
         found = []
         for steps in paths:
-            leaf = value
+            leaf: Any = value
             for name, is_field in steps:
-                leaf = getattr(leaf, name) if is_field else leaf[name]
+                leaf = getattr(leaf, str(name)) if is_field else leaf[name]
             found.append(leaf)
         return found
 
@@ -91,9 +100,8 @@ def _paths(node: object, before: _Path = ()) -> Iterator[_Path]:
     elif isinstance(node, tuple):
         for i, child in enumerate(node):
             yield from _paths(child, (*before, (i, False)))
-    elif node is not None:
-        kind: Any = type(node)
-        for name in _names(kind):
+    elif dataclasses.is_dataclass(node):
+        for name in _names(node.__class__):
             yield from _paths(getattr(node, name), (*before, (name, True)))
 
 
@@ -124,11 +132,11 @@ def _gather(node: object, found: list[Tensor]) -> None:
         for _, value in sorted(node.items()):
             _gather(value, found)
     elif node is not None:
-        raise TypeError(f"{type(node).__name__} is not a tree of tensors (record, mapping, tuple, tensor or None)")
+        raise _no_tree(node)
 
 
 @functools.cache
-def _names(kind: Any) -> tuple[str, ...]:
+def _names(kind: type[DataclassInstance]) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(kind))
 
 
@@ -142,9 +150,9 @@ def numbered(mapping: Mapping[str, Tensor]) -> list[Tensor]:
     return [leaf for _, leaf in sorted(mapping.items())]
 
 
-def flatten(node: Mapping[str, object], prefix: str = "") -> dict[str, Any]:
+def flatten(node: Mapping[str, object], prefix: str = "") -> dict[str, object]:
     """A nested mapping as one flat one, keys joined by '/'; an empty mapping stays as it is."""
-    flat: dict[str, Any] = {}
+    flat: dict[str, object] = {}
     for key, value in node.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping) and value:
@@ -154,16 +162,17 @@ def flatten(node: Mapping[str, object], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def unflatten(flat: Mapping[str, object]) -> dict[str, Any]:
+def unflatten(flat: Mapping[str, object]) -> dict[str, object]:
     """The inverse of `flatten`. Raises ValueError when a name is that of a value and of a table."""
-    nested: dict[str, Any] = {}
+    nested: dict[str, object] = {}
     for name, value in flat.items():
         *path, last = name.split("/")
         node = nested
         for part in path:
-            node = node.setdefault(part, {})
-            if not isinstance(node, dict):
+            table = node.setdefault(part, {})
+            if not isinstance(table, dict):
                 raise ValueError(f"{name!r} lies inside a value")
+            node = table
         if last in node:
             raise ValueError(f"{name!r} is a value and a table")
         node[last] = value

@@ -16,6 +16,7 @@ from rlsdk.agent.torch_modes import in_plain_modes
 from rlsdk.errors import ArtifactError, suggest
 from rlsdk.interfaces import State
 from rlsdk.storage import agent_file, factory
+from rlsdk.storage.archive import table_in
 
 
 def parameters_of(agent: AssembledAgent) -> dict[str, State]:
@@ -97,4 +98,4 @@ def _parameters_in(path: str | Path | IO[bytes], agent: AssembledAgent) -> State
     _, sections = upgraded(document, stored, agent.spec)
     training = sections.get("training", {})
     states = {"states": training["states"]} if "states" in training else {}
-    return {"policy": agent_file.policy_in(sections), **training.get("algorithm", {}), **states}
+    return {"policy": agent_file.policy_in(sections), **table_in(training, "algorithm"), **states}

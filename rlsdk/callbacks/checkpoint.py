@@ -100,5 +100,6 @@ class CheckpointCallback(Callback):
 def _parts_of(path: Path) -> list[str]:
     """The parts of replay memory that a checkpoint names; none for a damaged one."""
     with contextlib.suppress(ArtifactError):
-        return list(inspect(path, kind=KIND).get("replay_parts", ()))
+        names = inspect(path, kind=KIND).get("replay_parts")
+        return [str(name) for name in names] if isinstance(names, list) else []
     return []

@@ -19,13 +19,14 @@ def inspect_file(
     """Show what is in an agent file. Runs no code from it, builds nothing, needs no plugin."""
     from rlsdk.storage import factory
     from rlsdk.storage.agent_file import KIND, require_manifest
+    from rlsdk.storage.archive import shapes_in, table_in
 
     document = factory.inspect(file, kind=KIND)
     require_manifest(document)
     if as_json:
         typer.echo(json.dumps(document, indent=1))
         return
-    plugin, system = document.get("plugin") or {}, document.get("system") or {}
+    plugin, system = table_in(document, "plugin"), table_in(document, "system")
     rows = {
         "algorithm": f"{document.get('algorithm')} ({plugin.get('distribution')} {plugin.get('version')})",
         "environment": f"{document.get('environment')}, {document.get('num_timesteps')} steps, seed {document.get('seed')}",
@@ -33,14 +34,15 @@ def inspect_file(
         "action": _short(document.get("action_space")),
         "made with": ", ".join(f"{name} {value}" for name, value in system.items()),
     }
-    if not_stored := document.get("not_stored"):
+    not_stored = document.get("not_stored")
+    if isinstance(not_stored, list) and not_stored:
         names = ", ".join(map(str, not_stored))
         rows["not stored"] = f"{names} (give them to load through custom_objects)"
     for name, text in rows.items():
         typer.echo(f"{name + ':':<14}{one_line(text)}")
-    for section, tensors in document["tensors"].items():
-        count = sum(math.prod(shape) for _, shape in tensors.values())
-        typer.echo(f"section:      {one_line(section)}, {len(tensors)} tensors, {count:,} numbers")
+    for section, shapes in shapes_in(document).items():
+        count = sum(map(math.prod, shapes.values()))
+        typer.echo(f"section:      {one_line(section)}, {len(shapes)} tensors, {count:,} numbers")
     typer.echo("settings:     " + json.dumps(document.get("config")))
 
 

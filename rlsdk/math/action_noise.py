@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
+from numpy.typing import ArrayLike
 
 from rlsdk.errors import SettingsError, suggest
 
@@ -15,14 +16,14 @@ if TYPE_CHECKING:
     from torch import Generator, Tensor
 
 
-def _numbers(value: Any) -> tuple[float, ...]:
+def _numbers(value: ArrayLike) -> tuple[float, ...]:
     numbers = tuple(float(v) for v in np.ravel(value))
     if not numbers or not all(math.isfinite(v) for v in numbers):
         raise SettingsError(f"action noise needs finite numbers, got {value!r}")
     return numbers
 
 
-def _deviations(value: Any) -> tuple[float, ...]:
+def _deviations(value: ArrayLike) -> tuple[float, ...]:
     numbers = _numbers(value)
     if min(numbers) < 0.0:
         raise SettingsError(f"action noise: sigma must not be negative, got {value!r}")
@@ -51,7 +52,7 @@ class NormalActionNoise:
         noise = state.new_tensor(self.mean) + state.new_tensor(self.sigma) * _standard_normal(state, generator)
         return noise, state
 
-    def to_setting(self) -> Any:
+    def to_setting(self) -> dict[str, object]:
         return {"kind": "normal", "mean": list(self.mean), "sigma": list(self.sigma)}
 
 
@@ -80,17 +81,20 @@ class OrnsteinUhlenbeckActionNoise:
         following = state + drift + diffusion
         return following, following
 
-    def to_setting(self) -> Any:
+    def to_setting(self) -> dict[str, object]:
         table = {"mean": list(self.mean), "sigma": list(self.sigma), "theta": self.theta, "dt": self.dt}
         first = {} if self.initial_noise is None else {"initial_noise": list(self.initial_noise)}
         return {"kind": "ornstein-uhlenbeck", **table, **first}
 
 
 ActionNoise = NormalActionNoise | OrnsteinUhlenbeckActionNoise
-KINDS: dict[str, type[Any]] = {"normal": NormalActionNoise, "ornstein-uhlenbeck": OrnsteinUhlenbeckActionNoise}
+KINDS: dict[str, Callable[..., ActionNoise]] = {
+    "normal": NormalActionNoise,
+    "ornstein-uhlenbeck": OrnsteinUhlenbeckActionNoise,
+}
 
 
-def as_action_noise(value: Mapping[str, Any] | ActionNoise | None) -> ActionNoise | None:
+def as_action_noise(value: Mapping[str, object] | ActionNoise | None) -> ActionNoise | None:
     """A noise object, or a table such as `{kind = "normal", mean = 0, sigma = 0.1}`.
 
     Raises:
@@ -98,15 +102,14 @@ def as_action_noise(value: Mapping[str, Any] | ActionNoise | None) -> ActionNois
     """
     if value is None or isinstance(value, NormalActionNoise | OrnsteinUhlenbeckActionNoise):
         return value
-    if not isinstance(value, Mapping) or value.get("kind") not in KINDS:
-        kind = value.get("kind") if isinstance(value, Mapping) else value
+    kind = value.get("kind") if isinstance(value, Mapping) else value
+    if not isinstance(value, Mapping) or not isinstance(kind, str) or kind not in KINDS:
         raise SettingsError(
             f"action_noise {kind!r} is no kind of noise; {suggest(str(kind), KINDS)}; give"
             " rlsdk.exploration.NormalActionNoise, OrnsteinUhlenbeckActionNoise or a table"
         )
     fields = {k: v for k, v in value.items() if k != "kind"}
     try:
-        noise: ActionNoise = KINDS[value["kind"]](**fields)
+        return KINDS[kind](**fields)
     except (TypeError, ValueError) as error:
         raise SettingsError(f"action_noise {value!r}: {error}") from None
-    return noise

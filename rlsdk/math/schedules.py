@@ -1,4 +1,4 @@
-"""Schedules: a hyper-parameter as a function of the training that remains. Torch-free.
+"""All schedules, and the forms in which settings give them. Torch-free.
 
 A schedule can be written as a number (`3e-4`), a string (`"lin_3e-4"`: falls linearly to 0), a table
 (`{kind = "linear", start = 3e-4, end = 1e-5}`) or an object of this module. Nothing is ever evaluated as code.
@@ -7,36 +7,27 @@ A schedule can be written as a number (`3e-4`), a string (`"lin_3e-4"`: falls li
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import signature
 
 import attrs
 
 from rlsdk.errors import SettingsError, suggest
+from rlsdk.math.schedule import Constant, Schedule
 
-
-@runtime_checkable
-class Schedule(Protocol):
-    """A value for each `progress_remaining`, which falls from 1 at the start of training to 0 at its end."""
-
-    def __call__(self, progress_remaining: float) -> float: ...
-
-    def to_setting(self) -> Any:
-        """What is written to a settings file; `as_schedule` reads it back."""
-        ...
-
-
-@attrs.frozen
-class Constant:
-    """Always `value`."""
-
-    value: float = attrs.field(converter=float)
-
-    def __call__(self, progress_remaining: float) -> float:
-        return self.value
-
-    def to_setting(self) -> Any:
-        return self.value
+__all__ = [
+    "ACCEPTED",
+    "KINDS",
+    "MAX_POINTS",
+    "Constant",
+    "Custom",
+    "Linear",
+    "Piecewise",
+    "Schedule",
+    "ScheduleLike",
+    "as_schedule",
+    "optional_schedule",
+]
 
 
 @attrs.frozen
@@ -55,13 +46,13 @@ class Linear:
         done = min(1.0, (1.0 - progress_remaining) / self.until)
         return self.start + done * (self.end - self.start)
 
-    def to_setting(self) -> Any:
+    def to_setting(self) -> object:
         if (self.end, self.until) == (0.0, 1.0):
             return f"lin_{self.start!r}"
         return {"kind": "linear", "start": self.start, "end": self.end, "until": self.until}
 
 
-def _points(value: Any) -> tuple[tuple[float, float], ...]:
+def _points(value: Iterable[Sequence[float]]) -> tuple[tuple[float, float], ...]:
     return tuple((float(done), float(level)) for done, level in value)
 
 
@@ -91,7 +82,7 @@ class Piecewise:
         (left_share, left), (right_share, level) = self.points[right - 1], self.points[right]
         return left + (level - left) * (done - left_share) / (right_share - left_share)
 
-    def to_setting(self) -> Any:
+    def to_setting(self) -> object:
         return {"kind": "piecewise", "points": [list(point) for point in self.points]}
 
 
@@ -104,13 +95,13 @@ class Custom:
     def __call__(self, progress_remaining: float) -> float:
         return float(self.function(progress_remaining))
 
-    def to_setting(self) -> Any:
+    def to_setting(self) -> object:
         name = getattr(self.function, "__qualname__", type(self.function).__name__)
         return {"kind": "custom", "name": name}
 
 
-ScheduleLike = float | str | Mapping[str, Any] | Schedule | Callable[[float], float]
-KINDS: dict[str, type[Any]] = {"constant": Constant, "linear": Linear, "piecewise": Piecewise}
+ScheduleLike = float | str | Mapping[str, object] | Schedule | Callable[[float], float]
+KINDS: dict[str, Callable[..., Schedule]] = {"constant": Constant, "linear": Linear, "piecewise": Piecewise}
 
 
 def optional_schedule(value: ScheduleLike | None) -> Schedule | None:
@@ -154,7 +145,7 @@ def _from_text(text: str) -> Schedule:
         raise SettingsError(f"{text!r} is not a schedule; {ACCEPTED}") from None
 
 
-def _from_table(table: Mapping[str, Any]) -> Schedule:
+def _from_table(table: Mapping[str, object]) -> Schedule:
     values = dict(table)
     kind = values.pop("kind", None)
     if kind == "custom":
@@ -162,8 +153,7 @@ def _from_table(table: Mapping[str, Any]) -> Schedule:
     if kind not in KINDS:
         raise SettingsError(f"unknown schedule kind {kind!r}; {suggest(str(kind), KINDS)}")
     try:
-        schedule: Schedule = KINDS[kind](**values)
+        return KINDS[kind](**values)
     except (TypeError, ValueError) as error:
-        names = [f.name for f in attrs.fields(KINDS[kind])]
+        names = list(signature(KINDS[kind]).parameters)
         raise SettingsError(f"a {kind} schedule takes {names}: {error}") from None
-    return schedule

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from torch import nn
 
 from rlsdk.kernels import KernelChoice
@@ -12,25 +10,14 @@ from rlsdk.networks.discrete_value_policy import DiscreteValuePolicy
 from rlsdk.networks.own_networks import OwnNetworkSettings, own_network
 from rlsdk.registry.parts import BuildContext
 from rlsdk.settings.networks import widths
-from rlsdk.settings.q_learning import DiscreteValueConfig
+from rlsdk.settings.q_learning import DiscreteValueConfig, QLearningConfig
 from rlsdk.spaces import Discrete, MultiDiscrete, choices_of
 
 HIDDEN = (64, 64)
 
 
-class DiscreteValueSettings(Protocol):
-    """The hyper-parameters the network depends on."""
-
-    @property
-    def policy(self) -> str: ...
-    @property
-    def batch_size(self) -> int: ...
-    @property
-    def policy_kwargs(self) -> DiscreteValueConfig: ...
-
-
 def build_discrete_value_policy(
-    context: BuildContext, config: DiscreteValueSettings, values_per_action: int = 1
+    context: BuildContext, config: QLearningConfig, values_per_action: int = 1
 ) -> DiscreteValuePolicy:
     """Encoder, hidden layers of `net_arch` (`[64, 64]`, none after NatureCNN) and a linear layer, on the context's device.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from torch import nn
 
 from rlsdk.errors import SettingsError
@@ -17,30 +15,15 @@ from rlsdk.networks.own_networks import Columns, OwnCritics, OwnNetworkSettings,
 from rlsdk.networks.squashed_actor import SquashedActor
 from rlsdk.registry.parts import BuildContext
 from rlsdk.settings.networks import widths
-from rlsdk.settings.soft_actor_critic import SoftActorCriticNetworks
+from rlsdk.settings.soft_actor_critic import SoftActorCriticConfig
 from rlsdk.spaces import Box
 
 HIDDEN = (256, 256)
 NAMES = ("pi", "qf")
 
 
-class SoftActorCriticSettings(Protocol):
-    """The hyper-parameters the networks depend on."""
-
-    @property
-    def policy(self) -> str: ...
-    @property
-    def batch_size(self) -> int: ...
-    @property
-    def use_sde(self) -> bool: ...
-    @property
-    def sde_period(self) -> int | None: ...
-    @property
-    def policy_kwargs(self) -> SoftActorCriticNetworks: ...
-
-
 def build_soft_actor_critic(
-    context: BuildContext, config: SoftActorCriticSettings, values_per_critic: int = 1
+    context: BuildContext, config: SoftActorCriticConfig, values_per_critic: int = 1
 ) -> tuple[SquashedActor, ContinuousCritics | OwnCritics]:
     """(actor; `n_critics` critics that predict `values_per_critic` values each), on the context's device.
 
@@ -53,7 +36,7 @@ def build_soft_actor_critic(
     return actor, critics
 
 
-def _actor(context: BuildContext, config: SoftActorCriticSettings, scale: ActionScale) -> SquashedActor:
+def _actor(context: BuildContext, config: SoftActorCriticConfig, scale: ActionScale) -> SquashedActor:
     networks = config.policy_kwargs
     if networks.actor_class is not None:
         return _own_actor(context, config, scale)
@@ -66,7 +49,7 @@ def _actor(context: BuildContext, config: SoftActorCriticSettings, scale: Action
     return build_squashed_actor(encoder, hidden, networks.activation_fn, scale, sde=networks, resample_every=every)
 
 
-def _own_actor(context: BuildContext, config: SoftActorCriticSettings, scale: ActionScale) -> SquashedActor:
+def _own_actor(context: BuildContext, config: SoftActorCriticConfig, scale: ActionScale) -> SquashedActor:
     """An actor whose whole network is the user's: A means, then A log standard deviations."""
     networks = config.policy_kwargs
     if config.use_sde or networks.share_features_extractor:
@@ -83,7 +66,7 @@ def _own_actor(context: BuildContext, config: SoftActorCriticSettings, scale: Ac
 
 
 def _critics(
-    context: BuildContext, config: SoftActorCriticSettings, actor: SquashedActor, outputs: int
+    context: BuildContext, config: SoftActorCriticConfig, actor: SquashedActor, outputs: int
 ) -> ContinuousCritics | OwnCritics:
     networks = config.policy_kwargs
     if networks.critic_class is not None:
@@ -99,6 +82,6 @@ def _critics(
     return ContinuousCritics(encoder, ensemble, _kernel(config, context, hidden))
 
 
-def _kernel(config: SoftActorCriticSettings, context: BuildContext, hidden: tuple[int, ...]) -> KernelChoice:
+def _kernel(config: SoftActorCriticConfig, context: BuildContext, hidden: tuple[int, ...]) -> KernelChoice:
     """What evaluates the dense layers of one network."""
     return KernelChoice(config.policy_kwargs.kernel, max(hidden, default=1), config.batch_size, context.device)

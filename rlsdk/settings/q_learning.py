@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import attrs
@@ -13,6 +14,7 @@ from rlsdk.settings.frequency import TrainFrequency
 from rlsdk.settings.inherited import defaults
 from rlsdk.settings.networks import NetworkConfig, as_module_class, as_net_arch
 from rlsdk.settings.off_policy import UNIT, OffPolicyConfig
+from rlsdk.settings.strict import structure
 
 
 @attrs.frozen(kw_only=True)
@@ -26,6 +28,10 @@ class DiscreteValueConfig(NetworkConfig):
     )
     network_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.NETWORK_CLASS)
     network_kwargs: dict[str, Any] = attrs.field(factory=dict, metadata=glossary.OWN_KWARGS)
+
+
+def _networks(value: Mapping[str, object] | DiscreteValueConfig | None) -> DiscreteValueConfig:
+    return value if isinstance(value, DiscreteValueConfig) else structure(value or {}, DiscreteValueConfig)
 
 
 @attrs.frozen(
@@ -67,6 +73,10 @@ class QLearningConfig(OffPolicyConfig):
         metadata=described(
             "the online network selects the next action, the target network gives its value", source="arXiv:1509.06461"
         ),
+    )
+
+    policy_kwargs: DiscreteValueConfig = attrs.field(
+        factory=DiscreteValueConfig, converter=_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
     )
 
     def exploration_rate(self, progress: float) -> float:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import attrs
 
+from rlsdk.errors import SettingsError
 from rlsdk.settings import glossary
 from rlsdk.settings.fields import described, in_range
 from rlsdk.settings.networks import NetworkConfig, as_module_class, as_net_arch, optional_widths
 from rlsdk.settings.off_policy import ContinuousOffPolicyConfig
+from rlsdk.settings.strict import structure
 
 
 @attrs.frozen(kw_only=True)
@@ -44,6 +48,30 @@ class SoftActorCriticNetworks(NetworkConfig):
     critic_kwargs: dict[str, Any] = attrs.field(factory=dict, metadata=glossary.OWN_KWARGS)
 
 
+def parse_entropy_coefficient(value: str | float) -> tuple[float, bool]:
+    """(initial value, learnt?) of `"auto"`, `"auto_0.1"` or a number.
+
+    Raises:
+        SettingsError: anything else, or not positive (a fixed coefficient may be 0).
+    """
+    try:
+        learnt = isinstance(value, str) and value.startswith("auto")
+        initial = float(str(value)[5:] or 1.0) if learnt else float(value)
+        if isinstance(value, str) and learnt and value != "auto" and not value.startswith("auto_"):
+            raise ValueError
+    except ValueError:
+        raise SettingsError(
+            f'ent_coef {value!r} must be "auto", "auto_" with a first value (auto_0.1), or a number'
+        ) from None
+    if not math.isfinite(initial) or initial < 0.0 or (learnt and initial == 0.0):
+        raise SettingsError(f"ent_coef {value!r} must be {'positive' if learnt else 'not negative'} and finite")
+    return initial, learnt
+
+
+def _networks(value: Mapping[str, object] | SoftActorCriticNetworks | None) -> SoftActorCriticNetworks:
+    return value if isinstance(value, SoftActorCriticNetworks) else structure(value or {}, SoftActorCriticNetworks)
+
+
 @attrs.frozen
 class SoftActorCriticConfig(ContinuousOffPolicyConfig):
     """The constructor parameters of the soft actor-critic family, in order, with the defaults of SAC."""
@@ -70,6 +98,9 @@ class SoftActorCriticConfig(ContinuousOffPolicyConfig):
     use_sde: bool = attrs.field(default=False, metadata=glossary.USE_SDE)
     sde_sample_freq: int = attrs.field(default=-1, validator=in_range(-1), metadata=glossary.SDE_SAMPLE_FREQ)
     use_sde_at_warmup: bool = attrs.field(default=False, metadata=glossary.USE_SDE_AT_WARMUP)
+    policy_kwargs: SoftActorCriticNetworks = attrs.field(
+        factory=SoftActorCriticNetworks, converter=_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
+    )
 
     def __attrs_post_init__(self) -> None:
         if self.sde_sample_freq == 0:

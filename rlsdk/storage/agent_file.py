@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from rlsdk import spaces
 from rlsdk.errors import ArtifactError
@@ -83,7 +83,7 @@ def system_info() -> dict[str, str]:
 
 def describe_agent(
     spec: AlgorithmSpec, config: object, context: BuildContext, environment: str | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The manifest's own part: which algorithm, which settings, which spaces, made with what."""
     plugin = plugin_of(spec) or find(spec.id)
     settings = _without(unstructure(config), NOT_RESTORED)
@@ -128,7 +128,7 @@ def _objects(settings: Mapping[str, object], prefix: str = "") -> list[str]:
     return names
 
 
-def _without(settings: Mapping[str, object], names: Iterable[str]) -> dict[str, Any]:
+def _without(settings: Mapping[str, object], names: Iterable[str]) -> dict[str, object]:
     """The settings without those of these dotted names."""
     left = dict(settings)
     for name in names:
@@ -160,7 +160,7 @@ def _texts(value: object) -> Iterator[str]:
         yield from _texts([*value, *value.values()])
 
 
-def restored_config(document: Mapping[str, object], replacements: Mapping[str, object]) -> dict[str, Any]:
+def restored_config(document: Mapping[str, object], replacements: Mapping[str, object]) -> dict[str, object]:
     """The settings of a file with `replacements` (dotted names) laid over them.
 
     Raises:
@@ -203,7 +203,7 @@ def _dotted(settings: Mapping[str, object], prefix: str = "") -> set[str]:
     return names
 
 
-def policy_in(sections: Mapping[str, Any]) -> dict[str, Any]:
+def policy_in(sections: Mapping[str, object]) -> dict[str, object]:
     """The section of the policy's tensors; raises ArtifactError when the file has none."""
     policy = sections.get("policy")
     if not isinstance(policy, dict):

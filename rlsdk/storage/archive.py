@@ -19,7 +19,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, NoReturn, Protocol
+from typing import IO, NoReturn, Protocol
 
 import safetensors
 import safetensors.torch
@@ -54,12 +54,40 @@ _READ_ERRORS = (
     OSError,
 )
 
-Section = Mapping[str, Any]
+Section = Mapping[str, object]
 """A nested state: leaves are tensors or JSON scalars; keys hold no '/'."""
-Document = dict[str, Any]
-"""A manifest as it was read: JSON, whose values are checked by who uses them."""
+Document = dict[str, object]
+"""A manifest as it was read: JSON values, each to be checked before it is used."""
+Members = Mapping[str, Mapping[str, object]]
+"""Name of a member -> its size and digest, as the manifest lists them."""
 Block = bytes | memoryview
 """Bytes to be written."""
+
+
+def table_in(document: Mapping[str, object], name: str) -> Mapping[str, object]:
+    """The table called `name`; an empty one where there is none.
+
+    Raises:
+        ArtifactError: it is no table.
+    """
+    value = document.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise ArtifactError(f"the file is damaged: {name} = {repr(value)[:80]} is no table; take another copy")
+    return value
+
+
+def shapes_in(document: Document) -> dict[str, dict[str, list[int]]]:
+    """Section -> name -> shape of the tensors in a document of `inspect_archive`."""
+    sections = table_in(document, "tensors")
+    return {key: {name: _shape(entry) for name, entry in table_in(sections, key).items()} for key in sections}
+
+
+def _shape(entry: object) -> list[int]:
+    if not isinstance(entry, list | tuple) or len(entry) != 2:
+        raise ArtifactError(f"the serializer lists a tensor as {repr(entry)[:80]}; it must be dtype and shape")
+    return list(entry[1])
 
 
 def write_archive(target: Path | IO[bytes], document: Mapping[str, object], sections: Mapping[str, Section]) -> None:
@@ -169,16 +197,16 @@ def _umask() -> int:
 
 def read_archive(
     source: Path | IO[bytes], wanted: Iterable[str] | None = None, *, kind: str
-) -> tuple[Document, dict[str, dict[str, Any]]]:
+) -> tuple[Document, dict[str, dict[str, object]]]:
     """(document, sections) of an archive; only the `wanted` sections that it has are read (None: all).
 
     Raises:
         ArtifactError: missing, damaged, truncated, foreign, or of another kind or format version.
     """
-    with _opened(source, kind) as (archive, document):
-        keys = {m.rpartition(".")[0] for m in document["members"]}
+    with _opened(source, kind) as (archive, document, members):
+        keys = {m.rpartition(".")[0] for m in members}
         chosen = keys if wanted is None else keys & set(wanted)
-        return document, {key: _decode(archive, document["members"], key) for key in sorted(chosen)}
+        return document, {key: _decode(archive, members, key) for key in sorted(chosen)}
 
 
 def inspect_archive(source: Path | IO[bytes], *, kind: str) -> Document:
@@ -187,18 +215,18 @@ def inspect_archive(source: Path | IO[bytes], *, kind: str) -> Document:
     Raises:
         ArtifactError: as `read_archive`.
     """
-    with _opened(source, kind) as (archive, document):
-        headers = [m for m in document["members"] if m.endswith(".safetensors")]
+    with _opened(source, kind) as (archive, document, members):
+        headers = [m for m in members if m.endswith(".safetensors")]
         return {**document, "tensors": {m.rpartition(".")[0]: _header(archive, m) for m in headers}}
 
 
 @contextlib.contextmanager
-def _opened(source: Path | IO[bytes], kind: str) -> Iterator[tuple[zipfile.ZipFile, Document]]:
-    """The archive and its checked manifest; whatever goes wrong in the block becomes an `ArtifactError`."""
+def _opened(source: Path | IO[bytes], kind: str) -> Iterator[tuple[zipfile.ZipFile, Document, Members]]:
+    """The archive, its checked manifest and the members listed there; an error in the block becomes an `ArtifactError`."""
     name = _name(source)
     try:
         with _open(source) as stream, zipfile.ZipFile(stream) as archive:
-            yield archive, _manifest(archive, name, kind)
+            yield archive, *_manifest(archive, name, kind)
     except ArtifactError:
         raise
     except FileNotFoundError:
@@ -218,8 +246,8 @@ def _open(source: Path | IO[bytes]) -> contextlib.AbstractContextManager[IO[byte
     return open(source, "rb") if isinstance(source, Path) else contextlib.nullcontext(source)
 
 
-def _manifest(archive: zipfile.ZipFile, name: str, kind: str) -> Document:
-    """The checked manifest; every member is listed in it, uncompressed, and has the listed length."""
+def _manifest(archive: zipfile.ZipFile, name: str, kind: str) -> tuple[Document, Members]:
+    """The checked manifest, and its list of members: each is stored uncompressed and has the size that is listed."""
     entries = {info.filename: info for info in archive.infolist()}
     size = _length(archive)
     for info in entries.values():
@@ -244,7 +272,7 @@ def _manifest(archive: zipfile.ZipFile, name: str, kind: str) -> Document:
     for member, context in listed.items():
         if not isinstance(context, dict) or context.get("size") != entries[member].file_size:
             raise ArtifactError(f"{name} is damaged: {member!r} does not have the size its manifest states")
-    return document
+    return document, listed
 
 
 def _length(archive: zipfile.ZipFile) -> int:
@@ -298,7 +326,7 @@ def _require_plain(document: Document) -> None:
     raise ValueError("JSON is nested too deeply")
 
 
-def _decode(archive: zipfile.ZipFile, listed: Mapping[str, Mapping[str, object]], key: str) -> dict[str, Any]:
+def _decode(archive: zipfile.ZipFile, listed: Members, key: str) -> dict[str, object]:
     tensors = _tensors(archive, f"{key}.safetensors", listed)
     values = _json(_checked(archive, f"{key}.json", listed))
     if any(len(name) > MAX_NAME or name.count("/") > MAX_DEPTH for name in (*tensors, *values)):
@@ -306,26 +334,24 @@ def _decode(archive: zipfile.ZipFile, listed: Mapping[str, Mapping[str, object]]
     return tree.unflatten({**tensors, **values})
 
 
-def _checked(archive: zipfile.ZipFile, member: str, listed: Mapping[str, Mapping[str, object]]) -> bytes:
+def _checked(archive: zipfile.ZipFile, member: str, listed: Members) -> bytes:
     """A member, whole, after its digest."""
     data = archive.read(member)
     _require_digest(archive, member, listed, [data])
     return data
 
 
-def _require_digest(
-    archive: zipfile.ZipFile, member: str, listed: Mapping[str, Mapping[str, object]], chunks: Iterable[Block]
-) -> None:
+def _require_digest(archive: zipfile.ZipFile, member: str, listed: Members, chunks: Iterable[Block]) -> None:
     if _digest(chunks) != listed[member].get("sha256"):
         raise ArtifactError(f"{_name_of(archive)} is damaged: {member!r} does not match its digest")
 
 
-def _tensors(archive: zipfile.ZipFile, member: str, listed: Mapping[str, Mapping[str, object]]) -> dict[str, Tensor]:
-    """The tensors of a member; large ones are mapped from a private copy, which is what the digest was taken of: the file
-    itself may be changed or truncated by others while the tensors are in use."""
+def _tensors(archive: zipfile.ZipFile, member: str, listed: Members) -> dict[str, Tensor]:
+    """The tensors [..] of a member. A large member is copied to a private file, checked by its digest, and mapped from there:
+    others may change or truncate the archive while the tensors are in use."""
     size = archive.getinfo(member).file_size
     if size < MAP_FROM:
-        return safetensors.torch.load(_checked(archive, member, listed))
+        return _loaded(_checked(archive, member, listed))
     with tempfile.TemporaryFile() as copy:
         try:
             with archive.open(member) as stream:
@@ -334,13 +360,19 @@ def _tensors(archive: zipfile.ZipFile, member: str, listed: Mapping[str, Mapping
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
-            return safetensors.torch.load(_checked(archive, member, listed))  # then in memory
+            return _loaded(_checked(archive, member, listed))  # then in memory
         copy.seek(0)
         header, begin = read_header(copy.read, size, limit=MAX_JSON)
         if begin % ALIGNMENT:  # written by something else
             copy.seek(0)
-            return safetensors.torch.load(copy.read())
+            return _loaded(copy.read())
         return mapped(copy, begin, header)
+
+
+def _loaded(block: bytes) -> dict[str, Tensor]:
+    """The tensors [..] of a block in memory."""
+    tensors: dict[str, Tensor] = safetensors.torch.load(block)
+    return tensors
 
 
 def _copied(chunks: Iterable[bytes], target: IO[bytes]) -> Iterator[bytes]:
@@ -353,7 +385,7 @@ def _name_of(archive: zipfile.ZipFile) -> str:
     return archive.filename or "the given file object"
 
 
-def _header(archive: zipfile.ZipFile, member: str) -> dict[str, Any]:
+def _header(archive: zipfile.ZipFile, member: str) -> dict[str, list[object]]:
     with archive.open(member) as stream:
         header, _ = read_header(stream.read, archive.getinfo(member).file_size, limit=MAX_JSON)
-    return {name: [context["dtype"], context["shape"]] for name, context in header.items()}
+    return {name: [entry["dtype"], entry["shape"]] for name, entry in header.items()}

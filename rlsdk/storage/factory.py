@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from torch import Tensor
 
@@ -39,7 +39,7 @@ def write(target: Path | IO[bytes], document: Mapping[str, object], sections: Ma
 
 def read(
     source: Path | IO[bytes], wanted: Iterable[str] | None = None, *, kind: str
-) -> tuple[Document, dict[str, dict[str, Any]]]:
+) -> tuple[Document, dict[str, dict[str, object]]]:
     """(document, sections) of a file; see `read_archive`.
 
     Raises:
@@ -56,7 +56,7 @@ def read(
         raise ArtifactError(f"{source} is not a whole {kind} file")
     sections = tree.unflatten({**tensors, **values})
     chosen = set(sections) if wanted is None else set(sections) & set(wanted)
-    return manifest, {name: sections[name] for name in sorted(chosen)}
+    return manifest, {name: section for name in sorted(chosen) if isinstance(section := sections[name], dict)}
 
 
 def inspect(source: Path | IO[bytes], *, kind: str) -> Document:

@@ -18,7 +18,7 @@ from rlsdk import tree
 from rlsdk.errors import ArtifactError, fitting
 from rlsdk.interfaces import State
 from rlsdk.runtime.stored import count_in
-from rlsdk.storage.archive import inspect_archive, read_archive, write_archive
+from rlsdk.storage.archive import inspect_archive, read_archive, shapes_in, write_archive
 
 KIND = "rlsdk-replay-rows"
 FOLDER = "replay"
@@ -47,7 +47,7 @@ class Journal:
     def write(self, state: State) -> tuple[dict[str, object], list[str]]:
         """(the state without its rows, the names of the parts that hold them); new rows are written to one more part.
 
-        A memory that is not made of columns is stored whole, without parts.
+        The state of a memory that is not a ring of rows is returned whole, with no parts.
 
         Raises:
             ArtifactError: the folder cannot be written.
@@ -55,7 +55,7 @@ class Journal:
         ring = _ring(state)
         if ring is None:
             return dict(state), []
-        flat = tree.flatten(ring["leaves"])
+        flat = _rows(ring["leaves"])
         size = len(next(iter(flat.values())))
         end = int(ring["written"]) + (size - int(ring["filled"]))  # a row that only holds the newest observation
         before = self.parts[-1].end if self.parts else 0
@@ -97,7 +97,7 @@ def joined(state: State, folder: Path, names: Iterable[str]) -> dict[str, object
     for name in names:
         document, sections = read_archive(folder / name, kind=KIND)
         start, stop = count_in(document, "start"), count_in(document, "end")
-        flat = tree.flatten(sections["rows"])
+        flat = _rows(sections.get("rows"))
         if not start <= known <= stop <= end or any(len(leaf) != stop - start for leaf in flat.values()):
             raise ArtifactError(f"the replay memory's parts in {folder} do not join: {name} has rows {start} to {stop}")
         for key, leaf in flat.items():
@@ -111,9 +111,18 @@ def joined(state: State, folder: Path, names: Iterable[str]) -> dict[str, object
     return _replaced(state, {**whole_ring, "leaves": tree.unflatten(leaves)})
 
 
+def _rows(leaves: object) -> dict[str, Tensor]:
+    """The leaves [R, ..] of a table of rows, by their joined names."""
+    flat = tree.flatten(leaves) if isinstance(leaves, Mapping) else {}
+    rows = {name: leaf for name, leaf in flat.items() if isinstance(leaf, Tensor)}
+    if not rows or len(rows) < len(flat):
+        raise ArtifactError("the file's replay memory is damaged: its rows are no tensors; take another copy")
+    return rows
+
+
 def _require_parts(folder: Path, names: list[str], begin: int, end: int) -> None:
-    """Look at names and headers before anything is read: the rows `begin` to `end` must be there, each part with some of
-    them, or a few bytes could cause any amount of work and memory."""
+    """Check names and headers before any row is read: together the parts must hold the rows `begin` to `end`, and each some of
+    them. Otherwise a small file could ask for any amount of work and memory."""
     if len({*names}) != len(names) or not all(map(PART.fullmatch, names)):
         raise ArtifactError("the file is damaged: its manifest names no parts of a replay memory")
     known = begin
@@ -121,7 +130,7 @@ def _require_parts(folder: Path, names: list[str], begin: int, end: int) -> None
         document = inspect_archive(folder / name, kind=KIND)
         with fitting(f"{folder / name} is damaged"):
             start, stop = count_in(document, "start"), count_in(document, "end")
-            rows = {shape[0] for _, shape in document["tensors"]["rows"].values()}
+            rows = {shape[0] for shape in shapes_in(document)["rows"].values()}
         if not (start <= known < stop <= end and rows == {stop - start}) and known != stop:
             raise ArtifactError(f"the replay memory's parts in {folder} do not join: {name} has rows {start} to {stop}")
         known = stop
@@ -130,7 +139,7 @@ def _require_parts(folder: Path, names: list[str], begin: int, end: int) -> None
 
 
 def _ring(state: State, keys: set[str] = RING) -> State | None:
-    """The ring inside the state of a memory, through what is wrapped around it; None where it is empty or another kind."""
+    """The state of the ring in a memory's state, which may wrap it in `memory`; None where it is empty or of another kind."""
     if keys <= set(state):
         return state if state["filled"] else None
     inner = state.get("memory")

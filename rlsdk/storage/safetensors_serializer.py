@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
 from rlsdk import tree
-from rlsdk.storage.archive import inspect_archive, read_archive, write_archive
+from rlsdk.storage.archive import inspect_archive, read_archive, table_in, write_archive
 
 KIND = "rlsdk-tensors"
 
@@ -20,10 +19,13 @@ class SafetensorsSerializer:
     def save(self, path: Path, tensors: Mapping[str, Tensor], document: Mapping[str, object]) -> None:
         write_archive(path, {"kind": KIND, "document": dict(document)}, {"tensors": tree.unflatten(tensors)})
 
-    def load(self, path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def load(self, path: Path) -> tuple[dict[str, Tensor], dict[str, object]]:
         manifest, sections = read_archive(path, kind=KIND)
-        return tree.flatten(sections["tensors"]), dict(manifest["document"])
+        flat = tree.flatten(sections["tensors"])
+        return {name: value for name, value in flat.items() if isinstance(value, Tensor)}, dict(
+            table_in(manifest, "document")
+        )
 
-    def inspect(self, path: Path) -> dict[str, Any]:
+    def inspect(self, path: Path) -> dict[str, object]:
         manifest = inspect_archive(path, kind=KIND)
-        return {"document": manifest["document"], "tensors": manifest["tensors"]["tensors"]}
+        return {"document": manifest["document"], "tensors": table_in(table_in(manifest, "tensors"), "tensors")}

@@ -10,7 +10,7 @@ import json
 import math
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from typing import IO, Any, BinaryIO, cast
+from typing import IO, BinaryIO, TypedDict, cast
 
 import numpy as np
 import torch
@@ -32,6 +32,15 @@ NAMES = {
     torch.bool: "BOOL",
 }
 DTYPES = {name: dtype for dtype, name in NAMES.items()}
+
+
+class HeaderEntry(TypedDict):
+    """One tensor in the header of a block."""
+
+    dtype: str
+    shape: list[int]
+    data_offsets: list[int]
+    """First byte, and the one after the last, counted from the start of the data."""
 
 
 class TensorBlock:
@@ -63,7 +72,7 @@ class TensorBlock:
                 yield piece.view(torch.uint8).numpy().data
 
 
-def read_header(read: Callable[[int], bytes], size: int, *, limit: int) -> tuple[dict[str, Any], int]:
+def read_header(read: Callable[[int], bytes], size: int, *, limit: int) -> tuple[dict[str, HeaderEntry], int]:
     """(name -> dtype, shape and offsets, checked against each other and the block's `size`; where the data begin).
 
     Raises:
@@ -77,9 +86,9 @@ def read_header(read: Callable[[int], bytes], size: int, *, limit: int) -> tuple
         raise ValueError("a tensor header is not a table")
     header.pop("__metadata__", None)
     end = 0
-    for name, context in sorted(header.items(), key=lambda item: _offsets(item[1])):
-        first, last = _offsets(context)
-        shape, dtype = context.get("shape"), DTYPES.get(context.get("dtype"))
+    for name, entry in sorted(header.items(), key=lambda item: _offsets(item[1])):
+        first, last = _offsets(entry)
+        shape, dtype = entry.get("shape"), DTYPES.get(entry.get("dtype"))
         if dtype is None or not isinstance(shape, list) or not all(isinstance(n, int) and n >= 0 for n in shape):
             raise ValueError(f"tensor {name!r} has no dtype or shape")
         if first != end or last - first != math.prod(shape) * dtype.itemsize:
@@ -90,21 +99,21 @@ def read_header(read: Callable[[int], bytes], size: int, *, limit: int) -> tuple
     return header, 8 + length
 
 
-def _offsets(context: object) -> tuple[int, int]:
-    offsets = context.get("data_offsets") if isinstance(context, dict) else None
+def _offsets(entry: object) -> tuple[int, int]:
+    offsets = entry.get("data_offsets") if isinstance(entry, dict) else None
     if not isinstance(offsets, list) or len(offsets) != 2 or not all(type(n) is int for n in offsets):
         raise ValueError("a tensor header holds an entry without offsets")
     first, last = offsets
     return first, last
 
 
-def mapped(stream: IO[bytes], start: int, header: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The tensors of a block whose data begin at byte `start` of an open file, mapped into memory: pages are read when they
-    are looked at, and writing to them does not change the file."""
+def mapped(stream: IO[bytes], start: int, header: Mapping[str, HeaderEntry]) -> dict[str, Tensor]:
+    """The tensors [..] of a block whose data begin at byte `start` of an open file, mapped into memory: pages are read at their
+    first use, and writing to them does not change the file."""
     found = {}
-    for name, context in header.items():
-        first, last = _offsets(context)
-        dtype, shape = DTYPES[context["dtype"]], context["shape"]
+    for name, entry in header.items():
+        first, last = entry["data_offsets"]
+        dtype, shape = DTYPES[entry["dtype"]], entry["shape"]
         if first == last:
             found[name] = torch.empty(shape, dtype=dtype)
             continue

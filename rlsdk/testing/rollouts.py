@@ -11,7 +11,7 @@ from rlsdk.records import Rollout, Scored
 from rlsdk.training import LocalCollector, begin_acting
 
 
-def rollout_of(agent: Agent, steps: int, seed: int = 0) -> Rollout[object, object]:
+def rollout_of(agent: Agent, steps: int, seed: int = 0) -> Rollout[Any, Any]:
     """`steps` vector steps from a reset on; the agent's own streams are not touched."""
     assert agent.env is not None
     env, policy = agent.preprocessing.environment(agent.env), agent.parts.behavior_policy

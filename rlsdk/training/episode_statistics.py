@@ -78,7 +78,7 @@ class EpisodeStatistics:
         if rows.dim() != 2 or rows.shape[1] != 4 or not bool(rows.isfinite().all()) or bool((rows[:, 2] < 0).any()):
             raise ValueError(f"the log's episodes of shape {tuple(rows.shape)} are none")
         if not all(
-            torch.is_tensor(value) and value.dim() == 0 and value.is_floating_point() for value in sums.values()
+            isinstance(value, Tensor) and value.dim() == 0 and value.is_floating_point() for value in sums.values()
         ):
             raise ValueError("the log's sums are not numbers")
         counts = {name: count_in(stored, name) for name in COUNTS}
@@ -86,6 +86,6 @@ class EpisodeStatistics:
             raise ValueError("the log counts updates without metrics")
         for env, total, length, success in rows.tolist():
             self.window.append(Episode(int(env), total, int(length), None if success < 0 else bool(success)))
-        self.sums = {name: value.to(self.device) for name, value in sums.items()}
+        self.sums = {name: value.to(self.device) for name, value in sums.items() if isinstance(value, Tensor)}
         for name, count in counts.items():
             setattr(self, name, count)

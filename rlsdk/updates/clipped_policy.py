@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Iterator
 
 import torch
 from torch import Generator, Tensor
 
 from rlsdk.kernels import KernelSlot
 from rlsdk.kernels.protocol import Evaluation
-from rlsdk.math.schedules import Schedule
 from rlsdk.math.surrogate import (
     approximate_kl,
     clipped_surrogate,
@@ -20,14 +18,15 @@ from rlsdk.math.surrogate import (
     value_error,
     value_error_grad,
 )
-from rlsdk.networks.actor_critic import ActorCritic
+from rlsdk.networks.actor_critic import ActorCritic, ActorCriticCarry, Estimates
 from rlsdk.records import Metrics, Rollout
 from rlsdk.runtime.stored import count_in
-from rlsdk.settings.networks import NetworkConfig
+from rlsdk.settings.clipped_policy import ClippedPolicyConfig
 from rlsdk.updates.evaluation import Evaluator, evaluator_of
 from rlsdk.updates.minibatches import PolicyBatch, in_order, policy_batch, shuffled
 from rlsdk.updates.optimizer import FlatOptimizer
 from rlsdk.updates.optimizer_choice import adam_arguments
+from rlsdk.updates.states import ClippedPolicyState
 
 METRICS = (
     "train/policy_gradient_loss",
@@ -44,46 +43,13 @@ Grads = tuple[Tensor, Tensor | None, Tensor]
 """Of the loss with respect to log-probabilities, entropies (None: not in the loss) and values, float [N] each."""
 
 
-class ClippedPolicySettings(Protocol):
-    """The hyper-parameters of the update."""
-
-    @property
-    def learning_rate(self) -> Schedule: ...
-    @property
-    def n_steps(self) -> int: ...
-    @property
-    def batch_size(self) -> int | None: ...
-    @property
-    def n_epochs(self) -> int: ...
-    @property
-    def gamma(self) -> float: ...
-    @property
-    def gae_lambda(self) -> float: ...
-    @property
-    def clip_range(self) -> Schedule: ...
-    @property
-    def clip_range_vf(self) -> Schedule | None: ...
-    @property
-    def normalize_advantage(self) -> bool: ...
-    @property
-    def ent_coef(self) -> float: ...
-    @property
-    def vf_coef(self) -> float: ...
-    @property
-    def max_grad_norm(self) -> float: ...
-    @property
-    def target_kl(self) -> float | None: ...
-    @property
-    def policy_kwargs(self) -> NetworkConfig: ...
-
-
 class ClippedPolicy:
     """Several epochs of minibatches on one rollout, the policy kept near the one that collected it."""
 
     def __init__(
         self,
         network: ActorCritic,
-        config: ClippedPolicySettings,
+        config: ClippedPolicyConfig,
         generator: Generator,
         *,
         cut_every: int | None = None,
@@ -101,10 +67,10 @@ class ClippedPolicy:
         self.updates = 0
         """Epochs begun so far, the documented count."""
 
-    def _rows_at_once(self, config: ClippedPolicySettings) -> int:
+    def _rows_at_once(self, config: ClippedPolicyConfig) -> int:
         return config.batch_size or config.n_steps * self.num_envs
 
-    def reconfigure(self, config: ClippedPolicySettings) -> None:
+    def reconfigure(self, config: ClippedPolicyConfig) -> None:
         """Use new settings from the next update on: all but those of networks."""
         self.cut_every = getattr(config, "sequence_length", self.cut_every)
         self.burn_in = getattr(config, "burn_in", self.burn_in)
@@ -120,30 +86,29 @@ class ClippedPolicy:
         """The kernel for the current network."""
         return self._kernel()
 
-    def update(self, batch: Rollout[Any, Any], *, progress: float) -> Metrics:
+    def update(self, batch: Rollout[ActorCriticCarry, Estimates], *, progress: float) -> Metrics:
         """Learn from a rollout; metrics are means over its minibatches."""
         config, remaining = self.config, 1.0 - progress
         rate, clip = config.learning_rate(remaining), config.clip_range(remaining)
         clip_value = None if config.clip_range_vf is None else config.clip_range_vf(remaining)
         rows = policy_batch(batch, self.network, gamma=config.gamma, lam=config.gae_lambda, cut_every=self.cut_every)
-        kernel = self.kernel
+        kernel = self._kernel()
         rows = kernel.prepared(rows)
         if self.network.has_train_mode:
             self.network.train()
         total, count = torch.zeros(len(METRICS), device=rows.value.device), 0
-        for minibatch in self._minibatches(rows):
+        for count, minibatch in enumerate(self._minibatches(rows), 1):  # noqa: B007  # used after the loop
             now, vjp = kernel.evaluate(minibatch)
             seen, grads = self._loss(minibatch, now, clip, clip_value)
             total += seen
-            count += 1
             if config.target_kl is not None and float(seen[KL]) > 1.5 * config.target_kl:
                 break
             self.optimizer.zero_grad()
             vjp(*grads)
             self.optimizer.step(rate, config.max_grad_norm)
         means = dict(zip(METRICS, (total / max(count, 1)).unbind(), strict=True))
-        context = {"train/explained_variance": explained_variance(rows.value, rows.target)}
-        return {**means, **context, **self._settings_now(rows, clip, clip_value)}
+        means["train/explained_variance"] = explained_variance(rows.value, rows.target)
+        return means | self._settings_now(rows, clip, clip_value)
 
     def _minibatches(self, rows: PolicyBatch) -> Iterator[PolicyBatch]:
         size = self.config.batch_size or len(rows)
@@ -180,10 +145,9 @@ class ClippedPolicy:
             context["train/std"] = std
         return context
 
-    def state_dict(self) -> Mapping[str, Any]:
-        """The optimiser and the count; the weights are the policy's."""
+    def state_dict(self) -> ClippedPolicyState:
         return {"optimizer": self.optimizer.state_dict(), "counters": {"updates": self.updates}}
 
-    def load_state_dict(self, state: Mapping[str, Any], /) -> None:
+    def load_state_dict(self, state: ClippedPolicyState, /) -> None:
         self.optimizer.load_state_dict(state["optimizer"])
         self.updates = count_in(state["counters"], "updates")

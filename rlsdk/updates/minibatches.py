@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -12,30 +12,8 @@ from torch import Generator, Tensor
 from rlsdk import tree
 from rlsdk.math.returns import gae
 from rlsdk.math.segments import segments_of
+from rlsdk.networks.actor_critic import ActorCritic, ActorCriticCarry, Estimates, States
 from rlsdk.records import Observation, Rollout
-
-T = TypeVar("T")
-
-
-class Estimator(Protocol):
-    """Extras of a step that a value-based baseline needs; `rlsdk.networks.Estimates` has them."""
-
-    @property
-    def log_prob(self) -> Tensor: ...
-    @property
-    def value(self) -> Tensor: ...
-    @property
-    def memory(self) -> Any: ...
-
-
-class ValueFunction(Protocol):
-    """What estimates the value of observations."""
-
-    def estimates(self, steps: Any) -> Any:
-        """What acting left to be found out of steps [T, B], as `Estimator`."""
-        ...
-
-    def values_after(self, observation: Observation, memory: Any) -> Tensor: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,12 +21,12 @@ class PolicyBatch:
     """N steps, one environment after another, in order of time."""
 
     observation: Observation
-    action: Any
+    action: Tensor  # [N] or [N, A]
     log_prob: Tensor  # float [N], when the action was taken
     value: Tensor  # float [N], likewise
     advantage: Tensor  # float [N]
-    target: Tensor  # float [N], what the value should be
-    memory: Any  # what the network remembered before each step, [N, ..]
+    target: Tensor  # float [N], the regression target of the value
+    memory: tuple[States, States]  # the actor's and the critic's before each step, [N, ..]
     starts: Tensor  # bool [N], True where the row before is not the step before
     weight: Tensor | None = None  # float [N], 0 for filler rows; None where there are none
 
@@ -56,8 +34,8 @@ class PolicyBatch:
         return len(self.target)
 
     def of_values(self) -> PolicyBatch:
-        """The same rows without what only a policy learns from; they are quicker to shuffle."""
-        nothing: Any = ()
+        """The same rows without the fields that only a policy's loss reads; they are quicker to shuffle."""
+        nothing: Any = ()  # of no field's type: nothing may read these fields
         return replace(self, action=nothing, log_prob=nothing, value=nothing, advantage=nothing)
 
     def rows(self, index: Tensor) -> PolicyBatch:
@@ -68,20 +46,27 @@ class PolicyBatch:
 
 
 def policy_batch(
-    rollout: Rollout[Any, Any], network: ValueFunction, *, gamma: float, lam: float, cut_every: int | None = None
+    rollout: Rollout[ActorCriticCarry, Estimates],
+    network: ActorCritic,
+    *,
+    gamma: float,
+    lam: float,
+    cut_every: int | None = None,
 ) -> PolicyBatch:
     """The steps of a rollout with their advantages.
 
     Args:
-        rollout: of an actor-critic policy; its extras are `Estimates`.
-        network: values of the observations that nothing was done in.
+        rollout: [T, B] steps of `network`.
+        network: gives the values of the observations after the last step and at the end of episodes.
         gamma: discount.
         lam: lambda of generalised advantage estimation.
         cut_every: steps after which gradients through a memory are cut; None = never within a segment.
     """
     steps, extras = rollout.steps, network.estimates(rollout.steps)
+    assert extras.log_prob is not None
+    assert extras.value is not None
     ended = steps.terminated | steps.truncated
-    next_value = _next_values(rollout, extras, network)
+    next_value = _next_values(rollout, extras.value, extras.memory, network)
     cut = ended | ~steps.valid
     cut[:-1] |= ~steps.valid[1:]
     discount = gamma * (~steps.terminated).to(torch.float32)
@@ -104,20 +89,20 @@ def policy_batch(
 
 
 @torch.no_grad()
-def _next_values(rollout: Rollout[Any, Any], extras: Estimator, network: ValueFunction) -> Tensor:
-    """V [T, B] of what each step led to."""
-    carry = rollout.last_carry
-    last_memory = (carry.actor, carry.critic)
-    last = network.values_after(rollout.last_observation, last_memory)
-    values = torch.cat([extras.value[1:], last.unsqueeze(0)])
+def _next_values(
+    rollout: Rollout[ActorCriticCarry, Estimates], values: Tensor, memory: tuple[States, States], network: ActorCritic
+) -> Tensor:
+    """V [T, B] of the observation after each step, given those before each step and the memories [T, B, ..] there."""
+    last_memory = (rollout.last_carry.actor, rollout.last_carry.critic)
+    following = torch.cat([values[1:], network.values_after(rollout.last_observation, last_memory).unsqueeze(0)])
     if finals := rollout.final_observations:
-        memory = tree.map_tensors(
+        after = tree.map_tensors(
             lambda rows, end: torch.cat([rows[1:], end.unsqueeze(0)])[finals.time, finals.env],
-            extras.memory,
+            memory,
             last_memory,
         )
-        values[finals.time, finals.env] = network.values_after(finals.observation, memory)
-    return values
+        following[finals.time, finals.env] = network.values_after(finals.observation, after)
+    return following
 
 
 def shuffled(batch: PolicyBatch, size: int, generator: Generator) -> Iterator[PolicyBatch]:

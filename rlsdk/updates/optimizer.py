@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from itertools import accumulate
 from operator import is_
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -33,9 +32,9 @@ class FlatOptimizer:
         parameters: nn.Module | Iterable[nn.Parameter],
         choice: str | Callable[..., torch.optim.Optimizer] | None,
         learning_rate: float,
-        arguments: Mapping[str, Any] | None = None,
+        arguments: Mapping[str, object] | None = None,
     ) -> None:
-        """`parameters`: of a module given here those are trained that it has when a step is made. `choice`: None is Adam.
+        """`parameters`: of a module, the parameters that it has at each step are trained. `choice`: None is Adam.
 
         Raises:
             SettingsError: the optimiser does not take `arguments`.
@@ -58,22 +57,22 @@ class FlatOptimizer:
         self._kernel = factory.adam_step(self.optimizer, self.flat) if is_adam else None
 
     def adopt(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Train these parameters from now on; those trained before keep their moments, those of new ones begin at 0."""
+        """Train these parameters from now on. The moments of parameters that stay are kept, those of new ones start at 0."""
         wanted, before, flat = list(parameters), self._memory.parameters, self.flat
         if len(wanted) == len(before) and all(map(is_, wanted, before)):
             return
         old = self.optimizer.state.get(flat, {})
         spans = {id(p): part for p, part in zip(before, _spans(before), strict=True)}
         self._begin(wanted)
-        state: dict[str, Any] = {}
+        state: dict[str, object] = {}
         for name, value in old.items():
             if not isinstance(value, Tensor) or value.shape != flat.shape:
                 state[name] = value
                 continue
-            state[name] = torch.zeros_like(self.flat.detach())
+            state[name] = moments = torch.zeros_like(self.flat.detach())
             for parameter, place in zip(wanted, _spans(wanted), strict=True):
                 if id(parameter) in spans:
-                    state[name][place] = value[spans[id(parameter)]]
+                    moments[place] = value[spans[id(parameter)]]
         if state:
             self.optimizer.state[self.flat] = state
 
@@ -96,12 +95,12 @@ class FlatOptimizer:
         for parameter, value in zip(frozen, before, strict=True):  # momentum and weight decay would move them
             parameter.data.copy_(value)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """The optimiser's moments and step count; the parameters themselves belong to their network."""
         state = self.optimizer.state.get(self.flat, {})
         return {name: value.clone() if isinstance(value, Tensor) else value for name, value in state.items()}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
         """Raises ValueError when the state is not one of this optimiser: its fused step reads memory without any check."""
         require_own_state(self._make, self.flat, state)
         moments = {name: value.clone() if isinstance(value, Tensor) else value for name, value in state.items()}

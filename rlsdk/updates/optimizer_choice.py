@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import torch
 from torch import nn
@@ -24,7 +23,7 @@ CLASSES: dict[str, type[torch.optim.Optimizer]] = {
 FUSED = ("adagrad", "adam", "adamw", "sgd")
 
 
-def adam_arguments(choice: object, arguments: Mapping[str, Any] | None) -> dict[str, Any]:
+def adam_arguments(choice: object, arguments: Mapping[str, object] | None) -> dict[str, object]:
     """`arguments` of an optimiser. Adam's epsilon is 1e-5 for on-policy algorithms, as documented, where none are given; where
     some are, it is torch's default 1e-8 unless they name it."""
     if arguments is None:
@@ -33,13 +32,13 @@ def adam_arguments(choice: object, arguments: Mapping[str, Any] | None) -> dict[
 
 
 def maker(
-    choice: str | Callable[..., torch.optim.Optimizer], learning_rate: float, arguments: Mapping[str, Any] | None
+    choice: str | Callable[..., torch.optim.Optimizer], learning_rate: float, arguments: Mapping[str, object] | None
 ) -> Callable[[nn.Parameter], torch.optim.Optimizer]:
     """Makes the optimiser of one vector of parameters."""
     kind: Callable[..., torch.optim.Optimizer] = CLASSES[choice] if isinstance(choice, str) else choice
 
     def make(flat: nn.Parameter) -> torch.optim.Optimizer:
-        options: dict[str, Any] = {"lr": learning_rate, **(arguments or {})}
+        options: dict[str, object] = {"lr": learning_rate, **(arguments or {})}
         if isinstance(choice, str) and choice in FUSED:
             options.setdefault("fused", flat.numel() > 0 and flat.is_floating_point())
         try:

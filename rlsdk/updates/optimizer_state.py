@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 
-def require_own_state(make: Callable[[Any], torch.optim.Optimizer], flat: Tensor, state: Mapping[str, Any]) -> None:
+def require_own_state(
+    make: Callable[[nn.Parameter], torch.optim.Optimizer], flat: Tensor, state: Mapping[str, object]
+) -> None:
     """Raises ValueError unless `state` is what an optimiser of the parameter `flat` [D], made by `make(flat)`, remembers."""
     before, after = _states_of_one_number(make, flat)
     wanted = before if not state else after
@@ -26,8 +27,8 @@ def require_own_state(make: Callable[[Any], torch.optim.Optimizer], flat: Tensor
 
 
 def _states_of_one_number(
-    make: Callable[[Any], torch.optim.Optimizer], flat: Tensor
-) -> tuple[dict[str, Any], dict[str, Any]]:
+    make: Callable[[nn.Parameter], torch.optim.Optimizer], flat: Tensor
+) -> tuple[dict[str, object], dict[str, object]]:
     """What such an optimiser remembers of a parameter [1], before and after its first step."""
     number = nn.Parameter(torch.zeros_like(flat[:1]))
     number.grad = torch.zeros_like(number)

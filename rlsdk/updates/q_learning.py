@@ -7,45 +7,25 @@ Dabney et al. 2017, arXiv:1710.10044 (quantiles).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from rlsdk.math.discrete_values import flat_index, greedy_action, q_target, values_at
 from rlsdk.math.quantiles import td_error
-from rlsdk.math.schedules import Schedule
 from rlsdk.networks.discrete_value_policy import DiscreteValuePolicy
 from rlsdk.records import Metrics, Transitions
 from rlsdk.runtime.stored import count_in
-from rlsdk.settings.networks import NetworkConfig
+from rlsdk.settings.q_learning import QLearningConfig
 from rlsdk.updates.optimizer import FlatOptimizer
+from rlsdk.updates.states import QLearningState
 from rlsdk.updates.target_network import TargetNetwork
 
 COUNTERS = ("target_updates", "since_target", "counted")
 
 
-class QLearningSettings(Protocol):
-    """The hyper-parameters of the update."""
-
-    @property
-    def learning_rate(self) -> Schedule: ...
-    @property
-    def tau(self) -> float: ...
-    @property
-    def target_update_interval(self) -> int: ...
-    @property
-    def exploration_initial_eps(self) -> float: ...
-    @property
-    def max_grad_norm(self) -> float | None: ...
-    @property
-    def double_q(self) -> bool: ...
-    @property
-    def policy_kwargs(self) -> NetworkConfig: ...
-    def exploration_rate(self, progress: float) -> float: ...
-
-
-ConfigT = TypeVar("ConfigT", bound=QLearningSettings)
+ConfigT = TypeVar("ConfigT", bound=QLearningConfig)
 
 
 class ValueLoss(Protocol):
@@ -57,7 +37,7 @@ class ValueLoss(Protocol):
         ...
 
 
-def optimizer_arguments(config: QLearningSettings) -> Mapping[str, Any]:
+def optimizer_arguments(config: QLearningConfig) -> Mapping[str, object]:
     """`optimizer_kwargs` as they are."""
     return config.policy_kwargs.optimizer_kwargs or {}
 
@@ -76,7 +56,7 @@ class QLearning(Generic[ConfigT]):
         loss: ValueLoss,
         *,
         num_envs: int = 1,
-        arguments: Callable[[ConfigT], Mapping[str, Any]] = optimizer_arguments,
+        arguments: Callable[[ConfigT], Mapping[str, object]] = optimizer_arguments,
     ) -> None:
         """`arguments`: makes those of the optimiser of the settings. `num_envs`: steps the environment counts at once."""
         self.policy, self.config, self.loss, self.num_envs = policy, config, loss, num_envs
@@ -137,15 +117,14 @@ class QLearning(Generic[ConfigT]):
         next_action = greedy_action(selector, following.action_mask, sizes)
         return q_target(next_values, next_action, batch.reward, batch.discount, sizes)
 
-    def state_dict(self) -> Mapping[str, Any]:
-        """The target, the optimiser and the count of target updates; the weights are the policy's."""
+    def state_dict(self) -> QLearningState:
         return {
             "target": self.target.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "counters": {name: getattr(self, name) for name in COUNTERS},
         }
 
-    def load_state_dict(self, state: Mapping[str, Any], /) -> None:
+    def load_state_dict(self, state: QLearningState, /) -> None:
         self.target.load_state_dict(state["target"])
         self.optimizer.load_state_dict(state["optimizer"])
         counters = [count_in(state["counters"], name) for name in COUNTERS]

@@ -3,77 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import torch
 from torch import Generator, Tensor, nn
 
-from rlsdk.errors import SettingsError, UsageError
+from rlsdk.errors import UsageError
 from rlsdk.kernels import Structure
 from rlsdk.math.quantiles import td_error
-from rlsdk.math.schedules import Schedule
 from rlsdk.networks.critics import ContinuousCritics
 from rlsdk.networks.modes import has_train_mode
 from rlsdk.networks.own_networks import OwnCritics
 from rlsdk.networks.squashed_actor import SquashedActor
 from rlsdk.records import Metrics, Transitions
 from rlsdk.runtime.stored import count_in
-from rlsdk.settings.networks import NetworkConfig
+from rlsdk.settings.soft_actor_critic import SoftActorCriticConfig, parse_entropy_coefficient
+from rlsdk.updates.critic_loss import CriticLoss
 from rlsdk.updates.optimizer import FlatOptimizer
+from rlsdk.updates.states import EntropyState, SoftActorCriticState
 from rlsdk.updates.target_network import TargetNetwork
 
-
-class SoftActorCriticSettings(Protocol):
-    """The hyper-parameters of the update; `rlsdk.settings.soft_actor_critic.SoftActorCriticConfig` has them."""
-
-    @property
-    def learning_rate(self) -> Schedule: ...
-    @property
-    def tau(self) -> float: ...
-    @property
-    def target_update_interval(self) -> int: ...
-    @property
-    def ent_coef(self) -> str | float: ...
-    @property
-    def action_noise(self) -> object: ...
-    @property
-    def sde_period(self) -> int | None: ...
-    @property
-    def policy_kwargs(self) -> NetworkConfig: ...
-    def target_entropy_for(self, dimensions: int) -> float: ...
-
-
-ConfigT_contra = TypeVar("ConfigT_contra", contravariant=True)
-ConfigT = TypeVar("ConfigT", bound=SoftActorCriticSettings)
-
-
-class CriticLoss(Protocol[ConfigT_contra]):
-    """What the algorithms of the family differ in. C critics predict K values each: 1, or quantiles of the return."""
-
-    def target(self, next_values: Tensor, next_log_prob: Tensor, alpha: Tensor, batch: Transitions) -> Tensor:
-        """What the critics are regressed on, float [N, M].
-
-        Args:
-            next_values: of the target critics at (s', a'), float [C, N, K].
-            next_log_prob: log pi(a'|s') of the policy's next action, float [N].
-            alpha: weight of the entropy, 0-d.
-            batch: with `reward` and `discount`, which is 0 where the episode terminated, float [N].
-        """
-        ...
-
-    def loss(self, values: Tensor, target: Tensor, *, weight: Tensor | None) -> tuple[Tensor, Tensor]:
-        """(loss 0-d, its gradient with respect to `values`), for values [C, N, K] and the target [N, M]; `weight` of each row,
-        float [N] or None = 1."""
-        ...
-
-    def actor_value(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """(mean Q(s, pi(s)), 0-d; its gradient with respect to `values` [C, N, K]), which the actor climbs."""
-        ...
-
-    def reconfigure(self, config: ConfigT_contra) -> None:
-        """Use new settings from the next update on."""
-        ...
+ConfigT = TypeVar("ConfigT", bound=SoftActorCriticConfig)
 
 
 class SoftActorCritic(Generic[ConfigT]):
@@ -135,7 +85,8 @@ class SoftActorCritic(Generic[ConfigT]):
             self.actor.train()
             self.critics.train()
         rate = self.config.learning_rate(1.0 - progress)
-        noise = self._noise(len(batch.reward))
+        shape = (2, len(batch.reward), self.actor.scale.size)  # for the two passes of the actor
+        noise = torch.randn(shape, generator=self.generator, device=self.generator.device)
         features = self.actor.encoder(batch.observation.features)
         (action, log_prob), vjp = self.actor.evaluate(features, noise[0])
         alpha, metrics = self.entropy.update(log_prob, rate)
@@ -149,11 +100,6 @@ class SoftActorCritic(Generic[ConfigT]):
             self.target.update(self.config.tau)
         self.updates += 1
         return {"train/critic_loss": critic_loss, "train/actor_loss": actor_loss, **metrics}
-
-    def _noise(self, rows: int) -> Tensor:
-        """Standard normal noise of the two actor passes, [2, N, A]."""
-        shape = (2, rows, self.actor.scale.size)
-        return torch.randn(shape, generator=self.generator, device=self.generator.device)
 
     @torch.no_grad()
     def _target(self, batch: Transitions, alpha: Tensor, noise: Tensor) -> Tensor:
@@ -183,8 +129,7 @@ class SoftActorCritic(Generic[ConfigT]):
             features = self.critics.encoder(batch.observation.features)
         return self.critics.action_gradient(features, action, self.critic_loss.actor_value)
 
-    def state_dict(self) -> Mapping[str, Any]:
-        """Everything the update remembers, the actor's weights excepted: they are the policy's."""
+    def state_dict(self) -> SoftActorCriticState:
         return {
             "critic": dict(self.critics.ensemble.state_dict() if self.shared else self.critics.state_dict()),
             "critic_target": self.target.state_dict(),
@@ -194,7 +139,7 @@ class SoftActorCritic(Generic[ConfigT]):
             "counters": {"updates": self.updates},
         }
 
-    def load_state_dict(self, state: Mapping[str, Any], /) -> None:
+    def load_state_dict(self, state: SoftActorCriticState, /) -> None:
         critics = self.critics.ensemble if self.shared else self.critics
         critics.load_state_dict(state["critic"])
         self.target.load_state_dict(state["critic_target"])
@@ -202,26 +147,6 @@ class SoftActorCritic(Generic[ConfigT]):
         self.actor_optimizer.load_state_dict(state["actor_optimizer"])
         self.critic_optimizer.load_state_dict(state["critic_optimizer"])
         self.updates = count_in(state["counters"], "updates")
-
-
-def parse_entropy_coefficient(value: str | float) -> tuple[float, bool]:
-    """(initial value, learnt?) of `"auto"`, `"auto_0.1"` or a number.
-
-    Raises:
-        SettingsError: anything else, or not positive (a fixed coefficient may be 0).
-    """
-    try:
-        learnt = isinstance(value, str) and value.startswith("auto")
-        initial = float(str(value)[5:] or 1.0) if learnt else float(value)
-        if isinstance(value, str) and learnt and value != "auto" and not value.startswith("auto_"):
-            raise ValueError
-    except ValueError:
-        raise SettingsError(
-            f'ent_coef {value!r} must be "auto", "auto_" with a first value (auto_0.1), or a number'
-        ) from None
-    if not math.isfinite(initial) or initial < 0.0 or (learnt and initial == 0.0):
-        raise SettingsError(f"ent_coef {value!r} must be {'positive' if learnt else 'not negative'} and finite")
-    return initial, learnt
 
 
 class EntropyCoefficient:
@@ -261,10 +186,10 @@ class EntropyCoefficient:
         if self.learnt:
             self.log_alpha.fill_(math.log(initial))
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> EntropyState:
         return {"log_alpha": self.log_alpha.detach().clone(), "optimizer": self.optimizer.state_dict()}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: EntropyState) -> None:
         with torch.no_grad():
             self.log_alpha.copy_(state["log_alpha"])
         self.optimizer.load_state_dict(state["optimizer"])

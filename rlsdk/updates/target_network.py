@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import deepcopy
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +16,7 @@ NetworkT = TypeVar("NetworkT", bound=nn.Module)
 
 
 class TargetNetwork(Generic[NetworkT]):
-    """`network` is a copy of `online` that takes no gradients and follows it by `update`."""
+    """`network` is a copy of `online` without gradients; `update` moves it towards `online`."""
 
     def __init__(self, online: NetworkT) -> None:
         self.online, self.network = online, deepcopy(online).eval()
@@ -26,7 +27,7 @@ class TargetNetwork(Generic[NetworkT]):
         self._has_buffers = any(True for _ in online.buffers())
 
     def _pair(self) -> None:
-        """Parameters by their places. Where the online network was given other layers, the target is a copy of it again."""
+        """Pair the parameters in their order. If the layers of the online network were replaced, it is copied again."""
         if architecture(self.network) != architecture(self.online):
             self.network = deepcopy(self.online).eval()
             self._own = Structure(self.network)
@@ -48,5 +49,5 @@ class TargetNetwork(Generic[NetworkT]):
     def state_dict(self) -> dict[str, Tensor]:
         return dict(self.network.state_dict())
 
-    def load_state_dict(self, state: Any) -> None:
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         self.network.load_state_dict(state)

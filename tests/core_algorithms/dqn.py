@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-import attrs
-
 from rlsdk.buffers import build_replay
 from rlsdk.exploration import UniformWarmUp
 from rlsdk.math.value_losses import smooth_l1
 from rlsdk.networks import build_discrete_value_policy
 from rlsdk.registry import AlgorithmSpec, Manifest
 from rlsdk.registry.parts import BuildContext, Parts, require_spaces
-from rlsdk.settings import glossary, structure
-from rlsdk.settings.q_learning import DiscreteValueConfig, QLearningConfig
+from rlsdk.settings.q_learning import QLearningConfig
 from rlsdk.training import OffPolicyPlan
 from rlsdk.updates import QLearning
 
@@ -22,20 +16,7 @@ OBSERVATIONS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tupl
 POLICIES = ("MlpPolicy", "CnnPolicy", "MultiInputPolicy")
 
 
-def _policy_settings(value: Mapping[str, Any] | DiscreteValueConfig | None) -> DiscreteValueConfig:
-    return value if isinstance(value, DiscreteValueConfig) else structure(value or {}, DiscreteValueConfig)
-
-
-@attrs.frozen
-class DQNConfig(QLearningConfig):
-    """The constructor parameters of DQN, in order."""
-
-    policy_kwargs: DiscreteValueConfig = attrs.field(
-        factory=DiscreteValueConfig, converter=_policy_settings, kw_only=True, metadata=glossary.POLICY_KWARGS
-    )
-
-
-def build(context: BuildContext, config: DQNConfig) -> Parts:
+def build(context: BuildContext, config: QLearningConfig) -> Parts:
     """The parts of one DQN agent: one value per action, the Huber loss."""
     require_spaces(context, "DQN", actions=("Discrete", "MultiDiscrete"), observations=OBSERVATIONS)
     policy = build_discrete_value_policy(context, config)
@@ -51,11 +32,11 @@ def build(context: BuildContext, config: DQNConfig) -> Parts:
 SPEC = AlgorithmSpec(
     id="dqn",
     family="off-policy",
-    config_type=DQNConfig,
+    config_type=QLearningConfig,
     build=build,
     policies=POLICIES,
     action_masks="optional",
-    live=DQNConfig.LIVE,
+    live=QLearningConfig.LIVE,
 )
 MANIFEST = Manifest(
     id="dqn",

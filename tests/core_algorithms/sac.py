@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-import attrs
 from torch import Tensor
 
 from rlsdk.buffers import build_replay
@@ -15,26 +11,12 @@ from rlsdk.networks import build_soft_actor_critic
 from rlsdk.records import Transitions
 from rlsdk.registry import AlgorithmSpec, Manifest
 from rlsdk.registry.parts import BuildContext, Parts, require_spaces
-from rlsdk.settings import glossary, structure
-from rlsdk.settings.soft_actor_critic import SoftActorCriticConfig, SoftActorCriticNetworks
+from rlsdk.settings.soft_actor_critic import SoftActorCriticConfig
 from rlsdk.training import OffPolicyPlan
 from rlsdk.updates import SoftActorCritic
 
 OBSERVATIONS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
 POLICIES = ("MlpPolicy", "CnnPolicy", "MultiInputPolicy")
-
-
-def _policy_settings(value: Mapping[str, Any] | SoftActorCriticNetworks | None) -> SoftActorCriticNetworks:
-    return value if isinstance(value, SoftActorCriticNetworks) else structure(value or {}, SoftActorCriticNetworks)
-
-
-@attrs.frozen
-class SACConfig(SoftActorCriticConfig):
-    """The constructor parameters of SAC, in order."""
-
-    policy_kwargs: SoftActorCriticNetworks = attrs.field(
-        factory=SoftActorCriticNetworks, converter=_policy_settings, kw_only=True, metadata=glossary.POLICY_KWARGS
-    )
 
 
 class MinimumOfCritics:
@@ -52,11 +34,11 @@ class MinimumOfCritics:
         """min Q [C, N, 1] in equation 7."""
         return minimum_value(values)
 
-    def reconfigure(self, config: SACConfig) -> None:
+    def reconfigure(self, config: SoftActorCriticConfig) -> None:
         """There is nothing to set."""
 
 
-def build(context: BuildContext, config: SACConfig) -> Parts:
+def build(context: BuildContext, config: SoftActorCriticConfig) -> Parts:
     """The parts of one SAC agent."""
     require_spaces(context, "SAC", actions=("Box",), observations=OBSERVATIONS)
     actor, critics = build_soft_actor_critic(context, config)
@@ -70,7 +52,12 @@ def build(context: BuildContext, config: SACConfig) -> Parts:
 
 
 SPEC = AlgorithmSpec(
-    id="sac", family="off-policy", config_type=SACConfig, build=build, policies=POLICIES, live=SACConfig.LIVE
+    id="sac",
+    family="off-policy",
+    config_type=SoftActorCriticConfig,
+    build=build,
+    policies=POLICIES,
+    live=SoftActorCriticConfig.LIVE,
 )
 MANIFEST = Manifest(
     id="sac",

@@ -2,54 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import attrs
 
-from rlsdk.math.schedules import Constant, Schedule, as_schedule, optional_schedule
-from rlsdk.settings import AgentConfig, described, finite_schedule, glossary, in_range, structure
-from rlsdk.settings.actor_critic import ActorCriticConfig
-
-UNIT = in_range(0.0, 1.0)
-
-
-def _policy_settings(value: Mapping[str, object] | ActorCriticConfig | None) -> ActorCriticConfig:
-    return value if isinstance(value, ActorCriticConfig) else structure(value or {}, ActorCriticConfig)
+from rlsdk.settings import described
+from rlsdk.settings.clipped_policy import ClippedPolicyConfig
 
 
 @attrs.frozen
-class MaskablePPOConfig(AgentConfig):
-    """The constructor parameters of MaskablePPO, in order."""
+class MaskablePPOConfig(ClippedPolicyConfig):
+    """The constructor parameters of MaskablePPO, in order: those of PPO and one more."""
 
-    learning_rate: Schedule = attrs.field(
-        default=Constant(3e-4), converter=as_schedule, validator=finite_schedule(), metadata=glossary.LEARNING_RATE
-    )
-    n_steps: int = attrs.field(default=2048, validator=in_range(1), metadata=glossary.N_STEPS)
-    batch_size: int | None = attrs.field(default=64, validator=in_range(1), metadata=glossary.MINIBATCH_SIZE)
-    n_epochs: int = attrs.field(default=10, validator=in_range(1), metadata=glossary.N_EPOCHS)
-    gamma: float = attrs.field(default=0.99, validator=UNIT, metadata=glossary.GAMMA)
-    gae_lambda: float = attrs.field(default=0.95, validator=UNIT, metadata=glossary.GAE_LAMBDA)
-    clip_range: Schedule = attrs.field(
-        default=Constant(0.2), converter=as_schedule, validator=finite_schedule(), metadata=glossary.CLIP_RANGE
-    )
-    clip_range_vf: Schedule | None = attrs.field(
-        default=None,
-        converter=optional_schedule,
-        validator=attrs.validators.optional(finite_schedule()),
-        metadata=glossary.CLIP_RANGE_VF,
-    )
-    normalize_advantage: bool = attrs.field(default=True, metadata=glossary.NORMALIZE_ADVANTAGE)
-    ent_coef: float = attrs.field(default=0.0, validator=in_range(0), metadata=glossary.ENT_COEF)
-    vf_coef: float = attrs.field(default=0.5, validator=in_range(0), metadata=glossary.VF_COEF)
-    max_grad_norm: float = attrs.field(
-        default=0.5, validator=in_range(0, open_low=True), metadata=glossary.MAX_GRAD_NORM
-    )
-    target_kl: float | None = attrs.field(
-        default=None, validator=in_range(0, open_low=True), metadata=glossary.EARLY_STOP_KL
-    )
-    policy_kwargs: ActorCriticConfig = attrs.field(
-        factory=ActorCriticConfig, converter=_policy_settings, kw_only=True, metadata=glossary.POLICY_KWARGS
-    )
     use_masking: bool = attrs.field(
         default=True, kw_only=True, metadata=described("respect masks; false = plain PPO, environments need no masks")
     )
