@@ -150,7 +150,7 @@ def _from_table(table: Mapping[str, object]) -> Schedule:
     kind = values.pop("kind", None)
     if kind == "custom":
         raise SettingsError(f"the schedule {values.get('name')!r} was a function and is not stored; give it again")
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise SettingsError(f"unknown schedule kind {kind!r}; {suggest(str(kind), KINDS)}")
     try:
         return KINDS[kind](**values)
