@@ -90,7 +90,10 @@ def load_suite(name: str) -> Suite:
     if wrong := sorted(set(data) - {"suite", "cells"}):
         raise SettingsError(f"suite {name}: unknown tables {wrong}; accepted: [suite] and [[cells]]")
     converter = cattrs.Converter(forbid_extra_keys=True)
-    record = {"name": path.stem, "description": "", **data.get("suite", {}), "cells": data.get("cells", [])}
+    header = data.get("suite", {})
+    if not isinstance(header, dict):
+        raise SettingsError(f"suite {name}: suite = {header!r} is no table; write its name and description in [suite]")
+    record = {"name": path.stem, "description": "", **header, "cells": data.get("cells", [])}
     try:
         suite = converter.structure(record, Suite)
     except Exception as error:

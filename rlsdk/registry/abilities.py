@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import TypeVar, cast
 
 from typing_extensions import get_protocol_members
 
@@ -62,8 +62,7 @@ def ability(part: object, kind: type[AbilityT]) -> AbilityT | None:
     Parts that pass attributes on (`__getattr__`) count, which `isinstance` does not see since Python 3.12. Call it once,
     outside of loops.
     """
-    found: Any = part
-    return found if all(hasattr(part, name) for name in get_protocol_members(kind)) else None
+    return cast("AbilityT", part) if all(hasattr(part, name) for name in get_protocol_members(kind)) else None
 
 
 def check_part(part: object, role: str, algorithm: str) -> None:

@@ -7,12 +7,15 @@ import io
 import os
 import sys
 import threading
-from collections.abc import Iterator
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterator
+from typing import NoReturn
 
 from rlsdk.errors import one_line, shown
 from rlsdk.registry.library_state import LIBRARIES, of_library, watched
-from rlsdk.registry.process_state import State, of_process
+from rlsdk.registry.process_state import Guarded, of_process
+
+Restore = Callable[[], str | None]
+"""Puts one state back; returns what had changed, None for nothing."""
 
 
 class PluginSideEffect(UserWarning):
@@ -32,7 +35,7 @@ class _Output(io.StringIO):
 @contextlib.contextmanager
 def protected(plugin: str) -> Iterator[list[str]]:
     """Runs the body; yields the list of side effects, which is filled on exit, and noted on an exception."""
-    before, output, effects = list[tuple[State, object]](), _Output(), list[str]()
+    before, output, effects = list[Restore](), _Output(), list[str]()
     threads, torch_loaded = list[threading.Thread](), "torch" in sys.modules
     _remember(of_process(), before)
     for name in LIBRARIES:
@@ -63,32 +66,15 @@ def protected(plugin: str) -> Iterator[list[str]]:
             effects.append(f"started threads: {one_line(', '.join(started), 80)}")
 
 
-def _remember(states: list[State], before: list[tuple[State, object]]) -> None:
-    """Add what the states are now; what cannot be read here is not guarded."""
+def _remember(states: list[Guarded], before: list[Restore]) -> None:
+    """Read the states; what cannot be read here is not guarded."""
     for state in states:
         with contextlib.suppress(Exception):
-            before.append((state, state.get()))
+            before.append(state.remember())
 
 
-def _put_back(before: list[tuple[State, object]], effects: list[str]) -> None:
-    for state, old in before:
-        try:
-            now = state.get()
-            wanted = state.merged(old, now)
-            if wanted == now:
-                continue
-            state.put(wanted)
-            effects.append(f"changed {state.name}{_names(wanted, now)} (put back)")
-        except Exception as error:
-            effects.append(f"changed {state.name} (cannot be put back: {one_line(str(error), 80)})")
-
-
-def _names(wanted: object, now: Any) -> str:
-    """Which entries of a table."""
-    if not isinstance(wanted, dict):
-        return ""
-    changed = [name for name in {**wanted, **now} if name not in now or wanted.get(name, now) != now[name]]
-    return f": {one_line(', '.join(sorted(map(str, changed))), 80)}" if changed else ""
+def _put_back(before: list[Restore], effects: list[str]) -> None:
+    effects.extend(effect for restore in before if (effect := restore()) is not None)
 
 
 @contextlib.contextmanager

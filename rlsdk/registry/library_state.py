@@ -10,22 +10,22 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from rlsdk.registry.process_state import State, put_values, values_at
+from rlsdk.registry.process_state import Guarded, State, put_values, values_at
 
 LIBRARIES = ("numpy", "torch")
 
 
-def of_library(name: str) -> list[State]:
+def of_library(name: str) -> list[Guarded]:
     """The state of one that is loaded."""
     return _of_numpy(sys.modules[name]) if name == "numpy" else _of_torch(sys.modules[name])
 
 
-def _of_numpy(numpy: ModuleType) -> list[State]:
-    def random_state() -> object:
+def _of_numpy(numpy: ModuleType) -> list[Guarded]:
+    def random_state() -> tuple[object, ...]:
         kind, keys, *rest = numpy.random.get_state()
         return kind, keys.tobytes(), *rest
 
-    def put_random_state(value: Any) -> None:
+    def put_random_state(value: tuple[object, ...]) -> None:
         kind, keys, *rest = value
         numpy.random.set_state((kind, numpy.frombuffer(keys, dtype=numpy.uint32), *rest))
 
@@ -37,7 +37,7 @@ def _of_numpy(numpy: ModuleType) -> list[State]:
     ]
 
 
-def _of_torch(torch: ModuleType) -> list[State]:
+def _of_torch(torch: ModuleType) -> list[Guarded]:
     def put_random_state(value: bytes) -> None:
         torch.random.set_rng_state(torch.frombuffer(bytearray(value), dtype=torch.uint8))
 

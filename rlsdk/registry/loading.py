@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint
-from typing import Any
+from typing import Any, cast
 
 from rlsdk.errors import PluginError, RlsdkError, message_of, one_line, shown, suggest
 from rlsdk.registry.discovery import (
@@ -42,8 +42,7 @@ def load(name: str) -> AlgorithmSpec:
     spec = registered(plugin)
     if spec is not None:
         return spec
-    found: AlgorithmSpec = _call(plugin, "algorithm")
-    return found
+    return cast("AlgorithmSpec", _call(plugin, "algorithm"))  # `check_spec` has checked it
 
 
 def extension(kind: str, name: str) -> Callable[..., Any]:
@@ -161,7 +160,7 @@ def _unusable(plugin: Plugin) -> PluginError:
     return PluginError(f"{plugin.qualified_id} {plugin.version} cannot be used: {plugin.problem}")
 
 
-def _call(plugin: Plugin, hook: str) -> Any:
+def _call(plugin: Plugin, hook: str) -> object:
     if plugin.problem:
         raise _unusable(plugin)
     with ONE_AT_A_TIME:

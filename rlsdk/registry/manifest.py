@@ -138,7 +138,7 @@ def checked_manifest(manifest: Manifest) -> Manifest:
     return parse_manifest({name: value for name, value in values.items() if value is not None})
 
 
-def parse_manifest(data: dict[str, Any]) -> Manifest:
+def parse_manifest(data: Mapping[str, object]) -> Manifest:
     """A checked manifest from the parsed file.
 
     Written by hand, not with cattrs: listing reads manifests, and cattrs alone would cost a third of its time budget.
@@ -157,35 +157,44 @@ def parse_manifest(data: dict[str, Any]) -> Manifest:
             continue
         kind: type[object] = dict if name == TABLE else list if name in lists else str
         wanted = "string" if kind is str else f"{'table' if name == TABLE else 'list'} of strings"
-        inside = [*value, *value.values()] if isinstance(value, dict) else value
-        if not isinstance(value, kind) or not all(isinstance(text, str) for text in inside):
+        if not isinstance(value, kind) or not all(isinstance(text, str) for text in _inside(value)):
             raise ManifestError(f"its manifest field {name!r} must be a {wanted}")
-    _check_texts({name: value for name, value in data.items() if name != COUNT})
-    _check_names(data)
-    _check_purpose(data)
-    _check_places(data)
-    values: dict[str, Any] = {n: tuple(v) if n in lists else v for n, v in data.items()}
-    return Manifest(**{**values, TABLE: tuple(values.get(TABLE, {}).items())})
+        _check_texts(name, [str(text) for text in _inside(value)])
+    manifest = Manifest(**{name: _frozen(value) for name, value in data.items()})
+    _check_names(manifest)
+    _check_purpose(manifest)
+    _check_places(manifest)
+    return manifest
 
 
-def _check_places(data: Mapping[str, Any]) -> None:
+def _inside(value: object) -> list[object]:
+    """A text, the items of a list, or the keys and values of a table."""
+    return [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else [value]
+
+
+def _frozen(value: object) -> Any:
+    """A field of `Manifest`, as its checked value in a file gives it."""
+    return tuple(value.items()) if isinstance(value, dict) else tuple(value) if isinstance(value, list) else value
+
+
+def _check_places(manifest: Manifest) -> None:
     """What names functions and classes: `module:name`, the settings and what builds from them together."""
     for field in PLACES:
-        if (place := data.get(field, "")) and not _PLACE.fullmatch(place):
+        if (place := getattr(manifest, field)) and not _PLACE.fullmatch(place):
             raise ManifestError(
                 f"its manifest field {field!r} has {shown(place, 60)}; write module:name, such as 'my_package.{field}:{field}'"
             )
-    if given := [field for field in PLACES if data.get(field)]:
-        if missing := [field for field in ("family", "build", "config") if not data.get(field)]:
+    if given := [field for field in PLACES if getattr(manifest, field)]:
+        if missing := [field for field in ("family", "build", "config") if not getattr(manifest, field)]:
             raise ManifestError(f"its manifest has {given[0]} but lacks {missing}; give them too")
-    elif data.get("live") or data.get("action_masks", MASK_USES[0]) != MASK_USES[0]:
+    elif manifest.live or manifest.action_masks != MASK_USES[0]:
         raise ManifestError("its manifest has live or action_masks, which go with build and config; give those too")
-    if data.get("action_masks", MASK_USES[0]) not in MASK_USES:
+    if manifest.action_masks not in MASK_USES:
         raise ManifestError(
-            f"its manifest has action_masks = {shown(data['action_masks'], 60)}; accepted: {', '.join(MASK_USES)}"
+            f"its manifest has action_masks = {shown(manifest.action_masks, 60)}; accepted: {', '.join(MASK_USES)}"
         )
-    for name, policy in data.get(TABLE, {}).items():
-        if not name.isidentifier() or policy not in data.get("policies", ()):
+    for name, policy in manifest.policy_classes:
+        if not name.isidentifier() or policy not in manifest.policies:
             raise ManifestError(
                 f"its manifest has {shown(name, 60)} = {shown(policy, 60)} in {TABLE}; give a Python name, and one of its"
                 " policies"
@@ -202,22 +211,18 @@ def _check_package(manifest: Manifest, package: str) -> None:
             )
 
 
-def _check_texts(data: dict[str, Any]) -> None:
+def _check_texts(name: str, texts: list[str]) -> None:
     """Texts go to terminals and tables: one line, without control characters."""
-    for name, value in data.items():
-        texts = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else [value]
-        if len(texts) > MOST_ITEMS or any(len(text) > MOST_TEXT for text in texts):
-            raise ManifestError(
-                f"its manifest field {name!r} is too long: {MOST_ITEMS} items of {MOST_TEXT} characters"
-            )
-        if any(not text.isprintable() for text in texts):
-            raise ManifestError(f"its manifest field {name!r} holds control characters or more than one line")
+    if len(texts) > MOST_ITEMS or any(len(text) > MOST_TEXT for text in texts):
+        raise ManifestError(f"its manifest field {name!r} is too long: {MOST_ITEMS} items of {MOST_TEXT} characters")
+    if any(not text.isprintable() for text in texts):
+        raise ManifestError(f"its manifest field {name!r} holds control characters or more than one line")
 
 
-def _check_names(data: dict[str, Any]) -> None:
+def _check_names(manifest: Manifest) -> None:
     for name, (pattern, accepted) in _NAMES.items():
-        texts = data.get(name, [])
-        for text in texts if isinstance(texts, list) else [texts]:
+        texts = getattr(manifest, name)
+        for text in texts if isinstance(texts, tuple) else [texts]:
             if not pattern.fullmatch(text):
                 raise ManifestError(f"its manifest field {name!r} has {shown(text, 60)}; accepted: {accepted}")
             if text.lower() in RESERVED.get(name, ()):
@@ -226,20 +231,20 @@ def _check_names(data: dict[str, Any]) -> None:
                 )
 
 
-def _check_purpose(data: dict[str, Any]) -> None:
+def _check_purpose(manifest: Manifest) -> None:
     """An algorithm names its family, spaces and policies; a plugin without one provides something else."""
-    if "family" not in data:
-        if not any(data.get(name) for name in EXTENSIONS):
+    if manifest.family is None:
+        if not any(getattr(manifest, name) for name in EXTENSIONS):
             raise ManifestError(
                 f"its manifest provides nothing: neither a family (an algorithm) nor any of {EXTENSIONS}"
             )
         return
-    if not data["family"]:
+    if not manifest.family:
         raise ManifestError(
             "its manifest has an empty family; give it a label, such as on-policy, off-policy or population"
         )
-    if missing := [name for name in ("actions", "observations", "policies") if not data.get(name)]:
+    if missing := [name for name in ("actions", "observations", "policies") if not getattr(manifest, name)]:
         raise ManifestError(f"its manifest lacks {missing}, which an algorithm needs")
     for name in ("actions", "observations"):
-        if wrong := sorted(set(data[name]) - set(SPACES)):
+        if wrong := sorted(set(getattr(manifest, name)) - set(SPACES)):
             raise ManifestError(f"its manifest lists unknown {name} {shown(wrong)}; accepted: {', '.join(SPACES)}")

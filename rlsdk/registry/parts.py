@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 from torch import Generator, Tensor
 from typing_extensions import TypeVar
@@ -14,6 +14,10 @@ from rlsdk.interfaces import Algorithm, Buffer, Collector, Plan, Policy, Statefu
 from rlsdk.runtime.seeding import Streams
 from rlsdk.spaces import Space, leaf_spaces
 
+if TYPE_CHECKING:
+    import gymnasium
+
+NestedT = TypeVar("NestedT")
 BatchT = TypeVar("BatchT", default=Any)
 """What the buffer samples and the algorithm takes: `Transitions`, `Rollout`, `Scored`, or a record of the plugin's own."""
 
@@ -32,16 +36,22 @@ class Frames(Protocol):
     single: Space
     count: int
 
-    def newest(self, features: object) -> Any:
+    def newest(self, features: NestedT) -> NestedT:
         """The last frame [.., *single] of stacked observations [.., *stacked]."""
         ...
 
-    def joined(self, frames: object) -> Any:
+    def joined(self, frames: NestedT) -> NestedT:
         """Frames [N, count, *single], the newest last, as stacked observations [N, *stacked]."""
         ...
 
 
-def as_it_is(values: Any) -> Any:
+class Conversion(Protocol):
+    """A function of tensors, or of mappings, tuples and records of tensors, that gives the same kind of value."""
+
+    def __call__(self, values: NestedT, /) -> NestedT: ...
+
+
+def as_it_is(values: NestedT, /) -> NestedT:
     """The values themselves, where nothing is normalised."""
     return values
 
@@ -63,9 +73,9 @@ class BuildContext:
     """Computes rewards for other goals, for memories that replace goals."""
     frames: Frames | None = None
     """How frames are stacked, for memories that store each frame once; None: they are not stacked."""
-    to_gymnasium: Callable[[Space], Any] | None = None
+    to_gymnasium: Callable[[Space], gymnasium.Space[Any]] | None = None
     """Makes the gymnasium space of one of ours, for users' features extractors."""
-    observation_normalizer: Callable[[Any], Any] = as_it_is
+    observation_normalizer: Conversion = as_it_is
     """Observations [.., *shape] per leaf as the environment gives them (frames stacked) -> as networks see them, with the
     current statistics. For algorithms that sample a memory of their own or bring their own data: rollouts on-policy, and the
     `Transitions` and `Sequences` of `Parts.sample`, are normalised already. Statistics do not change."""
@@ -91,7 +101,7 @@ class Parts(Generic[BatchT]):
     """Further networks, optimisers, memories and states by name, such as `{"curiosity": network, "returns": normalizer}`. They
     are saved, resumed and moved to the agent's device; memories (with `extend` and `sample`) are saved where the replay buffer
     is. A plan that has `state_dict` and `load_state_dict` needs no name here."""
-    preprocess_batch: Callable[[Any], Any] = as_it_is
+    preprocess_batch: Conversion = as_it_is
     """Given by the agent: what `buffer` samples -> what the algorithm learns from; see `rlsdk.preprocessing`."""
 
     @property
@@ -99,7 +109,7 @@ class Parts(Generic[BatchT]):
         """The policy that collects experience."""
         return self.policy if self.behavior is None else self.behavior
 
-    def sample(self, size: int, generator: Generator) -> Any:
+    def sample(self, size: int, generator: Generator) -> BatchT:
         """A batch of the memory as the algorithm learns from it: normalised where the agent normalises.
 
         Raises:

@@ -12,33 +12,91 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from re import Pattern
+from types import FrameType
+from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypedDict, TypeVar
 
 import attrs
 
+from rlsdk.errors import one_line
+
+if TYPE_CHECKING:
+    from _typeshed import TraceFunction
+
+StateT = TypeVar("StateT")
+ItemT = TypeVar("ItemT")
+Handler = Callable[[int, FrameType | None], object] | int | None
+CollectorState = tuple[
+    bool, tuple[int, int, int], int, list[Callable[[Literal["start", "stop"], dict[str, int]], object]]
+]
+InterpreterState = tuple[int, float, int, "TraceFunction | None", bool, int | None]
+Filter = tuple[str, Pattern[str] | None, type[Warning] | tuple[type[Warning], ...], Pattern[str] | None, int]
+
+
+class Guarded(Protocol):
+    """A kind of state that is restored after a plugin's import."""
+
+    def remember(self) -> Callable[[], str | None]:
+        """Read the state. The result is called later: it restores the state, and returns what had changed (None: nothing)."""
+        ...
+
+
+def _before(before: StateT, now: StateT) -> StateT:
+    return before
+
 
 @attrs.frozen
-class State:
-    """One kind of state: how it is read, as a value that can be compared, and how it is put back."""
+class State(Generic[StateT]):
+    """One kind of state: how it is read, as a value that can be compared, and how it is restored."""
 
     name: str
-    get: Callable[[], object]
-    put: Callable[[Any], object]
-    merged: Callable[[Any, Any], object] = lambda before, now: before
+    get: Callable[[], StateT]
+    put: Callable[[StateT], object]
+    merged: Callable[[StateT, StateT], StateT] = _before
     """(value before, value now) -> the value to have; what a library may add for itself stays."""
 
+    def remember(self) -> Callable[[], str | None]:
+        """See `Guarded`."""
+        before = self.get()
+        return lambda: self._restore(before)
 
-def of_process() -> list[State]:
+    def _restore(self, before: StateT) -> str | None:
+        try:
+            now = self.get()
+            wanted = self.merged(before, now)
+            if wanted == now:
+                return None
+            self.put(wanted)
+        except Exception as error:
+            return f"changed {self.name} (cannot be put back: {one_line(str(error), 80)})"
+        return f"changed {self.name}{_names(wanted, now)} (put back)"
+
+
+def _names(wanted: object, now: object) -> str:
+    """Which entries of a table differ."""
+    if not isinstance(wanted, dict) or not isinstance(now, dict):
+        return ""
+    every = {**wanted, **now}
+    changed = [name for name in every if name not in now or name not in wanted or wanted[name] != now[name]]
+    return f": {one_line(', '.join(sorted(map(str, changed))), 80)}" if changed else ""
+
+
+def of_process() -> list[Guarded]:
     """The state of Python and of the operating system's process."""
     return [
         State("Python's random state", random.getstate, random.setstate),
         State("environment variables", lambda: dict(os.environ), _put_environment),
         State("sys.path", lambda: list(sys.path), lambda value: sys.path.__setitem__(slice(None), value)),
         State("sys.argv", lambda: list(sys.argv), lambda value: sys.argv.__setitem__(slice(None), value)),
-        State("sys.meta_path", lambda: list(sys.meta_path), _put_meta_path, _with_additions),
+        State(
+            "sys.meta_path",
+            lambda: list(sys.meta_path),
+            lambda value: sys.meta_path.__setitem__(slice(None), value),
+            _with_additions,
+        ),
         State("loaded modules", lambda: dict(sys.modules), sys.modules.update, _same_keys),
         State("builtins", lambda: dict(vars(builtins)), builtins.__dict__.update, _same_keys),
-        State("the working directory", _cwd, os.chdir),
+        State("the working directory", _cwd, _put_cwd),
         State("the umask", _umask, os.umask),
         State("signal handlers", _handlers, _put_handlers),
         State("blocked signals", _blocked, _put_blocked),
@@ -47,7 +105,7 @@ def of_process() -> list[State]:
         State("interpreter settings", _interpreter, _put_interpreter),
         State("exception hooks", lambda: values_at(HOOKS), lambda value: put_values(HOOKS, value)),
         State("logging", _logging, _put_logging, _with_loggers),
-        State("warning filters", lambda: list(warnings.filters), _put_filters, _merged_filters),
+        State("warning filters", _filters, _put_filters, _merged_filters),
         State("warning functions", lambda: values_at(WARNINGS), lambda value: put_values(WARNINGS, value)),
         State("the start method of processes", _start_method, _put_start_method),
         State("the locale", _locale, _put_locale),
@@ -83,15 +141,11 @@ def _put_environment(value: Mapping[str, str]) -> None:
     os.environ.update({name: text for name, text in value.items() if os.environ.get(name) != text})
 
 
-def _put_meta_path(value: list[Any]) -> None:
-    sys.meta_path[:] = value
-
-
-def _with_additions(before: list[object], now: list[object]) -> list[object]:
+def _with_additions(before: list[ItemT], now: list[ItemT]) -> list[ItemT]:
     return now if all(finder in now for finder in before) else [*before, *(f for f in now if f not in before)]
 
 
-def _same_keys(before: Mapping[str, object], now: Mapping[str, object]) -> dict[str, object]:
+def _same_keys(before: dict[str, ItemT], now: dict[str, ItemT]) -> dict[str, ItemT]:
     """What was there, and what came."""
     changed = {name: value for name, value in before.items() if name not in now or now[name] is not value}
     return {**now, **changed}
@@ -104,25 +158,31 @@ def _cwd() -> str | None:
         return None
 
 
+def _put_cwd(value: str | None) -> None:
+    if value is None:
+        raise RuntimeError("it had been removed before")
+    os.chdir(value)
+
+
 def _umask() -> int:
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
 
 
-def _handlers() -> dict[str, object]:
+def _handlers() -> dict[str, Handler]:
     valid = signal.valid_signals()
     return {kind.name: signal.getsignal(kind) for kind in signal.Signals if kind in valid}
 
 
-def _put_handlers(value: Mapping[str, Any]) -> None:
+def _put_handlers(value: Mapping[str, Handler]) -> None:
     for name, handler in value.items():
         kind = signal.Signals[name]
         if handler is not None and signal.getsignal(kind) is not handler:
             signal.signal(kind, handler)
 
 
-def _blocked() -> set[object]:
+def _blocked() -> set[int]:
     return set(signal.pthread_sigmask(signal.SIG_BLOCK, [])) if hasattr(signal, "pthread_sigmask") else set()
 
 
@@ -140,13 +200,11 @@ def _put_alarm(was_set: bool) -> None:
     signal.setitimer(signal.ITIMER_REAL, 0.0)
 
 
-def _collector() -> tuple[object, ...]:
+def _collector() -> CollectorState:
     return gc.isenabled(), gc.get_threshold(), gc.get_debug(), list(gc.callbacks)
 
 
-def _put_collector(
-    value: tuple[bool, tuple[int, int, int], int, list[Callable[[str, dict[str, int]], object]]],
-) -> None:
+def _put_collector(value: CollectorState) -> None:
     enabled, threshold, debug, callbacks = value
     (gc.enable if enabled else gc.disable)()
     gc.set_threshold(*threshold)
@@ -154,12 +212,12 @@ def _put_collector(
     gc.callbacks[:] = callbacks
 
 
-def _interpreter() -> tuple[object, ...]:
+def _interpreter() -> InterpreterState:
     switches = sys.dont_write_bytecode, getattr(sys, "tracebacklimit", None)
     return sys.getrecursionlimit(), sys.getswitchinterval(), sys.get_int_max_str_digits(), sys.gettrace(), *switches
 
 
-def _put_interpreter(value: tuple[Any, ...]) -> None:
+def _put_interpreter(value: InterpreterState) -> None:
     recursion, interval, digits, trace, sys.dont_write_bytecode, traceback = value
     sys.setrecursionlimit(recursion)
     sys.setswitchinterval(interval)
@@ -171,38 +229,56 @@ def _put_interpreter(value: tuple[Any, ...]) -> None:
         sys.tracebacklimit = traceback
 
 
-def _logging() -> dict[str, object]:
+class LoggingState(TypedDict):
+    """Of the root logger, of the module, and of each logger by its name."""
+
+    root: tuple[int, bool, list[logging.Handler]]
+    disable: int
+    exceptions: bool
+    loggers: dict[str, tuple[int, bool, bool, list[logging.Handler]]]
+
+
+def _logging() -> LoggingState:
     loggers = {n: each for n, each in logging.root.manager.loggerDict.items() if isinstance(each, logging.Logger)}
     states = {n: (each.level, each.propagate, each.disabled, list(each.handlers)) for n, each in loggers.items()}
     root = logging.root.level, logging.root.disabled, list(logging.root.handlers)
-    return {"root": root, "disable": logging.root.manager.disable, "raise": logging.raiseExceptions, "loggers": states}
+    return {
+        "root": root,
+        "disable": logging.root.manager.disable,
+        "exceptions": logging.raiseExceptions,
+        "loggers": states,
+    }
 
 
-def _with_loggers(before: dict[str, Any], now: dict[str, Any]) -> dict[str, object]:
+def _with_loggers(before: LoggingState, now: LoggingState) -> LoggingState:
     return {**before, "loggers": {**now["loggers"], **before["loggers"]}}
 
 
-def _put_logging(value: Mapping[str, Any]) -> None:
+def _put_logging(value: LoggingState) -> None:
     root = logging.root
     root.level, root.disabled, root.handlers[:] = value["root"]
-    root.manager.disable, logging.raiseExceptions = value["disable"], value["raise"]
+    root.manager.disable, logging.raiseExceptions = value["disable"], value["exceptions"]
     for name, (level, propagate, disabled, handlers) in value["loggers"].items():
         logger = logging.getLogger(name)
         logger.setLevel(level)
         logger.propagate, logger.disabled, logger.handlers[:] = propagate, disabled, handlers
 
 
-def _merged_filters(before: list[tuple[object, ...]], now: list[tuple[object, ...]]) -> list[object]:
+def _filters() -> list[Filter]:
+    return list(warnings.filters)
+
+
+def _merged_filters(before: list[Filter], now: list[Filter]) -> list[Filter]:
     """Filters for a message, a module or a library's own category may be added: numpy adds such when it is imported."""
     added = [entry for entry in now if entry not in before]
-    own = [entry for entry in added if entry[1] or entry[3] or entry[2].__module__ != "builtins"]
+    own = [entry for entry in added if entry[1] or entry[3] or getattr(entry[2], "__module__", "") != "builtins"]
     return [*own, *before]
 
 
-def _put_filters(value: list[object]) -> None:
+def _put_filters(value: list[Filter]) -> None:
     warnings.simplefilter("default")  # so that Python forgets which warnings it has shown
-    filters: Any = warnings.filters
-    filters[:] = value
+    assert isinstance(warnings.filters, list)
+    warnings.filters[:] = value
 
 
 def _start_method() -> str | None:

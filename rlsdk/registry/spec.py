@@ -41,13 +41,13 @@ def _is_label(spec: AlgorithmSpec, _: object, value: str) -> None:
         raise TypeError(f"family of {spec.id!r} is {value!r}; give it a label, such as on-policy or off-policy")
 
 
-def _attrs_class(spec: AlgorithmSpec, _: object, value: Any) -> None:
+def _attrs_class(spec: AlgorithmSpec, _: object, value: type[ConfigT]) -> None:
     """The validator of `config_type`."""
     if not isinstance(value, type) or not attrs.has(value):
         raise TypeError(f"config_type of {spec.id!r} must be an attrs class, not {shown(value, 60)}")
 
 
-def _function(spec: AlgorithmSpec, _: object, value: Any) -> None:
+def _function(spec: AlgorithmSpec, _: object, value: Callable[[BuildContext, ConfigT], Parts]) -> None:
     """The validator of `build`."""
     if not callable(value):
         raise TypeError(f"build of {spec.id!r} must be a function of (context, config), not {shown(value, 60)}")

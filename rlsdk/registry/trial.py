@@ -15,10 +15,10 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -26,6 +26,9 @@ from rlsdk.errors import PluginError, one_line
 from rlsdk.registry.discovery import HOOKS, Plugin, plugins, registered
 from rlsdk.registry.guard import PluginSideEffect
 from rlsdk.registry.loading import extensions_of, load
+
+if TYPE_CHECKING:
+    from rlsdk.settings.render import FieldDoc
 
 SECONDS = 20.0
 """A plugin that imports no torch takes a tenth of a second."""
@@ -133,7 +136,7 @@ def child() -> None:
     leave(0)
 
 
-def _end_with_parent(parent: int, seconds: float, leave: Any) -> None:
+def _end_with_parent(parent: int, seconds: float, leave: Callable[[int], object]) -> None:
     """End with a parent that was killed, and at the time limit at the latest."""
     end = time.monotonic() + seconds
     while os.getppid() == parent and time.monotonic() < end + 1.0:
@@ -176,7 +179,7 @@ def _described(config_type: type[object]) -> list[dict[str, object]]:
     return [_as_dict(doc) for doc in describe(config_type)]
 
 
-def _as_dict(doc: Any) -> dict[str, object]:
+def _as_dict(doc: FieldDoc) -> dict[str, object]:
     from rlsdk.settings.render import toml_value
 
     context = {name: str(getattr(doc, name)) for name in ("name", "type", "help", "unit", "source")}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
@@ -42,9 +42,9 @@ class ActorCriticConfig(NetworkConfig):
         default=True, metadata=described("actor and critic read the same features")
     )
     actor_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.ACTOR_CLASS)
-    actor_kwargs: dict[str, Any] = attrs.field(factory=dict, metadata=glossary.OWN_KWARGS)
+    actor_kwargs: Mapping[str, object] = attrs.field(factory=dict, metadata=glossary.OWN_KWARGS)
     critic_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.CRITIC_CLASS)
-    critic_kwargs: dict[str, Any] = attrs.field(factory=dict, metadata=glossary.OWN_KWARGS)
+    critic_kwargs: Mapping[str, object] = attrs.field(factory=dict, metadata=glossary.OWN_KWARGS)
 
 
 @attrs.frozen(kw_only=True)
@@ -62,7 +62,7 @@ class RecurrentConfig(ActorCriticConfig):
     enable_critic_lstm: bool = attrs.field(
         default=True, metadata=described("the critic has a memory of its own; false = a linear layer")
     )
-    lstm_kwargs: dict[str, Any] | None = attrs.field(
+    lstm_kwargs: Mapping[str, object] | None = attrs.field(
         default=None, metadata=described("further arguments of the torch module of the memory")
     )
     memory_class: Any = attrs.field(
@@ -73,7 +73,7 @@ class RecurrentConfig(ActorCriticConfig):
             " or GRU, by the policy's name"
         ),
     )
-    memory_kwargs: dict[str, Any] = attrs.field(factory=dict, metadata=glossary.OWN_KWARGS)
+    memory_kwargs: Mapping[str, object] = attrs.field(factory=dict, metadata=glossary.OWN_KWARGS)
 
     def __attrs_post_init__(self) -> None:
         if self.shared_lstm and self.enable_critic_lstm:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from os import PathLike, fspath
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import attrs
 
@@ -40,7 +40,7 @@ class AgentConfig:
     """Settings of the core that can be assigned on an agent; `live` of a manifest adds to them."""
 
     policy: str = attrs.field(metadata=described("name of the policy, e.g. MlpPolicy"))
-    env: Any = attrs.field(
+    env: object = attrs.field(
         default=None,
         metadata=described("gymnasium id, environment, vector environment, or None to load for prediction only"),
     )

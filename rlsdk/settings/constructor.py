@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk.settings import docstring, structure
 from rlsdk.settings.render import parameters, signature
 
 P = ParamSpec("P")
+ConfigT = TypeVar("ConfigT")
 Init = Callable[..., None]
 
 
@@ -40,7 +41,7 @@ else:
             return super().__get__(instance, owner)
 
 
-def bind(kind: type[object], args: tuple[object, ...], kwargs: Mapping[str, object]) -> Any:
+def bind(kind: type[ConfigT], args: tuple[object, ...], kwargs: Mapping[str, object]) -> ConfigT:
     """The config for a constructor call, checked strictly.
 
     Raises:

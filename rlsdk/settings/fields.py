@@ -8,6 +8,8 @@ from typing import Any
 
 import attrs
 
+from rlsdk.math.schedule import Schedule
+
 Validator = Callable[[object, "attrs.Attribute[Any]", object], None]
 
 
@@ -24,9 +26,11 @@ def in_range(
     """A validator for finite numbers between `low` and `high`; None passes (optional fields)."""
     interval = f"{'(' if open_low else '['}{low:g}, {high:g}{')' if open_high else ']'}"
 
-    def check(_: object, attribute: attrs.Attribute[object], value: Any) -> None:
+    def check(_: object, attribute: attrs.Attribute[object], value: object) -> None:
         if value is None:
             return
+        if not isinstance(value, int | float):
+            raise TypeError(f"{attribute.name} = {value!r} is no number")
         too_low = value <= low if open_low else value < low
         too_high = value >= high if open_high else value > high
         if not math.isfinite(value) or too_low or too_high:
@@ -38,7 +42,9 @@ def in_range(
 def finite_schedule(*, positive: bool = True) -> Validator:
     """A validator for schedules: every value of it is finite and not negative (the start is positive)."""
 
-    def check(_: object, attribute: attrs.Attribute[object], value: Any) -> None:
+    def check(_: object, attribute: attrs.Attribute[object], value: object) -> None:
+        if not isinstance(value, Schedule):
+            raise TypeError(f"{attribute.name} = {value!r} is no schedule")
         levels = [value(share / 20) for share in range(21)]
         if not all(math.isfinite(level) and level >= 0.0 for level in levels):
             raise ValueError(f"{attribute.name} must stay finite and not negative, but reaches {min(levels)}")

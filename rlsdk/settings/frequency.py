@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import attrs
 
@@ -31,10 +30,15 @@ def as_train_frequency(value: int | Sequence[object] | TrainFrequency) -> TrainF
     """
     if isinstance(value, TrainFrequency):
         return value
-    pair: tuple[Any, ...] = (
-        (value, "step") if isinstance(value, int) else tuple(value) if isinstance(value, Sequence) else ()
-    )
-    whole = len(pair) == 2 and isinstance(pair[0], int) and not isinstance(pair[0], bool)
-    if isinstance(value, str) or not whole or pair[0] < 1 or pair[1] not in UNITS:
-        raise SettingsError(f'train_freq {value!r} must be a positive whole number or a pair such as (1, "episode")')
-    return TrainFrequency(*pair)
+    pair = (value, "step") if isinstance(value, int) else tuple(value) if isinstance(value, Sequence) else ()
+    if len(pair) == 2 and not isinstance(value, str):
+        count, unit = pair
+        if (
+            isinstance(count, int)
+            and not isinstance(count, bool)
+            and count >= 1
+            and isinstance(unit, str)
+            and unit in UNITS
+        ):
+            return TrainFrequency(count, unit)
+    raise SettingsError(f'train_freq {value!r} must be a positive whole number or a pair such as (1, "episode")')

@@ -10,7 +10,7 @@ from typing import Any
 from rlsdk.errors import SettingsError
 
 
-def load_settings(path: Path) -> dict[str, Any]:
+def load_settings(path: Path) -> dict[str, object]:
     """The table in a `.toml`, `.yaml` or `.yml` file.
 
     Raises:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
 from rlsdk.errors import SettingsError, suggest
 from rlsdk.settings.fields import described
 
+ValueT = TypeVar("ValueT")
 ACTIVATIONS = ("elu", "gelu", "identity", "leaky_relu", "relu", "selu", "silu", "tanh")
 EXTRACTORS = ("CombinedExtractor", "FlattenExtractor", "NatureCNN")
 KERNELS = ("auto", "autograd", "numpy", "torch")
@@ -22,7 +23,7 @@ def _key(name: str) -> str:
     return name.lower().replace("_", "")
 
 
-def _named(value: object, options: tuple[str, ...], what: str) -> Any:
+def _named(value: object, options: tuple[str, ...], what: str) -> str | Callable[..., object]:
     """A registered name for names and for torch's own classes; other callables as they are."""
     text = value if isinstance(value, str) else getattr(value, "__name__", "")
     known = {_key(option): option for option in options}
@@ -36,14 +37,12 @@ def _named(value: object, options: tuple[str, ...], what: str) -> Any:
 
 def as_activation(value: str | Callable[..., object]) -> str | Callable[..., object]:
     """`torch.nn.ReLU` or `"relu"` -> `"relu"`; other callables stay (they are not stored in files)."""
-    result: str | Callable[..., object] = _named(value, ACTIVATIONS, "activation")
-    return result
+    return _named(value, ACTIVATIONS, "activation")
 
 
 def as_optimizer(value: str | Callable[..., object] | None) -> str | Callable[..., object] | None:
     """`torch.optim.Adam` or `"adam"` -> `"adam"`; other callables stay (they are not stored in files)."""
-    result: str | Callable[..., object] = _named(value, OPTIMIZERS, "optimizer")
-    return result
+    return _named(value, OPTIMIZERS, "optimizer")
 
 
 def as_features_extractor(value: object) -> object:
@@ -58,7 +57,7 @@ def as_features_extractor(value: object) -> object:
     )
 
 
-def as_module_class(value: Any) -> Any:
+def as_module_class(value: ValueT) -> ValueT:
     """A class or function that makes a torch module, or None; files name it, and it is given again when they are loaded."""
     if value is None or callable(value) or isinstance(value, Mapping):
         return value
@@ -158,14 +157,14 @@ class NetworkConfig:
             "module class called with (gymnasium space, **kwargs) that has `features_dim`; none = by policy"
         ),
     )
-    features_extractor_kwargs: dict[str, Any] = attrs.field(
+    features_extractor_kwargs: Mapping[str, object] = attrs.field(
         factory=dict, metadata=described("further arguments of the features extractor")
     )
     normalize_images: bool = attrs.field(default=True, metadata=described("divide images by 255"))
     optimizer_class: str | Callable[..., Any] | None = attrs.field(
         default="adam", converter=as_optimizer, metadata=described("element-wise torch optimiser")
     )
-    optimizer_kwargs: dict[str, Any] | None = attrs.field(
+    optimizer_kwargs: Mapping[str, object] | None = attrs.field(
         default=None,
         metadata=described(
             "further arguments of the optimiser, without the learning rate; none = those of the algorithm, a table = torch's"

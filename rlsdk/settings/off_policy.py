@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import attrs
@@ -50,7 +50,9 @@ class OffPolicyConfig(AgentConfig):
     replay_buffer_class: str | Callable[..., Any] | None = attrs.field(
         default=None, metadata=glossary.REPLAY_BUFFER_CLASS
     )
-    replay_buffer_kwargs: dict[str, Any] | None = attrs.field(default=None, metadata=glossary.REPLAY_BUFFER_KWARGS)
+    replay_buffer_kwargs: Mapping[str, object] | None = attrs.field(
+        default=None, metadata=glossary.REPLAY_BUFFER_KWARGS
+    )
     optimize_memory_usage: bool = attrs.field(default=False, metadata=glossary.OPTIMIZE_MEMORY_USAGE)
     n_steps: int = attrs.field(default=1, kw_only=True, validator=in_range(1), metadata=glossary.N_STEP_TARGETS)
 
@@ -66,5 +68,7 @@ class ContinuousOffPolicyConfig(OffPolicyConfig):
     replay_buffer_class: str | Callable[..., Any] | None = attrs.field(
         default=None, metadata=glossary.REPLAY_BUFFER_CLASS
     )
-    replay_buffer_kwargs: dict[str, Any] | None = attrs.field(default=None, metadata=glossary.REPLAY_BUFFER_KWARGS)
+    replay_buffer_kwargs: Mapping[str, object] | None = attrs.field(
+        default=None, metadata=glossary.REPLAY_BUFFER_KWARGS
+    )
     optimize_memory_usage: bool = attrs.field(default=False, metadata=glossary.OPTIMIZE_MEMORY_USAGE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 from rlsdk.errors import UsageError
 
@@ -16,9 +16,10 @@ class PolicyName(str):
 
     __slots__ = ()
 
-    def __new__(cls, name: str, *class_statement: Any) -> Self:
+    def __new__(cls, name: str, *class_statement: object) -> Self:
         if class_statement:  # Python calls type(base)(name, bases, namespace)
-            base = str.__str__(class_statement[0][0])
+            bases = class_statement[0]
+            base = str.__str__(bases[0]) if isinstance(bases, tuple) else cls.__name__
             raise UsageError(
                 f"class {name}: {base!r} names a policy and cannot be a base class; change networks with policy_kwargs"
                 " (net_arch, features_extractor_class, actor_class, critic_class, network_class), or write a plugin (rlsdk new)"

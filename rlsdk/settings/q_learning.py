@@ -27,7 +27,7 @@ class DiscreteValueConfig(NetworkConfig):
         metadata=described("hidden layer widths", source="none = [64, 64], [] after NatureCNN"),
     )
     network_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.NETWORK_CLASS)
-    network_kwargs: dict[str, Any] = attrs.field(factory=dict, metadata=glossary.OWN_KWARGS)
+    network_kwargs: Mapping[str, object] = attrs.field(factory=dict, metadata=glossary.OWN_KWARGS)
 
 
 def _networks(value: Mapping[str, object] | DiscreteValueConfig | None) -> DiscreteValueConfig:

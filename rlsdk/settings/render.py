@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+from collections.abc import Mapping
 from textwrap import fill
 from typing import Any, cast, get_type_hints
 
@@ -39,7 +40,7 @@ def parameters(kind: type[object]) -> list[attrs.Attribute[object]]:
     return [f for f in fields if not f.kw_only] + [f for f in fields if f.kw_only]
 
 
-def _describe(field: attrs.Attribute[object], hint: Any) -> FieldDoc:
+def _describe(field: attrs.Attribute[object], hint: type[object]) -> FieldDoc:
     required = field.default is attrs.NOTHING
     default = None if required else default_of(field)
     nested = attrs.has(hint) and not hasattr(hint, "to_setting")
@@ -96,13 +97,14 @@ def _sentence(doc: FieldDoc) -> str:
     return f"{doc.help}{unit}{source}.{default}"
 
 
-def commented_toml(kind: type[object], values: dict[str, Any], *, header: str = "") -> str:
+def commented_toml(kind: type[object], values: Mapping[str, object], *, header: str = "") -> str:
     """A settings file that documents itself: every field with its help, set to `values` or its default."""
     lines = [f"# {line}" for line in header.splitlines()] + [""]
-    tables: list[tuple[FieldDoc, dict[str, object]]] = []
+    tables: list[tuple[FieldDoc, Mapping[str, object]]] = []
     for doc in describe(kind):
         if doc.children:
-            tables.append((doc, values.get(doc.name) or {}))
+            table = values.get(doc.name)
+            tables.append((doc, table if isinstance(table, Mapping) else {}))
         else:
             lines += _toml_field(doc, values.get(doc.name, doc.default))
     for doc, table in tables:

@@ -43,9 +43,9 @@ class SoftActorCriticNetworks(NetworkConfig):
         default=2.0, validator=in_range(0), metadata=described("gSDE: bound of the mean before tanh; 0 = none")
     )
     actor_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.ACTOR_CLASS)
-    actor_kwargs: dict[str, Any] = attrs.field(factory=dict, metadata=glossary.OWN_KWARGS)
+    actor_kwargs: Mapping[str, object] = attrs.field(factory=dict, metadata=glossary.OWN_KWARGS)
     critic_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.CONTINUOUS_CRITIC_CLASS)
-    critic_kwargs: dict[str, Any] = attrs.field(factory=dict, metadata=glossary.OWN_KWARGS)
+    critic_kwargs: Mapping[str, object] = attrs.field(factory=dict, metadata=glossary.OWN_KWARGS)
 
 
 def parse_entropy_coefficient(value: str | float) -> tuple[float, bool]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Mapping
 from collections.abc import Callable as CallableOrigin
+from collections.abc import Mapping as TableOrigin
 from typing import Any, TypeVar, Union, cast, get_args, get_origin
 
 import attrs
@@ -28,8 +29,9 @@ def _fits(value: object, kind: type) -> bool:
 
 
 def _scalar(kind: type) -> Callable[[object, object], object]:
-    def structure_scalar(value: Any, _: object) -> object:
-        value = value.item() if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0 else value
+    def structure_scalar(value: object, _: object) -> object:
+        if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0 and hasattr(value, "item"):
+            value = value.item()
         if not _fits(value, kind):
             raise TypeError(f"{value!r} is not {SCALAR_NAMES[kind]}")
         return kind(value)
@@ -63,7 +65,7 @@ def _structure_any(value: object, _: object) -> object:
 
 def _is_table(kind: object) -> bool:
     origin: object = get_origin(kind)
-    return origin is dict
+    return origin in (dict, TableOrigin)
 
 
 def _is_callable(kind: object) -> bool:
@@ -159,7 +161,7 @@ def _converted_wrongly(kind: type[Any], values: Mapping[str, object], problem: s
     return None
 
 
-def unstructure(value: Any) -> Any:
+def unstructure(value: object) -> Any:
     """Plain data (JSON or TOML) for a config value; `structure` reads it back.
 
     Objects are written as `to_setting()` returns them. Classes and functions cannot be written; they
@@ -168,7 +170,8 @@ def unstructure(value: Any) -> Any:
     if hasattr(value, "to_setting") and not isinstance(value, type):
         return value.to_setting()
     if attrs.has(type(value)):
-        return {f.name: unstructure(getattr(value, f.name)) for f in attrs.fields(type(value))}
+        fields = attrs.fields(cast("type[attrs.AttrsInstance]", type(value)))
+        return {field.name: unstructure(getattr(value, field.name)) for field in fields}
     if isinstance(value, Mapping):
         return {str(key): unstructure(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
