@@ -264,18 +264,18 @@ def _put_logging(value: LoggingState) -> None:
         logger.propagate, logger.disabled, logger.handlers[:] = propagate, disabled, handlers
 
 
-def _filters() -> list[Filter]:
+def _filters() -> Sequence[Filter]:
     return list(warnings.filters)
 
 
-def _merged_filters(before: list[Filter], now: list[Filter]) -> list[Filter]:
+def _merged_filters(before: Sequence[Filter], now: Sequence[Filter]) -> Sequence[Filter]:
     """Filters for a message, a module or a library's own category may be added: numpy adds such when it is imported."""
     added = [entry for entry in now if entry not in before]
     own = [entry for entry in added if entry[1] or entry[3] or getattr(entry[2], "__module__", "") != "builtins"]
     return [*own, *before]
 
 
-def _put_filters(value: list[Filter]) -> None:
+def _put_filters(value: Sequence[Filter]) -> None:
     warnings.simplefilter("default")  # so that Python forgets which warnings it has shown
     assert isinstance(warnings.filters, list)
     warnings.filters[:] = value
