@@ -65,6 +65,7 @@ MODULES = [
     "rlsdk.networks.architecture",
     "rlsdk.networks.critics",
     "rlsdk.records",
+    "rlsdk.registry.context_protocols",
     "rlsdk.registry.parts",
     "rlsdk.runtime.deprecation",
     "rlsdk.runtime.lazy",

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rlsdk import tree
 from rlsdk.records import Features, Observation, Rollout
-from rlsdk.registry.parts import Frames
+from rlsdk.registry.context_protocols import Frames
 
 CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")

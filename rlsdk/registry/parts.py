@@ -4,51 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Protocol
+from typing import Any, Generic
 
 from torch import Generator, Tensor
 from typing_extensions import TypeVar
 
 from rlsdk.errors import UnsupportedSpaceError, UsageError
 from rlsdk.interfaces import Algorithm, Buffer, Collector, Plan, Policy, Stateful
+from rlsdk.registry.context_protocols import Conversion, Frames, GoalRewards
 from rlsdk.runtime.seeding import Streams
 from rlsdk.spaces import Space, leaf_spaces
-
-if TYPE_CHECKING:
-    import gymnasium
 
 NestedT = TypeVar("NestedT")
 BatchT = TypeVar("BatchT", default=Any)
 """What the buffer samples and the algorithm takes: `Transitions`, `Rollout`, `Scored`, or a record of the plugin's own."""
-
-
-class GoalRewards(Protocol):
-    """The rewards of a goal environment for other goals than its own."""
-
-    def compute_reward(self, achieved: Tensor, goal: Tensor) -> tuple[Tensor, Tensor | None]:
-        """(reward float32 [M], terminated bool [M] or None) where `achieved` [M, ..] was reached and `goal` [M, ..] wanted."""
-        ...
-
-
-class Frames(Protocol):
-    """How observations of the algorithm are put together from the environment's last ones."""
-
-    single: Space
-    count: int
-
-    def newest(self, features: NestedT) -> NestedT:
-        """The last frame [.., *single] of stacked observations [.., *stacked]."""
-        ...
-
-    def joined(self, frames: NestedT) -> NestedT:
-        """Frames [N, count, *single], the newest last, as stacked observations [N, *stacked]."""
-        ...
-
-
-class Conversion(Protocol):
-    """A function of tensors, or of mappings, tuples and records of tensors, that gives the same kind of value."""
-
-    def __call__(self, values: NestedT, /) -> NestedT: ...
 
 
 def as_it_is(values: NestedT, /) -> NestedT:
@@ -73,7 +42,7 @@ class BuildContext:
     """Computes rewards for other goals, for memories that replace goals."""
     frames: Frames | None = None
     """How frames are stacked, for memories that store each frame once; None: they are not stacked."""
-    to_gymnasium: Callable[[Space], gymnasium.Space[Any]] | None = None
+    to_gymnasium: Callable[[Space], Any] | None = None
     """Makes the gymnasium space of one of ours, for users' features extractors."""
     observation_normalizer: Conversion = as_it_is
     """Observations [.., *shape] per leaf as the environment gives them (frames stacked) -> as networks see them, with the
