@@ -83,12 +83,12 @@ def test_files_and_functions_stay_short(path: Path) -> None:
 
 
 BOUNDS = {
-    "TQC": (37, 2670, 758, 479),
-    "TQC, normalised": (42, 3020, 886, 515),
-    "PPO": (32, 2689, 836, 42),
-    "PPO, normalised": (37, 3039, 964, 48),
-    "PPO + masks + LSTM": (33, 2508, 827, 82),
-    "PPO + masks + LSTM, normalised": (38, 2858, 955, 88),
+    "TQC": (37, 2666, 758, 478),
+    "TQC, normalised": (42, 3016, 886, 514),
+    "PPO": (32, 2682, 836, 42),
+    "PPO, normalised": (37, 3032, 964, 48),
+    "PPO + masks + LSTM": (33, 2501, 825, 82),
+    "PPO + masks + LSTM, normalised": (38, 2851, 953, 88),
 }
 """Files, code lines of them, lines of the functions run, calls per step. They only go down; the aims are 22, 1,800, 600 and
 300, normalised 25, 2,000, 680 and 330."""
