@@ -6,7 +6,7 @@ import types
 from collections.abc import Callable, Mapping
 from collections.abc import Callable as CallableOrigin
 from collections.abc import Mapping as TableOrigin
-from typing import Any, TypeVar, Union, cast, get_args, get_origin
+from typing import Any, Protocol, TypeVar, Union, cast, get_args, get_origin, runtime_checkable
 
 import attrs
 import cattrs
@@ -17,6 +17,15 @@ from rlsdk.errors import RlsdkError, SettingsError, suggest
 from rlsdk.settings.dataset import Dataset, as_dataset
 
 ConfigT = TypeVar("ConfigT")
+
+
+@runtime_checkable
+class HasSetting(Protocol):
+    """An object with a form of its own in settings files."""
+
+    def to_setting(self) -> object: ...
+
+
 SCALAR_NAMES: dict[type, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 
 
@@ -30,8 +39,8 @@ def _fits(value: object, kind: type) -> bool:
 
 def _scalar(kind: type) -> Callable[[object, object], object]:
     def structure_scalar(value: object, _: object) -> object:
-        if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0 and hasattr(value, "item"):
-            value = value.item()
+        if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0:
+            value = getattr(value, "item", lambda: value)()
         if not _fits(value, kind):
             raise TypeError(f"{value!r} is not {SCALAR_NAMES[kind]}")
         return kind(value)
@@ -167,7 +176,7 @@ def unstructure(value: object) -> Any:
     Objects are written as `to_setting()` returns them. Classes and functions cannot be written; they
     become `{"object": "module:name"}`, which loading replaces through `custom_objects`.
     """
-    if hasattr(value, "to_setting") and not isinstance(value, type):
+    if isinstance(value, HasSetting) and not isinstance(value, type):
         return value.to_setting()
     if attrs.has(type(value)):
         fields = attrs.fields(cast("type[attrs.AttrsInstance]", type(value)))
