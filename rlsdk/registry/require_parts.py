@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from rlsdk.errors import PluginError
+import inspect
+from collections.abc import Callable
+from typing import get_origin, get_type_hints
+
+from typing_extensions import is_protocol
+
+from rlsdk.errors import PluginError, SettingsError
 from rlsdk.interfaces import ChecksParts, NormalizesEpisodes, Stateful
 from rlsdk.registry.abilities import ability, check_part
 from rlsdk.registry.parts import Parts
@@ -58,8 +64,38 @@ def _check_plan(built: Parts, algorithm: str) -> None:
     if (checker := ability(plan, ChecksParts)) is not None:
         try:
             checker.check_parts(built)
-        except PluginError as error:
-            raise PluginError(f"{algorithm!r}: {error}") from None
+        except (PluginError, SettingsError) as error:
+            raise type(error)(f"{algorithm!r}: {error}") from None
+
+
+def require_batches(parts: Parts) -> None:
+    """Check that the memory samples what the algorithm learns from, as far as their annotations name records or classes.
+
+    Raises:
+        SettingsError: names the memory, the algorithm, both types, and what to do.
+    """
+    if parts.buffer is None:
+        return
+    update = parts.algorithm.update
+    given = _class_in(parts.buffer.sample, "return")
+    taken = _class_in(update, next(iter(inspect.signature(update).parameters), ""))
+    if given is None or taken is None or issubclass(given, taken):
+        return
+    memory, learner = type(parts.buffer).__name__, type(parts.algorithm).__name__
+    raise SettingsError(
+        f"its buffer, {memory}, samples {given.__name__}, but its algorithm, {learner}, learns from {taken.__name__}; give"
+        f" Parts(buffer=...), or the setting replay_buffer_class, a memory that samples {taken.__name__}"
+    )
+
+
+def _class_in(method: Callable[..., object], name: str) -> type[object] | None:
+    """The class that the annotation of a parameter, or of `return`, names; None where there is no such annotation."""
+    try:
+        hint = get_type_hints(method).get(name)
+    except (AttributeError, NameError, TypeError):  # of names that exist for type checkers only
+        return None
+    kind = get_origin(hint) or hint
+    return kind if isinstance(kind, type) and not is_protocol(kind) else None
 
 
 def _check_info(built: Parts, algorithm: str, declared: tuple[str, ...]) -> None:

@@ -14,6 +14,7 @@ from rlsdk.kernels import fixed_layers
 from rlsdk.records import Metrics
 from rlsdk.registry.abilities import ability
 from rlsdk.registry.parts import Parts
+from rlsdk.registry.require_parts import require_batches
 from rlsdk.runtime.seeding import Streams
 
 
@@ -33,7 +34,7 @@ class ReplayUpdates:
     """
 
     def __init__(self, parts: Parts, streams: Streams) -> None:
-        """Raises PluginError: there is no memory. SettingsError: it needs a `td_error` that the algorithm has not."""
+        """Raises PluginError: there is no memory. SettingsError: the algorithm cannot use its batches, or has no `td_error`."""
         if parts.buffer is None:
             raise PluginError(f"its plan, {type(parts.plan).__name__}, samples a memory; give Parts(buffer=...)")
         self.sample, self.algorithm, self.generator = parts.sample, parts.algorithm, streams["replay"]
@@ -41,8 +42,11 @@ class ReplayUpdates:
         self.with_error = ability(parts.algorithm, HasTdError)
         if self.prioritized is not None and self.with_error is None:
             raise SettingsError(
-                "prioritised replay needs an algorithm with errors of its last batch (td_error); this one does not"
+                f"its buffer, {type(parts.buffer).__name__}, samples by the errors of the last batch, but its algorithm,"
+                f" {type(parts.algorithm).__name__}, has no td_error (rlsdk.interfaces.HasTdError); choose a memory without"
+                " priorities, such as replay_buffer_class = 'uniform'"
             )
+        require_batches(parts)
 
     def update(
         self, count: int, batch_size: int, progress: float, each: Callable[[int], None] | None = None
