@@ -11,11 +11,15 @@ import pytest
 import torch
 
 import rlsdk
+from rlsdk.buffers import PrioritizedReplay, ReplayBuffer
 from rlsdk.environments import make_vec_env
-from rlsdk.records import Rollout
+from rlsdk.errors import SettingsError
+from rlsdk.records import Rollout, Sequences, Transitions
 from rlsdk.registry import AlgorithmSpec, Manifest, register, unregister
 from rlsdk.registry.parts import BuildContext, Parts
+from rlsdk.registry.require_parts import require_parts
 from rlsdk.training import OffPolicyPlan
+from rlsdk_qrdqn import QRDQN
 from rlsdk_tqc import TQC
 from tests.small_algorithms import Config, Softmax
 
@@ -162,3 +166,47 @@ def test_the_memory_of_the_loop_is_normalised_once() -> None:
     batch = model.parts.sample(64, torch.Generator().manual_seed(0))
     expected = model.preprocessing.build_context.observation_normalizer(raw)[batch.index]
     assert torch.allclose(batch.observation.features, expected)
+
+
+class Windows(ReplayBuffer):
+    """Samples sequences, where the update takes rows."""
+
+    def sample(self, size: int, generator: torch.Generator) -> Sequences[None]:  # type: ignore[override]
+        raise AssertionError("it is refused before anything is sampled")
+
+
+class Regression(Watching):
+    """Learns from rows."""
+
+    def update(self, batch: Transitions, *, progress: float) -> dict[str, torch.Tensor]:
+        return super().update(batch, progress=progress)
+
+
+def test_a_users_memory_of_other_batches_is_refused_when_parts_are_assembled() -> None:
+    wanted = "'tqc': its buffer, Windows, samples Sequences, but its algorithm, SoftActorCritic, learns from Transitions; give"
+    with pytest.raises(SettingsError, match=wanted):
+        TQC("MlpPolicy", "Pendulum-v1", replay_buffer_class=Windows, buffer_size=100)
+
+
+def test_a_plugins_memory_of_other_batches_is_refused_when_parts_are_assembled() -> None:
+    def parts(context: BuildContext, memory: Any) -> Parts:
+        plan = OffPolicyPlan(4, 1, 16, 0)
+        return Parts(policy=Softmax(context), algorithm=Regression(context), plan=plan, buffer=memory)
+
+    context = QRDQN("MlpPolicy", "CartPole-v1", buffer_size=100).context
+    wanted = "'own': its buffer, Windows, samples Sequences, but its algorithm, Regression, learns from Transitions"
+    with pytest.raises(SettingsError, match=wanted):
+        require_parts(parts(context, Windows(context, 10, 0.9)), "own")
+    require_parts(parts(context, ReplayBuffer(context, 10, 0.9)), "own")
+    require_parts(parts(context, Rows()), "own")  # it does not state what it samples
+
+
+def test_a_memory_with_priorities_names_the_algorithm_without_errors() -> None:
+    context = QRDQN("MlpPolicy", "CartPole-v1", buffer_size=100).context
+    memory = PrioritizedReplay(context, 10, 0.9)
+    plan = OffPolicyPlan(4, 1, 16, 0)
+    built = Parts(policy=Softmax(context), algorithm=Regression(context), plan=plan, buffer=memory)
+    with pytest.raises(
+        SettingsError, match=r"'own': its buffer, PrioritizedReplay, .* algorithm, Regression, has no td_error"
+    ):
+        require_parts(built, "own")

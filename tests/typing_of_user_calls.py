@@ -4,6 +4,7 @@ from typing import Any, assert_type
 
 import gymnasium
 import numpy as np
+from torch import Generator, Tensor
 
 from rlsdk import Agent
 from rlsdk.callbacks import BaseCallback, CheckpointCallback, EvalCallback
@@ -11,6 +12,9 @@ from rlsdk.environments import ConnectedEnv, NumpyVectorEnv
 from rlsdk.evaluation.evaluate import evaluate_policy
 from rlsdk.interfaces import Buffer, State, TorchPolicy
 from rlsdk.math.schedules import Schedule
+from rlsdk.records import Transitions
+from rlsdk.registry import AlgorithmSpec
+from rlsdk.registry.parts import BuildContext, Parts
 from rlsdk_ars import ARS
 from rlsdk_maskable_ppo import MaskablePPO
 from rlsdk_qrdqn import QRDQN
@@ -69,3 +73,16 @@ QRDQN("MlpPolicy", "CartPole-v1", policy_kwargs={"n_quantiles": 50}, train_freq=
 
 TRPO("MlpPolicy", "Pendulum-v1", cg_max_step=3)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue]
 MaskablePPO("MlpPolicy", "CartPole-v1", batch_size="many")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+
+
+def of_plugins(
+    parts: Parts[Transitions], spec: AlgorithmSpec[TQCConfig], context: BuildContext, generator: Generator, seen: Tensor
+) -> None:
+    assert_type(parts.sample(8, generator), Transitions)
+    assert_type(parts.buffer, Buffer[Any, Transitions] | None)
+    print(parts.sample(8, generator).rewards)  # type: ignore[attr-defined] # pyright: ignore[reportAttributeAccessIssue]
+    assert_type(spec.config_type, type[TQCConfig])
+    assert_type(context.observation_normalizer(seen), Tensor)
+    assert_type(TQC.load("file").config, TQCConfig)
+    assert_type(QRDQN.load("file").config.policy_kwargs.n_quantiles, int)
+    assert_type(RecurrentPPO.load("file").config.policy_kwargs.lstm_hidden_size, int)

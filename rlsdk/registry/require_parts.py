@@ -95,7 +95,9 @@ def _class_in(method: Callable[..., object], name: str) -> type[object] | None:
     except (AttributeError, NameError, TypeError):  # of names that exist for type checkers only
         return None
     kind = get_origin(hint) or hint
-    return kind if isinstance(kind, type) and not is_protocol(kind) else None
+    if not isinstance(kind, type) or kind is object or kind.__module__ == "typing" or is_protocol(kind):
+        return None
+    return kind
 
 
 def _check_info(built: Parts, algorithm: str, declared: tuple[str, ...]) -> None:
