@@ -11,24 +11,24 @@ from rlsdk.buffers.named_extras import Names
 from rlsdk.records import Features
 
 NAMED = ("extras", "info")
-"""Columns that are mappings of names to tensors; what they hold is known when rows come."""
+"""Columns that are mappings of names to tensors; their names are known with the first row."""
 MEANINGLESS = ("action", "reward", "discount", "valid", "terminated", "truncated")
 """Columns of the row that only holds the newest observation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What a row holds besides observation, action, reward, discount and `valid`."""
+    """The columns of a memory besides observation, action, reward, discount and `valid`."""
 
     extras: Names = ()
     """Names of the policy's extras, or `ALL`."""
     like: Mapping[str, Tensor] = field(default_factory=dict)
-    """An example of each extra of one row, so that the size is known before the first row."""
+    """An example of each extra [..], so that the memory's size is known before the first row."""
     ends: bool = False
-    """`terminated` and `truncated`."""
+    """Whether `terminated` and `truncated` are stored."""
     carry: Features = None
-    """A carry [B, ..] of the collecting policy: one like it is stored at the first row of each rollout. None: no carry."""
+    """An example of the collecting policy's carry, [B, ..]: the one at the first row of each rollout is stored. None: no carry."""
 
 
 PLAIN = Columns()
-"""Nothing more."""
+"""No further columns."""

@@ -19,7 +19,7 @@ SEPARATOR = "."
 def named_extras(extras: object, names: Names) -> dict[str, Tensor]:
     """The tensors [T, B, ..] of `extras` by name: fields, keys and positions, joined by a dot where they are nested.
 
-    A name stands for everything below it: `carry` selects `carry.0` and `carry.1`.
+    A name selects everything below it: `carry` selects `carry.0` and `carry.1`.
 
     Raises:
         SettingsError: the policy gives no extra of a name. PluginError: something in the extras is no tensor.

@@ -30,7 +30,7 @@ class RecordedTransitions:
         Args:
             dataset: the setting.
             context: what the parts are built from.
-            gamma: what `discount` is where an episode goes on.
+            gamma: the `discount` of rows whose episode does not terminate there.
             share: of the episodes, drawn at random but always the same ones; the others are `held_out`.
         """
         self.dataset, self.context, self.gamma, self.share = dataset, context, gamma, share

@@ -46,19 +46,19 @@ class HasGamma(Protocol):
 class ReplayBuffer:
     """The last `capacity` transitions of all environments together.
 
-    With `shared_observations` an observation is stored once: the successor of a row is the next row of the ring, and only
-    the observations that episodes ended with are stored apart. Samples are the same either way, at time limits too. Where
-    observations are stacked frames, each frame is stored once, and stacked again in what is sampled; the oldest rows, whose
-    first frames are overwritten, are not sampled.
+    With `shared_observations` an observation is stored once: the next observation of a row is the observation of the next row,
+    and only the last observations of episodes are stored separately. Samples are the same either way, at time limits too.
+    Stacked frames are stored once each and stacked again in samples; the oldest rows, whose first frames are overwritten, are
+    not sampled.
 
-    With `n_steps` a row looks that many steps ahead: its reward is the discounted sum of theirs and its successor what they
-    led to. Fewer where the episode ends before, or the newest row is reached. Source: Sutton, Barto 2018, section 7.1; what
-    the policy of then did in between is not corrected for.
+    With `n_steps` a transition spans that many steps: its reward is their discounted sum, its next observation the one after
+    them. It spans fewer where the episode ends or the newest row is reached. Source: Sutton, Barto 2018, section 7.1, without a
+    correction for actions of older policies.
 
-    With `directory` the rows are in memory-mapped files below it: the system caches as much as fits.
+    With `directory` the rows are in memory-mapped files below it; the operating system caches what fits.
 
-    `with_columns` says what rows hold besides: the policy's extras (by name), which samples then give, and what sequences need
-    (`rlsdk.buffers.SequenceReplay`). Extras take memory, so none are stored by default.
+    `with_columns` adds columns: the policy's extras by name, which samples then hold, and those that
+    `rlsdk.buffers.SequenceReplay` needs. Extras take memory, so none are stored by default.
     """
 
     def __init__(

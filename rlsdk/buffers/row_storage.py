@@ -22,7 +22,7 @@ ExtrasT = TypeVar("ExtrasT")
 
 
 class RowStorage(PreallocatedRows):
-    """The last rows of all environments, [rows, B]: written, and read at flat positions row * B + environment."""
+    """A ring of the last rows [rows, B] of all environments. Rows are read at flat positions, row * B + environment."""
 
     def __len__(self) -> int:
         return self.filled * self.context.num_envs

@@ -84,7 +84,7 @@ def _put_gpus(torch: ModuleType, value: list[bytes]) -> None:
 
 
 class _Watch(MetaPathFinder):
-    """Calls `loaded` when a library has been imported, before the code that imports it goes on."""
+    """Calls `loaded` right after a library is imported, before the importing code continues."""
 
     def __init__(self, loaded: Callable[[str], None]) -> None:
         self.loaded = loaded

@@ -25,7 +25,7 @@ FOLDER = "replay"
 PART = re.compile(r"\d{12,19}-[0-9a-f]{8}\.rlsdk")
 """What names of parts look like; others are not read."""
 RING = {"head", "filled", "written", "leaves"}
-"""What the state of a ring of rows has; row r of all that were ever written stands at r modulo the ring's length."""
+"""Keys of the state of a ring of rows. The r-th row ever written is at position r modulo the ring's length."""
 
 
 @attrs.frozen

@@ -68,8 +68,8 @@ class TensorBlock:
             flat = tensor.detach().reshape(-1)
             rows = max(1, CHUNK // tensor.element_size())
             for start in range(0, len(flat), rows):
-                piece = flat[start : start + rows].cpu().contiguous()
-                yield piece.view(torch.uint8).numpy().data
+                chunk = flat[start : start + rows].cpu().contiguous()
+                yield chunk.view(torch.uint8).numpy().data
 
 
 def read_header(read: Callable[[int], bytes], size: int, *, limit: int) -> tuple[dict[str, HeaderEntry], int]:

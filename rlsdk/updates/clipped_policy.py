@@ -44,7 +44,7 @@ Grads = tuple[Tensor, Tensor | None, Tensor]
 
 
 class ClippedPolicy:
-    """Several epochs of minibatches on one rollout, the policy kept near the one that collected it."""
+    """Several epochs of minibatches on one rollout, with a clipped objective: the policy stays near the collecting one."""
 
     def __init__(
         self,

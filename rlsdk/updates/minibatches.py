@@ -121,8 +121,8 @@ def shuffled(batch: PolicyBatch, size: int, generator: Generator) -> Iterator[Po
 def in_order(batch: PolicyBatch, size: int, generator: Generator, burn_in: int = 0) -> Iterator[PolicyBatch]:
     """Every row once, `size` consecutive ones at a time from a random place on, for networks with a memory.
 
-    With `burn_in` the first so many rows of a segment that goes on with a stored memory only bring that memory up to date:
-    their weight is 0. Source: Kapturowski et al. 2019 (R2D2), section 3. Batches in which no row counts are skipped.
+    With `burn_in` the first rows of a segment that starts inside an episode only bring the stored memory up to date: their
+    weight is 0. Source: Kapturowski et al. 2019 (R2D2), section 3. Batches in which no row counts are skipped.
     """
     count, device = len(batch), batch.target.device
     place = int(torch.randint(count, (), generator=generator, device=device))
