@@ -27,7 +27,7 @@ class Columns:
     ends: bool = False
     """Whether `terminated` and `truncated` are stored."""
     carry: Features = None
-    """An example of the collecting policy's carry, [B, ..]: the one at the first row of each rollout is stored. None: no carry."""
+    """An example of the collecting policy's carry, [B, ..]; one is stored at the first row of each rollout. None: no carry."""
 
 
 PLAIN = Columns()
