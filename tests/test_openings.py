@@ -5,8 +5,10 @@ What the kit checks beyond this runs in `tests/test_examples.py` (`test_the_algo
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import gymnasium
@@ -24,7 +26,10 @@ from rlsdk.interchange.export import Exported, export
 from rlsdk.spaces import choices_of
 from rlsdk.storage.agent_file import KIND
 from rlsdk.storage.factory import read
+from rlsdk.testing import Clause, clauses
 from rlsdk.testing.datasets import random_dataset
+from rlsdk.testing.not_applicable import NotApplicable
+from rlsdk.testing.subject import Subject
 from tests.example_plugins import installed_examples
 from tests.test_own_networks import CASES as OWN
 from tests.test_own_networks import VECTOR, objects_of
@@ -223,3 +228,35 @@ def test_signs_of_rewards_of_a_data_set(folder: Path) -> None:
     reward = agent.learn(1).parts.sample(64, torch.Generator().manual_seed(0)).reward
     assert set(reward.tolist()) <= {-1.0, 0.0, 1.0}
     assert len(set(reward.tolist())) > 1
+
+
+class OwnNetworks(Subject):
+    """Agents of an algorithm with networks of a user."""
+
+    def __init__(self, case: str) -> None:
+        self.networks = OWN[case][2]
+        super().__init__(OWN[case][0])
+
+    def settings(self, **changes: object) -> dict[str, object]:
+        given = changes.get("policy_kwargs")
+        networks = {**(given if isinstance(given, dict) else {}), **self.networks}
+        return {**super().settings(**changes), "policy_kwargs": networks}
+
+
+KIT = [case for case in OWN if ", " not in case]
+OF_AGENTS = [clause for clause in clauses() if not str(clause).startswith(("plugin.", "serializer.", "distribution."))]
+"""The other clauses are about packages, files and distributions, which own networks do not bring."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("clause", OF_AGENTS, ids=str)
+@pytest.mark.parametrize("case", KIT)
+def test_own_networks_keep_the_contracts(case: str, clause: Clause, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files do not hold the user's classes, so each `load` of the kit is given them."""
+    monkeypatch.setattr(Agent, "load", partial(_load_with, Agent.load, objects_of(case)))
+    with contextlib.suppress(NotApplicable):
+        clause.check(OwnNetworks(case))
+
+
+def _load_with(load: Callable[..., Agent], objects: Mapping[str, object], path: Path, **options: object) -> Agent:
+    return load(path, custom_objects=dict(objects), **options)

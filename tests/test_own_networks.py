@@ -23,13 +23,19 @@ IMAGE = spaces.Box(0, 255, (12, 10, 3), np.uint8)
 NESTED = spaces.Dict({"n": spaces.Discrete(3, start=2), "x": VECTOR})
 
 
+def parts_of(nested: Any) -> Any:
+    """The entries of a dict or tuple, or the one value."""
+    return nested.values() if isinstance(nested, dict) else nested if isinstance(nested, tuple) else [nested]
+
+
 def width_of(space: Any) -> int:
-    parts = space.spaces.values() if isinstance(space, spaces.Dict) else [space]
-    return sum(int(part.n) if isinstance(part, spaces.Discrete) else int(np.prod(part.shape)) for part in parts)
+    parts = parts_of(getattr(space, "spaces", space))
+    one_hot = {spaces.Discrete: lambda part: int(part.n), spaces.MultiDiscrete: lambda part: int(part.nvec.sum())}
+    return sum(one_hot.get(type(part), lambda part: int(np.prod(part.shape)))(part) for part in parts)
 
 
 def flat(observations: Any) -> Tensor:
-    parts = observations.values() if isinstance(observations, dict) else [observations]
+    parts = parts_of(observations)
     assert all(part.dtype == torch.float32 for part in parts)
     return torch.cat([part.flatten(1) for part in parts], 1)
 
