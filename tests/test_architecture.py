@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -94,6 +95,7 @@ BOUNDS = {
 300, normalised 25, 2,000, 680 and 330."""
 
 
+@pytest.mark.kernels("counts what a step with kernels runs")
 @pytest.mark.parametrize("name", training_trace.CASES)
 def test_a_training_step_grows_no_further(name: str) -> None:
     """What a reader of one round has to follow, traced."""
@@ -105,6 +107,7 @@ def test_a_training_step_grows_no_further(name: str) -> None:
     assert trace.calls / training_trace.CASES[name].steps <= calls
 
 
+@pytest.mark.kernels("lists what a step with kernels runs")
 def test_the_page_lists_what_a_training_step_runs() -> None:
     listed = training_trace.listed_files(training_trace.PAGE.read_text())
     assert listed == training_trace.trace_of("TQC").files, "write the page again: python -m tests.training_trace"
@@ -134,6 +137,30 @@ def test_the_house_is_measured() -> None:
     assert 1000 * anys.share <= MEASURES["any"]
     assert shapes.share >= MEASURES["shapes"]
     assert len(list((ROOT / "rlsdk").glob("*.py"))) <= 10
+
+
+PRIVATE_OF_TORCH = re.compile(
+    r"""\btorch\._[a-z_C]  # torch._C, torch._dynamo, ...
+    | \btorch\.[a-z_.]+\._[a-z]  # torch.utils._python_dispatch
+    | ^\s*from\ torch\S*\ import\ (?:.*,\s*)?_  # from torch.nn.modules.batchnorm import _BatchNorm
+    | getattr\(torch[\w.]*,\ "_
+    | \._(?:parameters|buffers|modules|non_persistent_buffers_set|schema|overloadname|flat_weights)\b
+    | _(?:forward|backward|state_dict|load_state_dict)_(?:pre_|post_)?hooks\b
+    | _optimizer_step_(?:pre|post)_hooks\b""",
+    re.VERBOSE | re.MULTILINE,
+)
+
+
+def test_private_names_of_torch_occur_in_kernels_only() -> None:
+    """There they are looked for first; what would use them is left to torch where they are missing."""
+    found = {
+        str(path.relative_to(ROOT)): match.group().strip()
+        for path in SOURCES
+        if (match := PRIVATE_OF_TORCH.search(path.read_text()))
+    }
+    kernels = {path for path in found if path.startswith("rlsdk/kernels/")}
+    assert {"rlsdk/kernels/structure.py", "rlsdk/kernels/seeded_draws.py"} <= kernels, "the pattern finds them"
+    assert not found.keys() - kernels, {path: found[path] for path in found.keys() - kernels}
 
 
 def test_classes_are_not_deep() -> None:

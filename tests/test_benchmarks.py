@@ -57,6 +57,7 @@ def test_updates_are_timed_where_they_happen() -> None:
     assert Trainer(lambda steps: sum(range(100_000)), model, "no_such_method")(1).update is None
 
 
+@pytest.mark.kernels("the floor is that of the quickest products")
 @pytest.mark.parametrize(
     "name", ["tqc-pendulum", "trpo-pendulum", "maskable-ppo-toy-8", "qrdqn-cartpole", "ars-pendulum"]
 )

@@ -149,7 +149,8 @@ def test_returns_without_filler_rows_by_hand(steps: list[int], envs: int, seed: 
         valid[t] = ~(ended[t - 1] & valid[t - 1])
     ended &= valid
     scale, found = RewardScale(Normalization(), 0.9, envs), []
-    for parts in zip(*(column.split(steps) for column in (reward, ended, valid)), strict=True):
+    never = torch.zeros_like(ended)
+    for parts in zip(*(column.split(steps) for column in (reward, ended, never, valid)), strict=True):
         found += scale.observe(*parts)[:, 0].tolist()
     running, plain, expected = np.zeros(envs), RunningMoments(()), []
     for t in range(shape[0]):

@@ -291,6 +291,7 @@ def test_critics_and_their_target_follow() -> None:
         model.save(BytesIO())
 
 
+@pytest.mark.kernels("names the kernel")
 def test_the_target_is_run_by_the_same_kernels() -> None:
     algorithm = made("tqc", batch_size=200).learn(8).parts.algorithm
     online, target = algorithm.critics._kernel(), algorithm.target.network._kernel()

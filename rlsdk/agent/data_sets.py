@@ -40,4 +40,5 @@ def observe_data_set(agent: AssembledAgent) -> None:
         for rewards in memory.episode_rewards():
             ended = torch.zeros(len(rewards), 1, dtype=torch.bool)
             ended[-1] = True
-            normalizer.rewards.observe(rewards.unsqueeze(1), ended, torch.ones_like(ended))
+            never = torch.zeros_like(ended)
+            normalizer.rewards.observe(rewards.unsqueeze(1), ended, never, torch.ones_like(ended))

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.errors import UsageError
-from rlsdk.exploration.new_settings import reconfigure_behavior
 from rlsdk.interfaces import FollowsSettings, Reconfigurable
 from rlsdk.registry.abilities import ability
 from rlsdk.settings import evolve
@@ -57,10 +56,9 @@ def _reconfigure_parts(agent: AssembledAgent, config: AgentConfig) -> None:
     plan = agent.parts.plan
     new = plan.with_settings(config, agent.context) if isinstance(plan, FollowsSettings) else plan
     built, normalizer = agent.parts, agent.preprocessing.normalizer
-    for part in (built.policy, built.algorithm, built.buffer):
+    for part in (built.policy, built.algorithm, built.buffer, built.behavior):
         if (able := ability(part, Reconfigurable)) is not None:
             able.reconfigure(config)
-    reconfigure_behavior(built.behavior, config)
     gamma = getattr(config, "gamma", None)
     if normalizer is not None and normalizer.settings.gamma is None and isinstance(gamma, float | int):
         normalizer.rewards.gamma = float(gamma)

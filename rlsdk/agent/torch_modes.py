@@ -10,9 +10,8 @@ from typing import ParamSpec, TypeVar
 import torch
 
 from rlsdk.errors import UsageError
+from rlsdk.kernels import function_modes
 
-_function_modes: Callable[[], int] = getattr(torch._C, "_len_torch_function_stack", lambda: 1)
-"""How many modes watch torch's functions, of which the default device is one."""
 P = ParamSpec("P")
 ResultT = TypeVar("ResultT")
 
@@ -41,7 +40,7 @@ def in_plain_modes(function: Callable[P, ResultT]) -> Callable[P, ResultT]:
 def modes_are_plain() -> bool:
     """Whether there is nothing that `in_plain_modes` would change or refuse, inference mode and gradients aside."""
     autocast = torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
-    return not autocast and torch.get_default_dtype() is torch.float32 and not _function_modes()
+    return not autocast and torch.get_default_dtype() is torch.float32 and not function_modes()
 
 
 def require_defaults() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Generator, Tensor
 
 from rlsdk.interfaces import Distribution
+
+PartT = TypeVar("PartT")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -17,13 +19,14 @@ class Product:
 
     parts: Mapping[str, Distribution] | tuple[Distribution, ...]
 
-    def _pairs(self, other: Any) -> list[tuple[Distribution, Any]]:
+    def _pairs(self, other: Mapping[str, PartT] | Sequence[PartT]) -> list[tuple[Distribution, PartT]]:
         """Each part with the entry of `other` (actions, or another product's parts) at its place."""
-        if isinstance(self.parts, tuple):
-            return list(zip(self.parts, other, strict=True))
-        return [(part, other[key]) for key, part in self.parts.items()]
+        if isinstance(self.parts, Mapping) and isinstance(other, Mapping):
+            return [(part, other[key]) for key, part in self.parts.items()]
+        assert not isinstance(other, Mapping)
+        return list(zip(self._each(), other, strict=True))
 
-    def _nested(self, values: list[Any]) -> Any:
+    def _nested(self, values: list[PartT]) -> Mapping[str, PartT] | tuple[PartT, ...]:
         return tuple(values) if isinstance(self.parts, tuple) else dict(zip(self.parts, values, strict=True))
 
     def _each(self) -> list[Distribution]:

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
-from rlsdk.exploration.noisy_policy import NoisyPolicy
-from rlsdk.exploration.uniform import UniformWarmUp
+from rlsdk.exploration.noisy_policy import NoiseCarry, NoisyPolicy
+from rlsdk.exploration.uniform import UniformWarmUp, WarmUpCarry
 from rlsdk.interfaces import Policy
 from rlsdk.math.action_noise import ActionNoise
 from rlsdk.networks.action_scale import ActionScale
 from rlsdk.registry.parts import BuildContext
 from rlsdk.spaces import Box
+
+CarryT = TypeVar("CarryT")
+ExtrasT = TypeVar("ExtrasT")
+
+
+Behavior = (
+    Policy[CarryT, ExtrasT]
+    | Policy[WarmUpCarry[CarryT], object]
+    | Policy[NoiseCarry[CarryT], object]
+    | Policy[NoiseCarry[WarmUpCarry[CarryT]], object]
+)
+"""The policy, with or without warm-up and action noise."""
 
 
 class BehaviorSettings(Protocol):
@@ -23,8 +35,8 @@ class BehaviorSettings(Protocol):
 
 
 def noisy_behavior(
-    policy: Policy[Any, Any], context: BuildContext, config: BehaviorSettings, *, warm_up: bool = True
-) -> Policy[Any, Any]:
+    policy: Policy[CarryT, ExtrasT], context: BuildContext, config: BehaviorSettings, *, warm_up: bool = True
+) -> Behavior[CarryT, ExtrasT]:
     """Uniform actions first (unless `warm_up` is off), then `policy`; `action_noise`, where there is one, on top of both.
 
     Raises:
@@ -32,5 +44,8 @@ def noisy_behavior(
     """
     space = context.action_space
     assert isinstance(space, Box)
-    behavior = UniformWarmUp(policy, space, config.learning_starts, context.num_envs) if warm_up else policy
-    return behavior if config.action_noise is None else NoisyPolicy(behavior, config.action_noise, ActionScale(space))
+    noise, scale = config.action_noise, ActionScale(space)
+    if not warm_up:
+        return policy if noise is None else NoisyPolicy(policy, noise, scale)
+    warming = UniformWarmUp(policy, space, config.learning_starts, context.num_envs)
+    return warming if noise is None else NoisyPolicy(warming, noise, scale)

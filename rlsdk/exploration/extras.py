@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
-from typing import Any
 
 from torch import Tensor
 
@@ -13,7 +12,7 @@ from rlsdk.errors import PluginError
 LOG_PROB = "log_prob"
 
 
-def extras_of_other_action(extras: Any, log_prob: Tensor | None) -> object:
+def extras_of_other_action(extras: object, log_prob: Tensor | None) -> object:
     """`extras` with `log_prob` [B] of the action that is played, under this name, instead of that of the policy's own action.
 
     Extras are a dataclass or a mapping; without an entry `log_prob` they stay as they are, and so does one that is None.
@@ -32,6 +31,8 @@ def extras_of_other_action(extras: Any, log_prob: Tensor | None) -> object:
         )
     if isinstance(extras, Mapping):
         return {**extras, LOG_PROB: log_prob}
+    assert is_dataclass(extras)
+    assert not isinstance(extras, type)
     return replace(extras, **{LOG_PROB: log_prob})
 
 

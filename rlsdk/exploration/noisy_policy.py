@@ -3,32 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 import torch
 from torch import Generator, Tensor
 
-from rlsdk.errors import SettingsError
+from rlsdk.errors import SettingsError, UsageError
 from rlsdk.exploration.extras import extras_of_other_action
-from rlsdk.interfaces import Policy, State
+from rlsdk.interfaces import Policy, Reconfigurable, State
 from rlsdk.math.action_noise import ActionNoise
 from rlsdk.networks.action_scale import ActionScale
 from rlsdk.records import Act, Observation
 
+CarryT = TypeVar("CarryT")
+ExtrasT = TypeVar("ExtrasT")
+
+
+class NoiseSettings(Protocol):
+    """The hyper-parameter of action noise."""
+
+    @property
+    def action_noise(self) -> ActionNoise | None: ...
+
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NoiseCarry:
+class NoiseCarry(Generic[CarryT]):
     """The noise process of each environment, float32 [B, A], and the inner policy's carry."""
 
     noise: Tensor
-    inner: object
+    inner: CarryT
 
 
-class NoisyPolicy:
+class NoisyPolicy(Generic[CarryT, ExtrasT]):
     """Adds noise to the unit actions of `inner` and clips them to [-1, 1]; deterministic actions stay as they are."""
 
-    def __init__(self, inner: Policy[Any, Any], noise: ActionNoise, scale: ActionScale) -> None:
+    def __init__(self, inner: Policy[CarryT, ExtrasT], noise: ActionNoise, scale: ActionScale) -> None:
         """Raises SettingsError: the noise has neither one number nor one per action dimension."""
         self.inner, self.noise, self.scale = inner, noise, scale
         for name in ("mean", "sigma", "initial_noise"):
@@ -39,32 +49,44 @@ class NoisyPolicy:
                     f" or {scale.size}"
                 )
 
-    def initial_carry(self, batch: int) -> NoiseCarry:
+    def initial_carry(self, batch: int) -> NoiseCarry[CarryT]:
         zeros = torch.zeros(batch, self.scale.size, device=self.scale.low.device)
         return NoiseCarry(zeros, self.inner.initial_carry(batch))
 
     @property
-    def begin_rollout(self) -> Callable[[NoiseCarry], NoiseCarry] | None:
+    def begin_rollout(self) -> Callable[[NoiseCarry[CarryT]], NoiseCarry[CarryT]] | None:
         """That of the inner policy, see `Policy`."""
         begin = getattr(self.inner, "begin_rollout", None)
         return None if begin is None else lambda carry: NoiseCarry(carry.noise, begin(carry.inner))
 
     @torch.no_grad()
     def act(
-        self, observation: Observation, carry: NoiseCarry, *, deterministic: bool, generator: Generator
-    ) -> Act[NoiseCarry, Any]:
+        self, observation: Observation, carry: NoiseCarry[CarryT], *, deterministic: bool, generator: Generator
+    ) -> Act[NoiseCarry[CarryT], object]:
         act = self.inner.act(observation, carry.inner, deterministic=deterministic, generator=generator)
         if deterministic:
-            return replace(act, carry=NoiseCarry(carry.noise, act.carry))
+            return Act(act.action, NoiseCarry(carry.noise, act.carry), act.extras)
         noise, state = self.noise.step(self.noise.started(carry.noise, observation.is_first), generator)
         unit = (self.scale.to_unit(act.action) + noise).clamp(-1.0, 1.0)
-        extras = act.extras
+        extras: object = act.extras
         if not (isinstance(extras, tuple) and not extras):
             extras = extras_of_other_action(extras, None)
         return Act(self.scale.to_environment(unit), NoiseCarry(state, act.carry), extras)
 
+    def reconfigure(self, config: NoiseSettings) -> None:
+        """Take new settings, and give them to the inner policy.
+
+        Raises:
+            UsageError: `action_noise` becomes None, which needs another policy.
+        """
+        if config.action_noise is None:
+            raise UsageError("action_noise cannot end while the agent lives; give noise with sigma = 0")
+        self.noise = config.action_noise
+        if isinstance(self.inner, Reconfigurable):
+            self.inner.reconfigure(config)
+
     def state_dict(self) -> State:
         return dict(self.inner.state_dict())
 
-    def load_state_dict(self, state: Any) -> None:
+    def load_state_dict(self, state: object) -> None:
         self.inner.load_state_dict(state)

@@ -4,49 +4,59 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Generic, Protocol, TypeVar
 
 import torch
 from torch import Generator, Tensor
 
 from rlsdk.exploration.extras import extras_of_other_action
 from rlsdk.exploration.uniform_actions import allowed_actions, uniform_actions, uniform_log_prob
-from rlsdk.interfaces import Policy, State
+from rlsdk.interfaces import Policy, Reconfigurable, State
 from rlsdk.records import Act, Observation
 from rlsdk.spaces import Space
 
+CarryT = TypeVar("CarryT")
+ExtrasT = TypeVar("ExtrasT")
+
+
+class WarmUpSettings(Protocol):
+    """The hyper-parameter of a warm-up."""
+
+    @property
+    def learning_starts(self) -> int: ...
+
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WarmUpCarry:
+class WarmUpCarry(Generic[CarryT]):
     """Actions taken so far over all environments (int64, 0-d, on the CPU), and the inner policy's carry."""
 
     taken: Tensor
-    inner: object
+    inner: CarryT
 
 
-class UniformWarmUp:
+class UniformWarmUp(Generic[CarryT, ExtrasT]):
     """Plays `steps` uniformly random actions, counted over all environments, then hands over to `inner`.
 
     Extras are those of `inner`, but for the probability of its action: see `rlsdk.exploration.extras_of_other_action`.
     """
 
-    def __init__(self, inner: Policy[Any, Any], space: Space, steps: int, num_envs: int | None = None) -> None:
+    def __init__(self, inner: Policy[CarryT, ExtrasT], space: Space, steps: int, num_envs: int | None = None) -> None:
         """`num_envs`: environments of all groups, as it acts for one group at a time; None: there is one group."""
         self.inner, self.space, self.steps, self.num_envs = inner, space, steps, num_envs
 
-    def initial_carry(self, batch: int) -> WarmUpCarry:
+    def initial_carry(self, batch: int) -> WarmUpCarry[CarryT]:
         return WarmUpCarry(torch.zeros((), dtype=torch.int64), self.inner.initial_carry(batch))
 
     @property
-    def begin_rollout(self) -> Callable[[WarmUpCarry], WarmUpCarry] | None:
+    def begin_rollout(self) -> Callable[[WarmUpCarry[CarryT]], WarmUpCarry[CarryT]] | None:
         """That of the inner policy, see `Policy`."""
         begin = getattr(self.inner, "begin_rollout", None)
         return None if begin is None else lambda carry: WarmUpCarry(carry.taken, begin(carry.inner))
 
     @torch.no_grad()
     def act(
-        self, observation: Observation, carry: WarmUpCarry, *, deterministic: bool, generator: Generator
-    ) -> Act[WarmUpCarry, Any]:
+        self, observation: Observation, carry: WarmUpCarry[CarryT], *, deterministic: bool, generator: Generator
+    ) -> Act[WarmUpCarry[CarryT], object]:
         act = self.inner.act(observation, carry.inner, deterministic=deterministic, generator=generator)
         if deterministic or int(carry.taken) >= self.steps:
             return Act(act.action, WarmUpCarry(carry.taken, act.carry), act.extras)
@@ -54,10 +64,16 @@ class UniformWarmUp:
         random = allowed_actions(self.space, mask, generator) if mask is not None else None
         if random is None:
             random = uniform_actions(self.space, batch, generator)
-        extras = act.extras
+        extras: object = act.extras
         if not (isinstance(extras, tuple) and not extras):
             extras = extras_of_other_action(extras, uniform_log_prob(self.space, mask, random))
         return Act(random, WarmUpCarry(carry.taken + (self.num_envs or batch), act.carry), extras)
+
+    def reconfigure(self, config: WarmUpSettings) -> None:
+        """Take new settings, and give them to the inner policy."""
+        self.steps = config.learning_starts
+        if isinstance(self.inner, Reconfigurable):
+            self.inner.reconfigure(config)
 
     def state_dict(self) -> State:
         return dict(self.inner.state_dict())

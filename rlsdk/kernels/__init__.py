@@ -4,10 +4,12 @@ Networks and losses get kernels from `rlsdk.kernels.factory`: `evaluate(inputs) 
 kernels, `RLSDK_KERNELS=off`, the same is computed by torch, more slowly.
 """
 
-from rlsdk.kernels.factory import kernels_off
+from rlsdk.kernels.factory import seeded_draws
+from rlsdk.kernels.hooks import function_modes, is_hooked
 from rlsdk.kernels.protocol import AUTOGRAD, Kernel, KernelChoice
 from rlsdk.kernels.reference import Autograd, AutogradPair
-from rlsdk.kernels.structure import KernelSlot, Structure, fixed_layers, is_hooked
+from rlsdk.kernels.structure import KernelSlot, Structure, fixed_layers
+from rlsdk.kernels.switch import kernels_off
 
 __all__ = [
     "AUTOGRAD",
@@ -18,6 +20,8 @@ __all__ = [
     "KernelSlot",
     "Structure",
     "fixed_layers",
+    "function_modes",
     "is_hooked",
     "kernels_off",
+    "seeded_draws",
 ]

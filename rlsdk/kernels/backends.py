@@ -11,6 +11,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +49,11 @@ class Backend:
     affine: Callable[[Array, Array, Array], Array]
     """x [.., N, I], matrix [.., I, O], bias [.., 1, O] -> a new array [.., N, O]."""
     product: Callable[..., Array]
-    sum_rows: Callable[[Array, Array], Array]
-    """Of [.., N, O] into [.., 1, O]."""
+    sum_rows: Callable[..., Array]
+    """Of [.., N, O] into `out` [.., 1, O]."""
     stack: Callable[[Sequence[Array]], Array]
-    activations: dict[type[nn.Module], Activation]
+    activations: dict[type[nn.Module], Activation | None]
+    """None: nothing follows."""
 
     def __deepcopy__(self, memo: object) -> Backend:
         """There is one of each; kernels compare them by identity."""
@@ -72,17 +74,19 @@ def _numpy_affine(x: Array, matrix: Array, bias: Array) -> Array:
 
 
 def affine(x: Tensor, matrix: Tensor, bias: Tensor) -> Tensor:
-    """x [N, I] or [C, N, I] times matrix [I, O] or [C, I, O] plus bias [1, O] or [C, 1, O] -> [N, O] or [C, N, O]."""
+    """x [N, I] or [C, N, I] times matrix [I, O] or [C, I, O] plus bias [1, O] or [C, 1, O] -> [N, O] or [C, N, O], on the
+    processor."""
     if matrix.ndim == 3:
         return torch.baddbmm(bias, x.expand(len(matrix), -1, -1), matrix)
-    if is_quick(x, matrix):
+    if AHEAD and len(x) >= ROWS and len(x) * matrix.numel() >= WORTH and x.dtype is torch.float32:
         return _linear(x, matrix.mT, bias[0], "none", [], "")
     return torch.addmm(bias, x, matrix)
 
 
 def product(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
-    """[N, K] or [C, N, K] times [K, M] or [C, K, M] -> [N, M] or [C, N, M]."""
-    if not is_quick(left, right) or (out is not None and left.shape[-1] < SUMMED):
+    """[N, K] or [C, N, K] times [K, M] or [C, K, M] -> [N, M] or [C, N, M], on the processor."""
+    may = AHEAD and left.ndim == 2 and len(left) >= ROWS and left.dtype is torch.float32
+    if not may or len(left) * right.numel() < WORTH or (out is not None and left.shape[-1] < SUMMED):
         return torch.matmul(left, right, out=out)
     # oneDNN copies a first matrix that does not lie row by row: the smaller one, then
     if left.is_contiguous() or left.numel() <= right.numel():
@@ -136,7 +140,7 @@ def _tanh_vjp(grad: Array, y: Array) -> Array:
 def _torch_relu_vjp() -> Callable[[Array, Array], Array]:
     """What autograd calls, in one pass, where this torch has it."""
     fused = getattr(torch.ops.aten, "threshold_backward", None)
-    return _relu_vjp if fused is None else lambda grad, y: fused(grad, y, 0)
+    return _relu_vjp if fused is None else partial(fused.default, threshold=0)
 
 
 def _tanh(z: Tensor) -> Tensor:
@@ -159,9 +163,9 @@ NUMPY = Backend(
     affine=_numpy_affine,
     product=np.matmul,
     stack=np.stack,
-    sum_rows=lambda grad, out: np.add.reduce(grad, axis=-2, out=out, keepdims=True),
+    sum_rows=partial(np.add.reduce, axis=-2, keepdims=True),
     activations={
-        nn.Identity: Activation(_same, lambda grad, _: grad),
+        nn.Identity: None,
         nn.ReLU: Activation(lambda z: np.maximum(z, 0.0, out=z), _relu_vjp),
         nn.Tanh: Activation(lambda z: np.tanh(z, out=z), _tanh_vjp),
     },
@@ -173,9 +177,9 @@ TORCH = Backend(
     affine=affine,
     product=product,
     stack=lambda arrays: torch.stack(list(arrays)),
-    sum_rows=lambda grad, out: torch.sum(grad, -2, keepdim=True, out=out),
+    sum_rows=partial(torch.sum, dim=-2, keepdim=True),
     activations={
-        nn.Identity: Activation(_same, lambda grad, _: grad),
+        nn.Identity: None,
         nn.ReLU: Activation(torch.relu_, _torch_relu_vjp()),
         nn.Tanh: Activation(_tanh, getattr(torch.ops.aten, "tanh_backward", _tanh_vjp)),
     },

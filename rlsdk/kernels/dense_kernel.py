@@ -8,21 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import repeat
+from operator import attrgetter
 from typing import cast
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rlsdk.errors import UsageError
 from rlsdk.kernels import backends
 from rlsdk.kernels.backends import BACKENDS, NUMPY, TORCH, Activation, Array, Backend
-from rlsdk.kernels.protocol import Acting, is_dense, is_linear
-from rlsdk.kernels.structure import is_hooked
+from rlsdk.kernels.hooks import is_hooked
+from rlsdk.kernels.protocol import is_dense, is_linear
 
 Trace = list[Array]
 """The input of a forward pass and what every layer gave, activated; or those of members run one after another."""
+_grad = attrgetter("grad")
 ACTING_ROWS = 32
 """Up to so many rows numpy acts faster, whatever the width."""
 
@@ -33,7 +34,7 @@ class Layer:
 
     matrix: Array
     bias: Array
-    activation: Activation
+    activation: Activation | None
 
 
 class DenseKernel:
@@ -87,22 +88,24 @@ class DenseKernel:
     def forward(self, x: Array) -> tuple[Array, Trace]:
         """(outputs [.., N, O], what `backward` and `jvp` need) for inputs [N, I]."""
         if self.members and self._is_split(x):
-            outputs, traces = zip(*(member.forward(x) for member in self.members), strict=True)
+            outputs, traces = zip(*map(DenseKernel.forward, self.members, repeat(x)), strict=True)
             return self.backend.stack(outputs), list(traces)
         trace = [x]
-        affine = self.backend.affine
         for layer in self._layers():
-            x = layer.activation.apply(affine(x, layer.matrix, layer.bias))
+            x = self.backend.affine(x, layer.matrix, layer.bias)
+            if layer.activation is not None:
+                x = layer.activation.apply(x)
             trace.append(x)
         return x, trace
 
     def __call__(self, x: Array) -> Array:
         """Outputs [.., N, O] alone, for inputs [N, I]."""
         if self.members and self._is_split(x):
-            return self.backend.stack([member(x) for member in self.members])
-        affine = self.backend.affine
+            return self.backend.stack(list(map(DenseKernel.__call__, self.members, repeat(x))))
         for layer in self._layers():
-            x = layer.activation.apply(affine(x, layer.matrix, layer.bias))
+            x = self.backend.affine(x, layer.matrix, layer.bias)
+            if layer.activation is not None:
+                x = layer.activation.apply(x)
         return x
 
     def backward(self, trace: Trace, grad: Array, into: Sequence[Array] | None) -> None:
@@ -127,11 +130,12 @@ class DenseKernel:
             found = [member._backward(*arguments, to_input=to_input) for member, *arguments in each]
             return backend.stack(found) if to_input else None
         for i in reversed(range(len(layers))):
-            grad = layers[i].activation.vjp(grad, trace[i + 1])
+            if (activation := layers[i].activation) is not None:
+                grad = activation.vjp(grad, trace[i + 1])
             if into is not None:
                 x, weight = trace[i], into[2 * i]
                 backend.product(*((x.mT, grad) if self.ensemble else (grad.mT, x)), out=weight)
-                backend.sum_rows(grad, into[2 * i + 1])
+                backend.sum_rows(grad, out=into[2 * i + 1])
             if i or to_input:
                 grad = backend.product(grad, layers[i].matrix.mT)
         return grad
@@ -147,13 +151,13 @@ class DenseKernel:
             moved = self.backend.affine(trace[i], weight, direction[2 * i + 1])
             if change is not None:
                 moved += self.backend.product(change, layer.matrix)
-            change = layer.activation.vjp(moved, trace[i + 1])
+            change = moved if layer.activation is None else layer.activation.vjp(moved, trace[i + 1])
         return change
 
     def gradients(self) -> list[Array]:
         """Views of the parameters' `grad`, for `backward`."""
-        own = [cast("Tensor", parameter.grad) for parameter in self.parameters]
-        places = [gradient.data_ptr() for gradient in own]
+        own: list[Tensor] = list(map(_grad, self.parameters))
+        places = list(map(Tensor.data_ptr, own))
         if places != self._gradient_places:
             self._gradient_places, self._gradients = places, self.arrays(own)
         return self._gradients
@@ -211,17 +215,3 @@ def _activations(modules: Sequence[nn.Module]) -> list[type[nn.Module]]:
         for module, after in pairs
         if is_linear(module)
     ]
-
-
-class DenseActing:
-    """Acts in numpy for few rows, where calling torch would cost more than the arithmetic; else as `reference`."""
-
-    def __init__(self, modules: Iterable[nn.Module], reference: Acting) -> None:
-        self.kernel, self.reference = DenseKernel(modules, NUMPY), reference
-
-    def __call__(self, features: Tensor) -> Tensor:
-        """Raw outputs [N, O] for encoded observations [N, I]."""
-        if len(features) > ACTING_ROWS or not features.is_cpu:
-            return self.reference(features)
-        raw: NDArray[np.float32] = self.kernel(features.numpy())
-        return torch.from_numpy(raw)

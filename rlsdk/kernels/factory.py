@@ -1,20 +1,15 @@
-"""The one place that selects kernels. Each function returns the fastest one for a network, or `reference` where none fits.
-
-`RLSDK_KERNELS=off` in the environment, or `kernels_off()` around what makes and trains an agent, leaves everything to torch.
-"""
+"""Selects kernels for networks and optimisers: each function returns the fastest one, or `reference` where none fits."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from functools import cache
 from importlib.util import find_spec
 
 import torch
 from torch import Tensor, nn
 
-from rlsdk.errors import SettingsError, suggest
 from rlsdk.kernels import reference as by_torch
 from rlsdk.kernels.protocol import (
     Acting,
@@ -29,44 +24,10 @@ from rlsdk.kernels.protocol import (
     has_parameters,
     is_dense,
 )
-from rlsdk.kernels.structure import KNOWN
+from rlsdk.kernels.switch import exists, is_on, may_use
 
-VARIABLE = "RLSDK_KERNELS"
 NUMPY_WIDTH, NUMPY_ROWS = 128, 128
 """Up to this width and batch numpy is faster: its calls cost a third of torch's, and the arithmetic is small."""
-
-
-def _as_switch(value: str) -> bool:
-    """Raises SettingsError: neither on nor off."""
-    if value not in ("on", "off"):
-        raise SettingsError(f"the environment variable {VARIABLE} is {value!r}; {suggest(value, ('on', 'off'))}")
-    return value == "on"
-
-
-_on = [_as_switch(os.environ.get(VARIABLE, "on"))]
-
-
-@contextmanager
-def kernels_off() -> Iterator[None]:
-    """Networks that are made inside the block, and losses that are computed there, are left to torch and autograd."""
-    _on.append(False)
-    try:
-        yield
-    finally:
-        _on.pop()
-
-
-@cache
-def _exists(module: str) -> bool:
-    try:
-        return find_spec(f"rlsdk.kernels.{module}") is not None
-    except ModuleNotFoundError:
-        return False
-
-
-def _may_use(module: str) -> bool:
-    """Whether kernels are on, support this torch, and are installed."""
-    return _on[-1] and KNOWN and _exists(module)
 
 
 def backend_name(choice: KernelChoice) -> str | None:
@@ -83,7 +44,7 @@ def dense_network(
 ) -> DenseNetwork:
     """For layers on an encoder's features. `reference`: calls the modules."""
     name = backend_name(choice)
-    if hooked or name is None or not _may_use("dense_kernel") or has_parameters(encoder) or not is_dense(modules):
+    if hooked or name is None or not may_use("dense_kernel") or has_parameters(encoder) or not is_dense(modules):
         return reference
     from rlsdk.kernels.backends import BACKENDS
     from rlsdk.kernels.dense_kernel import DenseKernel
@@ -95,10 +56,10 @@ def dense_acting(
     modules: Sequence[nn.Module], encoder: nn.Module, choice: KernelChoice, hooked: bool, reference: Acting
 ) -> Acting:
     """The same for acting."""
-    off = hooked or backend_name(choice) is None or not _may_use("dense_kernel")
+    off = hooked or backend_name(choice) is None or not may_use("dense_kernel")
     if off or has_parameters(encoder) or not is_dense(modules):
         return reference
-    from rlsdk.kernels.dense_kernel import DenseActing
+    from rlsdk.kernels.dense_acting import DenseActing
 
     return DenseActing(modules, reference)
 
@@ -108,7 +69,7 @@ def squashed_policy(
 ) -> SquashedPolicy:
     """For a squashed Gaussian policy. `layers`: None where it has others than `SquashedLayers`."""
     name = backend_name(choice)
-    if layers is None or hooked or name is None or not _may_use("squashed_kernel"):
+    if layers is None or hooked or name is None or not may_use("squashed_kernel"):
         return reference
     from rlsdk.kernels.backends import BACKENDS
     from rlsdk.kernels.squashed_kernel import SquashedKernel
@@ -120,7 +81,7 @@ def policy_actor(
     layers: ActorCriticLayers | None, choice: KernelChoice, hooked: bool, reference: PolicyActor
 ) -> PolicyActor:
     """For acting with an actor-critic network. `layers`: None where it has others than `ActorCriticLayers`."""
-    if layers is None or hooked or choice.setting == "autograd" or not _may_use("actor_critic_kernel"):
+    if layers is None or hooked or choice.setting == "autograd" or not may_use("actor_critic_kernel"):
         return reference
     from rlsdk.kernels.actor_critic_kernel import ActorCriticActing
 
@@ -132,7 +93,7 @@ def policy_evaluator(
 ) -> PolicyEvaluator[RowsT]:
     """For learning with an actor-critic network whose parameters' gradients are allocated."""
     name = backend_name(choice)
-    if layers is None or hooked or name is None or not _may_use("actor_critic_kernel"):
+    if layers is None or hooked or name is None or not may_use("actor_critic_kernel"):
         return reference
     from rlsdk.kernels.actor_critic_kernel import ActorCriticKernel
     from rlsdk.kernels.backends import BACKENDS
@@ -144,7 +105,7 @@ def convolutions(
     modules: Sequence[nn.Module], scale: float, hooked: bool, reference: Callable[[Tensor], Tensor]
 ) -> Callable[[Tensor], Tensor]:
     """Takes pixels [N, channels, height, width] to features [N, F]; `scale` is what pixels are multiplied by."""
-    if hooked or not _may_use("convolutions"):
+    if hooked or not may_use("convolutions"):
         return reference
     from rlsdk.kernels.convolutions import ConvolutionKernel, is_convolutional
 
@@ -153,36 +114,32 @@ def convolutions(
 
 def sequential(modules: Iterable[nn.Module], x: Tensor) -> Tensor:
     """What modules give one after another, [N, I] -> [N, O], with a graph where there is one."""
-    return _sequential()(modules, x) if _on[-1] else by_torch.sequential(modules, x)
+    return _sequential()(modules, x) if is_on() else by_torch.sequential(modules, x)
 
 
 @cache
 def _sequential() -> Callable[[Iterable[nn.Module], Tensor], Tensor]:
-    if not KNOWN or not _exists("layer_products"):
+    if not may_use("layer_products"):
         return by_torch.sequential
     from rlsdk.kernels.layer_products import sequential as by_kernel
 
     return by_kernel
 
 
-def pairwise_huber(current: Tensor, target: Tensor, asymmetry: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
-    """(sum, 0-d; gradients [.., N, K]), see `rlsdk.kernels.reference.pairwise_huber`."""
-    function = _pairwise_huber() if _on[-1] else by_torch.pairwise_huber
-    return function(current, target, asymmetry, weight)
+def seeded_draws(seed: int) -> AbstractContextManager[object]:
+    """Inside the block, torch functions without a generator of their own draw what they would after
+    `torch.manual_seed(seed)`. The global generator stays as it is; other threads' draws do not count, but where this torch has
+    no dispatch modes."""
+    if exists("seeded_draws") and find_spec("torch.utils._python_dispatch") is not None:
+        from rlsdk.kernels.seeded_draws import SeededDraws
 
-
-@cache
-def _pairwise_huber() -> Callable[[Tensor, Tensor, Tensor, Tensor | None], tuple[Tensor, Tensor]]:
-    if not _exists("pairwise_huber"):
-        return by_torch.pairwise_huber
-    from rlsdk.kernels.pairwise_huber import pairwise_huber as by_kernel
-
-    return by_kernel
+        return SeededDraws(seed)
+    return by_torch.seeded_draws(seed)
 
 
 def adam_step(optimizer: torch.optim.Optimizer, flat: nn.Parameter) -> Callable[[torch.optim.Optimizer], bool]:
     """A function that makes the step of a fused Adam with one parameter `flat` [D]; False where it cannot."""
-    if not _may_use("fused_adam"):
+    if not may_use("fused_adam"):
         return lambda _: False
     from rlsdk.kernels.fused_adam import AdamKernel
 

@@ -12,7 +12,7 @@ from torch.autograd import forward_ad
 
 from rlsdk.kernels import backends
 from rlsdk.kernels.backends import is_quick, product
-from rlsdk.kernels.structure import is_hooked
+from rlsdk.kernels.hooks import is_hooked
 
 LARGE = 2**18
 """Weights of so many numbers do not stay in a cache between two steps."""

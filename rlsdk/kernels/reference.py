@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -51,6 +52,14 @@ def backward(outputs: tuple[Tensor, ...], grads: tuple[Tensor | None, ...], *, r
     trained = [(output, grad) for output, grad in pairs if output.requires_grad]
     if trained:
         torch.autograd.backward([o for o, _ in trained], [g for _, g in trained], retain_graph=retain_graph)
+
+
+@contextmanager
+def seeded_draws(seed: int) -> Iterator[None]:
+    """Inside the block, torch's global generator is another one, of this seed."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield
 
 
 def sequential(modules: Iterable[nn.Module], x: Tensor) -> Tensor:

@@ -14,30 +14,13 @@ from threading import local
 from typing import Any, Generic, TypeVar
 
 from torch import nn
-from torch.nn.modules import module as torch_module
 from torch.utils.hooks import RemovableHandle
+
+from rlsdk.kernels.hooks import GLOBAL_HOOKS, HOOKS, KNOWN
 
 KernelT = TypeVar("KernelT")
 _values, _submodules = dict.values, attrgetter("_modules")
 _END = (object(),)  # no module and no parameter
-HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-GLOBAL_HOOKS = tuple(
-    getattr(torch_module, f"_global{name}")
-    for name in HOOKS
-    if isinstance(getattr(torch_module, f"_global{name}", 0), dict)
-)
-KNOWN = hasattr(RemovableHandle, "next_id") and all(
-    isinstance(getattr(nn.Module(), name, None), dict) for name in (*HOOKS, "_modules", "_parameters")
-)
-
-
-def is_hooked(module: nn.Module) -> bool:
-    """Whether the module has hooks, or a `forward` of its own instance."""
-    return (
-        bool(any(GLOBAL_HOOKS) or "forward" in vars(module))
-        or not KNOWN
-        or any(getattr(module, name) for name in HOOKS)
-    )
 
 
 class _Steady(local):

@@ -7,7 +7,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from rlsdk.kernels import factory
+from rlsdk.kernels import losses
 
 
 def midpoints(count: int, like: Tensor) -> Tensor:
@@ -79,7 +79,7 @@ def quantile_huber(
     """
     quantiles, size = current.shape[-1], current.numel() * target.shape[-1]
     factor = (0.5 * quantiles if sum_over_quantiles else 0.5) / size
-    total, grad = factory.pairwise_huber(current, target, _asymmetry(quantiles, current.dtype, current.device), weight)
+    total, grad = losses.pairwise_huber(current, target, _asymmetry(quantiles, current.dtype, current.device), weight)
     return total * factor, grad.mul_(-factor)
 
 

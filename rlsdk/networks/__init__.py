@@ -1,8 +1,8 @@
 """Network parts: encoders of observations, multi-layer perceptrons, critics, actors, flat parameter storage."""
 
-from rlsdk.networks.action_heads import build_action_head
 from rlsdk.networks.action_scale import ActionScale
 from rlsdk.networks.actor_critic import ActorCritic, Estimates
+from rlsdk.networks.build_action_head import build_action_head
 from rlsdk.networks.build_actor_critic import build_actor_critic
 from rlsdk.networks.build_discrete_value_policy import build_discrete_value_policy
 from rlsdk.networks.build_encoder import build_encoder, uses_nature_cnn

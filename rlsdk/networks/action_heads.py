@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from rlsdk.distributions import Bernoulli, Categorical, Gaussian, MultiCategorical, Product
+from rlsdk.distributions import Bernoulli, Categorical, Gaussian, MultiCategorical
 from rlsdk.distributions.categorical import FORBIDDEN, SMALLEST
-from rlsdk.errors import SettingsError, UnsupportedSpaceError
 from rlsdk.interfaces import Distribution
 from rlsdk.kernels.protocol import GumbelNoise, NormalNoise
-from rlsdk.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple, choices_of
+from rlsdk.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 
 
 class ActionHead(Protocol):
@@ -128,63 +126,6 @@ class GaussianHead(nn.Module):
 
     def from_environment(self, action: Tensor) -> Tensor:
         return action.flatten(1)
-
-
-class NestedHead(nn.Module):
-    """A head for each part of a Dict or Tuple action."""
-
-    def __init__(self, space: Dict | Tuple, heads: Sequence[nn.Module]) -> None:
-        super().__init__()
-        children = list(space.spaces.values()) if isinstance(space, Dict) else list(space.spaces)
-        self.keys = tuple(space.spaces) if isinstance(space, Dict) else None
-        self.heads, self.widths = nn.ModuleList(heads), [sum(choices_of(child)) for child in children]
-
-    def forward(self, latent: Tensor, mask: Tensor | None) -> Product:
-        masks = [None] * len(self.heads) if mask is None else torch.split(mask, self.widths, -1)
-        found = [head(latent, own) for head, own in zip(self.heads, masks, strict=True)]
-        return Product(self._nested(found))
-
-    def to_environment(self, action: Any) -> Any:
-        return self._nested([cast("ActionHead", h).to_environment(a) for h, a in self._pairs(action)])
-
-    def from_environment(self, action: Any) -> Any:
-        return self._nested([cast("ActionHead", h).from_environment(a) for h, a in self._pairs(action)])
-
-    def _pairs(self, action: Any) -> list[tuple[nn.Module, Any]]:
-        values = action if self.keys is None else [action[key] for key in self.keys]
-        return list(zip(self.heads, values, strict=True))
-
-    def _nested(self, values: list[Any]) -> Any:
-        return tuple(values) if self.keys is None else dict(zip(self.keys, values, strict=True))
-
-
-def build_action_head(space: Space, latent: int, log_std_init: float = 0.0) -> nn.Module:
-    """The head for an action space.
-
-    Raises:
-        UnsupportedSpaceError: a Box that does not hold floats.
-    """
-    if isinstance(space, Box):
-        if not space.dtype.startswith("float"):
-            raise UnsupportedSpaceError(f"the action space must hold floats, got {space.dtype}; declare it as float32")
-        return GaussianHead(latent, space, log_std_init)
-    if isinstance(space, Dict | Tuple):
-        children = space.spaces.values() if isinstance(space, Dict) else space.spaces
-        return NestedHead(space, [build_action_head(child, latent, log_std_init) for child in children])
-    if isinstance(space, Discrete):
-        return DiscreteHead(latent, space)
-    return MultiDiscreteHead(latent, space) if isinstance(space, MultiDiscrete) else MultiBinaryHead(latent, space)
-
-
-def require_box(space: Space) -> Box:
-    """The space, if state-dependent noise can act in it.
-
-    Raises:
-        SettingsError: it is no Box.
-    """
-    if not isinstance(space, Box):
-        raise SettingsError(f"use_sde needs a Box action space, not {type(space).__name__}; leave use_sde out")
-    return space
 
 
 PLAIN = (DiscreteHead, MultiDiscreteHead, MultiBinaryHead, GaussianHead)

@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 import torch
 from torch import Generator, Tensor, nn
 
-from rlsdk.distributions import Gaussian, SquashedGaussian
+from rlsdk.errors import UsageError
 from rlsdk.interfaces import Distribution
 from rlsdk.kernels import KernelChoice, KernelSlot, factory
 from rlsdk.kernels.protocol import ActorCriticLayers, PlainHead, PolicyActor, is_dense
@@ -21,8 +21,9 @@ from rlsdk.networks.action_heads import PLAIN, ActionHead
 from rlsdk.networks.modes import has_train_mode
 from rlsdk.networks.plain_encoders import is_fixed, is_identity
 from rlsdk.networks.recurrent import Memory, NoMemory
+from rlsdk.networks.sde_head import SdeHead
 from rlsdk.networks.state_dependent_noise import NoiseMatrices, StateDependentNoise
-from rlsdk.records import Act, Observation, StepData
+from rlsdk.records import Act, Features, Observation, StepData
 from rlsdk.tree import map_tensors
 
 States = tuple[Tensor, ...]
@@ -64,40 +65,14 @@ class Torso:
     body: nn.Module
 
 
-class SdeHead(nn.Module):
-    """A Gaussian mean with state-dependent noise; squashed by tanh into a bounded Box when `scale` is given."""
-
-    def __init__(self, head: nn.Module, noise: StateDependentNoise, scale: nn.Module | None) -> None:
-        super().__init__()
-        self.head, self.noise, self.scale = head, noise, scale
-
-    def forward(self, latent: Tensor, mask: Tensor | None) -> Gaussian | SquashedGaussian:
-        mean = cast("Any", self.head).linear(latent)
-        kind = Gaussian if self.scale is None else SquashedGaussian
-        return kind(mean, self.noise.log_std_of(latent))
-
-    def explore(self, latent: Tensor, matrices: Tensor) -> Tensor:
-        """Internal actions [B, A] with the noise of these matrices."""
-        raw: Tensor = cast("Any", self.head).linear(latent) + self.noise.noise(latent, matrices)
-        return raw if self.scale is None else raw.tanh()
-
-    def to_environment(self, action: Tensor) -> Any:
-        return cast("Any", self.head if self.scale is None else self.scale).to_environment(action)
-
-    def from_environment(self, action: Tensor) -> Any:
-        if self.scale is None:
-            return cast("Any", self.head).from_environment(action)
-        return cast("Any", self.scale).to_unit(action)
-
-
 class InputReader(Protocol):
     """Turns observations and actions as users have them into records and tensors; see `rlsdk.agent.prediction`."""
 
     def read(
-        self, given: Any, memory: Any = None, action_masks: Any = None, episode_starts: Any = None
-    ) -> tuple[Observation, Any]: ...
+        self, given: object, memory: object = None, action_masks: object = None, episode_starts: object = None
+    ) -> tuple[Observation, object]: ...
 
-    def action(self, given: Any) -> Any: ...
+    def action(self, given: object) -> Any: ...
 
 
 class ActorCritic(nn.Module):
@@ -159,7 +134,7 @@ class ActorCritic(nn.Module):
         parts = [self.encoder, self.memory, self.body, self.head]
         return [p for part in parts if part is not None for p in part.parameters()]
 
-    def reconfigure(self, config: Any) -> None:
+    def reconfigure(self, config: object) -> None:
         """Take the period of noise matrices from new settings: `sde_sample_freq`, or a rollout."""
         every = getattr(config, "sde_sample_freq", -1)
         self.resample_every = every if every > 0 else None
@@ -244,7 +219,7 @@ class ActorCritic(nn.Module):
         distribution, value = kernel.forward(seen)
         return Estimates(distribution.log_prob(self.internal(taken)).view(lead), value.view(lead), extras.memory)
 
-    def _encoded(self, features: Any) -> tuple[Tensor, Tensor]:
+    def _encoded(self, features: Features) -> tuple[Tensor, Tensor]:
         """Encoded features [N, F] (for the actor, for the critic)."""
         encoded = self.encoder(features)
         return encoded, encoded if self.critic_encoder is None else self.critic_encoder(features)
@@ -295,7 +270,7 @@ class ActorCritic(nn.Module):
     # --- for users -----------------------------------------------------------------------------------------------------
 
     def get_distribution(
-        self, observation: Any, memory: Any = None, *, action_masks: Any = None, episode_starts: Any = None
+        self, observation: object, memory: object = None, *, action_masks: object = None, episode_starts: object = None
     ) -> Distribution:
         """The action distribution, over internal actions.
 
@@ -306,7 +281,7 @@ class ActorCritic(nn.Module):
             episode_starts: bool [N], True where an episode has just begun; None: everywhere.
 
         Raises:
-            ObservationError: outside the space. MaskError: an unusable mask.
+            ObservationError: outside the space. MaskError: an unusable mask. UsageError: no record, and no agent reads others.
         """
         seen, states = self._asked(observation, memory, action_masks, episode_starts)
         starts = torch.ones(len(seen.is_first), dtype=torch.bool, device=seen.is_first.device)
@@ -315,13 +290,19 @@ class ActorCritic(nn.Module):
     distribution_of = get_distribution
 
     def predict_values(
-        self, observation: Any, memory: Any = None, *, action_masks: Any = None, episode_starts: Any = None
+        self, observation: object, memory: object = None, *, action_masks: object = None, episode_starts: object = None
     ) -> Tensor:
         """V [N]; arguments and errors as `get_distribution`."""
         return self.values_after(*self._asked(observation, memory, action_masks, episode_starts))
 
     def evaluate_actions(
-        self, observation: Any, action: Any, memory: Any = None, *, action_masks: Any = None, episode_starts: Any = None
+        self,
+        observation: object,
+        action: object,
+        memory: object = None,
+        *,
+        action_masks: object = None,
+        episode_starts: object = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """(values, log-probabilities, entropies), each [N], of actions in environment units, numpy or torch; other arguments
         and errors as `get_distribution`."""
@@ -331,12 +312,18 @@ class ActorCritic(nn.Module):
         return self.values_after(seen, states), distribution.log_prob(self.internal(taken)), distribution.entropy()
 
     def _asked(
-        self, observation: Any, memory: Any, action_masks: Any, episode_starts: Any
+        self, observation: object, memory: object, action_masks: object, episode_starts: object
     ) -> tuple[Observation, tuple[States, States]]:
         if self.reader is not None:
             observation, memory = self.reader.read(observation, memory, action_masks, episode_starts)
+        if not isinstance(observation, Observation):
+            raise UsageError(
+                f"a policy without an agent reads rlsdk.records.Observation, not {type(observation).__name__}"
+            )
         carry = self.initial_carry(len(observation.is_first)) if memory is None else memory
-        return observation, carry if isinstance(carry, tuple) else (carry.actor, carry.critic)
+        if isinstance(carry, ActorCriticCarry):
+            return observation, (carry.actor, carry.critic)
+        return observation, cast("tuple[States, States]", carry)
 
 
 class _ByModules:

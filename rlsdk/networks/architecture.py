@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
-from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 
 def architecture(*networks: nn.Module) -> list[str]:
@@ -21,9 +20,9 @@ def architecture(*networks: nn.Module) -> list[str]:
     return found
 
 
-def _tensors(module: nn.Module) -> Iterable[tuple[str, Any]]:
+def _tensors(module: nn.Module) -> Iterable[tuple[str, Tensor]]:
     return chain(module.named_parameters(recurse=False), module.named_buffers(recurse=False))
 
 
-def _kind_of(tensor: Any) -> str:
+def _kind_of(tensor: Tensor) -> str:
     return f"{tuple(tensor.shape)} {tensor.dtype}"

@@ -7,9 +7,10 @@ from typing import Protocol
 from torch import nn
 
 from rlsdk.errors import SettingsError
-from rlsdk.networks.action_heads import GaussianHead, build_action_head, require_box
+from rlsdk.networks.action_heads import GaussianHead
 from rlsdk.networks.action_scale import ActionScale
-from rlsdk.networks.actor_critic import ActorCritic, SdeHead, Torso
+from rlsdk.networks.actor_critic import ActorCritic, Torso
+from rlsdk.networks.build_action_head import build_action_head, require_box
 from rlsdk.networks.build_encoder import build_encoder, uses_nature_cnn
 from rlsdk.networks.build_own_actor_critic import GAINS, HIDDEN, build_own_actor_critic, require_no_latent
 from rlsdk.networks.encoders import features_dim
@@ -17,6 +18,7 @@ from rlsdk.networks.initialisation import orthogonal
 from rlsdk.networks.mlp import mlp
 from rlsdk.networks.own_memories import own_memories
 from rlsdk.networks.recurrent import LinearMemory, NoMemory, build_memory
+from rlsdk.networks.sde_head import SdeHead
 from rlsdk.networks.state_dependent_noise import StateDependentNoise
 from rlsdk.registry.parts import BuildContext
 from rlsdk.settings.actor_critic import ActorCriticConfig, RecurrentConfig

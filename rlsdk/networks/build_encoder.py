@@ -16,6 +16,7 @@ from rlsdk.networks.features_extractors import CombinedExtractor, NatureCNN
 from rlsdk.networks.nature_encoder import NatureEncoder
 from rlsdk.networks.preprocessor import Preprocessor, channels_first
 from rlsdk.networks.user_classes import UserClass
+from rlsdk.records import Features
 from rlsdk.registry.parts import BuildContext
 from rlsdk.settings.networks import NetworkConfig
 from rlsdk.spaces import Dict, Space, Tuple
@@ -34,7 +35,7 @@ class ExtractorEncoder(nn.Module):
         self.preprocessor = Preprocessor(space, normalize_images=normalize_images)
         self.features_dim = int(extractor.features_dim)  # type: ignore[arg-type]
 
-    def forward(self, features: Any) -> Tensor:
+    def forward(self, features: Features) -> Tensor:
         found: Tensor = self.extractor(self.preprocessor(features))
         if found.dim() != 2 or found.shape[1] != self.features_dim:
             raise SettingsError(

@@ -7,8 +7,9 @@ from typing import Any, cast
 from torch import nn
 
 from rlsdk.errors import SettingsError
-from rlsdk.networks.action_heads import PLAIN, build_action_head
+from rlsdk.networks.action_heads import PLAIN
 from rlsdk.networks.actor_critic import ActorCritic, Torso
+from rlsdk.networks.build_action_head import build_action_head
 from rlsdk.networks.build_encoder import build_encoder, uses_nature_cnn
 from rlsdk.networks.encoders import features_dim
 from rlsdk.networks.initialisation import orthogonal

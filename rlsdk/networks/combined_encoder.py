@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 from rlsdk.errors import UnsupportedSpaceError
 from rlsdk.networks.encoders import FlattenEncoder, features_dim
 from rlsdk.networks.nature_encoder import NatureEncoder
+from rlsdk.records import Features
 from rlsdk.spaces import Box, Dict, Space, Tuple
 
 
@@ -30,7 +29,7 @@ class CombinedEncoder(nn.Module):
             raise UnsupportedSpaceError(
                 f"MultiInputPolicy needs a Dict or Tuple observation, got {type(space).__name__}"
             )
-        encoders: dict[Any, nn.Module] = {}
+        encoders: dict[str | int, nn.Module] = {}
         for key, child in space.spaces.items() if isinstance(space, Dict) else enumerate(space.spaces):
             if isinstance(child, Box) and (child.is_image or (normalized_image and len(child.shape) == 3)):
                 encoders[key] = NatureEncoder(
@@ -46,7 +45,7 @@ class CombinedEncoder(nn.Module):
         self.encoders = nn.ModuleList(encoders.values())  # a list: keys may hold dots, which module names may not
         self.features_dim = sum(features_dim(encoder) for encoder in encoders.values())
 
-    def forward(self, features: Any) -> Tensor:
+    def forward(self, features: Features) -> Tensor:
         return torch.cat(
             [encoder(features[key]) for key, encoder in zip(self.keys, self.encoders, strict=True)], dim=-1
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 from torch import nn
 
@@ -31,7 +31,7 @@ def explains_documented_methods(policy: T) -> T:
 
 
 def _explaining(kind: str, name: str) -> Callable[..., NoReturn]:
-    def method(self: object, *_: Any, **__: Any) -> NoReturn:
+    def method(self: object, *_: object, **__: object) -> NoReturn:
         if name in OF_VALUES:
             raise UnknownAttributeError(f"{kind} has no method {name!r}: it has no value function")
         raise UsageError(f"{kind} has no method {name!r}; {INSTEAD[name]}")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from rlsdk.errors import UnsupportedSpaceError
+from rlsdk.records import Features
 from rlsdk.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space, shape_of
 
 
@@ -18,7 +19,7 @@ class Encoder(Protocol):
 
     features_dim: int
 
-    def __call__(self, features: Any) -> Tensor: ...
+    def __call__(self, features: Features) -> Tensor: ...
 
 
 def features_dim(encoder: nn.Module) -> int:

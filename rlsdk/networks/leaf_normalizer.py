@@ -6,22 +6,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlsdk.networks.running_moments import RunningMoments
+from rlsdk.networks.running_moments import RunningMoments, SharedArray
 from rlsdk.settings.preprocessing import Normalization
+
+FEW = 1024
+"""Numbers up to which numpy normalises faster."""
 
 
 class LeafNormalizer:
     """(x - mean) / sqrt(variance + epsilon) within +-`clip_obs`, float32; values [.., *shape].
 
     The difference is taken in float64: large offsets with small deviations must not cancel. Statistics are updated in numpy,
-    where a few numbers cost less; torch reads the same memory, so that values cross between the two only to be counted.
+    where a few numbers cost less; torch reads the same memory.
     """
 
     def __init__(self, shape: tuple[int, ...], settings: Normalization) -> None:
         self.moments, self.epsilon, self.bound = RunningMoments(shape), settings.epsilon, settings.clip_obs
-        self._array_mean, self._array_deviation = np.zeros((1, *shape)), np.ones((1, *shape))
-        self.mean, self.deviation = torch.from_numpy(self._array_mean), torch.from_numpy(self._array_deviation)
-        """float64 [1, *shape]; views of the arrays."""
+        self._mean, self._deviation, self._row = (SharedArray((1, *shape)) for _ in range(3))
         self._copies: tuple[Tensor, Tensor] | None = None
         """Copies of both on the accelerator used last."""
         self.refresh()
@@ -29,19 +30,42 @@ class LeafNormalizer:
     def refresh(self) -> None:
         """Take over the moments."""
         mean, variance = self.moments.mean_variance
-        np.copyto(self._array_mean, mean)
-        np.sqrt(variance + self.epsilon, out=self._array_deviation)
+        np.copyto(self._mean.array, mean)
+        np.sqrt(variance + self.epsilon, out=self._deviation.array)
         self._copies = None
+
+    @property
+    def mean(self) -> Tensor:
+        """float64 [1, *shape]."""
+        return self._mean.tensor
+
+    @property
+    def deviation(self) -> Tensor:
+        """sqrt(variance + epsilon), float64 [1, *shape]."""
+        return self._deviation.tensor
 
     def update(self, values: Tensor) -> None:
         """Take values [N, *shape] into the moments."""
-        self.moments.update(values.numpy() if values.is_cpu and not values.requires_grad else values.numpy(force=True))
+        if len(values) == 1:  # copied into memory that numpy sees already
+            self._row.tensor.copy_(values)
+            self.moments.update(self._row.array)
+        else:
+            self.moments.update(values.numpy(force=not values.is_cpu or values.requires_grad))
         self.refresh()
 
     def normalize(self, values: Tensor) -> Tensor:
         """Values [.., *shape] as networks see them, float32."""
         mean, deviation = self._on(values.device)
         return values.sub(mean).div_(deviation).float().clamp_(-self.bound, self.bound)
+
+    def normalize_few(self, values: Tensor) -> Tensor:
+        """As `normalize`, values [.., *shape] without graph: in numpy for few numbers on the processor, where torch's calls
+        would take longer than the arithmetic."""
+        if values.numel() > FEW or not values.is_cpu:
+            return self.normalize(values)
+        scaled = values.numpy() - self._mean.array
+        scaled /= self._deviation.array
+        return torch.from_numpy(np.minimum(np.maximum(scaled.astype(np.float32), -self.bound), self.bound))
 
     def denormalize(self, values: Tensor) -> Tensor:
         """The values [.., *shape] that were normalised, up to clipping."""
@@ -51,7 +75,7 @@ class LeafNormalizer:
     def _on(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """(mean, deviation) on a device, float64 [1, *shape]."""
         if device.type == "cpu":
-            return self.mean, self.deviation
+            return self._mean.tensor, self._deviation.tensor
         if self._copies is None or self._copies[0].device != device:
             self._copies = self.mean.to(device), self.deviation.to(device)
         return self._copies

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.dropout import _DropoutNd
-from torch.nn.modules.instancenorm import _InstanceNorm
+
+from rlsdk.kernels import is_hooked
+
+SWITCHED = (
+    *(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm),
+    *(nn.LazyBatchNorm1d, nn.LazyBatchNorm2d, nn.LazyBatchNorm3d),
+    *(nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d),
+    *(nn.LazyInstanceNorm1d, nn.LazyInstanceNorm2d, nn.LazyInstanceNorm3d),
+    *(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout, nn.RReLU),
+)
+"""Layers that compute something else in training."""
 
 
 def has_train_mode(*modules: nn.Module | None) -> bool:
-    """True if switching between `train()` and `eval()` can change an output: batch norm, dropout, or a module of unknown kind.
+    """True if switching between `train()` and `eval()` can change an output: batch norm, dropout, hooks, or a module of unknown
+    kind.
 
     Networks for which it cannot are never switched; walking the modules of a small network costs more than its forward.
     """
@@ -17,8 +26,8 @@ def has_train_mode(*modules: nn.Module | None) -> bool:
 
 
 def _depends(module: nn.Module) -> bool:
-    if isinstance(module, _BatchNorm | _DropoutNd | _InstanceNorm):
+    if isinstance(module, SWITCHED) or is_hooked(module):  # spectral_norm is a hook
         return True
-    if module._forward_hooks or module._forward_pre_hooks:
-        return True  # such as spectral_norm's
+    if isinstance(getattr(module, "dropout", None), float) and module.dropout:  # of recurrent layers and attention
+        return True
     return not type(module).__module__.startswith(("torch.nn.modules.", "rlsdk."))

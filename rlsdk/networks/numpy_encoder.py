@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from rlsdk.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple, choices_of, leaf_spaces, shape_of
 
@@ -32,7 +32,7 @@ def encoder_of(space: Space) -> Callable[[Any], Vector]:
     if isinstance(space, MultiDiscrete):
         start = np.asarray(space.start)
 
-        def one_hot(observation: Any) -> Vector:
+        def one_hot(observation: ArrayLike) -> Vector:
             columns = zip(space.nvec, np.asarray(observation) - start, strict=True)
             return np.concatenate([_one_hot(n, int(value)) for n, value in columns])
 
@@ -42,7 +42,7 @@ def encoder_of(space: Space) -> Callable[[Any], Vector]:
     return flat_vector
 
 
-def flat_vector(observation: Any) -> Vector:
+def flat_vector(observation: ArrayLike) -> Vector:
     """Numbers as they are, float64 [F]."""
     return np.asarray(observation, np.float64).reshape(-1)
 

@@ -62,6 +62,12 @@ class ObservationNormalizer:
             return self._only.normalize(features)
         return self.map_leaves(LeafNormalizer.normalize, features) if self.leaves else features
 
+    def collected(self, features: Features) -> Features:
+        """As calling it, for collected observations [.., *shape] per leaf, which have no graph."""
+        if self._only is not None:
+            return self._only.normalize_few(features)
+        return self.map_leaves(LeafNormalizer.normalize_few, features) if self.leaves else features
+
     def denormalize(self, features: Features) -> Features:
         """The observations [.., *shape] per leaf that were normalised, up to clipping."""
         return self.map_leaves(LeafNormalizer.denormalize, features)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -49,7 +47,7 @@ def channels_first(space: Space) -> Space:
     return map_space(space, leaf)
 
 
-def example_features(space: Space, rows: int) -> Any:
+def example_features(space: Space, rows: int) -> Features:
     """Observations [rows, ..] of the space: its first values, for looking at what a network gives."""
 
     def leaf(path: str, given: Space) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from rlsdk.errors import SettingsError, suggest
 from rlsdk.math.segments import segments_of
 
-KINDS: dict[str, Any] = {"lstm": nn.LSTM, "gru": nn.GRU}
+KINDS: dict[str, type[nn.LSTM | nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
 
 
 class Memory(Protocol):
@@ -108,13 +108,13 @@ class RecurrentMemory(nn.Module):
         result: Tensor = latent[place, segment]
         return result
 
-    def _packed(self, state: tuple[Tensor, ...]) -> Any:
+    def _packed(self, state: tuple[Tensor, ...]) -> Tensor | tuple[Tensor, ...]:
         """In torch's layout: [layers, B, H], a pair for an LSTM."""
         parts = tuple(part.transpose(0, 1).contiguous() for part in state)
         return parts if self.parts == 2 else parts[0]
 
-    def _unpacked(self, state: Any) -> tuple[Tensor, ...]:
-        parts = state if self.parts == 2 else (state,)
+    def _unpacked(self, state: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        parts = state if isinstance(state, tuple) else (state,)
         return tuple(part.transpose(0, 1) for part in parts)
 
 

@@ -26,6 +26,21 @@ class Moments:
     squares: Vector
 
 
+class SharedArray:
+    """Zeros, float64 [*shape], as an array and as a tensor in the same memory; copies have memory of their own."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.array: Vector = np.zeros(shape)
+        self.tensor = torch.from_numpy(self.array)
+
+    def __getstate__(self) -> Vector:
+        return self.array
+
+    def __setstate__(self, values: Vector) -> None:
+        self.array = values
+        self.tensor = torch.from_numpy(values)
+
+
 class RunningMoments:
     """Mean and (population) variance of everything seen so far, float64 [*shape].
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
 
 import attrs
 import numpy as np
@@ -17,13 +16,14 @@ from rlsdk.networks.action_scale import ActionScale
 from rlsdk.networks.build_encoder import build_encoder
 from rlsdk.networks.encoders import features_dim
 from rlsdk.networks.mlp import mlp
+from rlsdk.networks.running_moments import Vector
 from rlsdk.records import Act, Observation
 from rlsdk.registry.parts import BuildContext
 from rlsdk.settings.networks import NetworkConfig
 from rlsdk.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple, choices_of, shape_of
 
 ActionSpace = Box | Discrete | MultiDiscrete | MultiBinary
-ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
+ACTIVATIONS: dict[str, Callable[[Vector], Vector]] = {
     "relu": lambda x: np.maximum(x, 0.0),
     "tanh": np.tanh,
     "identity": lambda x: x,
@@ -74,7 +74,7 @@ class NumpyPolicy:
     space: ActionSpace
     squash: bool
 
-    def __call__(self, parameters: NDArray[np.float32]) -> Callable[[Any], Any]:
+    def __call__(self, parameters: NDArray[np.float32]) -> Callable[[Vector], NDArray[np.generic]]:
         """What acts with these parameters [P, D]: observations [P, F] -> P actions."""
         layers, start, count = [], 0, len(parameters)
         for outputs, inputs, biased in self.shapes:
@@ -87,7 +87,7 @@ class NumpyPolicy:
         activation, (weight, bias), hidden = ACTIVATIONS[self.activation], layers[-1], layers[:-1]
         decode = _decoder(self.space, self.squash)
 
-        def act(vectors: Any) -> Any:
+        def act(vectors: Vector) -> NDArray[np.generic]:
             columns = vectors[:, :, None]
             for inner, offset in hidden:
                 columns = np.matmul(inner, columns)
@@ -98,7 +98,7 @@ class NumpyPolicy:
         return act
 
 
-def _decoder(space: ActionSpace, squash: bool) -> Callable[[Any], Any]:
+def _decoder(space: ActionSpace, squash: bool) -> Callable[[Vector], NDArray[np.generic]]:
     """Outputs [P, K] -> actions [P, ...] as the environment takes them; chosen once, as it runs at every step."""
     if isinstance(space, Discrete):
         return lambda outputs: outputs.argmax(1) + space.start
@@ -114,7 +114,7 @@ def _decoder(space: ActionSpace, squash: bool) -> Callable[[Any], Any]:
     )
     span, kind, flat = 0.5 * (high - low) if squash else None, space.dtype, len(space.shape) == 1
 
-    def decode(outputs: Any) -> Any:
+    def decode(outputs: Vector) -> NDArray[np.generic]:
         values = outputs if span is None else low + (np.tanh(outputs) + 1.0) * span
         # two ufuncs: np.clip costs three times as much on so few numbers
         actions = np.minimum(np.maximum(values, low), high).astype(kind)

@@ -7,13 +7,12 @@ from typing import TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from rlsdk.errors import SettingsError
 from rlsdk.interfaces import State
 from rlsdk.math.returns import discounted_sums
-from rlsdk.networks.running_moments import RunningMoments, Vector
+from rlsdk.networks.running_moments import RunningMoments, SharedArray, Vector
 from rlsdk.records import Rollout
 from rlsdk.settings.preprocessing import Normalization
 
@@ -31,14 +30,17 @@ class RewardScale:
             raise SettingsError("normalize: sign_reward and norm_reward exclude each other; set norm_reward = false")
         self.settings, self.gamma, self.training = settings, gamma, True
         self.returns, self.moments = np.zeros(num_envs), RunningMoments(())
-        self._array = np.ones(())
-        self.deviation = torch.from_numpy(self._array)
-        """float64, 0-d, from the current statistics; a view of the array."""
+        self._shared, self._row = SharedArray(()), SharedArray((num_envs,))
         self.refresh()
 
     def refresh(self) -> None:
         """Take over the moments."""
-        self._array[()] = self._deviation(self.moments.variance)
+        self._shared.array[()] = self._deviation(self.moments.variance)
+
+    @property
+    def deviation(self) -> Tensor:
+        """float64, 0-d, from the current statistics."""
+        return self._shared.tensor
 
     def update(self, rollout: Rollout[CarryT, ExtrasT]) -> Rollout[CarryT, ExtrasT]:
         """Update the statistics by the rewards of a rollout. Rewards stay raw, for memories; with `sign_reward` they become
@@ -47,7 +49,7 @@ class RewardScale:
         if self.settings.sign_reward:
             return replace(rollout, steps=replace(steps, reward=steps.reward.sign()))
         if self.settings.norm_reward:
-            self.observe(steps.reward, steps.terminated | steps.truncated, steps.valid)
+            self.observe(steps.reward, steps.terminated, steps.truncated, steps.valid)
         return rollout
 
     def update_and_normalize(self, rollout: Rollout[CarryT, ExtrasT]) -> Rollout[CarryT, ExtrasT]:
@@ -55,35 +57,37 @@ class RewardScale:
         steps = rollout.steps
         if self.settings.sign_reward or not self.settings.norm_reward:
             return self.update(rollout)
-        deviation = self.observe(steps.reward, steps.terminated | steps.truncated, steps.valid)
+        deviation = self.observe(steps.reward, steps.terminated, steps.truncated, steps.valid)
         reward = self._scaled(steps.reward, torch.as_tensor(deviation))
         return replace(rollout, steps=replace(steps, reward=reward))
 
-    def observe(self, reward: Tensor, ended: Tensor, valid: Tensor) -> Vector:
+    def observe(self, reward: Tensor, terminated: Tensor, truncated: Tensor, valid: Tensor) -> Vector:
         """The deviation [T, 1] of returns after each of T steps that gave rewards [T, B]; the return starts again after a
-        step in which an episode `ended` bool [T, B]. Filler rows, not `valid` bool [T, B], do not count."""
+        step with which an episode ended, `terminated` or `truncated` bool [T, B]. Filler rows, not `valid` bool [T, B], do not
+        count."""
         if not self.training:
             return self._deviation(self.moments.mean_variance[1])[:, None]
-        variance = self._variances(reward.numpy(force=not reward.is_cpu), ended, valid)
+        variance = self._variances(reward, terminated, truncated, valid)
         self.refresh()
         return self._deviation(variance)[:, None]
 
-    def _variances(self, reward: NDArray[np.float32], ended: Tensor, valid: Tensor) -> Vector:
+    def _variances(self, reward: Tensor, terminated: Tensor, truncated: Tensor, valid: Tensor) -> Vector:
         """The variance [T] of returns after each step; they are taken into the moments."""
-        whole = bool(valid.all())
-        if whole and len(reward) == 1:
-            returns = reward[0] + self.gamma * self.returns
-            self.returns = np.where(ended[0].numpy(force=True), 0.0, returns) if bool(ended.any()) else returns
+        if len(reward) == 1 and bool(valid.all()):
+            self._row.tensor.copy_(reward[0])  # numpy sees this memory already
+            returns = self._row.array + self.gamma * self.returns
+            ended = terminated[0] | truncated[0]
+            self.returns = np.where(ended.numpy(force=True), 0.0, returns) if bool(ended.any()) else returns
             return self.moments.update_row(returns)
-        earned, over, counted = reward.astype(np.float64), ended.numpy(force=True), valid.numpy(force=True)
+        earned = reward.numpy(force=not reward.is_cpu).astype(np.float64)
+        over, counted = terminated.numpy(force=True) | truncated.numpy(force=True), valid.numpy(force=True)
         earned[~counted] = 0.0
         earned[0] += self.gamma * self.returns
         weight = np.full_like(earned, self.gamma)
         weight[1:][over[:-1]] = 0.0
-        backwards = (torch.from_numpy(rows).flip(0) for rows in (earned, weight))
-        returns = discounted_sums(*backwards).flip(0).numpy()
+        returns = discounted_sums(*(torch.from_numpy(rows[::-1].copy()) for rows in (earned, weight))).numpy()[::-1]
         self.returns = np.where(over[-1], 0.0, returns[-1])
-        return self.moments.update_each(returns, None if whole else counted)
+        return self.moments.update_each(returns, None if counted.all() else counted)
 
     def _deviation(self, variance: Vector) -> Vector:
         deviation: Vector = np.sqrt(variance + self.settings.epsilon)

@@ -53,8 +53,9 @@ class RolloutNormalizer:
         self.normalizer, self.keeps_raw = normalizer, keeps_raw
 
     def observation(self, observation: Observation) -> Observation:
-        """An observation [.., *shape] as the policy gets it."""
-        return normalized(self.normalizer.observations, observation)
+        """A collected observation [.., *shape] as the policy gets it."""
+        features = self.normalizer.observations.collected(observation.features)
+        return Observation(features, observation.is_first, observation.action_mask)
 
     def acting(
         self, act: Callable[..., Act[CarryT, ExtrasT]], generator: Generator

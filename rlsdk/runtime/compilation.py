@@ -20,7 +20,8 @@ MODES = {"off": "", "default": "default", "max": "max-autotune-no-cudagraphs"}
 """Our names and torch's. CUDA graphs write results into the same memory every time, and metrics are read later."""
 Function = Callable[..., Any]
 
-_mode: ContextVar[str] = ContextVar("compile", default="off")
+MODE: ContextVar[str] = ContextVar("compile", default="off")
+"""The mode of the innermost `compiling`, "off" outside."""
 _forms: dict[tuple[str, Function], Function | None] = {}
 
 
@@ -38,11 +39,11 @@ def compiling(mode: str) -> Iterator[None]:
         SettingsError: there is no such mode.
     """
     require_mode(mode)
-    before = _mode.set(mode)
+    before = MODE.set(mode)
     try:
         yield
     finally:
-        _mode.reset(before)
+        MODE.reset(before)
 
 
 def compiled(function: Function) -> Function | None:
@@ -52,7 +53,7 @@ def compiled(function: Function) -> Function | None:
     """
     if torch.compiler.is_compiling():
         return function
-    mode = _mode.get()
+    mode = MODE.get()
     if mode == "off":
         return None
     if (mode, function) not in _forms:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
 
 
-def attach(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def attach(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """`__getattr__` and `__dir__` (PEP 562) of a package whose name -> module table is `homes`.
 
     `homes` values are modules, or `module:attribute` where the attribute has another name there.
     """
 
-    def load(name: str) -> Any:
+    def load(name: str) -> object:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module, _, attribute = homes[name].partition(":")
-        value = getattr(import_module(module), attribute or name)
+        value: object = getattr(import_module(module), attribute or name)
         setattr(sys.modules[package], name, value)
         return value
 

@@ -7,7 +7,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from typing import Any, TextIO
+from typing import TextIO
 
 from rlsdk.errors import printable
 
@@ -41,7 +41,7 @@ class Lasting:
             return bool(self.stream.isatty())
         return False
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self.stream, name)
 
 
@@ -56,7 +56,7 @@ class Plain:
         self.unescaped.write(printable(text).encode(encoding, "backslashreplace").decode(encoding))
         return len(text)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self.unescaped, name)
 
 

@@ -164,7 +164,7 @@ def test_critic_updates_never_reach_the_actor() -> None:
 def test_sub_sampling_and_single_steps() -> None:
     model = agent(sub_sampling_factor=4)
     rows = _rows(model, rollout_of(model, 64))
-    assert len(model.parts.algorithm._seen_by_policy(rows)) == 32  # type: ignore[attr-defined]
+    assert len(model.parts.algorithm._policy_batch(rows)) == 32  # type: ignore[attr-defined]
     model.learn(256)
     with pytest.raises(SettingsError, match="one step per rollout"):
         TRPO("MlpPolicy", "CartPole-v1", n_steps=1)

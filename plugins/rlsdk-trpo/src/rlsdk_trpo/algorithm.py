@@ -21,8 +21,8 @@ from rlsdk.updates.minibatches import PolicyBatch, in_order, policy_batch, shuff
 from rlsdk_trpo.config import TRPOConfig
 from rlsdk_trpo.loss import longest_step, surrogate, surrogate_grad
 
-Measure = Callable[[], tuple[Tensor, Tensor]]
-"""(objective, KL divergence) of the policy as it is now."""
+Objective = Callable[[], tuple[Tensor, Tensor]]
+"""(surrogate objective, KL divergence) of the current policy, 0-d."""
 
 
 class TrustRegionPolicy:
@@ -31,7 +31,7 @@ class TrustRegionPolicy:
     def __init__(
         self, network: ActorCritic, config: TRPOConfig, generator: Generator, *, kl_parts: int = 1, num_envs: int = 1
     ) -> None:
-        """`kl_parts`: by how much a KL divergence is divided before it is compared with `target_kl`."""
+        """`kl_parts`: KL divergences are divided by it before they are compared with `target_kl`."""
         self.network, self.config, self.kl_parts, self.generator = network, config, kl_parts, generator
         self.structure = Structure(network)
         self.structure.changed()
@@ -51,7 +51,7 @@ class TrustRegionPolicy:
         self.updates = 0
 
     def _policy_rows(self, config: TRPOConfig) -> int:
-        """How many steps the policy learns from at once."""
+        """Rows of one policy step."""
         return max(1, config.n_steps * self.num_envs // config.sub_sampling_factor)
 
     def reconfigure(self, config: TRPOConfig) -> None:
@@ -63,11 +63,11 @@ class TrustRegionPolicy:
         self.config = config
 
     def _critic_parameters(self) -> list[nn.Parameter]:
-        mine = {id(parameter) for parameter in self.network.actor_parameters}
-        return [parameter for parameter in self.network.parameters() if id(parameter) not in mine]
+        actor = {id(parameter) for parameter in self.network.actor_parameters}
+        return [parameter for parameter in self.network.parameters() if id(parameter) not in actor]
 
     def _refit(self) -> None:
-        """Train the network as it is now: layers and parameters were replaced, or hooks added."""
+        """Collect the parameters and choose the kernels again, after layers or parameters were replaced or hooks added."""
         network, config, hooked = self.network, self.config, self.structure.hooked
         self.actor, self.critic = FlatParameters(network.actor_parameters), self._critic_parameters()
         self.optimizer.adopt(self.critic)
@@ -75,7 +75,7 @@ class TrustRegionPolicy:
         self.value_kernel = evaluator_of(network, config.batch_size, hooked=hooked)
 
     def update(self, batch: Rollout[Any, Any], *, progress: float) -> Metrics:
-        """Learn from a rollout. A step that cannot be made leaves the policy as it was, and is logged as such."""
+        """Learn from a rollout. Without a successful step the policy stays, and the log has `is_line_search_success` 0."""
         config = self.config
         if self.structure.changed():
             self._refit()
@@ -84,15 +84,15 @@ class TrustRegionPolicy:
         rows = self.kernel.prepared(policy_batch(batch, self.network, gamma=config.gamma, lam=config.gae_lambda))
         if self.network.has_train_mode:
             self.network.train()
-        metrics = self._policy_step(self._seen_by_policy(rows), config.target_kl(1.0 - progress))
+        metrics = self._policy_step(self._policy_batch(rows), config.target_kl(1.0 - progress))
         loss = self._fit_values(rows, config.learning_rate(1.0 - progress))
         self.updates += 1
         context = {"train/value_loss": loss, "train/explained_variance": explained_variance(rows.value, rows.target)}
         std = self.network.action_std()
         return {**metrics, **context, **({} if std is None else {"train/std": std})}
 
-    def _seen_by_policy(self, rows: PolicyBatch) -> PolicyBatch:
-        """All rows that count, or one in `sub_sampling_factor` of them."""
+    def _policy_batch(self, rows: PolicyBatch) -> PolicyBatch:
+        """The rows of the policy step: all valid ones, or one in `sub_sampling_factor` of them."""
         count = max(1, len(rows) // self.config.sub_sampling_factor)
         if self.network.recurrent:
             return next(in_order(rows, count, self.generator)) if count < len(rows) else rows
@@ -100,7 +100,7 @@ class TrustRegionPolicy:
         return rows if everything else next(shuffled(rows, count, self.generator))
 
     def _policy_step(self, rows: PolicyBatch, bound: float) -> dict[str, Tensor]:
-        """Take the longest step uphill whose KL divergence stays below `bound`, from N rows. Metrics are 0-d."""
+        """Take the longest natural gradient step on N rows whose KL divergence stays below `bound`. Metrics are 0-d."""
         config = self.config
         advantage = normalized(rows.advantage, rows.weight) if config.normalize_advantage else rows.advantage
         if rows.weight is not None:
@@ -110,35 +110,36 @@ class TrustRegionPolicy:
             # a copy: parts of a distribution may be views of parameters, which the line search moves
             old = deepcopy(self.kernel.policy(rows)[0])
 
-        def measure() -> tuple[Tensor, Tensor]:
+        def evaluate() -> tuple[Tensor, Tensor]:
             distribution, log_prob = self.kernel.policy(rows)
             kl = mean_of(distribution.kl_divergence(old), rows.weight) / self.kl_parts
             return surrogate(log_prob, rows.log_prob, advantage), kl
 
         self.actor.zero_grad()
         vjp(surrogate_grad(before.log_prob, rows.log_prob, advantage), None, None)
-        still = self.actor.frozen_entries()
+        frozen = self.actor.frozen_entries()
         gradient, fisher = self.actor.gradients.clone(), before.fisher()
 
         def product(vector: Tensor) -> Tensor:
-            along = fisher(vector) / self.kl_parts + config.cg_damping * vector
-            return along if still is None else along.masked_fill_(still, 0.0)
+            damped = fisher(vector) / self.kl_parts + config.cg_damping * vector
+            return damped if frozen is None else damped.masked_fill_(frozen, 0.0)
 
         direction = conjugate_gradient(product, gradient, max_iter=config.cg_max_steps)
         curvature = direction.dot(product(direction))
         step = direction * longest_step(bound, curvature)
         if not bool(step.isfinite().all()) or not bool((curvature > 0.0).all()):
-            step = torch.zeros_like(step)  # no gradient, or no curvature: there is nowhere to go
-        return self._line_search(measure, surrogate(before.log_prob, rows.log_prob, advantage), step, bound)
+            step = torch.zeros_like(step)  # no gradient, or no curvature: the policy stays
+        return self._line_search(evaluate, surrogate(before.log_prob, rows.log_prob, advantage), step, bound)
 
     @torch.no_grad()
-    def _line_search(self, measure: Measure, before: Tensor, step: Tensor, bound: float) -> dict[str, Tensor]:
-        """Shorten `step` [D] until the objective rises and the KL divergence stays below `bound`; else stay. Metrics: 0-d."""
+    def _line_search(self, evaluate: Objective, before: Tensor, step: Tensor, bound: float) -> dict[str, Tensor]:
+        """Shorten `step` [D] until the objective rises and the KL divergence stays below `bound`; else the policy stays.
+        Metrics are 0-d."""
         config, start, share = self.config, self.actor.values.clone(), 1.0
         objective, kl, success = before, torch.zeros_like(before), False
         for _ in range(config.line_search_max_iter if bool(step.any()) else 0):
             self.actor.values.copy_(start).add_(step, alpha=share)
-            objective, kl = measure()
+            objective, kl = evaluate()
             success = bool((kl < bound) & (objective > before))
             if success:
                 break
@@ -165,7 +166,7 @@ class TrustRegionPolicy:
                 self.optimizer.zero_grad()
                 vjp(grad)
                 self.optimizer.step(rate)
-                total += error.dot(grad)  # twice the mean of its squares
+                total += error.dot(grad)  # twice the mean squared error
                 count += 1
         return 0.5 * total / max(1, count)
 

@@ -1,4 +1,4 @@
-"""Puts TRPO together; the only place that chooses its parts."""
+"""Assembles the parts of TRPO."""
 
 from __future__ import annotations
 

@@ -45,10 +45,10 @@ class TRPOConfig(AgentConfig):
     line_search_shrinking_factor: float = attrs.field(
         default=0.8,
         validator=in_range(0, 1, open_low=True, open_high=True),
-        metadata=described("by which a step is shortened until it is good enough"),
+        metadata=described("factor by which a step is shortened until the objective rises within the KL bound"),
     )
     line_search_max_iter: int = attrs.field(
-        default=10, validator=in_range(1), metadata=described("lengths tried before the step is given up")
+        default=10, validator=in_range(1), metadata=described("step lengths tried at most")
     )
     n_critic_updates: int = attrs.field(
         default=10, validator=in_range(1), metadata=described("passes of the value function over each rollout")
@@ -68,7 +68,7 @@ class TRPOConfig(AgentConfig):
     sub_sampling_factor: int = attrs.field(
         default=1,
         validator=in_range(1),
-        metadata=described("the policy step looks at one in so many steps, to be faster"),
+        metadata=described("the policy step uses one in so many steps of the rollout, to be faster"),
     )
     kl_per_dimension: bool = attrs.field(
         default=True,
