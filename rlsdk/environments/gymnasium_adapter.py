@@ -10,7 +10,7 @@ import gymnasium
 from rlsdk.environments.adapters.attributes import Environment
 from rlsdk.environments.adapters.space_conversion import spaces_of, to_space
 from rlsdk.environments.registration import register_game
-from rlsdk.environments.vector.connected import MEMBERS, ConnectedEnv, missing_members, require_members
+from rlsdk.environments.vector.connected import MEMBERS, ConnectedEnv, has_members, missing_members, require_members
 from rlsdk.environments.vector.custom_vector import CustomVectorEnv
 from rlsdk.environments.vector.executor_vector import ExecutorVectorEnv
 from rlsdk.environments.vector.native_vector import NativeVectorEnv
@@ -21,7 +21,7 @@ from rlsdk.environments.wrapper_settings import split_wrapper_settings
 from rlsdk.errors import EnvironmentFault, RlsdkError, message_of, shown, suggest
 from rlsdk.registry import extension, extensions
 
-EnvSource = str | Callable[[], Any] | Any
+EnvSource = str | Callable[..., object] | Any
 CONNECTED = (SyncVectorEnv, ProcessVectorEnv, NativeVectorEnv, ExecutorVectorEnv, CustomVectorEnv)
 
 
@@ -45,7 +45,7 @@ def connect(env: EnvSource, copies: int = 1) -> ConnectedEnv:
         made = in_process([env])
         made.env_id = _recipe(env)
         return made
-    if not isinstance(env, type) and not hasattr(env, "step_async") and not missing_members(env):
+    if not isinstance(env, type) and not hasattr(env, "step_async") and has_members(env):
         return CustomVectorEnv(env)
     if isinstance(env, str) or callable(env):
         made = in_process([make_one(env, {}) for _ in range(copies if isinstance(env, str) else 1)])
@@ -72,7 +72,7 @@ def _no_environment(env: object) -> str:
     )
 
 
-def _recipe(env: Any) -> str | None:
+def _recipe(env: Environment) -> str | None:
     """The id that makes such an environment again; None where it was wrapped or made with arguments."""
     spec = env.spec
     if spec is None or spec.additional_wrappers or spec.id not in gymnasium.registry:
@@ -88,7 +88,7 @@ def in_process(environments: Sequence[Environment], seed: int | None = None) -> 
     return SyncVectorEnv(environments, *spaces_of(first), name=name_of(first), seed=seed)
 
 
-def name_of(env: Any) -> str:
+def name_of(env: Environment) -> str:
     """What to call a gymnasium environment: its id, or its class."""
     return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
 
@@ -120,7 +120,7 @@ def make_one(env: EnvSource, kwargs: dict[str, object]) -> Environment:
     return instance
 
 
-def _by_id(name: str, kwargs: dict[str, Any]) -> Any:
+def _by_id(name: str, kwargs: dict[str, Any]) -> object:
     """From the plugin that owns the id's namespace, or from gymnasium."""
     namespace = name.partition("/")[0]
     register_game(name)  # its error names what to install

@@ -8,6 +8,7 @@ from typing import Any
 
 import gymnasium
 
+from rlsdk.environments.vector.connected import ConnectedEnv
 from rlsdk.environments.vectorize import make_vec_env
 from rlsdk.environments.wrappers.atari import AtariWrapper, require_games
 
@@ -21,7 +22,7 @@ def make_atari_env(  # the documented signature
     wrapper_kwargs: Mapping[str, Any] | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
     **more: Any,
-) -> Any:
+) -> ConnectedEnv:
     """`make_vec_env` for games of ale-py, such as `ALE/Breakout-v5` or `BreakoutNoFrameskip-v4`, inside `AtariWrapper`.
 
     Args:
@@ -37,7 +38,7 @@ def make_atari_env(  # the documented signature
         SettingsError: an unknown argument. EnvironmentFault: there is no such game, or ale-py or OpenCV is missing.
     """
 
-    def make() -> Any:
+    def make() -> AtariWrapper:
         require_games()
         return AtariWrapper(gymnasium.make(env_id, **{"frameskip": 1, **(env_kwargs or {})}), **(wrapper_kwargs or {}))
 

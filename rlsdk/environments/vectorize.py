@@ -26,6 +26,8 @@ from rlsdk.environments.vector.seeds import Seeds
 from rlsdk.environments.wrappers import Monitor
 from rlsdk.errors import EnvironmentFault, SettingsError, shown, suggest
 
+Wrapper = Callable[[Any], Any]
+"""A function of an environment that gives an environment; users' are typed by their own classes."""
 VECTORIZATIONS = ("auto", "sync", "async", "native")
 WORTH_PROCESSES = 700e-6
 """Seconds of work in stepping all copies once, from which processes pay: measured on 2 cores they break even between 400 and
@@ -33,19 +35,19 @@ WORTH_PROCESSES = 700e-6
 
 
 def make_vec_env(  # noqa: PLR0913  # the documented signature
-    env: EnvSource | Sequence[Callable[[], Any]] | None = None,
+    env: EnvSource | Sequence[Callable[[], object]] | None = None,
     n_envs: int | None = None,
     seed: int | None = None,
     *,
     vectorization: str = "auto",
-    env_kwargs: Mapping[str, Any] | None = None,
-    wrappers: Sequence[str | Callable[[Any], Any]] = (),
+    env_kwargs: Mapping[str, object] | None = None,
+    wrappers: Sequence[str | Wrapper] = (),
     monitor_dir: str | Path | None = None,
     workers: int | None = None,
     timeout: float = 60.0,
     restart: bool = False,
     start_method: str | None = None,
-    **documented: Any,
+    **documented: object,
 ) -> ConnectedEnv:
     """`n_envs` copies of an environment behind one interface, seeded alike however they run.
 
@@ -131,7 +133,7 @@ def _refuse(env: object, documented: Mapping[str, object]) -> None:
         raise SettingsError("make_vec_env needs an environment: a gymnasium id, a function, or a list of functions")
 
 
-def _sources(env: object, n_envs: object) -> list[Any]:
+def _sources(env: object, n_envs: object) -> list[object]:
     """What makes each copy.
 
     Raises:
@@ -164,7 +166,7 @@ def _require_new(makers: Sequence[_Maker], first: Environment) -> None:
         second.close()
 
 
-def _wrapper(choice: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _wrapper(choice: str | Wrapper) -> Wrapper:
     """The wrapper meant.
 
     Raises:
@@ -177,7 +179,7 @@ def _wrapper(choice: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
     places = {name: place for place in (gymnasium.wrappers, own) for name in place.__all__ if name[0].isupper()}
     if choice not in places:
         raise SettingsError(f"unknown wrapper {choice!r}; {suggest(choice, places)}")
-    made: Callable[[Any], Any] = getattr(places[choice], choice)
+    made: Wrapper = getattr(places[choice], choice)
     return made
 
 
@@ -185,7 +187,7 @@ class _Maker:
     """Makes copy number `index`; travels to the process that steps it."""
 
     def __init__(
-        self, env: EnvSource, kwargs: dict[str, Any], wrappers: tuple[Any, ...], monitor: Path | None, index: int
+        self, env: EnvSource, kwargs: dict[str, object], wrappers: tuple[Wrapper, ...], monitor: Path | None, index: int
     ) -> None:
         self.env, self.kwargs, self.wrappers, self.monitor, self.index = env, kwargs, wrappers, monitor, index
 

@@ -58,7 +58,7 @@ def _with_normalization(config: Any, **changes: object) -> Any:
 WrapperSetting = NormalizeObservation | NormalizeReward | FrameStack
 
 
-def split_wrapper_settings(env: object) -> tuple[Any, list[WrapperSetting]]:
+def split_wrapper_settings(env: object) -> tuple[object, list[WrapperSetting]]:
     """(the environment itself, the wrappers of this module around it, outermost first)."""
     found: list[WrapperSetting] = []
     while isinstance(env, WrapperSetting):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import NoReturn, Protocol, runtime_checkable
+from typing import NoReturn, Protocol, TypeGuard, runtime_checkable
 
 from rlsdk.environments.adapters.attributes import Indices
 from rlsdk.environments.vector.seeds import Seeds
@@ -121,6 +121,11 @@ class SteppedVector:
 def missing_members(env: object) -> list[str]:
     """The members of `VectorEnv` that an object lacks."""
     return [name for name in MEMBERS if not hasattr(env, name)]
+
+
+def has_members(env: object) -> TypeGuard[VectorEnv]:
+    """Whether an object has the members of `VectorEnv`; what they give is checked where it is used."""
+    return not missing_members(env)
 
 
 def require_members(env: object) -> None:

@@ -8,7 +8,7 @@ evaluated is the score. `normalize = { norm_obs = false, norm_reward = false, si
 
 from __future__ import annotations
 
-from typing import Any, SupportsFloat, cast
+from typing import Any, Protocol, SupportsFloat, SupportsInt, runtime_checkable
 
 import gymnasium
 import numpy as np
@@ -44,15 +44,31 @@ class AtariWrapper(gymnasium.Wrapper[object, object, object, object]):
         wrappers = gymnasium.wrappers
         if action_repeat_probability > 0.0:
             env = wrappers.StickyAction(env, action_repeat_probability)
-        sizes: Any = {"noop_max": noop_max, "frame_skip": frame_skip, "screen_size": screen_size}
-        env = wrappers.AtariPreprocessing(env, grayscale_newaxis=True, **sizes)
+        env = wrappers.AtariPreprocessing(env, noop_max, frame_skip, screen_size, grayscale_newaxis=True)
         if terminal_on_life_loss:
             env = EpisodicLife(env)
-        if "FIRE" in cast("Any", env.unwrapped).get_action_meanings():
+        if _waits_for_fire(env):
             env = PressToStart(env)
         super().__init__(
             wrappers.TransformReward(env, lambda reward: float(np.sign(float(reward)))) if clip_reward else env
         )
+
+
+@runtime_checkable
+class HasActionMeanings(Protocol):
+    """A game that names its actions."""
+
+    def get_action_meanings(self) -> list[str]: ...
+
+
+def _waits_for_fire(env: gymnasium.Env[object, object]) -> bool:
+    game = env.unwrapped
+    return isinstance(game, HasActionMeanings) and "FIRE" in game.get_action_meanings()
+
+
+def _lives(info: dict[str, object]) -> int:
+    lives = info.get("lives")
+    return int(lives) if isinstance(lives, SupportsInt) else 0
 
 
 class EpisodicLife(gymnasium.Wrapper[object, object, object, object]):
@@ -60,21 +76,21 @@ class EpisodicLife(gymnasium.Wrapper[object, object, object, object]):
 
     lives, over = 0, True
 
-    def reset(self, **kwargs: Any) -> tuple[object, dict[str, Any]]:
+    def reset(self, **kwargs: Any) -> tuple[object, dict[str, object]]:
         observation: object = None
-        info: dict[str, Any] = {}
+        info: dict[str, object] = {}
         if not self.over:
             observation, _, terminated, truncated, info = self.env.step(0)  # the action that does nothing
             self.over = terminated or truncated
         if self.over or kwargs.get("seed") is not None:
             observation, info = self.env.reset(**kwargs)
-        self.lives, self.over = info.get("lives", 0), False
+        self.lives, self.over = _lives(info), False
         return observation, info
 
-    def step(self, action: object) -> tuple[object, SupportsFloat, bool, bool, dict[str, Any]]:
+    def step(self, action: object) -> tuple[object, SupportsFloat, bool, bool, dict[str, object]]:
         observation, reward, terminated, truncated, info = self.env.step(action)
         self.over = terminated or truncated
-        lost, self.lives = info["lives"] < self.lives, info["lives"]
+        lost, self.lives = _lives(info) < self.lives, _lives(info)
         return observation, reward, bool(terminated or lost), truncated, info
 
 
@@ -87,25 +103,25 @@ def atari_game(game: str, **kwargs: Any) -> gymnasium.Env[object, object]:
     require_games()
     own = {"frameskip": 1, "repeat_action_probability": 0.0}
     env = gymnasium.make(f"ALE/{game}-v5", **{**own, **kwargs})
-    screen: Any = gymnasium.wrappers.AtariPreprocessing(env, grayscale_newaxis=True)
-    return PressToStart(screen) if "FIRE" in screen.unwrapped.get_action_meanings() else screen
+    screen = gymnasium.wrappers.AtariPreprocessing(env, grayscale_newaxis=True)
+    return PressToStart(screen) if _waits_for_fire(screen) else screen
 
 
 class PressToStart(gymnasium.Wrapper[object, object, object, object]):
     """Presses FIRE once at the start of a game and of each life, without which many games wait."""
 
-    def reset(self, **kwargs: Any) -> tuple[object, dict[str, Any]]:
+    def reset(self, **kwargs: Any) -> tuple[object, dict[str, object]]:
         self.env.reset(**kwargs)
         observation, _, terminated, truncated, info = self.env.step(FIRE)
         if terminated or truncated:  # a game that is lost by it
             observation, info = self.env.reset()
-        self.lives = info["lives"]
+        self.lives = _lives(info)
         return observation, info
 
-    def step(self, action: object) -> tuple[object, SupportsFloat, bool, bool, dict[str, Any]]:
+    def step(self, action: object) -> tuple[object, SupportsFloat, bool, bool, dict[str, object]]:
         observation, reward, terminated, truncated, info = self.env.step(action)
-        lost = info["lives"] < self.lives
-        self.lives = info["lives"]
+        lost = _lives(info) < self.lives
+        self.lives = _lives(info)
         if lost and not (terminated or truncated):
             observation, more, terminated, truncated, info = self.env.step(FIRE)
             reward = float(reward) + float(more)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import gymnasium
 import numpy as np
@@ -38,5 +37,5 @@ class MaskVelocity(gymnasium.ObservationWrapper[object, object, object], RecordC
         self._keep = np.ones(space.shape, space.dtype)
         self._keep[list(VELOCITIES[name] if indices is None else indices)] = 0
 
-    def observation(self, observation: Any) -> object:
-        return observation * self._keep
+    def observation(self, observation: object) -> object:
+        return np.asarray(observation) * self._keep

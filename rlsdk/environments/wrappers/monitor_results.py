@@ -6,13 +6,16 @@ import csv
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlsdk.environments.wrappers.monitor import SUFFIX
 from rlsdk.errors import SettingsError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 AXES = {"timesteps": "environment steps", "episodes": "episodes", "walltime_hrs": "hours"}
 WINDOW = 100
@@ -65,7 +68,7 @@ def plot_results(
     x_axis: str = "timesteps",
     task_name: str = "",
     figsize: tuple[float, float] = (8, 2),
-) -> Any:
+) -> Figure:
     """A matplotlib figure: the episodes of monitor folders as points, their mean over `WINDOW` episodes as a line.
 
     Args:

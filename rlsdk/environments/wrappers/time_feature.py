@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, SupportsFloat
+from typing import Any, SupportsFloat, TypeGuard
 
 import gymnasium
 import numpy as np
@@ -33,8 +33,8 @@ class TimeFeature(gymnasium.Wrapper[object, object, object, object], RecordConst
             self.observation_space = self._vector = _longer(space)
         elif not isinstance(space, spaces.Dict):
             self.observation_space = spaces.Dict({INNER: space, KEY: share})
-        elif _is_vector(space.spaces.get(INNER)):
-            self._vector = _longer(space.spaces[INNER])
+        elif _is_vector(inner := space.spaces.get(INNER)):
+            self._vector = _longer(inner)
             self.observation_space = spaces.Dict({**space.spaces, INNER: self._vector})
         else:
             self.observation_space = spaces.Dict({**space.spaces, KEY: share})
@@ -59,14 +59,14 @@ class TimeFeature(gymnasium.Wrapper[object, object, object, object], RecordConst
         return {**observation, **entry} if isinstance(observation, dict) else {INNER: observation, **entry}
 
 
-def _is_vector(space: object) -> bool:
+def _is_vector(space: object) -> TypeGuard[spaces.Box]:
     return isinstance(space, spaces.Box) and len(space.shape) == 1 and np.issubdtype(space.dtype, np.floating)
 
 
-def _longer(space: Any) -> spaces.Box:
+def _longer(space: spaces.Box) -> spaces.Box:
     """The space of a vector with a share appended."""
     low, high = np.append(space.low, 0.0), np.append(space.high, 1.0)
-    return spaces.Box(low.astype(space.dtype), high.astype(space.dtype), dtype=space.dtype.type)
+    return spaces.Box(low.astype(space.dtype), high.astype(space.dtype), dtype=np.dtype(space.dtype).type)
 
 
 def _time_limit(env: gymnasium.Env[object, object]) -> int | None:
