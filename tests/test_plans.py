@@ -241,6 +241,59 @@ def test_misspelt_and_wrong_members_are_errors(part: str, change: Any, words: st
     assert "own-loop" in str(caught.value)
 
 
+class ActsWith:
+    """The small policy, with another result of `act`."""
+
+    def __init__(self, inner: Any, result: Any) -> None:
+        self.inner, self.result = inner, result
+
+    def initial_carry(self, batch: int) -> Any:
+        return self.inner.initial_carry(batch)
+
+    def act(self, observation: Any, carry: Any, *, deterministic: bool, generator: Any) -> Any:
+        return self.result(self.inner.act(observation, carry, deterministic=deterministic, generator=generator))
+
+    def state_dict(self) -> Any:
+        return self.inner.state_dict()
+
+    def load_state_dict(self, state: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [
+        (lambda act: act.action, "act of its policy, ActsWith, returned Tensor; return rlsdk.records.Act"),
+        (lambda act: None, "returned NoneType; return rlsdk.records.Act"),
+        (lambda act: replace(act, action=act.action[:1]), r"an action of shape \[1\] for 2 environments"),
+        (lambda act: replace(act, action=torch.tensor(0)), r"an action of shape \[\] for 2 environments"),
+        (lambda act: replace(act, action=act.action.numpy()), "an action ndarray for 2 environments; give tensors"),
+    ],
+)
+def test_what_a_policy_returns_is_checked_in_the_first_rollout(result: Any, words: str) -> None:
+    model = agent(policy=lambda policy: ActsWith(policy, result))
+    with pytest.raises(PluginError, match=words) as caught:
+        model.learn(64)
+    assert str(caught.value).startswith("'own-loop': ")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("length", [0, -1, 2.0, None])
+def test_a_length_that_cannot_be_collected_is_an_error(length: Any) -> None:
+    with pytest.raises(PluginError, match=r"'own-loop': its plan called collect\(policy, .*whole number of at least 1"):
+        agent(TwoRollouts(length)).learn(4)
+
+
+@pytest.mark.parametrize("metrics", [None, {}, {"loss": 0.1}, {"loss": torch.zeros(2)}])
+def test_what_an_update_returns_is_checked(metrics: Any) -> None:
+    model = agent(algorithm=_with("update", lambda batch, *, progress: metrics))
+    with pytest.raises(PluginError, match=r"'own-loop': update\(\) must return metrics"):
+        model.learn(64)
+    tqc = rlsdk.make("tqc", env="Pendulum-v1", buffer_size=50, learning_starts=2, batch_size=2)
+    tqc.parts.algorithm.update = lambda batch, *, progress: metrics  # type: ignore[method-assign]
+    with pytest.raises(PluginError, match=r"'tqc': update\(\) must return metrics"):
+        tqc.learn(8)
+
+
 class PrioritisedMemory:
     """A memory with a misspelt method."""
 

@@ -61,6 +61,10 @@ class Callback:
     def on_training_end(self, run: Run) -> bool | None:
         """After the last step, also when training was stopped early or failed."""
 
+    def handles(self, event: str) -> bool:
+        """Whether the method `event`, such as "on_update", does anything; the others are not called."""
+        return getattr(getattr(self, event), "__func__", None) is not getattr(Callback, event)
+
     @property
     def watches_steps(self) -> bool:
         """Whether `on_step` does anything."""

@@ -25,6 +25,7 @@ from rlsdk.registry.abilities import ability
 from rlsdk.spaces import Space
 from rlsdk.training.collect import act_and_step
 from rlsdk.training.groups import GroupedPolicy
+from rlsdk.training.plan_errors import wrong_act, wrong_length
 
 CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
@@ -54,11 +55,25 @@ class _Actor(Generic[CarryT, ExtrasT]):
         filling: FillsExtras | None = None if ability(policy, FillsExtras) is None else ability(acting, FillsExtras)
         self.fill: Callable[[StepData[ExtrasT]], ExtrasT] | None = None if filling is None else filling.estimates
         self._preparing = ability(acting, ActsForRollouts)
-        self._act = self._bound(acting.act)
+        self._act: Callable[[Observation, Any], Act[Any, ExtrasT]] = partial(self._first_act, self._bound(acting.act))
 
     def act_on(self) -> Callable[[Observation, Any], Act[Any, ExtrasT]]:
         """What acts during one rollout: a function (observation as the environment gives it, carry) -> act."""
         return self._act if self._preparing is None else self._bound(self._preparing.rollout_act())
+
+    def _first_act(
+        self, act_on: Callable[[Observation, Any], Act[Any, ExtrasT]], observation: Observation, carry: Any
+    ) -> Act[Any, ExtrasT]:
+        """Acts in the first rollout.
+
+        Raises:
+            PluginError: the policy returned no `Act`, or no action for each environment.
+        """
+        act = act_on(observation, carry)
+        if (error := wrong_act(act, self.policy, len(observation.is_first))) is not None:
+            raise error
+        self._act = act_on
+        return act
 
     def _bound(self, act: Callable[..., Act[Any, ExtrasT]]) -> Callable[[Observation, Any], Act[Any, ExtrasT]]:
         if self._normalizer is None:
@@ -109,6 +124,8 @@ class LocalCollector:
             self._in_round = True
             if (begin := actor.begin) is not None:
                 states = tuple(replace(state, carry=begin(state.carry)) for state in states)
+        if not hasattr(length, "__index__") or length < 1:
+            raise wrong_length(length)
         grouped = actor.grouped
         state = states[0] if grouped is None else grouped.joined(states)
         fill = actor.fill if normalizer is None else None  # of normalised observations where these are

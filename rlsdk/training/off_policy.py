@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Protocol
 
-from rlsdk.interfaces import Collected
-from rlsdk.records import Cursor, Episode, Metrics, Report
+from rlsdk.interfaces import Collected, Policy
+from rlsdk.records import Cursor, Episode, Metrics, Report, Rollout
 from rlsdk.registry.abilities import ability
 from rlsdk.registry.parts import BuildContext, Parts, Training
 from rlsdk.runtime.seeding import Streams
 from rlsdk.settings.frequency import TrainFrequency
 from rlsdk.training.replay_updates import ReplayUpdates
+
+_Acting = tuple[Policy[object, object], Callable[[Rollout[object, object]], object], int]
 
 
 class OffPolicySettings(Protocol):
@@ -75,9 +77,10 @@ class OffPolicyPlan:
         counter = ability(training.parts.buffer, Collected)
         listener = ability(training.parts.algorithm, Collected)
         updating = ReplayUpdates(training.parts, training.streams)
+        acting = training.parts.behavior_policy, updating.memory.extend, training.collector.num_envs
         while cursor.env_steps < training.end:
             before = cursor.env_steps
-            steps, episodes, whole = self._collect_round(training, before, listener)
+            steps, episodes, whole = self._collect_round(training, acting, before, listener)
             progress = training.progress(steps)
             if counter is not None:
                 counter.collected(steps, progress)
@@ -91,26 +94,20 @@ class OffPolicyPlan:
             yield cursor, Report(steps, updates, episodes, metrics)
 
     def _collect_round(
-        self, training: Training, steps: int, listener: Collected | None
+        self, training: Training, acting: _Acting, steps: int, listener: Collected | None
     ) -> tuple[int, tuple[Episode, ...], bool]:
         """Collect one round into the memory from `steps` on: (environment steps after it, the episodes that ended in it,
-        whether it is whole)."""
-        collector, parts = training.collector, training.parts
-        assert parts.buffer is not None
-        on_step = None
-        if listener is not None:
-
-            def on_step(done: int) -> None:
-                listener.collected(steps + done, training.progress(steps + done))
-
+        whether it is whole). `acting`: the policy that collects, the memory's `extend`, the number of environments."""
+        collector, (policy, extend, num_envs) = training.collector, acting
+        on_step = None if listener is None else _listening(listener, training, steps)
         length = 1 if self.episodes else self.train_every
         episodes: tuple[Episode, ...] = ()
         while True:
-            rollout = collector.collect(parts.behavior_policy, length, on_step=on_step, ends_round=False)
-            parts.buffer.extend(rollout)
+            rollout = collector.collect(policy, length, on_step=on_step, ends_round=False)
+            extend(rollout)
             episodes += rollout.episodes
             done = len(rollout.steps.reward)
-            steps += done * collector.num_envs
+            steps += done * num_envs
             whole = done == length and (not self.episodes or len(episodes) >= self.train_every)
             if whole or rollout.stopped:
                 return steps, episodes, whole
@@ -131,3 +128,12 @@ class OffPolicyPlan:
         metrics = updating.update(count, size, 0.0, each)
         listener.collected(training.end, 1.0)
         return metrics
+
+
+def _listening(listener: Collected, training: Training, steps: int) -> Callable[[int], None]:
+    """Calls the algorithm's `collected` after every vector step of a round that began at `steps`."""
+
+    def on_step(done: int) -> None:
+        listener.collected(steps + done, training.progress(steps + done))
+
+    return on_step

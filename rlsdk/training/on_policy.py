@@ -11,6 +11,7 @@ from rlsdk.interfaces import CountsUpdates, SeesDiscarded
 from rlsdk.records import Cursor, Report
 from rlsdk.registry.abilities import ability
 from rlsdk.registry.parts import BuildContext, Training
+from rlsdk.training.plan_errors import unlike_metrics
 
 
 class OnPolicySettings(Protocol):
@@ -67,6 +68,8 @@ class OnPolicyPlan:
             metrics = None
             if length == self.n_steps and bool(rollout.steps.valid.any()):  # a short one may hold nothing but resets
                 metrics = algorithm.update(rollout, progress=training.progress(cursor.env_steps))
+                if metrics is None:
+                    raise unlike_metrics(metrics)
                 cursor = replace(cursor, updates=cursor.updates + 1 if counter is None else counter.updates)
             elif rollout.stopped and discarding is not None:
                 discarding.discarded(rollout)

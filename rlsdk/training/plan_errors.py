@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rlsdk.errors import DivergenceError, PluginError
 from rlsdk.interfaces import Plan
-from rlsdk.records import Cursor, Metrics, Report
+from rlsdk.records import Act, Cursor, Metrics, Report
 from rlsdk.registry.parts import Training
 
 YIELDS = "rounds(training, cursor) yields (rlsdk.training.Cursor, rlsdk.records.Report) after every round"
@@ -39,6 +39,39 @@ def wrong_round(yielded: object, before: Cursor, algorithm: str) -> PluginError:
         )
     found = f"({', '.join(type(part).__name__ for part in yielded)})" if isinstance(yielded, tuple) else repr(yielded)
     return PluginError(f"{algorithm!r}: its plan yielded {found[:200]}; {YIELDS}")
+
+
+def of_algorithm(error: PluginError, algorithm: str) -> PluginError:
+    """The same error, beginning with the id of the algorithm."""
+    text = str(error)
+    return error if text.startswith(repr(algorithm)) else PluginError(f"{algorithm!r}: {text}")
+
+
+def wrong_act(act: object, policy: object, num_envs: int) -> PluginError | None:
+    """For what `policy.act` returned for `num_envs` observations B; None where it fits."""
+    kind, wanted = type(policy).__name__, "return rlsdk.records.Act(action, carry, extras)"
+    if not isinstance(act, Act):
+        return PluginError(f"act of its policy, {kind}, returned {type(act).__name__}; {wanted}")
+    for leaf in leaves_of(act.action):
+        if not isinstance(leaf, Tensor) or not leaf.dim() or len(leaf) != num_envs:
+            found = f"of shape {list(leaf.shape)}" if isinstance(leaf, Tensor) else type(leaf).__name__
+            return PluginError(
+                f"act of its policy, {kind}, returned an action {found} for {num_envs} environments; give tensors [B] or"
+                f" [B, A] with B = {num_envs}, nested as the action space is"
+            )
+    return None
+
+
+def leaves_of(action: object) -> list[object]:
+    """The leaves of nested actions, of whatever type."""
+    if isinstance(action, Mapping):
+        return [leaf for value in action.values() for leaf in leaves_of(value)]
+    return [leaf for value in action for leaf in leaves_of(value)] if isinstance(action, tuple) else [action]
+
+
+def wrong_length(length: object) -> PluginError:
+    """For a number of steps that cannot be collected."""
+    return PluginError(f"its plan called collect(policy, {length!r}); the length is a whole number of at least 1")
 
 
 def diverged(metrics: Metrics, report: Report) -> DivergenceError:

@@ -18,6 +18,7 @@ from rlsdk.records import Cursor, Episode, Report, Scored
 from rlsdk.registry.abilities import ability
 from rlsdk.registry.parts import BuildContext, Parts, Training
 from rlsdk.runtime.seeding import derive
+from rlsdk.training.plan_errors import unlike_metrics
 from rlsdk.training.population_episodes import EpisodeRequest, EpisodeResult, MakeAct, play_episodes
 
 
@@ -71,6 +72,8 @@ class PopulationPlan:
             if len(results) == len(candidates):
                 score = scores(self, results)
                 metrics = algorithm.update(Scored(candidates, score.to(candidates.device), steps), progress=progress)
+                if metrics is None:
+                    raise unlike_metrics(metrics)
                 updates += 1
                 if self.normalizer is not None:
                     for result in results:  # in the order of candidates, wherever they were played

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, ItemsView, Mapping
 from contextlib import nullcontext
 from typing import Protocol
 
@@ -13,9 +13,10 @@ from rlsdk.interfaces import HasTdError, Prioritized
 from rlsdk.kernels import fixed_layers
 from rlsdk.records import Metrics
 from rlsdk.registry.abilities import ability
-from rlsdk.registry.parts import Parts
+from rlsdk.registry.parts import Parts, as_it_is
 from rlsdk.registry.require_parts import require_batches
 from rlsdk.runtime.seeding import Streams
+from rlsdk.training.plan_errors import unlike_metrics
 
 
 class IndexedBatch(Protocol):
@@ -25,6 +26,13 @@ class IndexedBatch(Protocol):
     def index(self) -> Tensor:
         """int64 [N]."""
         ...
+
+
+def entries(metrics: object) -> ItemsView[str, Tensor]:
+    """The names and values [] of metrics. Raises PluginError where they are no mapping."""
+    if not isinstance(metrics, Mapping):
+        raise unlike_metrics(metrics)
+    return metrics.items()
 
 
 class ReplayUpdates:
@@ -37,7 +45,10 @@ class ReplayUpdates:
         """Raises PluginError: there is no memory. SettingsError: the algorithm cannot use its batches, or has no `td_error`."""
         if parts.buffer is None:
             raise PluginError(f"its plan, {type(parts.plan).__name__}, samples a memory; give Parts(buffer=...)")
-        self.sample, self.algorithm, self.generator = parts.sample, parts.algorithm, streams["replay"]
+        self.memory = parts.buffer
+        # without normalisation batches are learnt from as the memory samples them
+        self.sample = parts.buffer.sample if parts.preprocess_batch is as_it_is else parts.sample
+        self.algorithm, self.generator = parts.algorithm, streams["replay"]
         self.prioritized = ability(parts.buffer, Prioritized)
         self.with_error = ability(parts.algorithm, HasTdError)
         if self.prioritized is not None and self.with_error is None:
@@ -56,7 +67,7 @@ class ReplayUpdates:
         with fixed_layers() if each is None else nullcontext():
             for done in range(1, count + 1):
                 batch = self.sample(batch_size, self.generator)
-                for name, value in self.algorithm.update(batch, progress=progress).items():
+                for name, value in entries(self.algorithm.update(batch, progress=progress)):
                     totals[name] = totals[name] + value if name in totals else value
                 if self.prioritized is not None:
                     self._prioritize(batch)
@@ -65,6 +76,12 @@ class ReplayUpdates:
         return {name: value / count for name, value in totals.items()}
 
     def _prioritize(self, batch: IndexedBatch) -> None:
+        """Raises PluginError: the batch names no rows, or the algorithm has no error for each."""
+        if not isinstance(getattr(batch, "index", None), Tensor):
+            kind = type(batch).__name__
+            raise PluginError(
+                f"its memory is Prioritized and samples {kind} without `index`; give int64 [N], see Transitions"
+            )
         error = None if self.with_error is None else self.with_error.td_error
         if error is None:
             kind = type(self.algorithm).__name__

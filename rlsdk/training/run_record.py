@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from rlsdk.errors import SettingsError
@@ -16,7 +16,9 @@ from rlsdk.tree import flatten
 
 
 class Listener(Protocol):
-    """What the driver calls on a callback; `rlsdk.callbacks.Callback` has methods that do nothing for all events."""
+    """What the driver asks a callback; `rlsdk.callbacks.Callback` has methods for all events."""
+
+    def handles(self, event: str) -> bool: ...
 
     @property
     def needs_infos(self) -> bool: ...
@@ -24,6 +26,18 @@ class Listener(Protocol):
     def watches_steps(self) -> bool: ...
     @property
     def watches_rollouts(self) -> bool: ...
+
+
+class Handlers(dict[str, list[Callable[..., object]]]):
+    """Event -> the methods of the callbacks that handle it, found when it first happens."""
+
+    def __init__(self, callbacks: Sequence[Listener]) -> None:
+        super().__init__()
+        self._callbacks = callbacks
+
+    def __missing__(self, event: str) -> list[Callable[..., object]]:
+        self[event] = [getattr(callback, event) for callback in self._callbacks if callback.handles(event)]
+        return self[event]
 
 
 class RunRecord:
@@ -48,6 +62,7 @@ class RunRecord:
         self.steps_in_round = 0
         self.stopping = False
         self.tb_log_name, self.log_interval = agent.spec.id.upper(), 1
+        self.handlers = Handlers(self.callbacks)
         self._values: tuple[EnvStep, Locals] | None = None
         self.report: Report | None = None
         """Of the last round; None before the first has ended."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import torch
 
+from rlsdk.errors import PluginError
 from rlsdk.interfaces import Collector, VectorEnv
 from rlsdk.records import Cursor, Metrics, Report
 from rlsdk.registry.parts import Parts, Training
@@ -53,8 +54,8 @@ class Run(RunRecord):
 
     def notify(self, event: str, *details: object) -> None:
         """Notify every callback; one that returns False stops the training: at once after `on_step`, else after this round."""
-        for callback in self.callbacks:
-            if says_stop(getattr(callback, event)(self, *details)):
+        for handle in self.handlers[event]:
+            if says_stop(handle(self, *details)):
                 self.stopping = True
 
 
@@ -106,6 +107,8 @@ def train(run: Run, env: VectorEnv | None, parts: Parts, *, log_every: int, thre
                     run.episode_statistics.logged = run.rounds_for_log
                     run.log()
                 _notify_of_round(run, report)
+        except PluginError as error:
+            raise plan_errors.of_algorithm(error, run.agent.spec.id) from None
         finally:
             run.notify("on_training_end")
 
