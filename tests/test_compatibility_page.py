@@ -270,12 +270,12 @@ def test_the_tests_exist() -> None:
 
 
 def test_rows_are_whole_and_say_something_once() -> None:
-    rows: dict[str, str] = {}
+    statements: dict[str, str] = {}
     for section, topic, cells in rows():
         assert len(cells) == 2, f"{section}, {topic}: {len(cells) + 1} columns"
         assert all(cells), topic
         if len(cells[1]) > 30:
-            assert rows.setdefault(cells[1], topic) == topic, "two rows are equal"
+            assert statements.setdefault(cells[1], topic) == topic, "two rows are equal"
 
 
 def test_errors_of_the_page_exist() -> None:
