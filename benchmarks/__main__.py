@@ -19,7 +19,7 @@ MARK = "<!-- measured by python -m benchmarks -->"
 
 
 def _resized(case: Case, options: argparse.Namespace) -> Case:
-    """The case in the sizes asked for."""
+    """The case with the sizes of the command line."""
     settings = merge(case.settings, parse_assignments(options.set))
     return replace(case, chunk=options.chunk or case.chunk, n_envs=options.n_envs or case.n_envs, settings=settings)
 

@@ -1,4 +1,4 @@
-"""The work: what is trained, on what, with which settings. Both sides get the same."""
+"""The cases: algorithm, environment and settings, the same for both sides."""
 
 from __future__ import annotations
 

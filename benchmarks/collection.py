@@ -1,4 +1,4 @@
-"""What collecting costs: our loop and the peer's, side by side, with policies that cost nothing beside bare stepping, or with
+"""The cost of collecting: our loop and the peer's, compared with bare stepping, with policies without cost, or with
 TRPO's own (two layers of 64), values and log-probabilities included.
 
 python -m benchmarks.collection [--rounds N] [--acting]

@@ -32,7 +32,7 @@ print(int(status.partition("VmHWM:")[2].split()[0]) // 1024)
 
 @dataclass(frozen=True)
 class Comparison:
-    """What each side reached in each round, and what stands beside it."""
+    """The speed of each side in each round, and the floor."""
 
     case: Case
     threads: int

@@ -59,7 +59,7 @@ def _block(work: Work) -> float:
 
 
 def _multiply(left: Tensor, right: Tensor, out: Tensor) -> object:
-    """EnvironmentGroup in front; into `out` where that is no copying."""
+    """`left @ right` for every member of the ensemble (first axis), by the quicker library; `out` is reused."""
     if not backends.is_quick(left[0], right[0]):
         return torch.bmm(left, right, out=out)
     return [backends.product(one, other) for one, other in zip(left, right, strict=True)]

@@ -1,4 +1,4 @@
-"""What the in-process vector loop costs: beside a bare loop, a hand-written one that gives the same, and gymnasium's own.
+"""The cost of the in-process vector loop, compared with a bare loop, a hand-written one with the same results, and gymnasium's.
 
 python -m benchmarks.stepping [--rounds N]
 """
@@ -19,7 +19,7 @@ from rlsdk.environments import make_vec_env
 
 
 def by_hand(name: str, count: int) -> Callable[[], None]:
-    """The shortest loop that gives a learner what it needs: tensors of a step, last observations, the next episodes."""
+    """The shortest loop with everything a learner needs: tensors of a step, last observations, the next episodes."""
     environments = [gymnasium.make(name, disable_env_checker=True) for _ in range(count)]
     latest: list[Any] = [environment.reset(seed=i)[0] for i, environment in enumerate(environments)]
     actions = torch.from_numpy(actions_for(name, count))

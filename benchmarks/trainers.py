@@ -1,4 +1,4 @@
-"""What is timed: something that trains for so many steps, and how much of that goes into its updates."""
+"""Trainers that are timed, and the share of time of their updates."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Trainer:
 
 
 def processor_seconds() -> float:
-    """Of this process and of those it started that still run."""
+    """Processor time of this process and of its running children."""
     ticks = 0
     for child in multiprocessing.active_children():
         fields = Path(f"/proc/{child.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
@@ -60,7 +60,7 @@ class Timing:
 
 
 class Elsewhere:
-    """A trainer in a process of its own: a library with threads of its own is not to disturb the others."""
+    """A trainer in a process of its own: so that a library with its own threads does not disturb the others."""
 
     def __init__(self, make: Callable[[], Trainer]) -> None:
         """`make` can be pickled. Returns once the trainer is warm."""

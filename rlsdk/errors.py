@@ -76,7 +76,7 @@ LONGEST_NAME = 100
 
 @contextmanager
 def fitting(what: str) -> Iterator[None]:
-    """State of a file is put back inside; whatever goes wrong becomes an `ArtifactError` that begins with `what`."""
+    """State of a file is put back inside; any error becomes an `ArtifactError` that begins with `what`."""
     try:
         yield
     except RlsdkError:

@@ -187,7 +187,7 @@ def from_json(data: object) -> Space:
     """The space that `to_json` wrote, every field checked (the data may be hostile).
 
     Raises:
-        ArtifactError: it is no space.
+        ArtifactError: it is not a space.
     """
     try:
         return _from_json(_table(data), depth=0)
@@ -197,13 +197,13 @@ def from_json(data: object) -> Space:
 
 def _table(data: object) -> Mapping[str, object]:
     if not isinstance(data, Mapping):
-        raise TypeError(f"{data!r} is no table")
+        raise TypeError(f"{data!r} is not a table")
     return data
 
 
 def _list(data: object) -> list[object]:
     if not isinstance(data, list):
-        raise TypeError(f"{data!r} is no list")
+        raise TypeError(f"{data!r} is not a list")
     return data
 
 
@@ -254,7 +254,7 @@ def _count(value: object) -> int:
 
 def _whole(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not -MAX_START <= value <= MAX_START:
-        raise ValueError(f"{value!r} is no whole number that values may start at")
+        raise ValueError(f"{value!r} is not a whole number that values may start at")
     return value
 
 

@@ -53,7 +53,7 @@ class Site:
         }
 
     def check(self, *, fast: bool = True) -> Plugin | None:
-        """The entry of the distribution `bad`; whatever it holds, the good one is as it was."""
+        """The entry of the distribution `bad`; with any content, the good one is not affected."""
         began = time.perf_counter()
         found = self.listed()
         assert not fast or time.perf_counter() - began < 1.0

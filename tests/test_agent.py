@@ -218,7 +218,7 @@ def test_callbacks_see_everything_and_can_stop(capsys: pytest.CaptureFixture[str
     small(train_freq=2).learn(20, callback=[recorder, lambda scope, _: calls.append(scope["self"].num_timesteps)])
     assert recorder.events == ["start", "2", "4", "6", "end"]
     assert calls == [1, 2, 3, 4, 5, 6]
-    with pytest.raises(SettingsError, match="no callback"):
+    with pytest.raises(SettingsError, match="not a callback"):
         as_callbacks(3)
     small(verbose=1).learn(20, callback=Recorder(), log_interval=1)
     small(verbose=1).learn(60, log_interval=2, progress_bar=True)

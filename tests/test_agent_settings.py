@@ -137,7 +137,7 @@ MEMBERS = {"env", "policy", "seed", "device"}
 """Settings whose names belong to members of the class."""
 OF_THE_AGENT = {"stats_window_size", "tensorboard_log", "verbose"}
 AFRESH = {"ent_coef", "exploration_initial_eps"}
-"""Settings that say where something begins: a file holds how far it has come."""
+"""Settings of initial values: a file holds the present values."""
 
 
 def made(name: str, **changes: Any) -> Agent:

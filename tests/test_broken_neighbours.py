@@ -36,7 +36,7 @@ ESCAPE = "\x1b[2J"
         (MANIFEST.format(id="bad", sdk=">=0.1").replace("for tests", ESCAPE), "not valid TOML"),
         (MANIFEST.format(id="bad", sdk=">=0.1").replace("for tests", "\\u001b[2J"), "control characters"),
         (MANIFEST.format(id="bad", sdk=ESCAPE.replace("\x1b", "\\u001b")), "control characters"),
-        (MANIFEST.format(id="bad", sdk="latest"), "no version range"),
+        (MANIFEST.format(id="bad", sdk="latest"), "not a version range"),
         (MANIFEST.format(id="good", sdk=">=0.1"), "make them equal"),
     ],
 )

@@ -20,7 +20,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "capabilities.md"
 OURS = ("ars", "maskable-ppo", "qrdqn", "recurrent-ppo", "tqc", "trpo")
 HEAD = """# What each algorithm can do
 
-Generated from runs: small agents trained, predicted, were stopped and went on, and were exported
+Generated from runs: small agents trained, predicted, were stopped and continued, and were exported
 (`python -m tests.test_capabilities`; `rlsdk check ID --capabilities` does it for any plugin, `rlsdk info ID` shows it).
 "Resume" means: equal, to the bit, to a training that was not stopped.
 

@@ -1,4 +1,4 @@
-"""Which versions go together: what manifests, metadata, constraints and the registry say is the same."""
+"""Compatible versions: manifests, metadata, constraints and the registry agree."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def constraints(name: str) -> dict[str, str]:
 @pytest.mark.parametrize("core", CORES)
 @pytest.mark.parametrize("folder", PLUGINS, ids=lambda folder: folder.name)
 def test_the_registry_and_pip_accept_the_same_cores(folder: Path, core: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Released plugins against versions of the core: both say yes, or both say no and why."""
+    """Released plugins against versions of the core: both accept, or both refuse with a reason."""
     algorithm = folder.name.removeprefix("rlsdk-")
     fits = core in requirements(folder)["rlsdk"].specifier
     monkeypatch.setattr(discovery, "version", lambda name: core)

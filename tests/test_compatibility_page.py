@@ -188,7 +188,7 @@ TRAINING = {
         "tqc", "settings", "train_freq_and_gradient_steps", "updates_count_rounds_over_several_environments"
     ),
     "`gradient_steps=-1` of TQC": plugin("tqc", "settings", "updates_count_rounds_over_several_environments"),
-    "`total_timesteps` that is no multiple of a round": here("rounds_are_whole_and_actions_are_stored_as_given"),
+    "`total_timesteps` that is not a multiple of a round": here("rounds_are_whole_and_actions_are_stored_as_given"),
     "action noise of another size than the action": there("exploration", "noise_of_another_size_is_refused"),
     "`optimizer_kwargs` of QRDQN without `optimizer_class`": there(
         "optimizer_arguments", "arguments_without_a_class_are_used_by_qrdqn"

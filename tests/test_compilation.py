@@ -1,4 +1,4 @@
-"""`learn(compile=...)`: the same numbers, and training goes on where the compiler fails."""
+"""`learn(compile=...)`: the same numbers, and training continues where the compiler fails."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_training_goes_on_without_a_compiler(monkeypatch: pytest.MonkeyPatch) ->
         warnings.simplefilter("always")
         found = small().learn(24, compile="default").get_parameters()
     warned = [str(w.message) for w in caught if "torch.compile" in str(w.message)]
-    assert warned == ["pairwise_huber goes on without torch.compile, which failed: no C++ compiler was found"]
+    assert warned == ["pairwise_huber continues without torch.compile, which failed: no C++ compiler was found"]
     for name, value in expected["policy"].items():
         torch.testing.assert_close(found["policy"][name], value, atol=1e-5, rtol=1e-4)
 

@@ -1,4 +1,4 @@
-"""A process that is killed while it saves leaves the old file or the new one, whatever it was doing."""
+"""A process that is killed while it saves leaves the old file or the new one, at every point."""
 
 from __future__ import annotations
 

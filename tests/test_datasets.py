@@ -167,14 +167,14 @@ def rewritten(path: Path, change: Any) -> None:
         (lambda header, document: header.pop("__metadata__"), "no recorded episodes"),
         (lambda header, document: document.update(kind="other"), "kind 'other'"),
         (lambda header, document: document.update(format=9), "format 9"),
-        (lambda header, document: document.pop("sha256"), "no whole data set"),
-        (lambda header, document: document.update(environment=["x"]), "no whole data set"),
+        (lambda header, document: document.pop("sha256"), "not a whole data set"),
+        (lambda header, document: document.update(environment=["x"]), "not a whole data set"),
         (lambda header, document: document.update(observation_space={"kind": "Box"}), "does not describe a space"),
         (lambda header, document: document["sha256"].update(reward="0"), "reward does not match"),
         (lambda header, document: document["sha256"].pop("reward"), "not those it lists"),
         (lambda header, document: header["length"].update(dtype="F64"), "dtype torch.float64"),
         (lambda header, document: header["reward"].update(shape=[5, 5]), r"shape \(5, 5\)"),
-        (lambda header, document: header["action"].update(data_offsets=[0, 2**60]), "no whole data set"),
+        (lambda header, document: header["action"].update(data_offsets=[0, 2**60]), "not a whole data set"),
         (
             lambda header, document: document.update(action_space={"kind": "Discrete", "n": 4, "start": 1}),
             "lie outside",
@@ -219,7 +219,7 @@ def test_altered_bytes_never_break_out(demo: Path) -> None:
         for at in dice.integers(0, len(data), 3):
             data[at] = dice.integers(0, 256)
         demo.write_bytes(bytes(data))
-        with contextlib.suppress(RlsdkError):  # nothing else; a changed name of the environment is no damage
+        with contextlib.suppress(RlsdkError):  # nothing else; a changed name of the environment is not damage
             list(open_episodes(demo))
 
 
@@ -251,9 +251,9 @@ def test_settings_take_paths_and_tables(demo: Path) -> None:
     for value in (str(demo), demo, dataset, {"path": str(demo), "digest": dataset.digest}, dataset.to_setting()):
         assert structure({"dataset": value, "further": value}, Settings).further == dataset
     for value, words in (
-        (3, "is no data set"),
+        (3, "is not a data set"),
         ("nowhere", "there is no data set nowhere"),
-        ({"path": 3}, "is no data set"),
+        ({"path": 3}, "is not a data set"),
     ):
         with pytest.raises(SettingsError, match=f"dataset: .*{words}"):
             structure({"dataset": value}, Settings)

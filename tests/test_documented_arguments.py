@@ -1,4 +1,4 @@
-"""Arguments, methods and attributes that are documented for the six: each works, or says what to use instead."""
+"""Arguments, methods and attributes documented for the six: each works, or raises an error that names a replacement."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_paths_and_devices_as_objects(tmp_path: Path) -> None:
     model = trpo(tensorboard_log=tmp_path, device=torch.device("cpu"))
     assert (model.tensorboard_log, model.config.device) == (str(tmp_path), "cpu")
     for name in ("tensorboard_log", "device"):
-        with pytest.raises(SettingsError, match=f"{name} = 3 is no"):
+        with pytest.raises(SettingsError, match=f"{name} = 3 is not a"):
             trpo(**{name: 3})
     path = model.save(os.fspath(tmp_path / "agent"))
     assert rlsdk.load(path, device=torch.device("cpu")).device == "cpu"  # type: ignore[arg-type]

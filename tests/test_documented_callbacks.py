@@ -193,7 +193,7 @@ def test_a_callback_that_cannot_be_called_is_refused() -> None:
         on_policy().learn(8, callback=Mine)
     with pytest.raises(SettingsError, match="must take two arguments"):
         on_policy().learn(8, callback=lambda scope: True)
-    with pytest.raises(SettingsError, match="is no callback"):
+    with pytest.raises(SettingsError, match="is not a callback"):
         on_policy().learn(8, callback="stop")
 
 

@@ -222,7 +222,7 @@ def test_pictures(kind: str) -> None:
         blind.render()
 
 
-# --- training goes on --------------------------------------------------------------------------------------------------
+# --- training continues --------------------------------------------------------------------------------------------------
 
 
 def weights(model: Any) -> Any:
@@ -325,7 +325,7 @@ def test_a_file_written_after_the_environments_were_moved_holds_no_episodes(tmp_
 def test_a_running_training_is_not_disturbed() -> None:
     class Meddling(Callback):
         def on_rollout_end(self, run: Any, *_: Any) -> None:
-            with pytest.raises(UsageError, match="a training is going on in this environment"):
+            with pytest.raises(UsageError, match="a training is running in this environment"):
                 run.agent.get_env().reset()
             assert run.agent.get_env().get_attr("length") == [50]
 

@@ -212,11 +212,11 @@ def test_environments_without_text_are_named() -> None:
     env = Scripted("reward", "1.5")
     for call, words in (
         (lambda: connect(env).get_attr("lenght"), "environment Scripted has no attribute 'lenght'"),
-        (lambda: connect(env).env_method("length"), "'length' of environment Scripted is no method"),
+        (lambda: connect(env).env_method("length"), "'length' of environment Scripted is not a method"),
         (lambda: MaskVelocity(env), "the velocities of Scripted are not known"),
         (lambda: ActionMasker(env, "legal"), "Scripted has no method 'legal'"),
         (lambda: make_vec_env(lambda: Scripted), "no type, not a|made a type"),
-        (lambda: connect([env]), "no environment"),
+        (lambda: connect([env]), "not an environment"),
     ):
         with pytest.raises(RlsdkError, match=words):
             call()

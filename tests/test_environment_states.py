@@ -73,7 +73,7 @@ def test_environments_may_say_themselves_what_their_state_is() -> None:
     for _ in range(4):
         assert env.step(None)[1:4] == other.step(None)[1:4]
     assert env.step(None)[3]
-    assert other.step(None)[3], "the time limit goes on too"
+    assert other.step(None)[3], "the time limit continues too"
 
 
 def test_shared_objects_stay_shared_and_constants_stay() -> None:

@@ -166,7 +166,7 @@ def test_what_is_no_environment() -> None:
     for bad, words in (
         ("Pendulum-v99", "Pendulum"),
         ("Pendulumm-v1", "did you mean 'Pendulum-v1'"),
-        (3, "is no environment"),
+        (3, "is not an environment"),
         (lambda: 5, "not a gymnasium.Env"),
     ):
         with pytest.raises(EnvironmentFault, match=words):

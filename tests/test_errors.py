@@ -1,4 +1,4 @@
-"""Every public error has an example in docs/errors.md, and what the message says there is how to mend it."""
+"""Every public error has an example in docs/errors.md, and its message names the fix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples are what their tutorials say: they install, run, keep the contracts, and leave their host alone."""
+"""The examples install, run, pass the contracts and do not change their host, as their tutorials state."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_rollouts_that_hold_little_else(packages: None, name: str, n_steps: int,
 def test_what_is_in_them_does_not_matter(
     packages: None, monkeypatch: pytest.MonkeyPatch, name: str, order: Any
 ) -> None:
-    """In whatever order a new package takes its minibatches."""
+    """For every order of minibatches in a new package."""
     if name == "my-on":
         monkeypatch.setattr(import_module("rlsdk_my_on.algorithm"), "shuffled", order)
     states = []

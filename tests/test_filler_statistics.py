@@ -140,7 +140,7 @@ def test_final_observations_are_normalised_as_those_acted_on() -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(1, 4), st.integers(0, 999))
 def test_returns_without_filler_rows_by_hand(steps: list[int], envs: int, seed: int) -> None:
-    """Whatever rewards filler rows carry, in rollouts of any length."""
+    """Rewards of filler rows do not matter, in rollouts of any length."""
     generator = torch.Generator().manual_seed(seed)
     shape = sum(steps), envs
     reward, ended = torch.randn(shape, generator=generator) * 7.0 + 3.0, torch.rand(shape, generator=generator) < 0.4

@@ -131,7 +131,7 @@ def test_settings_and_suites_import_no_module(cli: Any, module: Path, tmp_path: 
     short = ("--steps", "8", "--eval-every", "0", "--eval-episodes", "1", "--out", "run")
     code, _, err = cli("run", "trpo", "--config", "own.toml", *short, "--trust")
     assert code == 0, err
-    assert "--trust" in Path("run/config.toml").read_text(), "the line that says how to repeat the run"
+    assert "--trust" in Path("run/config.toml").read_text(), "the command that repeats the run"
 
 
 def test_a_record_names_no_place(folder: Path, tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_a_run_that_goes_on_is_named(folder: Path) -> None:
         os._exit(0)
     os.read(ready[0], 1)
     try:
-        with pytest.raises(SettingsError, match=f"a run is going on in .*, by process {child} on "):
+        with pytest.raises(SettingsError, match=f"a run is running in .*, by process {child} on "):
             run(attrs.evolve(RESUME, out=folder, steps=56))
         with pytest.raises(SettingsError, match=f"by process {child} on "):
             run(attrs.evolve(BASE, out=folder))
@@ -334,7 +334,7 @@ def test_metrics_that_are_no_file(folder: Path) -> None:
     for name in ("metrics.csv", "run.json"):
         (folder / name).unlink()
         os.mkfifo(folder / name)
-        with pytest.raises(SettingsError, match=f"{name} is missing, or is no file"):
+        with pytest.raises(SettingsError, match=f"{name} is missing, or is not a file"):
             read_metric(folder / "metrics.csv", "x") if name == "metrics.csv" else RunRecord.read(folder / name)
     attempts(folder, resume=True)
 

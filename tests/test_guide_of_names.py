@@ -120,12 +120,12 @@ def test_arguments_of_learn_that_differ_between_versions_are_given_by_name() -> 
     maskable, ars = (next(m for m in models() if type(m).__name__ == kind) for kind in ("MaskablePPO", "ARS"))
     with pytest.raises(SettingsError, match="after reset_num_timesteps by name"):
         maskable.learn(8, None, 1, "run", True, False)
-    with pytest.raises(SettingsError, match="is no bool; after reset_num_timesteps give names"):
+    with pytest.raises(SettingsError, match="is not a bool; after reset_num_timesteps give names"):
         ars.learn(8, None, 1, "run", True, AsyncEval([], None))
 
 
 def test_the_same_names_are_there() -> None:
-    """Where the guide says "the same names in ...", "and so on"."""
+    """Rows of the guide with "the same names in ...", "and so on"."""
     for place, names in {
         rlsdk.callbacks: "CheckpointCallback",
         rlsdk.sinks: "configure",

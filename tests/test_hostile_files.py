@@ -82,7 +82,7 @@ def test_a_file_does_not_say_where_a_memory_lies(whole: bytes, place: str, tmp_p
             env="CartPole-v1",
             replay_buffer_kwargs={"directory": str(tmp_path / "mine")},
         )
-    assert [path.name for path in (tmp_path / "mine").iterdir()], "the caller may say it"
+    assert [path.name for path in (tmp_path / "mine").iterdir()], "the caller may choose it"
 
 
 def test_a_memory_on_disk_is_saved_without_its_place(tmp_path: Path) -> None:

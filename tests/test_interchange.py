@@ -203,8 +203,8 @@ def test_what_is_no_such_file_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "text.zip").write_text("hello")
     cases = [
         (tmp_path / "nothing.zip", "there is no file"),
-        (tmp_path / "text.zip", "no file of stable-baselines3"),
-        (written(tmp_path / "evil.zip", {}, pickle.dumps(Exploit())), "no file of stable-baselines3"),
+        (tmp_path / "text.zip", "not a file of stable-baselines3"),
+        (written(tmp_path / "evil.zip", {}, pickle.dumps(Exploit())), "not a file of stable-baselines3"),
         (written(tmp_path / "list.zip", [], buffer.getvalue()), "no settings or no weights"),
         (written(tmp_path / "other.zip", {}, buffer.getvalue()), "missing"),
     ]

@@ -85,7 +85,7 @@ def test_ctrl_c_saves_and_the_run_can_be_resumed(tmp_path: Path, number: int) ->
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert "go on with: rlsdk run tqc --resume --out" in out
+    assert "continue with: rlsdk run tqc --resume --out" in out
     assert "Traceback" not in err
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     assert record["status"] == "interrupted"
@@ -220,7 +220,7 @@ env.close()
     ("plugin", "agent", "settings"), [("tqc", "TQC", "learning_starts=1000"), ("ars", "ARS", "n_delta=2")]
 )
 def test_being_stopped_is_no_hang(plugin: str, agent: str, settings: str) -> None:
-    """Ctrl-Z stops everything for longer than processes may think; with `fg` the training goes on."""
+    """Ctrl-Z stops everything for longer than processes may think; with `fg` the training continues."""
     program = STOPPED.format(plugin=plugin, agent=agent, settings=settings)
     process = subprocess.Popen(
         [sys.executable, "-c", program],

@@ -1,4 +1,4 @@
-"""Which kernels an update uses follows from the rows it learns from at a time, whatever setting they come from."""
+"""The kernel of an update depends on its number of rows only."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def test_a_logger_by_names_of_formats(tmp_path: Path, capsys: pytest.CaptureFixt
     for key in ("step", "", 3):
         with pytest.raises(SettingsError, match="cannot be the name of a value"):
             logger.record(key, 1)  # type: ignore[arg-type]
-    with pytest.raises(SettingsError, match="is no logger"):
+    with pytest.raises(SettingsError, match="is not a logger"):
         model.set_logger(print)
     assert isinstance(configure().sinks[0], ConsoleSink)
 
@@ -233,7 +233,7 @@ def test_a_sink_that_fails_costs_one_warning_and_nobody_else(together: bool) -> 
     sinks = [Full(), sink]
     model.set_logger(several(sinks) if together else Logger(output_formats=sinks))
     with pytest.warns(
-        UserWarning, match="metric sink Full raised OSError: no space left on device; training goes on"
+        UserWarning, match="metric sink Full raised OSError: no space left on device; training continues"
     ) as warnings_:
         model.learn(24, log_interval=1)
     assert len([one for one in warnings_ if "Full" in str(one.message)]) == 1

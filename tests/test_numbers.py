@@ -48,7 +48,7 @@ def test_squashed_density_against_torch(seed: int) -> None:
         torch.randn(5, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     )
     torch.testing.assert_close(density, theirs.log_prob(action).sum(-1), atol=1e-6, rtol=0.0)
-    inside = (action.abs() < 0.99).all(-1)  # beyond, the action alone does not say where it comes from
+    inside = (action.abs() < 0.99).all(-1)  # beyond, the pre-tanh value is not determined by the action
     torch.testing.assert_close(ours.log_prob(action)[inside], density[inside], atol=1e-8, rtol=0.0)
 
 

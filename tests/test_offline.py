@@ -72,7 +72,7 @@ def test_an_agent_learns_from_recordings_alone() -> None:
         model.learn(10)
     model.set_env(IdentityEnv(4))
     model.learn(600)
-    assert model.parts.algorithm.counted == 600, "counting goes on with the environment's own steps"  # type: ignore[attr-defined]
+    assert model.parts.algorithm.counted == 600, "counting continues with the environment's own steps"  # type: ignore[attr-defined]
 
 
 def test_continuous_actions_and_normalisation() -> None:

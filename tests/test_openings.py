@@ -56,7 +56,7 @@ class Opening:
         return rlsdk.make(self.algorithm, env=None if data else self.env(), seed=0, **data, **self.settings)
 
     def load(self, path: Path, folder: Path) -> Agent:
-        """The agent in a file, with what it needs to go on."""
+        """The agent in a file, with what it needs to continue."""
         if self.needs_data:
             return rlsdk.load(path, dataset=self.data(folder))
         return rlsdk.load(path, env=self.env(), force_reset=False, custom_objects=dict(self.custom_objects))

@@ -29,7 +29,7 @@ CLASSES = {
 }
 KWARGS: list[dict[str, Any] | None] = [None, {}, {"weight_decay": 0.01}, {"eps": 1e-3}]
 HOW = {"params", "fused", "foreach", "capturable", "differentiable", "decoupled_weight_decay", "initial_lr"}
-"""Entries of an optimiser that say how it computes, not what."""
+"""Entries of an optimiser that choose its implementation, not its result."""
 
 
 def agents(name: str, networks: dict[str, Any]) -> tuple[Any, Any]:

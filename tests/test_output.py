@@ -139,7 +139,7 @@ def test_a_listing_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 
 
 def test_an_ignored_hang_up_stays_ignored() -> None:
-    """`nohup` lets a run go on when its terminal goes."""
+    """`nohup` lets a run continue when its terminal goes."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     interrupt = StopOnInterrupt()
     try:

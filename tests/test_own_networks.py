@@ -233,7 +233,7 @@ class InfiniteTrace(Trace):
         ("trpo", {"actor_kwargs": {"depth": 3}}, "unexpected keyword argument 'depth'.*observation_space, output_dim"),
         ("trpo", {"actor_class": Raises}, r"failed on 2 preprocessed observations, \[2, 3\]"),
         ("trpo", {"actor_class": lambda *_: 3}, "must give a torch.nn.Module, not int"),
-        ("trpo", {"actor_class": 3}, "no class"),
+        ("trpo", {"actor_class": 3}, "not a class"),
         ("recurrent-ppo", {"memory_class": Forgetful}, "sequence gives other latents than step"),
         (
             "recurrent-ppo",

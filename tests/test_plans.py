@@ -226,13 +226,13 @@ def _with(name: str, value: Any) -> Any:
             "its policy, Softmax, has begin_rolout.*to begin_rollout",
         ),
         ("policy", _with("begin_rollout", lambda: None), r"is called as begin_rollout\(carry\)"),
-        ("policy", _with("begin_rollout", 3), "begin_rollout = 3, which is no method"),
+        ("policy", _with("begin_rollout", 3), "begin_rollout = 3, which is not a method"),
         ("algorithm", _with("td_errors", None), "its algorithm, Reinforce, has td_errors.*rename it to td_error"),
         ("algorithm", _with("reconfigured", lambda config: None), "rename it to reconfigure"),
         ("algorithm", _with("collected", lambda steps: None), r"is called as collected\(env_steps, progress\)"),
         ("algorithm", _with("update", lambda batch: {}), r"is called as update\(batch, progress=\)"),
         ("policy", _with("initial_carry", lambda: ()), r"is called as initial_carry\(batch\)"),
-        ("policy", _with("act", 1), "act = 1, which is no method"),
+        ("policy", _with("act", 1), "act = 1, which is not a method"),
     ],
 )
 def test_misspelt_and_wrong_members_are_errors(part: str, change: Any, words: str) -> None:

@@ -97,7 +97,7 @@ def test_few_rows_without_a_graph_go_through_numpy(monkeypatch: pytest.MonkeyPat
     with torch.no_grad():
         assert torch.allclose(sequential(modules, x), modules(x), atol=1e-6)
     assert len(asked) == 1
-    sequential(modules, x)  # a graph is wanted
+    sequential(modules, x)  # builds a graph
     assert len(asked) == 1
 
 

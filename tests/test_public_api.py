@@ -1,6 +1,6 @@
 """The public names and what they take are a reviewed snapshot: a change needs a line in CHANGELOG.md.
 
-python -m tests.test_public_api "line of CHANGELOG.md that says what changed"     writes a new snapshot
+python -m tests.test_public_api "line of CHANGELOG.md about the change"     writes a new snapshot
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A training that is stopped and goes on from a file equals one that never stopped, to the bit."""
+"""A training that is stopped and continues from a file equals one that never stopped, to the bit."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def test_returns_begin_anew_where_environments_do() -> None:
     rewards = model.normalizer.rewards
     rewards.returns[:] = 1e6
     model.learn(8)
-    assert rewards.returns[0] > 1e5, "an episode that goes on keeps its return"
+    assert rewards.returns[0] > 1e5, "an episode that continues keeps its return"
     model.set_env(model.env, force_reset=True)
     model.learn(8)
     assert abs(rewards.returns[0]) < 100.0

@@ -122,7 +122,7 @@ def test_rows_give_the_extras_that_are_asked_for_and_no_others() -> None:
 
 def test_extras_that_change_or_are_missing_are_one_error() -> None:
     memory = ReplayBuffer(context(1), 20, 0.5).with_columns(Columns(extras=("nothing",)))
-    with pytest.raises(SettingsError, match=r"no 'nothing' to keep; did you mean|no 'nothing' to keep; accepted"):
+    with pytest.raises(SettingsError, match=r"no 'nothing' to store; did you mean|no 'nothing' to store; accepted"):
         Recorded(memory, 1).play([["c"]])
     memory = ReplayBuffer(context(1), 20, 0.5).with_columns(Columns(extras="all"))
     script = Recorded(memory, 1)

@@ -236,7 +236,7 @@ def test_false_ends_training_before_the_next_step(name: str, callback: str, tmp_
         assert each.num_timesteps >= 54
     half = len(positions) // 2
     assert positions[:half] == positions[half:]
-    # 11 steps are two episodes and one step: it goes on where it stood
+    # 11 steps are two episodes and one step: it continues where it stood
     assert positions[0] == [[2.0, 2.0], [2.0, 2.0]]
     states = [flatten(each.get_parameters()) for each in (model, resumed)]
     assert all(torch.equal(v, states[1][n]) for n, v in states[0].items() if torch.is_tensor(v))

@@ -1,4 +1,4 @@
-"""Suites of runs: statistics against hand-computed values and scipy, going on, reports, comparisons."""
+"""Suites of runs: statistics against hand-computed values and scipy, resuming, reports, comparisons."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def test_stopped_and_started_again(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         _, error = process.communicate(timeout=60)
     assert process.returncode == 130, error
-    assert b"the same command goes on" in error
+    assert b"the same command continues" in error
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert "report:" in done.stdout
     assert "resuming ars" in next((tmp_path / "o").rglob("log.txt")).read_text()

@@ -1,4 +1,4 @@
-"""Agents made, trained and asked in whatever mode of torch the caller has, and in several threads."""
+"""Agents are made, trained and used under every mode of torch, and in several threads."""
 
 from __future__ import annotations
 
@@ -172,6 +172,6 @@ assert torch.equal(torch.rand(1000), expected)
 
 
 def test_agents_made_by_id_in_threads_of_a_new_process() -> None:
-    """The first of them imports the plugin under guard; the threads of the host are no side effects of it."""
+    """The first of them imports the plugin under guard; the threads of the host are not side effects of it."""
     done = subprocess.run([sys.executable, "-c", COLD_THREADS], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

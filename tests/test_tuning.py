@@ -1,4 +1,4 @@
-"""The search for hyper-parameters: its space, going on, giving up early, what it writes."""
+"""The search for hyper-parameters: its space, resuming, pruning, what it writes."""
 
 from __future__ import annotations
 

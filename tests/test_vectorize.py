@@ -201,7 +201,7 @@ def test_nested_observations_come_through_shared_memory() -> None:
 
 @pytest.mark.parametrize("how", ["kill", "hang"])
 def test_a_process_can_be_replaced(how: str, tmp_path: Path) -> None:
-    """One of two environments dies (or hangs) once; stepping goes on with a new process and a warning."""
+    """One of two environments dies (or hangs) once; stepping continues with a new process and a warning."""
     flag = tmp_path / "done"
 
     class Once(ChainEnv):

@@ -95,17 +95,19 @@ PROSE = {name: new for name, new in RENAMED.items() if re.fullmatch(r"\w+[a-z][A
 _PROSE = re.compile(rf"\b({'|'.join(PROSE)})\b")
 
 IDIOMS = {
-    r"keeps|kept": 46,
-    r"tells?|told|telling": 2,
-    r"says?|said|saying": 36,
-    r"whoever": 3,
-    r"whatever": 34,
-    r"nobody": 5,
-    r"(is|are|was|were) asked for": 1,
-    r"(is|are|was|were) wanted": 1,
+    r"keeps|kept": 36,
+    r"tells?|told|telling": 1,
+    r"says?|said|saying": 6,
+    r"whoever": 0,
+    r"whatever": 0,
+    r"nobody": 0,
+    r"(is|are|was|were) asked for": 0,
+    r"(is|are|was|were) wanted": 0,
     r"as many as": 0,
     r"doors?": 1,
-    r"anew": 1,
+    r"anew": 0,
+    r"go on|goes on|went on|going on": 0,
+    r"(?<!there )(is|are) no": 3,
 }
 """Idioms -> how often they may occur. They have good uses; a bound is lowered when occurrences go, and never raised."""
 

@@ -217,7 +217,7 @@ def test_check_env_refuses_what_is_broken() -> None:
 
     with pytest.raises(EnvironmentFault, match="shape"):
         check_env(Liar(length=50))
-    with pytest.raises(EnvironmentFault, match=r"no gymnasium\.Env"):
+    with pytest.raises(EnvironmentFault, match=r"not a gymnasium\.Env"):
         check_env(3)
     with pytest.raises(UnsupportedSpaceError, match="Text"):
         check_env(AnySpaceEnv(spaces.Text(4), spaces.Discrete(2)))
@@ -276,7 +276,7 @@ def test_monitor_folders_as_curves(tmp_path: Path) -> None:
     plot_results([tmp_path], 200, "timesteps", "chain").savefig(tmp_path / "curve.png")
     assert (tmp_path / "curve.png").stat().st_size > 1000
     (tmp_path / "broken.monitor.csv").write_text("no json\n1,2")
-    with pytest.raises(SettingsError, match=r"broken.monitor.csv is no monitor file"):
+    with pytest.raises(SettingsError, match=r"broken.monitor.csv is not a monitor file"):
         load_results(tmp_path)
 
 
@@ -294,5 +294,5 @@ def test_the_documented_atari_preprocessing() -> None:
         rewards |= set(step.reward.tolist())
     assert ended >= 2, "a lost life ends an episode"
     assert rewards <= {0.0, 1.0}
-    assert 0 < env.get_attr("lives")[0] < 5, "the game goes on"
+    assert 0 < env.get_attr("lives")[0] < 5, "the game continues"
     env.close()

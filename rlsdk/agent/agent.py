@@ -77,7 +77,7 @@ class Agent(Generic[ConfigT]):
     acting: tuple[ActingState[object], ...] = own()
     """Where acting stood after the last round, one per group of environments; empty before training began."""
     run: Run | None = own()
-    """The training that is going on."""
+    """The current training."""
     decode_action: ActionDecoder = own()
     start_time: int = own()
     """When `learn` was last called, nanoseconds since 1970; 0 before."""
@@ -260,7 +260,7 @@ class Agent(Generic[ConfigT]):
 
         Args:
             env: anything the constructor takes.
-            force_reset: reset it when training goes on; False goes on from the last observation.
+            force_reset: reset it when training continues; False continues from the last observation.
 
         Raises:
             UnsupportedSpaceError: other spaces. UsageError: another number of environments with a filled buffer.
@@ -319,7 +319,7 @@ class Agent(Generic[ConfigT]):
         """Write the agent to a file (`.rlsdk` is appended to names without it) or a binary file object.
 
         Sections are `policy` (always), `training` (unless excluded) and `replay` (only if included). Names of attributes may be
-        excluded too: settings are stored all the same, for a file without them is no agent.
+        excluded too: settings are stored all the same, for a file without them is not an agent.
 
         Returns:
             Where the file is; None for a file object.
@@ -353,11 +353,11 @@ class Agent(Generic[ConfigT]):
 
         Args:
             path: file name (`.rlsdk` may be left out), Path or binary file object.
-            env: environment to go on learning in; must have the same spaces.
+            env: environment to continue learning in; must have the same spaces.
             device: torch device.
             custom_objects: setting name (dotted) -> value, for classes and functions that files do not hold.
             print_system_info: print the versions the file was made with, and those here.
-            force_reset: reset the environment before training goes on; False takes up the episodes that were running when
+            force_reset: reset the environment before training continues; False continues the episodes that were running when
                 the file was written, in environments whose state can be stored.
             kwargs: settings that override the stored ones.
 
@@ -383,7 +383,7 @@ class Agent(Generic[ConfigT]):
 
         Args:
             path: the file.
-            truncate_last_traj: the environment is reset before training goes on, so the last trajectory is cut there;
+            truncate_last_traj: the environment is reset before training continues, so the last trajectory is cut there;
                 False keeps the environment where it is.
         """
         load_replay_buffer(self._assembled, path)
@@ -391,9 +391,9 @@ class Agent(Generic[ConfigT]):
             self.end_episodes()
 
     def set_logger(self, logger: MetricSink) -> None:
-        """Send metrics to `logger` only, a `Logger` or any sink, whatever `verbose` and `tensorboard_log` are."""
+        """Send metrics to `logger` only, a `Logger` or any sink; `verbose` and `tensorboard_log` are ignored."""
         set_logger(self._assembled, logger)
 
     def dump_logs(self, iteration: int = 0) -> None:
-        """Write the metrics of the training that is going on, or what was recorded; a positive `iteration` is logged too."""
+        """Write the metrics of the current training, or what was recorded; a positive `iteration` is logged too."""
         dump_logs(self._assembled, iteration)

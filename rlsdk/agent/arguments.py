@@ -68,7 +68,7 @@ def check_learn_arguments(spec: AlgorithmSpec, arguments: Mapping[str, object], 
         UsageError: a documented one with a value that would need an effect. SettingsError: any other.
     """
     if not isinstance(progress_bar, bool | int | np.bool_):
-        raise SettingsError(f"progress_bar = {progress_bar!r} is no bool; after reset_num_timesteps give names")
+        raise SettingsError(f"progress_bar = {progress_bar!r} is not a bool; after reset_num_timesteps give names")
     for name, value in arguments.items():
         if name in OF_LEARN:
             _require(f"learn({name}=)", value, *OF_LEARN[name])

@@ -62,9 +62,9 @@ class AssembledAgent(Generic[ConfigT]):
     in_round: bool = False
     """Whether the environments have gone further than `cursor`."""
     run: Run | None = None
-    """The training that is going on."""
+    """The current training."""
     stored_cursor: StoredCursor | None = None
-    """Where a training stood that is not going on: from a file, or with episodes that have ended."""
+    """The state of a training that is not running: from a file, or with episodes that have ended."""
     stored_log: State | None = None
     pending_replay: Callable[[], State] | None = None
     """Reads the replay memory of the file the agent was loaded from, until that has been done."""
@@ -90,7 +90,7 @@ class AssembledAgent(Generic[ConfigT]):
 
     @property
     def num_timesteps(self) -> int:
-        """Environment steps as users count them, those of a round that is going on included."""
+        """Environment steps as users count them, those of the current round included."""
         steps = self.total_steps - self.step_offset
         return steps if self.run is None else steps + self.run.steps_in_round
 

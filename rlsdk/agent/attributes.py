@@ -93,7 +93,7 @@ def own(path: str | None = None) -> Any:
 
 
 def read(kind: type, agent: AssembledAgent | None, name: str) -> Any:
-    """The value of an attribute that is no member of the class `kind`: a setting, or one of `DERIVED`.
+    """The value of an attribute that is not a member of the class `kind`: a setting, or one of `DERIVED`.
 
     `agent`: None as long as it is not assembled.
 
@@ -189,7 +189,7 @@ def _widths(value: object) -> object:
 
 
 def _episodes(agent: AssembledAgent) -> EpisodeStatistics | None:
-    """The statistics of episodes, of the training that is going on or of the last one."""
+    """The statistics of episodes, of the current training or of the last one."""
     if agent.run is not None:
         return agent.run.episode_statistics
     if agent.stored_log is None:

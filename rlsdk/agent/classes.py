@@ -31,7 +31,7 @@ def class_of(spec: AlgorithmSpec, base: type[AgentT]) -> type[AgentT]:
         members = {"spec": spec, "__doc__": docstring(spec.config_type)}
         return cast("type[AgentT]", type(spec.id.replace("-", "_").upper(), (base,), members))
     if not issubclass(own, base):
-        raise PluginError(f"the class that {spec.id!r} names, {own.__name__}, is no subclass of rlsdk.Agent")
+        raise PluginError(f"the class that {spec.id!r} names, {own.__name__}, is not a subclass of rlsdk.Agent")
     return own
 
 

@@ -73,7 +73,7 @@ def _run_training(
 
 
 def _begun(agent: AssembledAgent, request: Request, run: Run) -> Run:
-    """The run with its sinks, and with the statistics of the last one where that goes on."""
+    """The run with its sinks, and with the statistics of the last one where that continues."""
     if not agent.logger_was_set:
         agent.logger.use(chosen_sinks(agent.config, request.name, fresh=request.fresh))
     agent.logger.hyperparameters(flat_scalars(agent.config))

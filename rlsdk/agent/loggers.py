@@ -38,14 +38,14 @@ def as_logger(given: object) -> Logger:
         return given
     if not isinstance(given, MetricSink) or not callable(given.write) or not callable(given.close):
         raise SettingsError(
-            f"{given!r} is no logger; pass what rlsdk.sinks.configure(folder, formats) returns, or an object with"
+            f"{given!r} is not a logger; pass what rlsdk.sinks.configure(folder, formats) returns, or an object with"
             " write(step, values) and close()"
         )
     return Logger(output_formats=[given])
 
 
 def dump_logs(agent: AssembledAgent, iteration: int) -> None:
-    """Write the metrics of the training that is going on; outside of one, what was recorded."""
+    """Write the metrics of the current training; outside of one, what was recorded."""
     if iteration > 0:
         agent.logger.record("time/iterations", iteration, exclude="tensorboard")
     if agent.run is not None:

@@ -21,7 +21,7 @@ OF_MEMORIES = frozenset({"gamma", "n_steps"})
 def change_settings(agent: AssembledAgent, changes: Mapping[str, object]) -> None:
     """Let the agent use new settings from now on. They are in the files it writes.
 
-    A setting can change where the plugin says so (`AlgorithmSpec.live`); the plan is made again, and every part with a method
+    A setting can change if the plugin lists it (`AlgorithmSpec.live`); the plan is made again, and every part with a method
     `reconfigure(config)` gets the new settings. What is refused leaves the agent as it was.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Where a training begins and goes on: from a stored cursor, or with new episodes."""
+"""Where a training begins and continues: from a stored cursor, or with new episodes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def training_env(agent: AssembledAgent) -> VectorEnv | None:
 
 
 def begin(agent: AssembledAgent, env: VectorEnv | None) -> Cursor:
-    """Set where a training of `agent` in `env` goes on from, and return the counts: a stored cursor's running episodes, or new
+    """Set the point from which `agent` continues in `env`, and return the counts: a stored cursor's running episodes, or new
     ones; none for a plan without environment.
 
     Raises:
@@ -71,7 +71,7 @@ def _first_seed(agent: AssembledAgent) -> int | None:
 
 
 def _taken_up(agent: AssembledAgent, env: VectorEnv, stored: StoredCursor, episodes: State) -> Observation:
-    """The observation [B] to act on next in the episodes of a file; the environments go on in the middle of them.
+    """The observation [B] to act on next in the episodes of a file; the environments continue in the middle of them.
 
     Raises:
         ArtifactError: the episodes are not of such environments.

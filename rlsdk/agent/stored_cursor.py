@@ -45,12 +45,12 @@ class StoredCursor:
 
     @staticmethod
     def from_state(counts: State, state: State) -> StoredCursor:
-        """What `state_dict` and the counts hold. Raises ValueError when they are no such thing."""
+        """What `state_dict` and the counts hold. Raises ValueError when they are anything else."""
         carry, episodes = state.get("carry", {}), state.get("episodes")
         if not isinstance(carry, Mapping) or not all(isinstance(leaf, Tensor) for leaf in carry.values()):
-            raise ValueError("the carry is no table of tensors")
+            raise ValueError("the carry is not a table of tensors")
         if episodes is not None and not isinstance(episodes, Mapping):
-            raise ValueError("the running episodes are no table")
+            raise ValueError("the running episodes are not table")
         return StoredCursor(Cursor(count_in(counts, "env_steps"), count_in(counts, "updates")), carry, episodes)
 
     def state_dict(self) -> dict[str, object]:

@@ -50,7 +50,7 @@ def numpy_environment(agent: AssembledAgent) -> NumpyVectorEnv | None:
 
 def _user_moves(agent: AssembledAgent) -> None:
     if agent.run is not None:
-        raise UsageError("a training is going on in this environment; give what steps during training one of its own")
+        raise UsageError("a training is running in this environment; give what steps during training one of its own")
     leave_episodes(agent)
 
 

@@ -26,7 +26,7 @@ NOTHING: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Learning:
-    """What going on with a training needs besides the policy; the section `training` of a file."""
+    """What resuming a training needs besides the policy; the section `training` of a file."""
 
     algorithm: State
     streams: State
@@ -65,7 +65,7 @@ class Learning:
 
 @dataclass(frozen=True, slots=True)
 class TrainingState:
-    """An agent at one moment. Tensors are the live ones: write or copy them before the agent goes on."""
+    """An agent at one moment. Tensors are the live ones: write or copy them before the agent continues."""
 
     spec: AlgorithmSpec
     config: AgentConfig
@@ -100,7 +100,7 @@ def training_state(agent: AssembledAgent, *, exclude: Set[str] = NOTHING, includ
         if name not in SECTIONS:
             raise SettingsError(f"an agent file has no section {name!r}; {suggest(name, SECTIONS)}")
     if "policy" in exclude:
-        raise SettingsError("the policy cannot be excluded: without it a file is no agent")
+        raise SettingsError("the policy cannot be excluded: without it a file is not an agent")
     require_same_layers(agent, "the agent cannot be saved or exported")
     replay, memories, buffer = None, None, agent.parts.buffer
     if "replay" in include:

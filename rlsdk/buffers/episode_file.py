@@ -50,7 +50,7 @@ class RecordedEpisode:
     """Whether the last step ended the task; otherwise it was cut off there (`truncated`)."""
     action_masks: Tensor | None = None  # bool [T + 1, A]
     seed: int | None = None
-    """What the environment was reset with for this episode; None: it went on from the one before, or it is not known."""
+    """What the environment was reset with for this episode; None: it continued from the one before, or it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,14 +169,14 @@ def read_header(path: str | Path) -> Header:
         if not isinstance(sums, dict) or set(sums) != names or not all(isinstance(text, str) for text in sums.values()):
             raise ValueError("its tensors are not those it lists")
         if not isinstance(environment, str | None):
-            raise ValueError("its environment is no text")
+            raise ValueError("its environment is not a text")
         spaces = from_json(document["observation_space"]), from_json(document["action_space"])
         return Header(place, hashlib.sha256(raw).hexdigest(), *spaces, environment, sums)
     except ArtifactError:
         raise
     except (OSError, SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ArtifactError(
-            f"{place} is no whole data set ({type(error).__name__}: {error}); take another copy, or record it again"
+            f"{place} is not a whole data set ({type(error).__name__}: {error}); take another copy, or record it again"
         ) from None
 
 

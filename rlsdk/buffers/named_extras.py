@@ -1,4 +1,4 @@
-"""The extras of a policy as named tensors, whatever record, mapping or tuple they are."""
+"""The extras of a policy as named tensors, for any record, mapping or tuple."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def named_extras(extras: object, names: Names) -> dict[str, Tensor]:
     A name selects everything below it: `carry` selects `carry.0` and `carry.1`.
 
     Raises:
-        SettingsError: the policy gives no extra of a name. PluginError: something in the extras is no tensor.
+        SettingsError: the policy gives no extra of a name. PluginError: something in the extras is not a tensor.
     """
     found = dict(_leaves(extras, ""))
     if names == ALL:

@@ -142,7 +142,7 @@ class ReplayBuffer:
         return index
 
     def usable(self, index: Tensor) -> Tensor:
-        """bool [N]: whether each of the flat positions int64 [N] is no filler row, and none of its frames is forgotten."""
+        """bool [N]: whether each of the flat positions int64 [N] is not a filler row, and none of its frames is forgotten."""
         valid: Tensor = self.stored.flat("valid")[index]
         return valid if self.stored.frames is None else valid & self._history(index)[1]
 

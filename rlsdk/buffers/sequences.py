@@ -24,7 +24,7 @@ class SequenceReplay(Generic[CarryT]):
     """The steps of a `ReplayBuffer`, sampled as sequences of `length` consecutive steps.
 
     Every stored window of `length` steps is equally likely; none goes past the newest row. A memory with fewer rows gives them
-    from the oldest on, and padding after the newest. Windows go on after the end of an episode: `is_first`, `terminated`,
+    from the oldest on, and padding after the newest. Windows continue after the end of an episode: `is_first`, `terminated`,
     `truncated` and `next_observation` mark the place.
 
     With `carry`, what the policy remembered at the first row of every collected rollout is stored too, and sequences begin at

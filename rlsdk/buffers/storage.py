@@ -81,7 +81,7 @@ class FinalPool:
         return slots
 
     def release(self, slots: Tensor) -> None:
-        """Forget the rows in `slots` int64 [..]; entries of -1 are no slots."""
+        """Forget the rows in `slots` int64 [..]; entries of -1 are not slots."""
         for slot in slots.flatten().tolist():
             if slot >= 0:
                 heappush(self.free, slot)

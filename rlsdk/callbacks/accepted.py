@@ -1,4 +1,4 @@
-"""Makes a list of callbacks of anything that `learn(callback=)` accepts."""
+"""Converts the argument `callback` of `learn` to a list of callbacks."""
 
 from __future__ import annotations
 
@@ -41,6 +41,6 @@ def as_callbacks(value: object, parent: object = None) -> list[Callback]:
         require_two_arguments(value)
         return [DocumentedCallback(FunctionCallback(value), parent)]
     raise SettingsError(
-        f"{value!r} is no callback; pass a Callback, a BaseCallback, a function f(locals, globals) -> bool, or a list of"
+        f"{value!r} is not a callback; pass a Callback, a BaseCallback, a function f(locals, globals) -> bool, or a list of"
         " them"
     )

@@ -1,4 +1,4 @@
-"""What a callback is."""
+"""The base class of callbacks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Callback:
     """
 
     needs_infos = False
-    """Whether `on_step` needs `step.infos`: the environments gather them only then."""
+    """Whether `on_step` needs `step.infos`: environments collect infos only then."""
 
     def on_training_start(self, run: Run) -> bool | None:
         """Before the first step."""
@@ -31,7 +31,7 @@ class Callback:
         """Before a round of collecting."""
 
     def on_step(self, run: Run, step: EnvStep) -> bool | None:
-        """After every vector step; `step.action` are the actions taken. Costs nothing unless some callback overrides it.
+        """After every vector step; `step.action` are the actions taken. Without cost unless a callback overrides it.
 
         A round that ends here before it is complete is counted (and remembered, off-policy), and not learnt from.
         Population methods play whole episodes first and report their steps afterwards, one environment step [1] at a time.
@@ -100,7 +100,7 @@ class LambdaCallback(Callback):
 
 
 class StepCounter:
-    """True when another `every` environment steps have passed, whatever the size of the steps in between."""
+    """True when another `every` environment steps have passed, for vector steps of any size."""
 
     def __init__(self, every: int, name: str) -> None:
         if not isinstance(every, int) or isinstance(every, bool) or every < 1:

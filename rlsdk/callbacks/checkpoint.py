@@ -1,4 +1,4 @@
-"""Checkpoints every so many environment steps."""
+"""Periodic checkpoints."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 class CheckpointCallback(Callback):
     """Saves the agent to `save_path`/step_000010000.rlsdk (`name_prefix`_10000_steps.rlsdk) every `save_freq` environment steps
-    and keeps the last `keep`; None keeps all.
+    and deletes all but the last `keep` files; None deletes none.
 
     A training that is killed and resumed from such a file equals one that was not, to the bit: `load(path, env,
     force_reset=False)` and `learn(the rest, reset_num_timesteps=False)`. With `save_replay_buffer` the file holds the replay

@@ -98,7 +98,7 @@ class BaseCallback:
         self._on_training_end()
 
     def update_locals(self, locals_: Locals) -> None:
-        """Take over the values of a step."""
+        """Set the values of a step."""
         self.locals.update(locals_)
         self.update_child_locals(locals_)
 
@@ -157,7 +157,7 @@ class FunctionCallback(BaseCallback):
         self.function = function
 
     def _on_step(self) -> bool:
-        return cast("bool", self.function(self.locals, self.globals))  # None goes on too
+        return cast("bool", self.function(self.locals, self.globals))  # None continues too
 
 
 class DocumentedCallback(Callback):

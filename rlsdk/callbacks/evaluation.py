@@ -16,7 +16,7 @@ from rlsdk.training.train import Run, says_stop
 
 
 class EvalCallback(Callback):
-    """Plays `n_eval_episodes` on an environment of its own every `eval_freq` environment steps.
+    """Plays `n_eval_episodes` in a separate environment every `eval_freq` environment steps.
 
     Saves the best agent in `best_model_save_path`/best.rlsdk and all results in `log_path`/evaluations.npz, logs
     `eval/mean_reward`, `eval/std_reward` and `eval/mean_ep_length` (and `eval/success_rate`), notifies every callback of the

@@ -1,4 +1,4 @@
-"""Ctrl-C ends a command-line run cleanly. Only the command line uses this: a library must not take over signals."""
+"""Ctrl-C ends a command-line run cleanly. Only the command line uses this: a library must not install signal handlers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rlsdk.training.train import Run
 
 Handler = Callable[[int, FrameType | None], object] | int | None
-"""What Python has for a signal: a function, one of its constants, or None where a handler is not Python's."""
+"""A signal handler in Python: a function, one of its constants, or None if the handler is not Python's."""
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 HANG_UP = getattr(signal, "SIGHUP", None)
 
@@ -32,8 +32,8 @@ class StopOnInterrupt(Callback):
     def on_training_start(self, run: Run) -> None:
         if threading.current_thread() is not threading.main_thread():
             return  # signals reach the main thread only; the program that started this thread handles them
-        heard = [n for n in SIGNALS if n != HANG_UP or signal.getsignal(n) != signal.SIG_IGN]  # nohup ignores it
-        self._before = {number: signal.signal(number, self._catch) for number in heard}
+        caught = [n for n in SIGNALS if n != HANG_UP or signal.getsignal(n) != signal.SIG_IGN]  # nohup ignores it
+        self._before = {number: signal.signal(number, self._catch) for number in caught}
 
     def _catch(self, number: int, frame: FrameType | None) -> None:
         self.interrupted = True

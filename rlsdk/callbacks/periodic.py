@@ -1,4 +1,4 @@
-"""Callbacks that act every so many environment steps."""
+"""Callbacks that act every n environment steps."""
 
 from __future__ import annotations
 

@@ -78,8 +78,10 @@ class StopOnNoImprovement(Callback):
 
 
 class StopOnMaxEpisodes(Callback):
-    """Stops after `max_episodes` episodes, times the number of environments where they are stepped together; before the next
-    step, with population methods once the episodes being played are over."""
+    """Stops after `max_episodes` episodes, times the number of environments if they are stepped together.
+
+    Training ends before the next step; population methods finish the running episodes.
+    """
 
     def __init__(self, max_episodes: int, verbose: int = 0) -> None:
         if isinstance(max_episodes, bool) or not isinstance(max_episodes, int) or max_episodes < 1:

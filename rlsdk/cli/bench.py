@@ -26,7 +26,9 @@ def run_bench(
     everything: Annotated[
         bool, typer.Option("--all", help="Also the cells marked as too large for one machine.")
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="Folder of the runs (default: bench/SUITE); goes on there.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the runs (default: bench/SUITE); continues there.")
+    ] = None,
     executor: Annotated[str, typer.Option(help="Where runs run: processes, in-process, or a plugin's.")] = "processes",
     trust: Annotated[
         bool, typer.Option("--trust", help="Let the suite's file name modules to import and places to write.")
@@ -34,7 +36,7 @@ def run_bench(
 ) -> None:
     """Run a suite of algorithms and environments with several seeds and report what came of it, with intervals.
 
-    The same command goes on where it was stopped; more seeds add runs.
+    The same command continues where it was stopped; more seeds add runs.
     """
     from rlsdk.experiments import Bench, bench, load_suite, suites
     from rlsdk.experiments.report import write_report
@@ -60,7 +62,7 @@ def run_bench(
     if not plan.cells():
         raise SettingsError(f"every cell of {chosen.name} is too large for one machine; add --all, or a --budget")
     typer.echo(f"{chosen.name}: {len(plan.cells())} cells, {seeds} seeds each, {plan.jobs} runs at a time")
-    with interrupted("what ran is saved, the same command goes on"):
+    with interrupted("what ran is saved, the same command continues"):
         outcome = bench(plan)
     if outcome.scores:
         report = write_report(outcome, shlex.join(["rlsdk", *sys.argv[1:]]))

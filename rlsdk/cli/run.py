@@ -33,7 +33,7 @@ def run_training(
     eval_episodes: Annotated[int | None, typer.Option(help="Episodes per evaluation (default: 10).", min=1)] = None,
     checkpoint_every: Annotated[int | None, typer.Option(help="Environment steps between checkpoints.", min=1)] = None,
     stop_at: Annotated[float | None, typer.Option(help="End once an evaluation reaches this mean return.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
     trust: Annotated[
         bool, typer.Option("--trust", help="Let files of --out or --config name modules to import and places to write.")
     ] = False,
@@ -121,7 +121,7 @@ def _run_seeds(plan: Sweep) -> None:
 
     name = f"{plan.request.algorithm} on {plan.request.env}"
     print_line(f"{name}: seeds {', '.join(map(str, plan.seeds))}, {plan.jobs} at a time")
-    with interrupted("what ran is saved, go on with: the same command and --resume --out its folder"):
+    with interrupted("what ran is saved, continue with: the same command and --resume --out its folder"):
         results = sweep(plan)
     means = [result.mean for result in results if result.mean is not None]
     failed = len(results) - len(means)
@@ -140,7 +140,7 @@ def _report(result: RunResult, algorithm: str) -> None:
     if result.interrupted:
         print_line(
             f"interrupted at step {result.env_steps:,};"
-            f" go on with: rlsdk run {algorithm} --resume --out {folder}{' --trust' if result.needs_trust else ''}"
+            f" continue with: rlsdk run {algorithm} --resume --out {folder}{' --trust' if result.needs_trust else ''}"
         )
         raise typer.Exit(130)
     print_line(

@@ -26,12 +26,12 @@ def tune_algorithm(
     seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
     no_prune: Annotated[bool, typer.Option("--no-prune", help="Train every trial to its end.")] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the study (default: tune/ALGO-ENV); goes on there.")
+        Path | None, typer.Option(help="Folder of the study (default: tune/ALGO-ENV); continues there.")
     ] = None,
 ) -> None:
     """Search for hyper-parameters (extra `tune`), and write the best as a settings file that `rlsdk run --config` takes.
 
-    What is searched are the fields that give a range, see `rlsdk.settings.fields`. The same command goes on where it was
+    What is searched are the fields that give a range, see `rlsdk.settings.fields`. The same command continues where it was
     stopped; more --trials add some.
     """
     from rlsdk.experiments import Tuning, tune
@@ -54,7 +54,7 @@ def tune_algorithm(
     if "env" in plan.settings or "seed" in plan.settings:
         raise SettingsError("--set env and --set seed have options of their own: --env, --seed")
     typer.echo(f"{algorithm} on {env}: {', '.join(found.name for found in plan.space())}; {plan.jobs} at a time")
-    with interrupted("finished trials are kept, the same command goes on"):
+    with interrupted("finished trials are saved, the same command continues"):
         best = tune(plan)
     others = f"{best.given_up} given up early, {best.failed} failed"
     typer.echo(f"best of {best.trials} trials ({others}): return {best.score:.2f}")

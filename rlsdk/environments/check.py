@@ -72,7 +72,7 @@ def _check_vector(env: Any, steps: int) -> list[Advice]:
     """Play `steps` random vector steps of an object with the members of `rlsdk.interfaces.VectorEnv`; there is no advice."""
     if len(missing_members(env)) > 3 or isinstance(env, gymnasium.vector.VectorEnv):
         raise EnvironmentFault(
-            f"{shown(env)} is no gymnasium.Env; derive its class from gymnasium.Env, or give it the members of"
+            f"{shown(env)} is not a gymnasium.Env; derive its class from gymnasium.Env, or give it the members of"
             " rlsdk.interfaces.VectorEnv"
         )
     vector = CustomVectorEnv(env)

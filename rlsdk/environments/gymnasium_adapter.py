@@ -26,7 +26,7 @@ CONNECTED = (SyncVectorEnv, ProcessVectorEnv, NativeVectorEnv, ExecutorVectorEnv
 
 
 def connect(env: EnvSource, copies: int = 1) -> ConnectedEnv:
-    """The rlsdk side of whatever a user passes as `env`: an id, an environment, a vector environment, or one of ours.
+    """The rlsdk side of the argument `env`: an id, an environment, a vector environment, or one of ours.
 
     An id gives `copies` environments.
 
@@ -62,11 +62,11 @@ def _no_environment(env: object) -> str:
             " rlsdk.environments.make_vec_env: it takes an id, a function, or a list of functions"
         )
     if isinstance(env, list | tuple):
-        return f"{shown(env)} is no environment; make_vec_env takes a list of functions that each make one"
+        return f"{shown(env)} is not an environment; make_vec_env takes a list of functions that each make one"
     if len(missing_members(env)) < len(MEMBERS) - 3:
         require_members(env)
     return (
-        f"{shown(env)} is no environment; accepted: a gymnasium id such as 'Pendulum-v1', a gymnasium.Env,"
+        f"{shown(env)} is not an environment; accepted: a gymnasium id such as 'Pendulum-v1', a gymnasium.Env,"
         " a gymnasium.vector.VectorEnv, what rlsdk.environments.make_vec_env returns, or an object with the members of"
         " rlsdk.interfaces.VectorEnv and spaces"
     )

@@ -217,7 +217,7 @@ def _processes_pay(trial: Environment, copies: int) -> bool:
         action, began = trial.action_space.sample(), time.perf_counter()
         try:
             *_, terminated, truncated, _ = trial.step(action)
-        except Exception:  # whatever is wrong with it is reported when it is used
+        except Exception:  # its errors are reported when it is used
             return False
         times.append(time.perf_counter() - began)
         if terminated or truncated:

@@ -68,7 +68,7 @@ def run_episodes(
     """Play `episodes` episodes and return them.
 
     Every environment plays its share, so short episodes do not crowd out long ones. The agent's own random streams are
-    not touched: training goes on as if nothing had happened. `use_masking=False` plays without the environment's masks.
+    not touched: training continues as if nothing had happened. `use_masking=False` plays without the environment's masks.
 
     Raises:
         SettingsError: `episodes` is not positive.

@@ -83,7 +83,7 @@ def _accept(answer: object) -> None:
 def _serve(pipe: Connection, _: None) -> None:
     """Answer ("call", (work, item)) until the pipe closes."""
     if hasattr(os, "setsid"):
-        os.setsid()  # the terminal's Ctrl-C goes to the parent alone, which decides whether the work goes on
+        os.setsid()  # the terminal's Ctrl-C goes to the parent alone, which decides whether the work continues
     end_with_parent()  # a run in work saves first
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Run a suite: every cell with every seed, side by side, going on where it was stopped."""
+"""Run a suite: every cell with every seed, side by side, resuming where it was stopped."""
 
 from __future__ import annotations
 

@@ -75,6 +75,4 @@ def _in_use(folder: Path, path: Path) -> SettingsError:
         holder = path.read_text(encoding="utf-8", errors="replace")[:200].strip() or "another process"
     except OSError:
         holder = "another process"
-    return SettingsError(
-        f"a run is going on in {folder}, by {holder}; wait for its end, or stop it (Ctrl-C or SIGTERM)"
-    )
+    return SettingsError(f"a run is running in {folder}, by {holder}; wait for its end, or stop it (Ctrl-C or SIGTERM)")

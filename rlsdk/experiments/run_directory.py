@@ -3,7 +3,7 @@
 config.toml        every setting as run, commented; `rlsdk run ALGO --config config.toml` repeats it
 run.json           algorithm, environment, steps, seed, versions, status
 metrics.csv        metrics.jsonl
-checkpoints/       step_000010000.rlsdk ...: everything training needs to go on
+checkpoints/       step_000010000.rlsdk ...: everything training needs to continue
 best.rlsdk         the agent with the best evaluation       final.rlsdk   the agent at the end
 learning_curve.png (with the extra `plot`)
 """
@@ -60,7 +60,7 @@ class RunDirectory:
         """Make the folder and hold it inside the block. A run that ended before it left an agent gives way.
 
         Raises:
-            SettingsError: it cannot be written, a run is going on in it, or it holds one.
+            SettingsError: it cannot be written, a run is running in it, or it holds one.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -73,7 +73,7 @@ class RunDirectory:
             if self.record.exists():
                 if any(self.path.rglob("*.rlsdk")):
                     raise SettingsError(
-                        f"{self.path} already holds a run; add --resume to go on with it, or choose another --out"
+                        f"{self.path} already holds a run; add --resume to continue it, or choose another --out"
                     )
                 print_line(f"{self.path} holds a run that left no agent; starting again")
                 self.start_over()
@@ -84,7 +84,7 @@ class RunDirectory:
         """Hold the folder of a run inside the block.
 
         Raises:
-            SettingsError: it holds no run, or a run is going on in it.
+            SettingsError: it holds no run, or a run is running in it.
         """
         if not self.record.is_file():
             raise SettingsError(f"{self.path} holds no run to resume ({self.record.name} is missing)")

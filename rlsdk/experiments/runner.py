@@ -70,7 +70,7 @@ def run(request: RunRequest) -> RunResult:
     """Train as asked.
 
     Raises:
-        RlsdkError: whatever is wrong with the request, the environment or the files; what was written stays.
+        RlsdkError: an error in the request, the environment or the files; written files stay.
     """
     spec = load(request.algorithm)
     prepare = _resumed if request.resume else _started
@@ -286,11 +286,11 @@ def _described(known: Preset) -> str:
 def _resumed(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
     """The run in a folder, as it stood at its newest whole checkpoint."""
     if request.out is None:
-        raise SettingsError("--resume needs --out DIR, the directory of the run to go on with")
+        raise SettingsError("--resume needs --out DIR, the directory of the run to continue")
     data = {name: value for name, value in request.settings.items() if name in dataset_names(spec.config_type)}
     if without_places(request.settings) - {"device"} - set(data) or request.n_envs:
         raise SettingsError(
-            "--resume goes on with the settings of the run; leave out --n-envs, --set, --config and --seed"
+            "--resume continues with the settings of the run; leave out --n-envs, --set, --config and --seed"
         )
     directory = RunDirectory(request.out)
     with directory.taken_up(), contextlib.ExitStack() as unused:
@@ -313,7 +313,7 @@ def _resumed(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
 
 
 def _checked(request: RunRequest, directory: RunDirectory, spec: AlgorithmSpec) -> RunRecord:
-    """The record of a run to go on with, with the options that were given laid over it.
+    """The record of a run to continue, with the options that were given laid over it.
 
     Raises:
         SettingsError: it is damaged, of another run, or has entries that an untrusted file may not have.

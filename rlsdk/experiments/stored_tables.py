@@ -21,7 +21,7 @@ def read_text(path: Path, limit: int = MAX_BYTES) -> str:
     """
     try:
         if not path.is_file():  # reading a named pipe would wait for ever
-            raise SettingsError(f"{path} is missing, or is no file")
+            raise SettingsError(f"{path} is missing, or is not a file")
         if path.stat().st_size > limit:
             raise SettingsError(f"{path} is damaged: it is larger than {limit:,} bytes")
         return path.read_text(encoding="utf-8")
@@ -42,7 +42,7 @@ def read_table(path: Path) -> dict[str, Any]:
     except SettingsError:
         raise
     except (ValueError, RecursionError) as error:
-        reason = "it is nested too deeply" if isinstance(error, RecursionError) else f"it is no JSON ({error})"
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else f"it is not JSON ({error})"
         raise SettingsError(f"{path} is damaged: {reason}") from None
     if not isinstance(table, dict):
         raise SettingsError(f"{path} is damaged: it holds no table")

@@ -92,7 +92,9 @@ def load_suite(name: str) -> Suite:
     converter = cattrs.Converter(forbid_extra_keys=True)
     header = data.get("suite", {})
     if not isinstance(header, dict):
-        raise SettingsError(f"suite {name}: suite = {header!r} is no table; write its name and description in [suite]")
+        raise SettingsError(
+            f"suite {name}: suite = {header!r} is not a table; write its name and description in [suite]"
+        )
     record = {"name": path.stem, "description": "", **header, "cells": data.get("cells", [])}
     try:
         suite = converter.structure(record, Suite)

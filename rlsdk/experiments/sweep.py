@@ -108,7 +108,7 @@ def _folder(plan: Sweep) -> Iterator[Path]:
         folder = RunDirectory.choose(None, plan.request.algorithm, env, plan.seeds[0]).path
     written = folder / REQUEST
     if written.exists() and not plan.request.resume and any(folder.rglob("*.rlsdk")):
-        raise SettingsError(f"{folder} already holds runs; add --resume to go on with them, or choose another --out")
+        raise SettingsError(f"{folder} already holds runs; add --resume to continue them, or choose another --out")
     with RunDirectory(folder).created():
         record = {"request": plan.request.as_table(), "seeds": plan.seeds, "jobs": plan.jobs, "executor": plan.executor}
         written.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
@@ -116,7 +116,7 @@ def _folder(plan: Sweep) -> Iterator[Path]:
 
 
 def stored(asked: RunRequest, jobs: int | None = None) -> Sweep | None:
-    """The sweep in the folder `asked.out`, to go on with, with the options of `asked` laid over it; None where there is none.
+    """The sweep in the folder `asked.out`, to continue, with the options of `asked` laid over it; None where there is none.
 
     Raises:
         SettingsError: its record is damaged, of another algorithm, or has entries that an untrusted file may not have.
@@ -135,7 +135,7 @@ def stored(asked: RunRequest, jobs: int | None = None) -> Sweep | None:
         raise SettingsError(f"{folder} holds runs on {request.env!r}; leave out --env {asked.env}")
     if without_places(asked.settings):
         raise SettingsError(
-            "--resume goes on with the settings of the runs; leave out --set, --config, --seed, --device"
+            "--resume continues with the settings of the runs; leave out --set, --config, --seed, --device"
         )
     env, files = request.env or str(request.settings.get("env")), [*folder.iterdir(), *folder.glob("seed-*/*")]
     require_own_choices(asked, source, env, places_in(request.settings), files)
@@ -152,7 +152,7 @@ def stored(asked: RunRequest, jobs: int | None = None) -> Sweep | None:
 def _seeds(entries: Entries) -> tuple[int, ...]:
     seeds = entries.table.get("seeds")
     if not isinstance(seeds, list) or not 0 < len(seeds) <= MAX_SEEDS:
-        raise SettingsError(f"{entries.source} is damaged: seeds is no list of 1 to {MAX_SEEDS} seeds")
+        raise SettingsError(f"{entries.source} is damaged: seeds is not a list of 1 to {MAX_SEEDS} seeds")
     numbered = Entries({f"seeds[{i}]": seed for i, seed in enumerate(seeds)}, entries.source)
     return tuple(numbered.count(name, least=0) for name in numbered.table)
 
@@ -182,7 +182,7 @@ def reported(request: RunRequest, name: str) -> SeedResult:
 
 
 def finished(request: RunRequest) -> SeedResult:
-    """What came of a run: of one that is there and finished, or of going on with it, or of beginning it.
+    """What came of a run: of one that is there and finished, or of resuming it, or of starting it.
 
     Raises:
         RlsdkError: as `run`.

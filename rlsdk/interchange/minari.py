@@ -95,7 +95,7 @@ def export_minari(path: str | Path, name: str, **description: str) -> None:
     }
     try:
         minari.create_dataset_from_buffers(name, buffers, **spaces, **description)
-    except Exception as error:  # whatever it does not like
+    except Exception as error:  # any error of Minari
         raise ArtifactError(f"Minari does not take {name!r}: {type(error).__name__}: {error}") from error
 
 

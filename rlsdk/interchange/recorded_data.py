@@ -127,7 +127,7 @@ def _ends_terminated(episode: object, steps: int, where: str) -> bool:
         _flags(_part(episode, name, where), steps, where) for name in ("terminations", "truncations")
     )
     if bool((terminated | truncated)[:-1].any()):
-        raise ObservationError(f"{where} goes on after its end; give each episode by itself")
+        raise ObservationError(f"{where} continues after its end; give each episode by itself")
     return bool(steps and terminated[-1])
 
 

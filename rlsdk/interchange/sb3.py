@@ -128,7 +128,7 @@ def read_sb3(path: str | Path) -> Foreign:
     """Settings and weights of a file.
 
     Raises:
-        ArtifactError: it is no file of stable-baselines3, or expands to far more than its size.
+        ArtifactError: it is not a file of stable-baselines3, or expands to far more than its size.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -142,9 +142,9 @@ def read_sb3(path: str | Path) -> Foreign:
     except FileNotFoundError:
         raise ArtifactError(f"there is no file {path}") from None
     except Exception as error:  # a foreign file may break in any way; torch's restricted reader raises its own errors
-        raise ArtifactError(f"{path} is no file of stable-baselines3: {type(error).__name__}: {error}") from None
+        raise ArtifactError(f"{path} is not a file of stable-baselines3: {type(error).__name__}: {error}") from None
     if not isinstance(data, dict) or not isinstance(loaded, Mapping):
-        raise ArtifactError(f"{path} is no file of stable-baselines3: it has no settings or no weights")
+        raise ArtifactError(f"{path} is not a file of stable-baselines3: it has no settings or no weights")
     pickled = tuple(name for name, value in data.items() if isinstance(value, dict) and ":serialized:" in value)
     plain = {n: v for n, v in data.items() if v is not None and not isinstance(v, dict) and not n.startswith("_")}
     return Foreign(plain, {name: value for name, value in loaded.items() if isinstance(value, Tensor)}, pickled)
@@ -165,7 +165,7 @@ def _require_whole(loaded: object) -> None:
         if not isinstance(value, Tensor):
             continue
         if value.layout != torch.strided or value.device.type != "cpu" or value.is_quantized or value.is_nested:
-            raise ArtifactError(f"its weight {name!r} is no plain tensor")
+            raise ArtifactError(f"its weight {name!r} is not a plain tensor")
         if value.nbytes > value.untyped_storage().nbytes():
             raise ArtifactError(f"its weight {name!r} of shape {tuple(value.shape)} is larger than what the file holds")
         if not value.is_floating_point() or not bool(value.isfinite().all()):
@@ -187,7 +187,9 @@ def _set_statistics(agent: Agent, path: Path) -> None:
     assert normalizer is not None
     state = normalizer.state_dict()
     if set(state["observation"]) != {"000"}:
-        raise SettingsError("statistics of one array are no statistics of these observations, which have several parts")
+        raise SettingsError(
+            "statistics of one array are not statistics of these observations, which have several parts"
+        )
     moments = {"mean": given["mean"], "variance": given["var"], "count": given["count"]}
     try:
         normalizer.load_state_dict({**state, "observation": {"000": moments}})

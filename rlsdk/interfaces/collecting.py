@@ -46,7 +46,7 @@ class Collector(Protocol):
             policy: acts; a first `collect` of a round calls its `begin_rollout` before the first step.
             length: T.
             on_step: called after every vector step with the number of environment steps of this call so far.
-            ends_round: False where the round goes on with further calls; `end_round` ends it then.
+            ends_round: False where the round continues with further calls; `end_round` ends it then.
         """
         ...
 

@@ -25,7 +25,7 @@ Trace = list[Array]
 """The input of a forward pass and what every layer gave, activated; or those of members run one after another."""
 _grad = attrgetter("grad")
 ACTING_ROWS = 32
-"""Up to so many rows numpy acts faster, whatever the width."""
+"""Up to this number of rows numpy acts faster, for any width."""
 
 
 @dataclass(frozen=True, slots=True)

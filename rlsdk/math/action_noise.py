@@ -105,7 +105,7 @@ def as_action_noise(value: Mapping[str, object] | ActionNoise | None) -> ActionN
     kind = value.get("kind") if isinstance(value, Mapping) else value
     if not isinstance(value, Mapping) or not isinstance(kind, str) or kind not in KINDS:
         raise SettingsError(
-            f"action_noise {kind!r} is no kind of noise; {suggest(str(kind), KINDS)}; give"
+            f"action_noise {kind!r} is not a kind of noise; {suggest(str(kind), KINDS)}; give"
             " rlsdk.exploration.NormalActionNoise, OrnsteinUhlenbeckActionNoise or a table"
         )
     fields = {k: v for k, v in value.items() if k != "kind"}

@@ -20,7 +20,7 @@ def gae(reward: Tensor, value: Tensor, next_value: Tensor, discount: Tensor, tra
         next_value: V of what each step led to: the next row, or the true last observation where an episode ended,
             float [T, B].
         discount: gamma, and 0 where the episode terminated (a time limit leaves it alone), float [T, B].
-        trace: gamma * lambda, and 0 where the next row is no successor (any end of an episode), float [T, B].
+        trace: gamma * lambda, and 0 where the next row is not a successor (any end of an episode), float [T, B].
     """
     return discounted_sums(torch.addcmul(reward, discount, next_value).sub_(value), trace)
 

@@ -51,7 +51,7 @@ class Estimates:
 
 
 DEFERRED = Estimates(None, None, ((), ()))
-"""Of a step of a network of dense layers, whatever evaluates it."""
+"""Of a step of a network of dense layers, with any kernel."""
 RolloutAct = Callable[..., Act[ActorCriticCarry, Estimates]]
 """Takes what `ActorCritic.act` takes."""
 

@@ -66,7 +66,7 @@ def require_box(space: Space) -> Box:
     """The space, if state-dependent noise can act in it.
 
     Raises:
-        SettingsError: it is no Box.
+        SettingsError: it is not a Box.
     """
     if not isinstance(space, Box):
         raise SettingsError(f"use_sde needs a Box action space, not {type(space).__name__}; leave use_sde out")

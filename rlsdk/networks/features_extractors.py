@@ -85,7 +85,7 @@ class CombinedExtractor(BaseFeaturesExtractor):
     """An extractor per entry of a Dict: NatureCNN for images, flat for the rest; their features side by side."""
 
     def __init__(self, observation_space: Any, cnn_output_dim: int = 256, normalized_image: bool = False) -> None:
-        """Raises UnsupportedSpaceError: the space is no Dict."""
+        """Raises UnsupportedSpaceError: the space is not a Dict."""
         if type(observation_space).__name__ != "Dict":
             raise UnsupportedSpaceError(f"CombinedExtractor needs a Dict observation, got {observation_space}")
         super().__init__(observation_space, features_dim=1)

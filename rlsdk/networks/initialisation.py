@@ -14,7 +14,7 @@ from rlsdk.runtime.seeding import derive
 
 @contextmanager
 def initialisation(seed: int) -> Iterator[None]:
-    """Networks built inside the block get their random weights from `seed`, whatever other threads draw meanwhile.
+    """Networks built inside the block get their random weights from `seed`; random numbers of other threads do not matter.
 
     torch's global generator is neither read nor written, and gradient and inference modes of the caller do not count.
     """

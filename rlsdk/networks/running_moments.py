@@ -125,7 +125,7 @@ class RunningMoments:
         }
 
     def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
-        """Raises ValueError when the statistics are of another shape, or are no statistics."""
+        """Raises ValueError when the statistics are of another shape, or are not statistics."""
         given = {name: torch.as_tensor(state[name]).double().cpu().numpy() for name in ("mean", "variance", "count")}
         for name, value in given.items():
             shape = () if name == "count" else self.mean.shape

@@ -1,4 +1,4 @@
-"""Objects of users' classes, made and tried so that whatever their code raises is one error."""
+"""Objects of users' classes, made and tried so that every error of their code becomes one of rlsdk's."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class UserClass:
 
     @contextmanager
     def errors(self, what: str, remedy: str) -> Iterator[None]:
-        """Raises SettingsError for whatever the user's code raises; errors of rlsdk pass."""
+        """Raises SettingsError for every error of the user's code; errors of rlsdk pass."""
         try:
             yield
         except RlsdkError:

@@ -105,7 +105,7 @@ def _check_call(part: object, kind: type[object], name: str, what: str) -> None:
     else:
         return
     if not callable(found):
-        raise PluginError(f"{what} has {name} = {found!r}, which is no method; it is called as {call}: give it one")
+        raise PluginError(f"{what} has {name} = {found!r}, which is not a method; it is called as {call}: give it one")
     try:
         inspect.signature(found).bind(*[None] * arguments[0], **dict.fromkeys(arguments[1]))
     except TypeError as error:

@@ -114,7 +114,7 @@ def _mismatch(name: str, manifest: Manifest) -> str | None:
     try:
         wanted = SpecifierSet(manifest.sdk)
     except InvalidSpecifier:
-        return f"its manifest's sdk = {shown(manifest.sdk, 60)} is no version range; write for example '>=0.1,<0.2'"
+        return f"its manifest's sdk = {shown(manifest.sdk, 60)} is not a version range; write for example '>=0.1,<0.2'"
     here = sdk_version()
     if not wanted.contains(here, prereleases=True):
         return f"it needs rlsdk {manifest.sdk}, installed is {here}; install a version of the plugin that fits"

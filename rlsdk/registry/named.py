@@ -76,7 +76,7 @@ def spec_of(manifest: Manifest) -> AlgorithmSpec:
     """The spec that a manifest with `build` and `config` describes. Imports the module of the settings only.
 
     Raises:
-        PluginError: what `config` names is no attrs class, or something that the manifest names is not there.
+        PluginError: what `config` names is not an attrs class, or something that the manifest names is not there.
     """
     named = {
         field: Named(manifest.id, field, place)

@@ -43,7 +43,7 @@ def read_plain(path: Path, limit: int = LIMIT) -> bytes | None:
         raise PlainFileError(f"cannot be read: {one_line(getattr(error, 'strerror', None) or error, 300)}") from None
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise PlainFileError("is no regular file")
+            raise PlainFileError("is not a regular file")
         with open(descriptor, "rb", closefd=False) as stream:
             content = stream.read(limit + 1)
     except OSError as error:

@@ -17,7 +17,7 @@ PLANS = (
     "accepted: OnPolicyPlan, OffPolicyPlan, PopulationPlan, OfflinePlan of rlsdk.training, or any object like"
     " rlsdk.interfaces.Plan"
 )
-SAYS: dict[str, tuple[object, ...]] = {
+ACCEPTED: dict[str, tuple[object, ...]] = {
     "needs_environment": (True, False),
     "unit": ("steps", "updates"),
     "log_every": ("episodes", "rounds"),
@@ -55,7 +55,7 @@ def require_parts(built: object, algorithm: str, info: tuple[str, ...] = ()) -> 
 def _check_plan(built: Parts, algorithm: str) -> None:
     """Check the members of a plan, and those that it needs of the other parts."""
     plan: object = built.plan
-    for name, accepted in SAYS.items():
+    for name, accepted in ACCEPTED.items():
         if (value := getattr(plan, name)) not in accepted:
             one_of = ", ".join(map(repr, accepted))
             raise PluginError(

@@ -72,7 +72,7 @@ def _guarded(function: Function, mode: str) -> Function:
             result = function(*args)  # where the arguments are to blame this raises
             _forms[mode, function] = None
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            warnings.warn(f"{function.__name__} goes on without torch.compile, which failed: {reason}", stacklevel=2)
+            warnings.warn(f"{function.__name__} continues without torch.compile, which failed: {reason}", stacklevel=2)
             return result
 
     return call

@@ -16,7 +16,7 @@ def deprecated(*, instead: str, removed_in: str) -> Callable[[NamedT], NamedT]:
     """Mark a function or class (PEP 702: type checkers see it too).
 
     Args:
-        instead: what to use, as a sentence goes on after "use".
+        instead: what to use, as a sentence continues after "use".
         removed_in: the version of the package that will not have it any more, at least one minor version away.
     """
 

@@ -1,4 +1,4 @@
-"""Text for people. Texts of files, manifests and environments are printed without control characters; training goes on when its
+"""Printed text. Texts of files, manifests and environments are printed without control characters; training continues when its
 output cannot be written."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""States of objects found by looking: their networks, optimisers, generators, tensors, and whatever has a state itself."""
+"""States of objects found by looking: their networks, optimisers, generators, tensors, and objects with a `state_dict`."""
 
 from __future__ import annotations
 

@@ -21,11 +21,11 @@ def count_in(state: Mapping[str, object], name: str) -> int:
     """The count called `name` in a stored state.
 
     Raises:
-        ValueError: it is no whole number, or negative.
+        ValueError: it is not a whole number, or negative.
     """
     value = state[name]
     if type(value) is not int or not 0 <= value <= MAX_COUNT:
-        raise ValueError(f"{name} = {value!r} is no count")
+        raise ValueError(f"{name} = {value!r} is not a count")
     return value
 
 
@@ -36,7 +36,7 @@ def stored_like(node: T, stored: object) -> T:
         ValueError: there are more or fewer, or one has another shape or dtype.
     """
     if not isinstance(stored, Mapping) or not all(isinstance(leaf, Tensor) for leaf in stored.values()):
-        raise ValueError("the stored values are no tensors")
+        raise ValueError("the stored values are not tensors")
     mine, given = leaves(node), numbered(stored)
     shapes = [(tuple(leaf.shape), leaf.dtype) for leaf in given]
     if shapes != [(tuple(leaf.shape), leaf.dtype) for leaf in mine]:

@@ -24,7 +24,7 @@ def as_folder(value: object) -> str | None:
 def as_device(value: object) -> str:
     """A device as text; a `torch.device` is taken too."""
     if not isinstance(value, str) and type(value).__name__ != "device":
-        raise SettingsError(f"device = {value!r} is no device; give a text such as 'cpu', or a torch.device")
+        raise SettingsError(f"device = {value!r} is not a device; give a text such as 'cpu', or a torch.device")
     return str(value)
 
 

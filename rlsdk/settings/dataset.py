@@ -36,14 +36,14 @@ class Dataset:
         """The data set in the file at `path`; only its header is read.
 
         Raises:
-            ArtifactError: there is no such file, it is no data set, or not the one with this `digest`.
+            ArtifactError: there is no such file, it is not a data set, or not the one with this `digest`.
         """
         place = Path(path)
         found = hashlib.sha256(header_bytes(place)).hexdigest()
         if digest is not None and found != digest:
             raise ArtifactError(
                 f"{place} is another data set than expected: its digest begins with {found[:12]}, not {digest[:12]}; give the"
-                " right file, or rlsdk.settings.Dataset.at(path) to go on with this one"
+                " right file, or rlsdk.settings.Dataset.at(path) to use this one"
             )
         return Dataset(place.stem, found, str(place))
 
@@ -69,7 +69,7 @@ def as_dataset(value: object) -> Dataset:
         if {"name", "digest"} == set(value):
             return Dataset(value["name"], value["digest"])
     raise SettingsError(
-        f"{value!r} is no data set; give the path of a file of recorded episodes, or a table of its path and digest"
+        f"{value!r} is not a data set; give the path of a file of recorded episodes, or a table of its path and digest"
     )
 
 
@@ -93,7 +93,7 @@ def header_bytes(path: Path) -> bytes:
             length = int.from_bytes(stream.read(8), "little")
             if size < 8 or length > size - 8:
                 raise ArtifactError(
-                    f"{path} is no whole data set: {size} bytes, a header of {length}; take another copy"
+                    f"{path} is not a whole data set: {size} bytes, a header of {length}; take another copy"
                 )
             if length > MAX_HEADER:
                 raise ArtifactError(f"{path} is refused: its header has {length} bytes, more than {MAX_HEADER}")

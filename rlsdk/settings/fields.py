@@ -30,7 +30,7 @@ def in_range(
         if value is None:
             return
         if not isinstance(value, int | float):
-            raise TypeError(f"{attribute.name} = {value!r} is no number")
+            raise TypeError(f"{attribute.name} = {value!r} is not a number")
         too_low = value <= low if open_low else value < low
         too_high = value >= high if open_high else value > high
         if not math.isfinite(value) or too_low or too_high:
@@ -44,7 +44,7 @@ def finite_schedule(*, positive: bool = True) -> Validator:
 
     def check(_: object, attribute: attrs.Attribute[object], value: object) -> None:
         if not isinstance(value, Schedule):
-            raise TypeError(f"{attribute.name} = {value!r} is no schedule")
+            raise TypeError(f"{attribute.name} = {value!r} is not a schedule")
         levels = [value(share / 20) for share in range(21)]
         if not all(math.isfinite(level) and level >= 0.0 for level in levels):
             raise ValueError(f"{attribute.name} must stay finite and not negative, but reaches {min(levels)}")

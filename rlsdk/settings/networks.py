@@ -62,7 +62,7 @@ def as_module_class(value: ValueT) -> ValueT:
     if value is None or callable(value) or isinstance(value, Mapping):
         return value
     raise SettingsError(
-        f"{value!r} is no class; give a class derived from torch.nn.Module, or a function that makes one"
+        f"{value!r} is not a class; give a class derived from torch.nn.Module, or a function that makes one"
     )
 
 

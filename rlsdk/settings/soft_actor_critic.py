@@ -105,7 +105,7 @@ class SoftActorCriticConfig(ContinuousOffPolicyConfig):
     def __attrs_post_init__(self) -> None:
         if self.sde_sample_freq == 0:
             raise ValueError(
-                "sde_sample_freq = 0 is no period; use -1 (at rollout starts) or a positive number of steps"
+                "sde_sample_freq = 0 is not a period; use -1 (at rollout starts) or a positive number of steps"
             )
         if isinstance(self.target_entropy, str) and self.target_entropy != "auto":
             raise ValueError(f'target_entropy = {self.target_entropy!r} must be "auto" or a number')

@@ -164,7 +164,7 @@ def _converted_wrongly(kind: type[Any], values: Mapping[str, object], problem: s
         if field.name in values and callable(convert):
             try:
                 convert(values[field.name])
-            except Exception as error:  # whatever the converter of a plugin raises
+            except Exception as error:  # any error of a plugin's converter
                 if str(error) == problem:
                     return str(field.name)
     return None

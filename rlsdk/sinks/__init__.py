@@ -1,4 +1,4 @@
-"""Where metrics go. A sink is anything with `write(step, values)` and `close()`."""
+"""Outputs for metrics. A sink is an object with `write(step, values)` and `close()`."""
 
 from rlsdk.sinks.configure import configure
 from rlsdk.sinks.console import ConsoleSink

@@ -29,7 +29,7 @@ class CsvSink:
             csv.DictWriter(stream, self.columns).writerow(row)
 
     def _add(self, new: list[str]) -> None:
-        """Rewrite the file with more columns, beside it first so that nothing written is lost."""
+        """Replace the file by one with more columns, atomically."""
         rows: list[dict[str, str]] = []
         if self.path.exists():
             with self.path.open(newline="", encoding="utf-8") as stream:
@@ -50,7 +50,7 @@ def _columns(path: Path) -> list[str]:
     """The names in the first line of a whole table.
 
     Raises:
-        SettingsError: the file is no such table; rows are not appended to it.
+        SettingsError: the file is another table; rows are not appended to it.
     """
     try:
         with path.open(newline="", encoding="utf-8") as stream:

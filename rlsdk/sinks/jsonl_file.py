@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class JsonlSink:
-    """Appends one JSON object per log to `path`; values that are not finite become null, as JSON has no word for them."""
+    """Appends one JSON object per log to `path`; values that are not finite become null, as JSON cannot represent them."""
 
     format = "json"
 

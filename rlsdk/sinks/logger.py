@@ -36,7 +36,7 @@ class Logger:
     """
 
     def __init__(self, folder: str | None = None, output_formats: Iterable[MetricSink] = ()) -> None:
-        """`output_formats` are the sinks, `folder` is where they write, if they do."""
+        """`output_formats` are the sinks; `folder` is the folder of their files, if they write any."""
         self.sinks: tuple[MetricSink, ...] = ()
         self.use(output_formats)
         self.folder, self.level = folder, INFO
@@ -213,5 +213,5 @@ def _formats(exclude: str | tuple[str, ...] | None) -> tuple[str, ...]:
     found = () if exclude is None else (exclude,) if isinstance(exclude, str) else tuple(exclude)
     for name in found:
         if name not in FORMATS:
-            raise SettingsError(f"exclude = {name!r} is no format; {suggest(name, FORMATS)}")
+            raise SettingsError(f"exclude = {name!r} is not a format; {suggest(name, FORMATS)}")
     return found

@@ -77,7 +77,7 @@ class Failures:
                 self._warned.add(id(sink))
                 kind = type(sink).__name__
                 warnings.warn(
-                    f"metric sink {kind} {raised(error)}; training goes on, and metrics may be missing in {kind}",
+                    f"metric sink {kind} {raised(error)}; training continues, and metrics may be missing in {kind}",
                     stacklevel=4,
                 )
             return None

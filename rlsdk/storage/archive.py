@@ -68,13 +68,13 @@ def table_in(document: Mapping[str, object], name: str) -> Mapping[str, object]:
     """The table called `name`; an empty one where there is none.
 
     Raises:
-        ArtifactError: it is no table.
+        ArtifactError: it is not a table.
     """
     value = document.get(name)
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise ArtifactError(f"the file is damaged: {name} = {repr(value)[:80]} is no table; take another copy")
+        raise ArtifactError(f"the file is damaged: {name} = {repr(value)[:80]} is not a table; take another copy")
     return value
 
 
@@ -258,7 +258,7 @@ def _manifest(archive: zipfile.ZipFile, name: str, kind: str) -> tuple[Document,
     if len(entries) != len(archive.infolist()) or sum(info.file_size for info in entries.values()) > size:
         raise ArtifactError(f"{name} is refused: its entries repeat or overlap")
     if _MANIFEST not in entries:
-        raise ArtifactError(f"{name} is no rlsdk file: it has no {_MANIFEST}{_hint(set(entries))}")
+        raise ArtifactError(f"{name} is not an rlsdk file: it has no {_MANIFEST}{_hint(set(entries))}")
     document = _json(archive.read(_MANIFEST))
     if document.get("kind") != kind:
         raise ArtifactError(f"{name} is a {document.get('kind')!r} file, not a {kind!r} file")

@@ -43,7 +43,7 @@ def read(
     """(document, sections) of a file; see `read_archive`.
 
     Raises:
-        ArtifactError: the file is no file of this `kind`.
+        ArtifactError: the file is not a file of this `kind`.
     """
     serializer = plugin_serializer(source)
     if serializer is None:

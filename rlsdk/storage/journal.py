@@ -116,7 +116,7 @@ def _rows(leaves: object) -> dict[str, Tensor]:
     flat = tree.flatten(leaves) if isinstance(leaves, Mapping) else {}
     rows = {name: leaf for name, leaf in flat.items() if isinstance(leaf, Tensor)}
     if not rows or len(rows) < len(flat):
-        raise ArtifactError("the file's replay memory is damaged: its rows are no tensors; take another copy")
+        raise ArtifactError("the file's replay memory is damaged: its rows are not tensors; take another copy")
     return rows
 
 

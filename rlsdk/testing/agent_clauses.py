@@ -1,4 +1,4 @@
-"""What an agent promises, whatever its algorithm."""
+"""Clauses that hold for agents of every algorithm."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def seed_reproduces(subject: Subject) -> None:
 
 @clause(
     "agent.global-state-untouched",
-    "Building, training and predicting leave global random state and torch threads alone.",
+    "Building, training and predicting do not change global random state and torch threads.",
 )
 def global_state_untouched(subject: Subject) -> None:
     def state() -> list[object]:
@@ -112,7 +112,7 @@ def global_state_untouched(subject: Subject) -> None:
     require(not wrong, f"changed: {wrong}")
 
 
-@clause("agent.evaluation-does-not-disturb", "Evaluating between two pieces of training does not change the training.")
+@clause("agent.evaluation-does-not-disturb", "Evaluating between two calls of learn does not change the training.")
 def evaluation_does_not_disturb(subject: Subject) -> None:
     states = []
     for evaluates in (False, True):
@@ -127,7 +127,7 @@ def evaluation_does_not_disturb(subject: Subject) -> None:
 
 @clause(
     "agent.preprocessing-travels",
-    "Normalisation and stacked frames are learnt in training, stored in the file, and applied by predict.",
+    "Normalisation statistics and frame stacking are stored in the file and applied by predict.",
 )
 def preprocessing_travels(subject: Subject) -> None:
     episodes = isinstance(

@@ -31,7 +31,7 @@ def metrics(subject: Subject) -> None:
     agent = subject.trained()
     values = agent.parts.algorithm.update(_batch(agent), progress=0.5)
     wrong = {n: v for n, v in values.items() if v.dim() or not v.is_floating_point() or not bool(v.isfinite())}
-    require(not wrong, f"metrics that are no finite 0-d floats: {wrong}")
+    require(not wrong, f"metrics that are not finite 0-d floats: {wrong}")
     require(all("/" in name for name in values), f"metric names without a group: {sorted(values)}")
     require(not any(v.requires_grad for v in values.values()), "a metric keeps its graph alive; detach it")
 
@@ -59,7 +59,7 @@ def batch_unchanged(subject: Subject) -> None:
     require(all(same), "update() wrote into its batch")
 
 
-@clause("algorithm.state-round-trip", "After load_state_dict() another instance goes on to the bit as the first would.")
+@clause("algorithm.state-round-trip", "After load_state_dict() another instance learns as the first does, to the bit.")
 def state_round_trip(subject: Subject) -> None:
     one = subject.trained()
     two = subject.agent(seed=2)

@@ -90,7 +90,7 @@ def transitions_in(batch: object) -> Transitions:
 
 @clause(
     "buffer.rows-are-true",
-    "Sampled rows are what happened: successors, rewards, and discounts (0 at terminations only).",
+    "Sampled rows equal the stored steps: next observations, rewards, and discounts (0 at terminations only).",
 )
 def rows_are_true(subject: Subject) -> None:
     @examples
@@ -119,7 +119,8 @@ def length(subject: Subject) -> None:
 
 
 @clause(
-    "buffer.size-known-first", "bytes_required() is known before the first row and is what the rows then take (to 1 %)."
+    "buffer.size-known-first",
+    "bytes_required() is known before the first row and equals the memory that the rows take (to 1 %).",
 )
 def size_known_first(subject: Subject) -> None:
     small = {"buffer_size": capacity_for(subject, 2, 40)} if "buffer_size" in subject.settings() else {}
@@ -148,7 +149,9 @@ def samples_are_copies(subject: Subject) -> None:
     require(all(torch.equal(a, b) for a, b in pairs), "overwriting a sampled batch changed what is sampled next")
 
 
-@clause("buffer.state-round-trip", "state_dict() into a fresh buffer gives the same samples, and goes on alike.")
+@clause(
+    "buffer.state-round-trip", "A buffer loaded from state_dict() gives the same samples, now and after further steps."
+)
 def state_round_trip(subject: Subject) -> None:
     room = capacity_for(subject, 2, 30)
     for shared in (False, True):

@@ -106,7 +106,7 @@ def run_checks(algorithm: str, *, thorough: bool = False) -> list[CheckResult]:
 
 
 def outcome_of(chosen: Clause, algorithm: str) -> CheckResult:
-    """Check one clause; whatever the plugin raises is in the outcome."""
+    """Check one clause; an error of the plugin is in the outcome."""
     from rlsdk.testing.subject import Subject
 
     try:

@@ -95,9 +95,7 @@ def randomness_from_generator(subject: Subject) -> None:
     require(equal_values(one, two), f"the same generator gave {one} and {two}")
 
 
-@clause(
-    "policy.no-hidden-state", "What the policy remembers is in the carry: the same call again gives the same answer."
-)
+@clause("policy.no-hidden-state", "The policy's state is in the carry: equal calls give equal results.")
 def no_hidden_state(subject: Subject) -> None:
     agent = subject.agent()
     carry = act(
@@ -110,7 +108,7 @@ def no_hidden_state(subject: Subject) -> None:
     require(equal_values(one, two), f"the same observation, carry and generator gave {one}, then {two}")
 
 
-@clause("policy.episode-start-forgets", "Where an episode starts, what the carry remembers of that row is ignored.")
+@clause("policy.episode-start-forgets", "At the start of an episode the carry of that row is ignored.")
 def episode_start_forgets(subject: Subject) -> None:
     agent = subject.agent()
     fresh = agent.parts.policy.initial_carry(3)
@@ -123,7 +121,7 @@ def episode_start_forgets(subject: Subject) -> None:
     require(equal_values(one, two), f"at an episode's start a used carry gives {two}, a fresh one {one}")
 
 
-@clause("policy.masks-obeyed", "Where masks are used, no forbidden action is played, in training or in evaluation.")
+@clause("policy.masks-obeyed", "With masks, no forbidden action is played, in training or in evaluation.")
 def masks_obeyed(subject: Subject) -> None:
     if subject.spec.action_masks == "ignored":
         raise NotApplicable("the algorithm ignores action masks")
@@ -141,7 +139,7 @@ def _strict_environment(subject: Subject, kind: str) -> Callable[[], object]:
     return lambda: subject.with_info(AnySpaceEnv(OBSERVATIONS["Box"], ACTIONS[kind], strict=True))
 
 
-@clause("policy.ratio-is-one", "Log-probabilities recomputed for learning are those of collecting (to 1e-5).")
+@clause("policy.ratio-is-one", "Log-probabilities recomputed for learning equal those of collecting (to 1e-5).")
 def ratio_is_one(subject: Subject) -> None:
     checked = 0
     for what, agent in subject.agents():
@@ -158,4 +156,4 @@ def ratio_is_one(subject: Subject) -> None:
             require(gap < 1e-5, f"{what}: a recomputed {name} differs by {gap}")
         checked += 1
     if not checked:
-        raise NotApplicable("the policy is no actor-critic of rlsdk.networks")
+        raise NotApplicable("the policy is not an actor-critic of rlsdk.networks")

@@ -20,7 +20,7 @@ from rlsdk.training import PopulationPlan
 def _plan(agent: Agent) -> PopulationPlan:
     """Raises NotApplicable where the algorithm plays no candidates."""
     if not isinstance(agent.parts.plan, PopulationPlan):
-        raise NotApplicable("the algorithm is no population method")
+        raise NotApplicable("the algorithm is not a population method")
     return agent.parts.plan
 
 
@@ -45,7 +45,7 @@ def proposal(subject: Subject) -> None:
 
 @clause(
     "population.rows-independent",
-    "What a candidate does depends on its own parameters and observation, to the bit, whoever is played beside it.",
+    "A candidate's actions depend on its own parameters and observation only, to the bit, not on the other candidates.",
 )
 def rows_independent(subject: Subject) -> None:
     _plan(subject.agent())

@@ -23,7 +23,7 @@ VALUES = st.one_of(
 
 
 @clause(
-    "serializer.round-trip", "What save() wrote, load() returns: names, dtypes, shapes and bits; inspect() lists them."
+    "serializer.round-trip", "load() returns what save() wrote: names, dtypes, shapes and bits; inspect() lists them."
 )
 def round_trip(subject: Subject) -> None:
     serializer = SafetensorsSerializer()

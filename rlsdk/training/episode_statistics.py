@@ -73,7 +73,7 @@ class EpisodeStatistics:
         """Raises KeyError or ValueError when it is not what `state_dict` gives."""
         rows, nested, stored = state["window"], state["sums"], state["counts"]
         if not isinstance(rows, Tensor) or not isinstance(nested, Mapping) or not isinstance(stored, Mapping):
-            raise ValueError("the log is no table of episodes, sums and counts")
+            raise ValueError("the log is not a table of episodes, sums and counts")
         sums = flatten(nested)
         if rows.dim() != 2 or rows.shape[1] != 4 or not bool(rows.isfinite().all()) or bool((rows[:, 2] < 0).any()):
             raise ValueError(f"the log's episodes of shape {tuple(rows.shape)} are none")

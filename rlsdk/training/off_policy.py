@@ -113,7 +113,7 @@ class OffPolicyPlan:
                 return steps, episodes, whole
 
     def learn_offline(self, training: Training, count: int, batch_size: int | None) -> Metrics:
-        """`count` updates without collecting. What an algorithm counts in environment steps goes on as if the plan's share of
+        """`count` updates without collecting. What an algorithm counts in environment steps continues as if the plan's share of
         them had been made for every update."""
         size = self.batch_size if batch_size is None else batch_size
         updating = ReplayUpdates(training.parts, training.streams)

@@ -19,7 +19,7 @@ def rounds_of(plan: Plan[Training], training: Training, cursor: Cursor, algorith
     """The rounds of a plan, unchecked.
 
     Raises:
-        PluginError: `rounds` is no generator.
+        PluginError: `rounds` is not a generator.
     """
     rounds: object = plan.rounds(training, cursor)
     if not isinstance(rounds, Iterator):
@@ -31,7 +31,7 @@ def rounds_of(plan: Plan[Training], training: Training, cursor: Cursor, algorith
 
 
 def wrong_round(yielded: object, before: Cursor, algorithm: str) -> PluginError:
-    """For what is no `(Cursor, Report)`, or counts less than `before` the round."""
+    """For a value other than `(Cursor, Report)`, or counts below those `before` the round."""
     if isinstance(yielded, tuple) and tuple(map(type, yielded)) == (Cursor, Report):
         return PluginError(
             f"{algorithm!r}: counts of its plan fell from {before} to {yielded[0]}; add to the counts of the cursor that rounds"

@@ -1,4 +1,4 @@
-"""What is known of a training that is going on: its counts, its episodes and the values of its logs."""
+"""What is known of a running training: its counts, its episodes and the values of its logs."""
 
 from __future__ import annotations
 

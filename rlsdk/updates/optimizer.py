@@ -57,7 +57,7 @@ class FlatOptimizer:
         self._kernel = factory.adam_step(self.optimizer, self.flat) if is_adam else None
 
     def adopt(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Train these parameters from now on. The moments of parameters that stay are kept, those of new ones start at 0."""
+        """Train these parameters from now on. Parameters that stay have their moments, new ones start at 0."""
         wanted, before, flat = list(parameters), self._memory.parameters, self.flat
         if len(wanted) == len(before) and all(map(is_, wanted, before)):
             return

@@ -62,7 +62,7 @@ class SoftActorCritic(Generic[ConfigT]):
 
         Raises:
             UsageError: `action_noise` becomes None or was None, which needs another policy for collecting.
-            SettingsError: `ent_coef` is no entropy coefficient.
+            SettingsError: `ent_coef` is not an entropy coefficient.
         """
         before = self.config
         if (config.action_noise is None) != (before.action_noise is None):
@@ -179,7 +179,7 @@ class EntropyCoefficient:
         """Use another `ent_coef` from now on; a learnt one begins at its initial value.
 
         Raises:
-            SettingsError: `value` is no entropy coefficient.
+            SettingsError: `value` is not an entropy coefficient.
         """
         initial, self.learnt = parse_entropy_coefficient(value)
         self.fixed = torch.full_like(self.fixed, initial)

@@ -1,4 +1,4 @@
-"""The plugin keeps every clause of the SDK's contracts."""
+"""The plugin passes every clause of the SDK's contracts."""
 
 from __future__ import annotations
 

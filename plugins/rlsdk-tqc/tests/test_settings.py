@@ -323,7 +323,7 @@ def test_optimize_memory_usage_halves_what_observations_take() -> None:
         ({"learning_rate": "quadratic"}, "lin_3e-4"),
         ({"learning_rate": -1e-3}, "not negative"),
         ({"top_quantiles_to_drop_per_net": 25}, "leaves nothing"),
-        ({"action_noise": "loud"}, "no kind of noise"),
+        ({"action_noise": "loud"}, "not a kind of noise"),
         ({"replay_buffer_class": "unifrom"}, "did you mean 'uniform'"),
         ({"policy_kwargs": {"activation_fn": "rellu"}}, "relu"),
         ({"policy_kwargs": {"net_arch": [0]}}, "positive whole numbers"),

@@ -36,7 +36,7 @@ class ActionDecoder:
         """One action per environment: an array with a leading axis [B], or for nested spaces a list of B values.
 
         Raises:
-            DivergenceError: a policy answered NaN or infinity. UsageError: actions are no tensors.
+            DivergenceError: a policy answered NaN or infinity. UsageError: actions are not tensors.
         """
         return self._rows(action) if self.parts else self._leaf(action)
 

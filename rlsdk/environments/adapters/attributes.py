@@ -92,7 +92,7 @@ def call_of(environment: Environment, name: str, args: Sequence[object], kwargs:
     """
     method = read(environment, name)
     if not callable(method):
-        raise EnvironmentFault(f"{name!r} of environment {named(environment)} is no method but {shown(method)}")
+        raise EnvironmentFault(f"{name!r} of environment {named(environment)} is not a method but {shown(method)}")
     try:
         answer: object = method(*args, **kwargs)
     except RlsdkError:

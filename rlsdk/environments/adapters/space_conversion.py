@@ -23,7 +23,7 @@ def to_space(space: object, path: str = "space") -> Space:
     """rlsdk's description of a gymnasium space.
 
     Raises:
-        UnsupportedSpaceError: a kind that is no Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple, one that holds no
+        UnsupportedSpaceError: a kind that is not a Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple, one that holds no
             number, or one with more than `MAX_CHOICES` discrete values.
     """
     _require_size(space, path)

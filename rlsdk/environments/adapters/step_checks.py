@@ -80,7 +80,7 @@ def entry(info: Mapping[str, object], name: str) -> float:
 
 
 def require_info(info: object) -> None:
-    """Raises EnvironmentFault when `info` is no mapping."""
+    """Raises EnvironmentFault when `info` is not a mapping."""
     if not isinstance(info, Mapping):
         raise EnvironmentFault(f"gave info = {shown(info)} ({type(info).__name__}); it must be a dict")
 

@@ -25,7 +25,7 @@ CONSTRUCTION = (
     "_cached_spec",
     "_metadata",
 )
-"""Attributes of the construction, whatever assigns them."""
+"""Attributes of the construction, always constant."""
 WRITES = ("STORE_ATTR", "DELETE_ATTR")
 UNSEEN_WRITES = {"setattr", "__dict__", "__setattr__", "vars"}
 """Names with which code assigns attributes that it does not name."""

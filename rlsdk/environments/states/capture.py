@@ -128,13 +128,13 @@ def _present(layer: object, name: str) -> object:
     own = vars(layer).get(name, MISSING)
     default = inspect.getattr_static(type(layer), name, MISSING)
     if own is MISSING and (is_constant(default) or hasattr(type(default), "__get__")):
-        raise ArtifactError(f"the file is damaged: it sets {name!r} of {type(layer).__name__}, which is no value")
+        raise ArtifactError(f"the file is damaged: it sets {name!r} of {type(layer).__name__}, which is not a value")
     return default if own is MISSING else own
 
 
 def _read(array: Any) -> Any:
     if array.dtype != torch.uint8 or array.dim() != 1:
-        raise ArtifactError("the file is damaged: an environment's state holds an array that is no bytes")
+        raise ArtifactError("the file is damaged: an environment's state holds an array that is not bytes")
     return array.numpy()
 
 

@@ -50,7 +50,7 @@ def running_episode(state: Any) -> tuple[float, int]:
     """(return so far, step at which the episode began, when now is step 0) of one environment.
 
     Raises:
-        ArtifactError: they are no such numbers.
+        ArtifactError: they are other values.
     """
     total, length = state["return"], state["length"]
     if type(total) not in (float, int) or type(length) is not int or not 0 <= length <= MAX_LENGTH:

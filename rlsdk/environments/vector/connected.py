@@ -93,7 +93,7 @@ class ConnectedEnv(
 class SteppedVector:
     """What the vector environments of this room share: spaces, name, seeds, and which infos steps carry.
 
-    A subclass says where its environments are and how they are stepped.
+    A subclass defines where its environments are and how they are stepped.
     """
 
     environments: Sequence[object] = ()
@@ -132,7 +132,7 @@ def require_members(env: object) -> None:
     """Raises EnvironmentFault when an object lacks a member of `VectorEnv`; the message names it."""
     if missing := missing_members(env):
         raise EnvironmentFault(
-            f"{shown(env)} is no vector environment: it lacks {', '.join(missing)} (rlsdk.interfaces.VectorEnv)"
+            f"{shown(env)} is not a vector environment: it lacks {', '.join(missing)} (rlsdk.interfaces.VectorEnv)"
         )
 
 
@@ -148,5 +148,5 @@ def fingerprint_of(env: ConnectedEnv) -> Hashable:
     """`env.fingerprint()`; None where the environments are closed, or their process is gone."""
     try:
         return env.fingerprint()
-    except Exception:  # whatever a closed environment raises
+    except Exception:  # any error of a closed environment
         return None

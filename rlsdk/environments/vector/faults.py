@@ -55,7 +55,7 @@ class Faults:
             raise EnvironmentFault(f"environment {self.name!r}, {call}: {error}") from None
 
     def explain_step(self, i: int, result: object, action: object, error: Exception) -> NoReturn:
-        """`step` raised, or gave a `result` that is no tuple of five."""
+        """`step` raised, or gave a `result` that is not a tuple of five."""
         if result is not None:
             self.blame(i, "step must return (observation, reward, terminated, truncated, info)")
         self.blame(i, raised(error, f"step({shown(action)})"), error)

@@ -9,7 +9,7 @@ from gymnasium.wrappers import TimeLimit
 from rlsdk.environments.adapters.attributes import layers_of
 
 _RESETS: dict[int, int] = {}
-"""How often the environment of this `id` was reset for a new use; an id that is used again goes on counting."""
+"""How often the environment of this `id` was reset for a new use; an id that is used again continues counting."""
 
 
 def count_reset(environment: object) -> None:

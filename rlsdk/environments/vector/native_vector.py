@@ -160,7 +160,7 @@ class NativeVectorEnv(SteppedVector):
         return self.env.unwrapped.envs if isinstance(self.env.unwrapped, HasEnvs) else ()
 
     def _ask(self, call: Callable[[], ResultT]) -> ResultT:
-        """The answer of the environment; whatever goes wrong on the way names the environment."""
+        """The answer of the environment; an error names the environment."""
         try:
             return call()
         except Exception as error:

@@ -176,7 +176,7 @@ class NumpyVectorEnv:
 
     @property
     def unwrapped(self) -> NumpyVectorEnv:
-        """Itself: what belongs to the agent, such as normalisation, is no wrapper."""
+        """Itself: what belongs to the agent, such as normalisation, is not a wrapper."""
         return self
 
     @property

@@ -36,7 +36,7 @@ def show_windows(env: ConnectedEnv) -> str | None:
         try:
             with _rendering(env, i, "human"):
                 env.env_method("render", indices=i)
-        except Exception as error:  # whatever a library for windows raises where there is no screen
+        except Exception as error:  # any error of a window library without a screen
             return f"{type(error).__name__}: {message_of(error)}"
     return None
 

@@ -100,7 +100,7 @@ class SyncVectorEnv(SteppedVector):
         return [call_of(self.group.environments[i], name, args, kwargs) for i in chosen(indices, self.num_envs)]
 
     def map(self, work: Work[ItemT, ResultT], items: Sequence[ItemT]) -> list[ResultT]:
-        """`work(environments, items)`, which answers in order; whatever the environments were in the middle of is lost."""
+        """`work(environments, items)`, results in order; running episodes are lost."""
         return self.group.apply(work, items)
 
     def close(self) -> None:

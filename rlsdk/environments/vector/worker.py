@@ -145,7 +145,7 @@ def _sendable(name: str, info: dict[str, object]) -> dict[str, object]:
 def _can_be_sent(value: object) -> bool:
     try:
         ForkingPickler.dumps(value)
-    except Exception:  # whatever a value raises when it is to be sent
+    except Exception:  # any error of pickling the value
         return False
     return True
 

@@ -72,7 +72,7 @@ def _lives(info: dict[str, object]) -> int:
 
 
 class EpisodicLife(gymnasium.Wrapper[object, object, object, object]):
-    """Ends an episode with each life; the next one goes on in the same game, which begins again after the last life."""
+    """Ends an episode with each life; the next one continues in the same game, which begins again after the last life."""
 
     lives, over = 0, True
 

@@ -38,7 +38,7 @@ def load_results(folder: str | Path) -> dict[str, list[float]]:
                 start = float(json.loads(stream.readline()[1:])["t_start"])
                 rows += [(start + float(row["t"]), float(row["r"]), float(row["l"])) for row in csv.DictReader(stream)]
         except (ValueError, KeyError, TypeError) as error:
-            raise SettingsError(f"{path} is no monitor file: {type(error).__name__}: {error}") from None
+            raise SettingsError(f"{path} is not a monitor file: {type(error).__name__}: {error}") from None
     rows.sort()
     first = rows[0][0] if rows else 0.0
     return {"r": [r for _, r, _ in rows], "l": [length for *_, length in rows], "t": [t - first for t, *_ in rows]}

@@ -1,4 +1,4 @@
-"""It learns what was recorded, without an environment, and goes on to the bit where it was stopped."""
+"""It learns what was recorded, without an environment, and continues to the bit where it was stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""V-trace against the sum of equation 1, term by term; a stopped training goes on exactly."""
+"""V-trace against the sum of equation 1, term by term; a stopped training continues exactly."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ def from_sb3(weights: Mapping[str, Tensor], actions: Space) -> Translated:
     """The online and the target network. Rows of the last layer are [quantiles, actions] there and [actions, quantiles] here.
 
     Raises:
-        ValueError: the outputs are no multiple of the actions.
+        ValueError: the outputs are not multiple of the actions.
     """
     count = actions.n if isinstance(actions, Discrete) else 0
     prefix = "quantile_net.quantile_net."

@@ -18,7 +18,7 @@ def build(context: BuildContext, config: TQCConfig) -> Parts:
     """The parts of one TQC agent.
 
     Raises:
-        UnsupportedSpaceError: the action space is no bounded Box, or the policy does not fit the observations.
+        UnsupportedSpaceError: the action space is not a bounded Box, or the policy does not fit the observations.
     """
     require_spaces(context, "TQC", actions=("Box",), observations=OBSERVATIONS)
     actor, critics = build_soft_actor_critic(context, config, config.policy_kwargs.n_quantiles)

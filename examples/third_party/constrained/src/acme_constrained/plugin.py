@@ -1,4 +1,4 @@
-"""What the entry point names: hooks for what is no algorithm. The algorithm is named in the manifest."""
+"""What the entry point names: hooks for what is not an algorithm. The algorithm is named in the manifest."""
 
 from __future__ import annotations
 
