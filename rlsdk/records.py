@@ -11,7 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
+import torch
 from torch import Tensor
+
+from rlsdk import tree
 
 CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
@@ -198,3 +201,14 @@ class Report:
     episodes: tuple[Episode, ...]
     metrics: Metrics | None
     """Means over the updates of this round; None when the round had none (warm-up)."""
+
+
+def successors(rollout: Rollout[CarryT, ExtrasT]) -> Observation:
+    """The observation [T, B] that each step led to: the next row, or the last observation of its episode."""
+    following = tree.map_tensors(
+        lambda rows, last: torch.cat([rows[1:], last.unsqueeze(0)]), rollout.steps.observation, rollout.last_observation
+    )
+    if finals := rollout.final_observations:
+        for leaf, final in zip(tree.leaves(following), tree.leaves(finals.observation), strict=True):
+            leaf[finals.time, finals.env] = final
+    return following

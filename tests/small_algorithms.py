@@ -8,10 +8,10 @@ import attrs
 import torch
 from torch import nn
 
+from rlsdk.interfaces import BuildContext, Parts, require_spaces
 from rlsdk.networks import FlattenEncoder
 from rlsdk.records import Act, Rollout
 from rlsdk.registry import AlgorithmSpec, Manifest, register
-from rlsdk.registry.parts import BuildContext, Parts, require_spaces
 from rlsdk.settings import AgentConfig, described, in_range
 from rlsdk.training import OnPolicyPlan
 from rlsdk.tree import map_tensors

@@ -11,9 +11,9 @@ from gymnasium import spaces
 
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import AnySpaceEnv
+from rlsdk.interfaces import BuildContext
 from rlsdk.networks import build_actor_critic
 from rlsdk.networks.initialisation import initialisation
-from rlsdk.registry.parts import BuildContext
 from rlsdk.runtime.seeding import Streams
 from rlsdk.settings.actor_critic import RecurrentConfig
 from rlsdk.training import begin_acting

@@ -18,9 +18,9 @@ import pytest
 
 import rlsdk
 from rlsdk import tree
+from rlsdk.agent.agent_file import KIND
 from rlsdk.errors import ArtifactError, RlsdkError
 from rlsdk.storage import read_archive
-from rlsdk.storage.agent_file import KIND
 
 SECONDS = 3.0
 """No file of this size may keep us longer (usually it takes milliseconds)."""

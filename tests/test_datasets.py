@@ -26,7 +26,7 @@ from rlsdk.environments.toy import ChainEnv
 from rlsdk.errors import ArtifactError, ObservationError, RlsdkError, SettingsError, UnsupportedSpaceError, UsageError
 from rlsdk.interchange import export_minari, import_minari, record_episodes, remember
 from rlsdk.interchange.recorded_data import checked_episode
-from rlsdk.registry.parts import BuildContext
+from rlsdk.interfaces import BuildContext
 from rlsdk.runtime.seeding import Streams
 from rlsdk.settings import Dataset, structure
 from rlsdk_tqc import TQC

@@ -18,9 +18,9 @@ from rlsdk.exploration import (
     OrnsteinUhlenbeckActionNoise,
     UniformWarmUp,
 )
-from rlsdk.math.action_noise import as_action_noise
 from rlsdk.networks import ActionScale
 from rlsdk.records import Act, Observation
+from rlsdk.settings.action_noise import as_action_noise
 from rlsdk_tqc import TQC
 
 BOX = to_space(spaces.Box(np.float32([-2.0, 0.0]), np.float32([2.0, 0.5])))
@@ -143,7 +143,7 @@ def test_ornstein_uhlenbeck_is_the_peers() -> None:
     state = ours.started(torch.zeros(1, 2, dtype=torch.float64), torch.ones(1, dtype=torch.bool))
     for normal in draws:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("rlsdk.math.action_noise._standard_normal", lambda *_, n=normal: torch.tensor(n)[None])
+            patch.setattr("rlsdk.settings.action_noise._standard_normal", lambda *_, n=normal: torch.tensor(n)[None])
             noise, state = ours.step(state, torch.Generator())
         np.testing.assert_allclose(noise[0], theirs(), rtol=1e-6)
 

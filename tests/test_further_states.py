@@ -14,10 +14,10 @@ from torch import nn
 import rlsdk
 from rlsdk.callbacks import CheckpointCallback
 from rlsdk.errors import ArtifactError, PluginError, UsageError
+from rlsdk.interfaces import BuildContext, Parts, Training
+from rlsdk.interfaces.own_state import load_state_of, state_of
 from rlsdk.records import Cursor, Report, Rollout
 from rlsdk.registry import AlgorithmSpec, Manifest, register, unregister
-from rlsdk.registry.parts import BuildContext, Parts, Training
-from rlsdk.runtime.own_state import load_state_of, state_of
 from rlsdk.training import OnPolicyPlan
 from tests.small_algorithms import Config, Softmax
 

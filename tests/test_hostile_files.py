@@ -18,11 +18,11 @@ import pytest
 import torch
 
 import rlsdk
+from rlsdk.agent.agent_file import KIND
 from rlsdk.errors import ArtifactError, RlsdkError, SettingsError
 from rlsdk.interchange.sb3 import import_sb3, read_sb3
 from rlsdk.settings.networks import MAX_LAYERS
 from rlsdk.storage import archive, read_archive, write_archive
-from rlsdk.storage.agent_file import KIND
 from tests.altered_files.alterations import OF_TENSOR, altered, sealed
 
 SMALL: dict[str, Any] = {"buffer_size": 50, "learning_starts": 5, "batch_size": 4, "policy_kwargs": {"net_arch": [4]}}
@@ -114,9 +114,9 @@ def test_every_setting_that_is_a_place_is_known() -> None:
     """A setting with such a name is a place; add it to `NOT_RESTORED`."""
     import attrs
 
+    from rlsdk.agent.agent_file import NOT_RESTORED
     from rlsdk.registry import load
     from rlsdk.runtime.places import NAMES
-    from rlsdk.storage.agent_file import NOT_RESTORED
 
     for plugin in rlsdk.algorithms():
         for field in attrs.fields(load(plugin.id).config_type):

@@ -11,11 +11,11 @@ import torch
 
 import rlsdk
 from rlsdk import tree
+from rlsdk.agent.agent_file import KIND
 from rlsdk.callbacks import Callback, CheckpointCallback
 from rlsdk.environments.toy import BitFlippingEnv
 from rlsdk.errors import ArtifactError
 from rlsdk.storage import inspect_archive
-from rlsdk.storage.agent_file import KIND
 from rlsdk.storage.journal import Journal, joined
 
 MEMORIES: dict[str, tuple[str, Any, dict[str, Any]]] = {

@@ -11,8 +11,8 @@ import pytest
 import rlsdk
 from rlsdk.environments.toy import BitFlippingEnv, IdentityEnv
 from rlsdk.errors import PluginError, SettingsError, UsageError
+from rlsdk.interfaces import BuildContext, Parts
 from rlsdk.registry import AlgorithmSpec, unregister
-from rlsdk.registry.parts import BuildContext, Parts
 from tests import small_algorithms
 from tests.small_algorithms import Config, Reinforce, register_reinforce
 

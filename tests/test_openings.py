@@ -19,12 +19,12 @@ from gymnasium import spaces
 
 import rlsdk
 from rlsdk import Agent, tree
+from rlsdk.agent.agent_file import KIND
 from rlsdk.buffers import RecordedTransitions
 from rlsdk.callbacks import Callback, CheckpointCallback
 from rlsdk.environments.toy import AnySpaceEnv, ExtraInfo
 from rlsdk.interchange.export import Exported, export
 from rlsdk.spaces import choices_of
-from rlsdk.storage.agent_file import KIND
 from rlsdk.storage.factory import read
 from rlsdk.testing import Clause, clauses
 from rlsdk.testing.datasets import random_dataset

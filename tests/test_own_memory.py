@@ -14,10 +14,10 @@ import rlsdk
 from rlsdk.buffers import PrioritizedReplay, ReplayBuffer
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import SettingsError
+from rlsdk.interfaces import BuildContext, Parts
+from rlsdk.interfaces.require_parts import require_parts
 from rlsdk.records import Rollout, Sequences, Transitions
 from rlsdk.registry import AlgorithmSpec, Manifest, register, unregister
-from rlsdk.registry.parts import BuildContext, Parts
-from rlsdk.registry.require_parts import require_parts
 from rlsdk.training import OffPolicyPlan
 from rlsdk_qrdqn import QRDQN
 from rlsdk_tqc import TQC

@@ -15,9 +15,9 @@ from rlsdk.callbacks import Callback
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import IdentityEnv
 from rlsdk.errors import PluginError, UsageError
+from rlsdk.interfaces import BuildContext, Parts
 from rlsdk.records import ActingState, Report
 from rlsdk.registry import AlgorithmSpec, Manifest, register, unregister
-from rlsdk.registry.parts import BuildContext, Parts
 from rlsdk.runtime.seeding import Streams
 from rlsdk.training import (
     Cursor,

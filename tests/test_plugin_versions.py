@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import rlsdk
-from rlsdk.agent import agent_class
+from rlsdk.agent import agent_class, agent_file
 from rlsdk.errors import ArtifactError, PluginError, RlsdkError, SettingsError
 from rlsdk.registry import discovery, load, plugin_of, plugins
-from rlsdk.storage import agent_file, factory
+from rlsdk.storage import factory
 from tests.plugin_site import Site
 
 MANIFEST = """

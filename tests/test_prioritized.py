@@ -17,11 +17,11 @@ from rlsdk.buffers import PrioritizedReplay, ReplayBuffer, SumTree
 from rlsdk.environments import make_vec_env, to_space
 from rlsdk.environments.toy import AnySpaceEnv, IdentityEnv, IdentityEnvBox
 from rlsdk.errors import SettingsError, UsageError
+from rlsdk.interfaces import BuildContext
 from rlsdk.math.quantiles import quantile_huber, quantile_huber_loss, td_error
 from rlsdk.preprocessing.frame_stack_env import FrameStackEnv
 from rlsdk.preprocessing.frames import FrameStacker
 from rlsdk.records import Act, ActingState
-from rlsdk.registry.parts import BuildContext
 from rlsdk.runtime.seeding import Streams
 from rlsdk.training.collect import collect
 from rlsdk_qrdqn import QRDQN

@@ -15,8 +15,8 @@ from rlsdk import tree
 from rlsdk.buffers import ReplayBuffer
 from rlsdk.environments import to_space
 from rlsdk.errors import ResourceError, UsageError
+from rlsdk.interfaces import BuildContext
 from rlsdk.records import ActingState, FinalObservations, Observation, Rollout, StepData
-from rlsdk.registry.parts import BuildContext
 from rlsdk.runtime.memory_budget import available_bytes, gigabytes, require_memory
 from rlsdk.runtime.seeding import Streams
 

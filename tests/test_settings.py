@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlsdk.errors import SettingsError
-from rlsdk.math.schedules import Constant, Custom, Linear, Piecewise, as_schedule
 from rlsdk.registry import load
 from rlsdk.settings import (
     commented_toml,
@@ -25,6 +24,7 @@ from rlsdk.settings import (
     structure,
     unstructure,
 )
+from rlsdk.settings.schedules import Constant, Custom, Linear, Piecewise, as_schedule
 
 
 @attrs.frozen

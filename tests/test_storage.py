@@ -19,10 +19,10 @@ import pytest
 import torch
 
 import rlsdk
+from rlsdk.agent.agent_file import KIND
 from rlsdk.environments.toy import IdentityEnvBox
 from rlsdk.errors import ArtifactError, PluginError, SettingsError
 from rlsdk.storage import inspect_archive, read_archive, write_archive
-from rlsdk.storage.agent_file import KIND
 from rlsdk.testing.subject import differing
 from rlsdk_tqc import TQC
 

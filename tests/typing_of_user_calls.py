@@ -10,11 +10,10 @@ from rlsdk import Agent
 from rlsdk.callbacks import BaseCallback, CheckpointCallback, EvalCallback
 from rlsdk.environments import ConnectedEnv, NumpyVectorEnv
 from rlsdk.evaluation.evaluate import evaluate_policy
-from rlsdk.interfaces import Buffer, State, TorchPolicy
-from rlsdk.math.schedules import Schedule
+from rlsdk.interfaces import Buffer, BuildContext, Parts, State, TorchPolicy
 from rlsdk.records import Transitions
 from rlsdk.registry import AlgorithmSpec
-from rlsdk.registry.parts import BuildContext, Parts
+from rlsdk.settings.schedules import Schedule
 from rlsdk_ars import ARS
 from rlsdk_maskable_ppo import MaskablePPO
 from rlsdk_qrdqn import QRDQN

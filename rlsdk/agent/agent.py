@@ -30,11 +30,10 @@ from rlsdk.environments import ConnectedEnv, NumpyVectorEnv, to_gymnasium
 from rlsdk.environments.adapters.actions import ActionDecoder
 from rlsdk.environments.adapters.masks import MaskValidator
 from rlsdk.environments.adapters.space_conversion import GymSpace
-from rlsdk.interfaces import Buffer, State, TorchPolicy
+from rlsdk.interfaces import Buffer, BuildContext, Parts, State, TorchPolicy
 from rlsdk.preprocessing import Normalizer, Preprocessing
 from rlsdk.records import ActingState, Cursor
 from rlsdk.registry import AlgorithmSpec, spec_of_class
-from rlsdk.registry.parts import BuildContext, Parts
 from rlsdk.runtime.seeding import Streams, derive
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.constructor import class_only

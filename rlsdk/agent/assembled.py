@@ -16,10 +16,9 @@ from rlsdk.environments import ConnectedEnv, NumpyVectorEnv
 from rlsdk.environments.adapters.actions import ActionDecoder
 from rlsdk.environments.adapters.masks import MaskValidator
 from rlsdk.environments.adapters.observations import ObservationBatcher
-from rlsdk.interfaces import State
+from rlsdk.interfaces import BuildContext, Parts, State
 from rlsdk.preprocessing import Preprocessing
 from rlsdk.records import ActingState, Cursor
-from rlsdk.registry.parts import BuildContext, Parts
 from rlsdk.runtime.seeding import Streams
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.sinks import Logger

@@ -21,13 +21,12 @@ from rlsdk.environments.adapters.masks import MaskValidator
 from rlsdk.environments.adapters.observations import ObservationBatcher
 from rlsdk.environments.wrapper_settings import split_wrapper_settings
 from rlsdk.errors import PluginError, SettingsError, UsageError
-from rlsdk.interfaces import HasRolloutLength, NormalizesEpisodes, Reconfigurable
+from rlsdk.interfaces import BuildContext, HasRolloutLength, NormalizesEpisodes, Reconfigurable
+from rlsdk.interfaces.abilities import ability
+from rlsdk.interfaces.require_parts import require_parts
 from rlsdk.networks.initialisation import initialisation
 from rlsdk.preprocessing import preprocessing_of
 from rlsdk.registry import AlgorithmSpec, require_usable
-from rlsdk.registry.abilities import ability
-from rlsdk.registry.parts import BuildContext
-from rlsdk.registry.require_parts import require_parts
 from rlsdk.runtime.device import choose_device
 from rlsdk.runtime.seeding import Streams, fresh_seed
 from rlsdk.settings import evolve, structure
@@ -118,7 +117,7 @@ def assemble(
         seed=seed,
         device_reason=reason,
         streams=Streams(seed, device),
-        masks=MaskValidator(spaces[1], use, spec.id),
+        masks=MaskValidator(spaces[1], spec.id, used=use != "ignored", required=use == "required"),
     )
     agent.context = BuildContext(
         *spaces,

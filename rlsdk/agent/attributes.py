@@ -18,9 +18,9 @@ import torch
 from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.agent.reconfiguration import change_settings
 from rlsdk.errors import UnknownAttributeError, UsageError, suggest
-from rlsdk.math.schedules import Constant
 from rlsdk.settings.frequency import TrainFrequency
 from rlsdk.settings.networks import NetworkConfig
+from rlsdk.settings.schedules import Constant
 from rlsdk.training.episode_statistics import EpisodeStatistics
 from rlsdk.training.groups import joined
 from rlsdk.tree import map_tensors

@@ -5,9 +5,8 @@ from __future__ import annotations
 from torch import nn
 
 from rlsdk.agent.file_checks import require_finite
-from rlsdk.interfaces import Buffer, State, Stateful
-from rlsdk.registry.parts import Parts
-from rlsdk.runtime.own_state import restore_state, stored_state
+from rlsdk.interfaces import Buffer, Parts, State, Stateful
+from rlsdk.interfaces.own_state import restore_state, stored_state
 
 PLAN = "plan"
 """Where the state of a plan is, beside `states`."""

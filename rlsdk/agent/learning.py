@@ -13,7 +13,7 @@ from rlsdk.agent.loggers import chosen_sinks
 from rlsdk.agent.resumption import begin, leave_moved_episodes, training_env
 from rlsdk.agent.stored_replay import require_room
 from rlsdk.callbacks import Callback, ProgressBar, as_callbacks
-from rlsdk.environments.vector.connected import fingerprint_of
+from rlsdk.environments import fingerprint_of
 from rlsdk.runtime.compilation import compiling
 from rlsdk.settings import flat_scalars
 from rlsdk.training.train import Run, train

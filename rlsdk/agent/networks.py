@@ -8,9 +8,9 @@ from torch import nn
 
 from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.errors import UsageError
+from rlsdk.interfaces import Parts
+from rlsdk.interfaces.abilities import ability
 from rlsdk.networks.architecture import architecture
-from rlsdk.registry.abilities import ability
-from rlsdk.registry.parts import Parts
 
 
 class Wraps(Protocol):

@@ -9,13 +9,14 @@ from typing import IO
 import torch
 from torch import Tensor
 
+from rlsdk.agent import agent_file
 from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.agent.further_states import further_states, restore_states
 from rlsdk.agent.made_by import upgraded
 from rlsdk.agent.torch_modes import in_plain_modes
 from rlsdk.errors import ArtifactError, suggest
 from rlsdk.interfaces import State
-from rlsdk.storage import agent_file, factory
+from rlsdk.storage import factory
 from rlsdk.storage.archive import table_in
 
 

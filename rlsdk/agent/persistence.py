@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import IO
 
 from rlsdk import spaces
+from rlsdk.agent import agent_file
 from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.agent.assembly import assemble
 from rlsdk.agent.attributes import setting_names
@@ -23,7 +24,7 @@ from rlsdk.interfaces import State
 from rlsdk.registry import AlgorithmSpec, plugin_of
 from rlsdk.runtime.output import print_line
 from rlsdk.settings import structure
-from rlsdk.storage import agent_file, factory
+from rlsdk.storage import factory
 from rlsdk.storage.journal import Journal
 
 MAX_ENVS = 2**20

@@ -8,7 +8,7 @@ from dataclasses import replace
 from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.errors import UsageError
 from rlsdk.interfaces import FollowsSettings, Reconfigurable
-from rlsdk.registry.abilities import ability
+from rlsdk.interfaces.abilities import ability
 from rlsdk.settings import evolve
 from rlsdk.settings.agent_config import AgentConfig
 

@@ -6,14 +6,12 @@ import torch
 
 from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.agent.stored_cursor import StoredCursor
-from rlsdk.environments.states import OpaqueValue, read_state
-from rlsdk.environments.vector.connected import fingerprint_of
-from rlsdk.environments.vector.on_device import OnDevice
+from rlsdk.environments import OnDevice, OpaqueValue, fingerprint_of, read_state
 from rlsdk.errors import EnvironmentFault, UsageError, fitting
 from rlsdk.interfaces import CapturesState, NormalizesEpisodes, State, VectorEnv
+from rlsdk.interfaces.abilities import ability
 from rlsdk.preprocessing.earlier_files import as_given, environments_of
 from rlsdk.records import ActingState, Cursor, Observation
-from rlsdk.registry.abilities import ability
 from rlsdk.runtime.seeding import derive
 from rlsdk.spaces import choices_of, dtype_of, map_leaves, shape_of
 from rlsdk.training import split_acting

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
 
+from rlsdk.agent import agent_file
 from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.agent.file_checks import blaming_the_file
 from rlsdk.agent.further_states import restore_memories
@@ -14,7 +15,7 @@ from rlsdk.errors import ArtifactError, UsageError, fitting
 from rlsdk.interfaces import State
 from rlsdk.registry import AlgorithmSpec
 from rlsdk.runtime.memory_budget import require_memory
-from rlsdk.storage import agent_file, factory
+from rlsdk.storage import factory
 from rlsdk.storage.journal import FOLDER, joined
 
 KIND = "rlsdk-replay"

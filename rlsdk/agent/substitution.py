@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from rlsdk.agent.agent import Agent
 from rlsdk.environments import ConnectedEnv
-from rlsdk.registry.parts import Parts
+from rlsdk.interfaces import Parts
 
 
 @contextmanager

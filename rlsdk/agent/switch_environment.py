@@ -10,8 +10,7 @@ from rlsdk.agent.further_states import further_states, memories_of, restore_furt
 from rlsdk.agent.networks import require_same_layers
 from rlsdk.agent.resumption import leave_episodes
 from rlsdk.agent.torch_modes import in_plain_modes
-from rlsdk.environments import NumpyVectorEnv, connect
-from rlsdk.environments.vector.connected import fingerprint_of
+from rlsdk.environments import NumpyVectorEnv, connect, fingerprint_of
 from rlsdk.environments.wrapper_settings import split_wrapper_settings
 from rlsdk.errors import UnsupportedSpaceError, UsageError
 from rlsdk.training.groups import require_groups

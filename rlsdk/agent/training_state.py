@@ -13,9 +13,8 @@ from rlsdk.agent.resumption import stored_cursor
 from rlsdk.agent.stored_cursor import StoredCursor
 from rlsdk.agent.stored_replay import restore_replay
 from rlsdk.errors import SettingsError, UsageError, fitting, suggest
-from rlsdk.interfaces import State
+from rlsdk.interfaces import BuildContext, State
 from rlsdk.registry import AlgorithmSpec
-from rlsdk.registry.parts import BuildContext
 from rlsdk.runtime.stored import count_in
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.training.episode_statistics import EpisodeStatistics

@@ -11,9 +11,8 @@ from torch import Generator, Tensor
 from rlsdk import tree
 from rlsdk.buffers.episode_file import UNSEEDED, EpisodeFile, RecordedEpisode, read_header
 from rlsdk.errors import ArtifactError, SettingsError, UnsupportedSpaceError, UsageError
+from rlsdk.interfaces import BuildContext, Frames
 from rlsdk.records import Features, Observation, Sequences, StepData, Transitions
-from rlsdk.registry.context_protocols import Frames
-from rlsdk.registry.parts import BuildContext
 from rlsdk.settings.dataset import Dataset
 from rlsdk.spaces import Space
 

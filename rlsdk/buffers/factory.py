@@ -9,9 +9,8 @@ from rlsdk.buffers.hindsight import HindsightReplay
 from rlsdk.buffers.prioritized import PrioritizedReplay
 from rlsdk.buffers.replay import ReplayBuffer
 from rlsdk.errors import SettingsError, suggest
-from rlsdk.interfaces import Buffer
+from rlsdk.interfaces import Buffer, BuildContext
 from rlsdk.records import Features, Rollout, Transitions
-from rlsdk.registry.parts import BuildContext
 from rlsdk.settings.frequency import TrainFrequency
 
 Memory = Buffer[Rollout[Features, Features], Transitions]

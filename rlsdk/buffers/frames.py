@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from rlsdk import tree
+from rlsdk.interfaces import Frames
 from rlsdk.records import Features, Observation, Rollout
-from rlsdk.registry.context_protocols import Frames
 
 CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")

@@ -15,9 +15,8 @@ from torch import Generator, Tensor
 
 from rlsdk.buffers.replay import HasGamma, ReplayBuffer, ReplayOptions
 from rlsdk.errors import SettingsError, UnsupportedSpaceError, UsageError, suggest
-from rlsdk.interfaces import State
+from rlsdk.interfaces import BuildContext, State
 from rlsdk.records import Observation, Rollout, Transitions
-from rlsdk.registry.parts import BuildContext
 from rlsdk.spaces import Dict
 
 CarryT = TypeVar("CarryT")

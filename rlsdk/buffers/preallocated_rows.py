@@ -11,8 +11,8 @@ from torch import Tensor
 from rlsdk import tree
 from rlsdk.buffers.columns import NAMED, Columns
 from rlsdk.buffers.storage import Empty, FinalPool, OnDisk, allocate, in_memory
+from rlsdk.interfaces import BuildContext
 from rlsdk.records import Features, Observation
-from rlsdk.registry.parts import BuildContext
 from rlsdk.runtime.memory_budget import require_disk, require_memory
 from rlsdk.spaces import choices_of, nbytes
 

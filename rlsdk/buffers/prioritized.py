@@ -16,9 +16,8 @@ from torch import Generator, Tensor
 from rlsdk.buffers.replay import HasGamma, NStepOptions, ReplayBuffer
 from rlsdk.buffers.sum_tree import SumTree
 from rlsdk.errors import SettingsError, UsageError
-from rlsdk.interfaces import State
+from rlsdk.interfaces import BuildContext, State
 from rlsdk.records import Rollout, Transitions
-from rlsdk.registry.parts import BuildContext
 
 CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")

@@ -10,9 +10,8 @@ from torch import Generator, Tensor
 
 from rlsdk.buffers.episodes import Episodes, open_episodes
 from rlsdk.errors import UsageError
-from rlsdk.interfaces import State
+from rlsdk.interfaces import BuildContext, State
 from rlsdk.records import Features, Sequences, Transitions
-from rlsdk.registry.parts import BuildContext
 from rlsdk.settings.dataset import Dataset
 
 AT_ONCE = 4096

@@ -13,9 +13,8 @@ from rlsdk.buffers.columns import NAMED, PLAIN, Columns
 from rlsdk.buffers.frames import stacked
 from rlsdk.buffers.row_storage import RowStorage
 from rlsdk.errors import UsageError
-from rlsdk.interfaces import State
+from rlsdk.interfaces import BuildContext, State
 from rlsdk.records import Observation, Rollout, Transitions
-from rlsdk.registry.parts import BuildContext
 
 CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")

@@ -13,8 +13,7 @@ from rlsdk.buffers.frames import newest_frames
 from rlsdk.buffers.optional_columns import extend_optional, without_masks
 from rlsdk.buffers.preallocated_rows import PreallocatedRows
 from rlsdk.buffers.ring import Ring
-from rlsdk.math.following import successors
-from rlsdk.records import Features, Observation, Rollout
+from rlsdk.records import Features, Observation, Rollout, successors
 
 T = TypeVar("T")
 CarryT = TypeVar("CarryT")

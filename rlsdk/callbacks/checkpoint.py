@@ -11,7 +11,7 @@ from rlsdk.callbacks.callback import Callback, StepCounter
 from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.records import Report
 from rlsdk.runtime.output import print_line
-from rlsdk.storage.agent_file import KIND
+from rlsdk.storage.archive import AGENT_KIND
 from rlsdk.storage.factory import inspect
 from rlsdk.storage.journal import FOLDER, Journal
 from rlsdk.training.trained_agent import TrainedAgent
@@ -100,6 +100,6 @@ class CheckpointCallback(Callback):
 def _parts_of(path: Path) -> list[str]:
     """The parts of replay memory that a checkpoint names; none for a damaged one."""
     with contextlib.suppress(ArtifactError):
-        names = inspect(path, kind=KIND).get("replay_parts")
+        names = inspect(path, kind=AGENT_KIND).get("replay_parts")
         return [str(name) for name in names] if isinstance(names, list) else []
     return []

@@ -17,8 +17,8 @@ def inspect_file(
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole manifest as JSON.")] = False,
 ) -> None:
     """Show what is in an agent file. Runs no code from it, builds nothing, needs no plugin."""
+    from rlsdk.agent.agent_file import KIND, require_manifest
     from rlsdk.storage import factory
-    from rlsdk.storage.agent_file import KIND, require_manifest
     from rlsdk.storage.archive import shapes_in, table_in
 
     document = factory.inspect(file, kind=KIND)

@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-from rlsdk.cli.evaluate import environment_of
-
 
 def record_file(
     file: Annotated[Path, typer.Argument(help="Agent file.")],
@@ -21,12 +19,10 @@ def record_file(
     ] = False,
 ) -> None:
     """Write a video of a saved agent playing (needs the extra `video`)."""
-    import rlsdk
+    from rlsdk.experiments.stored_agent import stored_agent
     from rlsdk.experiments.video import record_video
 
-    agent = rlsdk.load(file)
-    done = record_video(
-        agent, environment_of(agent, env), out, episodes=episodes, seed=seed, deterministic=not stochastic
-    )
+    agent, name = stored_agent(file, env)
+    done = record_video(agent, name, out, episodes=episodes, seed=seed, deterministic=not stochastic)
     returns = ", ".join(f"{value:.2f}" for value in done.returns)
     typer.echo(f"{done.path}: {done.frames} frames at {done.fps:g} per second; returns {returns}")

@@ -1,5 +1,6 @@
 """Environments as rlsdk sees them. Only this package knows gymnasium. Public names are imported on first use.
 
+The table has what other folders of rlsdk use besides, such as `OnDevice`; `__all__` is what programs use.
 Importing it makes the ids `rlsdk/...` known to `gymnasium.make`.
 """
 
@@ -18,8 +19,12 @@ if TYPE_CHECKING:
     from rlsdk.environments.check import check_env as check_env
     from rlsdk.environments.gymnasium_adapter import connect as connect
     from rlsdk.environments.make_atari import make_atari_env as make_atari_env
+    from rlsdk.environments.states import OpaqueValue as OpaqueValue
+    from rlsdk.environments.states import read_state as read_state
     from rlsdk.environments.vector.connected import ConnectedEnv as ConnectedEnv
+    from rlsdk.environments.vector.connected import fingerprint_of as fingerprint_of
     from rlsdk.environments.vector.numpy_vector import NumpyVectorEnv as NumpyVectorEnv
+    from rlsdk.environments.vector.on_device import OnDevice as OnDevice
     from rlsdk.environments.vector.recorded import RecordedOnly as RecordedOnly
     from rlsdk.environments.vectorize import make_vec_env as make_vec_env
     from rlsdk.environments.wrapper_settings import FrameStack as FrameStack
@@ -80,10 +85,12 @@ __getattr__, __dir__ = attach(
         "AtariWrapper": "rlsdk.environments.wrappers.atari",
         "make_atari_env": "rlsdk.environments.make_atari",
         "make_vec_env": "rlsdk.environments.vectorize",
-        "ConnectedEnv": "rlsdk.environments.vector.connected",
         "NumpyVectorEnv": "rlsdk.environments.vector.numpy_vector",
         "RecordedOnly": "rlsdk.environments.vector.recorded",
         "connect": "rlsdk.environments.gymnasium_adapter",
+        "OnDevice": "rlsdk.environments.vector.on_device",
+        **dict.fromkeys(("ConnectedEnv", "fingerprint_of"), "rlsdk.environments.vector.connected"),
+        **dict.fromkeys(("OpaqueValue", "read_state"), "rlsdk.environments.states"),
         **dict.fromkeys(("to_gymnasium", "to_space"), "rlsdk.environments.adapters.space_conversion"),
         **dict.fromkeys(("get_action_masks", "is_masking_supported"), "rlsdk.environments.adapters.masks"),
         **dict.fromkeys(_SETTINGS, "rlsdk.environments.wrapper_settings"),

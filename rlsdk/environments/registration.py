@@ -32,7 +32,7 @@ def register() -> None:
         _register(f"rlsdk/{name}-v0", f"rlsdk.environments.toy:{name}", {})
     for task in WITHOUT_VELOCITY:
         name, _, version = task.partition("-")
-        entry = "rlsdk.environments.toy.no_velocity:without_velocity"
+        entry = "rlsdk.environments.wrappers.no_velocity:without_velocity"
         _register(f"rlsdk/{name}NoVel-{version}", entry, {"task": task}, checked=False)
     for game in games():
         register_game(f"rlsdk/Atari{game}-v4")

@@ -9,9 +9,8 @@ from typing import Any
 import attrs
 import numpy as np
 
-from rlsdk.environments import connect
+from rlsdk.environments import ConnectedEnv, connect
 from rlsdk.environments.gymnasium_adapter import EnvSource
-from rlsdk.environments.vector.connected import ConnectedEnv
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk.evaluation.statistics import Statistics, summarise
 from rlsdk.records import EnvStep, Episode

@@ -9,13 +9,13 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
+from rlsdk.agent.agent_file import system_info
 from rlsdk.errors import SettingsError
 from rlsdk.experiments import report_tables as tables
 from rlsdk.experiments.benchmark import BenchResult
 from rlsdk.experiments.report_figures import learning_curves, profiles
 from rlsdk.experiments.report_tables import Table
 from rlsdk.experiments.scores import write_csv
-from rlsdk.storage.agent_file import system_info
 
 REPORT, SUMMARY, SCORES = "report.html", "summary.md", "scores.csv"
 

@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 
 from rlsdk.agent import Agent, agent_class
+from rlsdk.agent.agent_file import system_info
 from rlsdk.agent.loggers import chosen_sinks
 from rlsdk.callbacks import Callback, CheckpointCallback, EvalCallback, ProgressBar, StopOnInterrupt
 from rlsdk.environments import make_vec_env
@@ -37,7 +38,6 @@ from rlsdk.settings.constructor import bind
 from rlsdk.settings.dataset import dataset_names
 from rlsdk.sinks import CsvSink, JsonlSink, MetricSink, several
 from rlsdk.spaces import Box, leaf_spaces
-from rlsdk.storage.agent_file import system_info
 
 __all__ = ["RunRequest", "RunResult", "run", "starting_settings", "width"]
 

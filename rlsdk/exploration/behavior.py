@@ -6,10 +6,9 @@ from typing import Protocol, TypeVar
 
 from rlsdk.exploration.noisy_policy import NoiseCarry, NoisyPolicy
 from rlsdk.exploration.uniform import UniformWarmUp, WarmUpCarry
-from rlsdk.interfaces import Policy
-from rlsdk.math.action_noise import ActionNoise
+from rlsdk.interfaces import BuildContext, Policy
 from rlsdk.networks.action_scale import ActionScale
-from rlsdk.registry.parts import BuildContext
+from rlsdk.settings.action_noise import ActionNoise
 from rlsdk.spaces import Box
 
 CarryT = TypeVar("CarryT")

@@ -12,9 +12,9 @@ from torch import Generator, Tensor
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk.exploration.extras import extras_of_other_action
 from rlsdk.interfaces import Policy, Reconfigurable, State
-from rlsdk.math.action_noise import ActionNoise
 from rlsdk.networks.action_scale import ActionScale
 from rlsdk.records import Act, Observation
+from rlsdk.settings.action_noise import ActionNoise
 
 CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")

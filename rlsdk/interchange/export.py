@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from rlsdk import tree
+from rlsdk.agent.agent_file import system_info
 from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.agent.assembly import assemble
 from rlsdk.agent.training_state import TrainingState
@@ -29,7 +30,6 @@ from rlsdk.interchange.bounds import within_bounds
 from rlsdk.records import Act, Features, Observation
 from rlsdk.settings import evolve
 from rlsdk.spaces import Dict, Space, Tuple, choices_of, dtype_of, map_leaves, shape_of
-from rlsdk.storage.agent_file import system_info
 from rlsdk.storage.archive import write_whole
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class ExportedPolicy(nn.Module):
         self.action_space = agent.context.action_space
         self.modules_inside = nn.ModuleList(_modules(self.policy))
         self.observation_space = agent.context.observation_space
-        self.masks = sum(choices_of(self.action_space)) if agent.masks.use == "required" else 0
+        self.masks = sum(choices_of(self.action_space)) if agent.masks.required else 0
         self.example = map_leaves(self.observation_space, lambda _, leaf: _zeros(leaf, ROWS))
         self.carry = self.preprocessing.initial_carry(self.policy, ROWS)
         self.state_indices = self._states()

@@ -10,9 +10,9 @@ from pathlib import Path
 from types import ModuleType
 
 from rlsdk.agent import load
+from rlsdk.agent.agent_file import KIND
 from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.interchange.export import model_card
-from rlsdk.storage.agent_file import KIND
 from rlsdk.storage.factory import inspect
 
 FILE = "agent.rlsdk"

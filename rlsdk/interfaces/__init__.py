@@ -16,6 +16,7 @@ from rlsdk.interfaces.algorithms import (
 )
 from rlsdk.interfaces.buffers import Buffer, HasEpisodeRewards, HasObservations, Prioritized
 from rlsdk.interfaces.collecting import Collector, EpisodePlayer
+from rlsdk.interfaces.context_protocols import Conversion, Frames, GoalRewards
 from rlsdk.interfaces.distributions import ClosedForm, Distribution
 from rlsdk.interfaces.environments import (
     CapturesState,
@@ -27,6 +28,7 @@ from rlsdk.interfaces.environments import (
     VectorEnv,
 )
 from rlsdk.interfaces.executors import Executor
+from rlsdk.interfaces.parts import BuildContext, Parts, Training, require_spaces
 from rlsdk.interfaces.plans import (
     ChecksParts,
     FollowsSettings,
@@ -44,17 +46,21 @@ __all__ = [
     "Algorithm",
     "BeginsRollouts",
     "Buffer",
+    "BuildContext",
     "CapturesState",
     "ChecksParts",
     "ClosedForm",
     "Collected",
     "Collector",
+    "Conversion",
     "CountsUpdates",
     "Distribution",
     "EpisodePlayer",
     "Executor",
     "FillsExtras",
     "FollowsSettings",
+    "Frames",
+    "GoalRewards",
     "HasMasks",
     "HasObservations",
     "HasEpisodeRewards",
@@ -64,6 +70,7 @@ __all__ = [
     "KeepsInfos",
     "LearnsOffline",
     "NormalizesEpisodes",
+    "Parts",
     "Plan",
     "PlaysEpisodes",
     "Policy",
@@ -76,5 +83,7 @@ __all__ = [
     "State",
     "Stateful",
     "TorchPolicy",
+    "Training",
     "VectorEnv",
+    "require_spaces",
 ]

@@ -7,6 +7,7 @@ from typing import Protocol
 from torch import nn
 
 from rlsdk.errors import SettingsError
+from rlsdk.interfaces import BuildContext
 from rlsdk.networks.action_heads import GaussianHead
 from rlsdk.networks.action_scale import ActionScale
 from rlsdk.networks.actor_critic import ActorCritic, Torso
@@ -20,7 +21,6 @@ from rlsdk.networks.own_memories import own_memories
 from rlsdk.networks.recurrent import LinearMemory, NoMemory, build_memory
 from rlsdk.networks.sde_head import SdeHead
 from rlsdk.networks.state_dependent_noise import StateDependentNoise
-from rlsdk.registry.parts import BuildContext
 from rlsdk.settings.actor_critic import ActorCriticConfig, RecurrentConfig
 from rlsdk.settings.networks import widths
 from rlsdk.spaces import Space

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from torch import nn
 
+from rlsdk.interfaces import BuildContext
 from rlsdk.kernels import KernelChoice
 from rlsdk.networks.build_encoder import build_encoder, uses_nature_cnn
 from rlsdk.networks.discrete_value_policy import DiscreteValuePolicy
 from rlsdk.networks.own_networks import OwnNetworkSettings, own_network
-from rlsdk.registry.parts import BuildContext
 from rlsdk.settings.networks import widths
 from rlsdk.settings.q_learning import DiscreteValueConfig, QLearningConfig
 from rlsdk.spaces import Discrete, MultiDiscrete, choices_of

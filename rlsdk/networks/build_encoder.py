@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
 from rlsdk.errors import SettingsError, UnsupportedSpaceError
+from rlsdk.interfaces import BuildContext
 from rlsdk.networks.combined_encoder import CombinedEncoder
 from rlsdk.networks.encoders import FlattenEncoder
 from rlsdk.networks.features_extractors import CombinedExtractor, NatureCNN
@@ -17,7 +18,6 @@ from rlsdk.networks.nature_encoder import NatureEncoder
 from rlsdk.networks.preprocessor import Preprocessor, channels_first
 from rlsdk.networks.user_classes import UserClass
 from rlsdk.records import Features
-from rlsdk.registry.parts import BuildContext
 from rlsdk.settings.networks import NetworkConfig
 from rlsdk.spaces import Dict, Space, Tuple
 

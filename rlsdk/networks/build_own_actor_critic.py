@@ -7,6 +7,7 @@ from typing import Any, cast
 from torch import nn
 
 from rlsdk.errors import SettingsError
+from rlsdk.interfaces import BuildContext
 from rlsdk.networks.action_heads import PLAIN
 from rlsdk.networks.actor_critic import ActorCritic, Torso
 from rlsdk.networks.build_action_head import build_action_head
@@ -16,7 +17,6 @@ from rlsdk.networks.initialisation import orthogonal
 from rlsdk.networks.mlp import mlp
 from rlsdk.networks.own_networks import Columns, OwnNetworkSettings, own_network
 from rlsdk.networks.recurrent import NoMemory
-from rlsdk.registry.parts import BuildContext
 from rlsdk.settings.actor_critic import ActorCriticConfig
 from rlsdk.settings.networks import widths
 

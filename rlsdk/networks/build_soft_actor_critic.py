@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from rlsdk.errors import SettingsError
+from rlsdk.interfaces import BuildContext
 from rlsdk.kernels import KernelChoice
 from rlsdk.networks.action_scale import ActionScale
 from rlsdk.networks.build_encoder import build_encoder
@@ -13,7 +14,6 @@ from rlsdk.networks.critics import ContinuousCritics, EnsembleMLP
 from rlsdk.networks.encoders import features_dim
 from rlsdk.networks.own_networks import Columns, OwnCritics, OwnNetworkSettings, own_critics, own_network
 from rlsdk.networks.squashed_actor import SquashedActor
-from rlsdk.registry.parts import BuildContext
 from rlsdk.settings.networks import widths
 from rlsdk.settings.soft_actor_critic import SoftActorCriticConfig
 from rlsdk.spaces import Box

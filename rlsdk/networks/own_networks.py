@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from rlsdk.errors import SettingsError
+from rlsdk.interfaces import BuildContext
 from rlsdk.kernels.reference import backward
 from rlsdk.networks.critics import ValueOf, mean_value
 from rlsdk.networks.preprocessor import Preprocessor, channels_first, example_features
 from rlsdk.networks.user_classes import UserClass
 from rlsdk.records import Features
-from rlsdk.registry.parts import BuildContext
 
 ROWS = 2
 

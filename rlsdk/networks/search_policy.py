@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
 from rlsdk.errors import SettingsError, suggest
+from rlsdk.interfaces import BuildContext
 from rlsdk.networks.action_scale import ActionScale
 from rlsdk.networks.build_encoder import build_encoder
 from rlsdk.networks.encoders import features_dim
 from rlsdk.networks.mlp import mlp
 from rlsdk.networks.running_moments import Vector
 from rlsdk.records import Act, Observation
-from rlsdk.registry.parts import BuildContext
 from rlsdk.settings.networks import NetworkConfig
 from rlsdk.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple, choices_of, shape_of
 

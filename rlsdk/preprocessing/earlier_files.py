@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rlsdk.interfaces import NormalizesEpisodes, State
+from rlsdk.interfaces import NormalizesEpisodes, Parts, State
 from rlsdk.preprocessing.preprocessing import Preprocessing
 from rlsdk.records import Observation
-from rlsdk.registry.parts import Parts
 
 RAW = "observations"
 """The entry of running episodes that files have whose observations are as the environment gave them."""

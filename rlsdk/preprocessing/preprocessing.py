@@ -10,14 +10,13 @@ from typing import Any, TypeVar
 from torch import Generator
 
 from rlsdk.errors import SettingsError
-from rlsdk.interfaces import NormalizesEpisodes, Policy, State, Stateful, VectorEnv
+from rlsdk.interfaces import BuildContext, NormalizesEpisodes, Parts, Policy, State, Stateful, VectorEnv
 from rlsdk.preprocessing.frame_stack_env import FrameStackEnv
 from rlsdk.preprocessing.frames import FramesCarry, FrameStacker
 from rlsdk.preprocessing.normalizer import Normalizer
 from rlsdk.preprocessing.rollouts import RolloutNormalizer, normalized_batch
 from rlsdk.preprocessing.signed_goals import SignedGoals
 from rlsdk.records import Act, Features, Observation
-from rlsdk.registry.parts import BuildContext, Parts
 from rlsdk.settings.agent_config import AgentConfig
 
 CarryT = TypeVar("CarryT")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from rlsdk.registry.context_protocols import GoalRewards
+from rlsdk.interfaces import GoalRewards
 
 
 class SignedGoals:

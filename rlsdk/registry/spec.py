@@ -12,7 +12,7 @@ from rlsdk.errors import shown
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from rlsdk.registry.parts import BuildContext, Parts
+    from rlsdk.interfaces import BuildContext, Parts
     from rlsdk.spaces import Space
 
     ConfigT = TypeVar("ConfigT", default=Any)

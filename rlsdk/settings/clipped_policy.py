@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import attrs
 
-from rlsdk.math.schedules import Constant, Schedule, as_schedule, optional_schedule
 from rlsdk.settings import glossary
 from rlsdk.settings.actor_critic import ActorCriticConfig
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.fields import finite_schedule, in_range
+from rlsdk.settings.schedules import Constant, Schedule, as_schedule, optional_schedule
 from rlsdk.settings.strict import structure
 
 UNIT = in_range(0.0, 1.0)

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from rlsdk.math.schedule import Schedule
+from rlsdk.settings.schedule import Schedule
 
 Validator = Callable[[object, "attrs.Attribute[Any]", object], None]
 

@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 
 import attrs
 
-from rlsdk.math.action_noise import ActionNoise, as_action_noise
-from rlsdk.math.schedules import Constant, Schedule, as_schedule
 from rlsdk.settings import glossary
+from rlsdk.settings.action_noise import ActionNoise, as_action_noise
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.fields import described, finite_schedule, in_range
 from rlsdk.settings.frequency import TrainFrequency, as_train_frequency
+from rlsdk.settings.schedules import Constant, Schedule, as_schedule
 
 UNIT = in_range(0.0, 1.0)
 

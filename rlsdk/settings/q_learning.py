@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 
 import attrs
 
-from rlsdk.math.schedules import Constant
 from rlsdk.settings import glossary
 from rlsdk.settings.fields import described, in_range
 from rlsdk.settings.frequency import TrainFrequency
 from rlsdk.settings.inherited import defaults
 from rlsdk.settings.networks import NetworkConfig, as_module_class, as_net_arch
 from rlsdk.settings.off_policy import UNIT, OffPolicyConfig
+from rlsdk.settings.schedules import Constant
 from rlsdk.settings.strict import structure
 
 

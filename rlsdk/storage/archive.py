@@ -30,6 +30,8 @@ from rlsdk.errors import ArtifactError
 from rlsdk.storage.tensors import ALIGNMENT, CHUNK, TensorBlock, mapped, read_header
 
 FORMAT = 1
+AGENT_KIND = "rlsdk-agent"
+"""The kind of a file that holds an agent, checkpoints included."""
 MAX_JSON = 16 * 2**20
 MAX_BRACKETS = 2**20
 """Of a JSON member: each is an object, of some hundred bytes."""

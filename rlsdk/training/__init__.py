@@ -1,7 +1,7 @@
 """Training: the loops as plans, and what they collect with. A plan knows nothing of logs, files or callbacks."""
 
+from rlsdk.interfaces import Training
 from rlsdk.records import Cursor
-from rlsdk.registry.parts import Training
 from rlsdk.training.collector import LocalCollector
 from rlsdk.training.groups import begin_acting, group_generators, join_rollouts, split_acting
 from rlsdk.training.no_collector import NoCollector

@@ -12,8 +12,8 @@ from torch import Generator, Tensor
 
 from rlsdk import tree
 from rlsdk.interfaces import ActsForRollouts, FillsExtras, Policy, VectorEnv
+from rlsdk.interfaces.abilities import ability
 from rlsdk.records import Act, ActingState, Episode, FinalObservations, Observation, Rollout, StepData
-from rlsdk.registry.abilities import ability
 
 CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")

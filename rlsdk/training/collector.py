@@ -19,9 +19,9 @@ from rlsdk.interfaces import (
     Policy,
     VectorEnv,
 )
+from rlsdk.interfaces.abilities import ability
 from rlsdk.preprocessing import RolloutNormalizer
 from rlsdk.records import Act, ActingState, Observation, Rollout, StepData
-from rlsdk.registry.abilities import ability
 from rlsdk.spaces import Space
 from rlsdk.training.collect import act_and_step
 from rlsdk.training.groups import GroupedPolicy

@@ -11,8 +11,8 @@ from torch import Generator, Tensor
 
 from rlsdk.errors import SettingsError
 from rlsdk.interfaces import ActsForRollouts, FillsExtras, Policy, State, VectorEnv
+from rlsdk.interfaces.abilities import ability
 from rlsdk.records import Act, ActingState, Episode, FinalObservations, Observation, Rollout, StepData
-from rlsdk.registry.abilities import ability
 from rlsdk.runtime.seeding import Streams
 from rlsdk.tree import map_tensors
 

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Protocol
 
-from rlsdk.interfaces import Collected, Policy
+from rlsdk.interfaces import BuildContext, Collected, Parts, Policy, Training
+from rlsdk.interfaces.abilities import ability
 from rlsdk.records import Cursor, Episode, Metrics, Report, Rollout
-from rlsdk.registry.abilities import ability
-from rlsdk.registry.parts import BuildContext, Parts, Training
 from rlsdk.runtime.seeding import Streams
 from rlsdk.settings.frequency import TrainFrequency
 from rlsdk.training.replay_updates import ReplayUpdates

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
+from rlsdk.interfaces import BuildContext, Parts, Training
 from rlsdk.records import Cursor, Metrics, Report
-from rlsdk.registry.parts import BuildContext, Parts, Training
 from rlsdk.runtime.seeding import Streams
 from rlsdk.training.replay_updates import ReplayUpdates
 

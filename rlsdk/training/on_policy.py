@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Protocol
 
 from rlsdk.errors import SettingsError
-from rlsdk.interfaces import CountsUpdates, SeesDiscarded
+from rlsdk.interfaces import BuildContext, CountsUpdates, SeesDiscarded, Training
+from rlsdk.interfaces.abilities import ability
 from rlsdk.records import Cursor, Report
-from rlsdk.registry.abilities import ability
-from rlsdk.registry.parts import BuildContext, Training
 from rlsdk.training.plan_errors import unlike_metrics
 
 

@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping
 from torch import Tensor
 
 from rlsdk.errors import DivergenceError, PluginError
-from rlsdk.interfaces import Plan
+from rlsdk.interfaces import Plan, Training
 from rlsdk.records import Act, Cursor, Metrics, Report
-from rlsdk.registry.parts import Training
 
 YIELDS = "rounds(training, cursor) yields (rlsdk.training.Cursor, rlsdk.records.Report) after every round"
 

@@ -12,11 +12,10 @@ import torch
 from numpy.typing import NDArray
 
 from rlsdk.errors import PluginError, UsageError
-from rlsdk.interfaces import EpisodePlayer, Proposes
+from rlsdk.interfaces import BuildContext, EpisodePlayer, Parts, Proposes, Training
+from rlsdk.interfaces.abilities import ability
 from rlsdk.networks.observation_normalizer import ObservationNormalizer
 from rlsdk.records import Cursor, Episode, Report, Scored
-from rlsdk.registry.abilities import ability
-from rlsdk.registry.parts import BuildContext, Parts, Training
 from rlsdk.runtime.seeding import derive
 from rlsdk.training.plan_errors import unlike_metrics
 from rlsdk.training.population_episodes import EpisodeRequest, EpisodeResult, MakeAct, play_episodes

@@ -9,12 +9,12 @@ from typing import Protocol
 from torch import Tensor
 
 from rlsdk.errors import PluginError, SettingsError
-from rlsdk.interfaces import HasTdError, Prioritized
+from rlsdk.interfaces import HasTdError, Parts, Prioritized
+from rlsdk.interfaces.abilities import ability
+from rlsdk.interfaces.parts import as_it_is
+from rlsdk.interfaces.require_parts import require_batches
 from rlsdk.kernels import fixed_layers
 from rlsdk.records import Metrics
-from rlsdk.registry.abilities import ability
-from rlsdk.registry.parts import Parts, as_it_is
-from rlsdk.registry.require_parts import require_batches
 from rlsdk.runtime.seeding import Streams
 from rlsdk.training.plan_errors import unlike_metrics
 

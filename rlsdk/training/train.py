@@ -8,9 +8,8 @@ from collections.abc import Iterator
 import torch
 
 from rlsdk.errors import PluginError
-from rlsdk.interfaces import Collector, VectorEnv
+from rlsdk.interfaces import Collector, Parts, Training, VectorEnv
 from rlsdk.records import Cursor, Metrics, Report
-from rlsdk.registry.parts import Parts, Training
 from rlsdk.runtime.threads import affordable, limited_threads
 from rlsdk.training import plan_errors
 from rlsdk.training.collector import LocalCollector

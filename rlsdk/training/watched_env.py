@@ -12,8 +12,8 @@ from torch import Tensor
 
 from rlsdk.errors import UsageError
 from rlsdk.interfaces import KeepsInfos, PlaysEpisodes, VectorEnv
+from rlsdk.interfaces.abilities import ability
 from rlsdk.records import EnvStep, Observation
-from rlsdk.registry.abilities import ability
 from rlsdk.spaces import Space
 from rlsdk.training.population_episodes import EpisodeRequest, EpisodeResult
 from rlsdk.training.population_steps import steps_of

@@ -102,7 +102,7 @@ def one(subject: Subject, data: bytes, env: Any) -> str:
         return "refused" if isinstance(error, ArtifactError) else type(error).__name__
     check_time(began, "to load")
     try:
-        masks = "none" if agent.masks.use == "required" else None
+        masks = "none" if agent.masks.required else None
         agent.predict(env.environments[0].observation_space.sample(), action_masks=masks)
         if not is_light(agent):
             return "heavy"

@@ -6,11 +6,11 @@ from torch import Tensor
 
 from rlsdk.buffers import build_replay
 from rlsdk.exploration import noisy_behavior
+from rlsdk.interfaces import BuildContext, Parts, require_spaces
 from rlsdk.math.value_losses import clipped_double_q, half_squared_error, minimum_value
 from rlsdk.networks import build_soft_actor_critic
 from rlsdk.records import Transitions
 from rlsdk.registry import AlgorithmSpec, Manifest
-from rlsdk.registry.parts import BuildContext, Parts, require_spaces
 from rlsdk.settings.soft_actor_critic import SoftActorCriticConfig
 from rlsdk.training import OffPolicyPlan
 from rlsdk.updates import SoftActorCritic

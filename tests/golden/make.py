@@ -44,7 +44,7 @@ def noted(agent: Any) -> dict[str, Any]:
     """What the agent answers to what."""
     agent.observation_space.seed(0)
     samples = [np.clip(agent.observation_space.sample(), -2, 2).tolist() for _ in range(6)]
-    masks = [i % 3 > 0 for i in range(agent.action_space.n)] if agent.masks.use == "required" else None
+    masks = [i % 3 > 0 for i in range(agent.action_space.n)] if agent.masks.required else None
     return {"observations": samples, "masks": masks, "actions": play(agent, samples, masks)}
 
 

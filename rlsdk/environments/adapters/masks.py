@@ -17,7 +17,6 @@ from torch import Tensor
 from rlsdk.environments.adapters.attributes import HasWrapperAttributes
 from rlsdk.errors import MaskError, shown
 from rlsdk.interfaces import HasMasks, HasSeparateEnvs, VectorEnv
-from rlsdk.registry import MaskUse
 from rlsdk.spaces import Space, choices_of
 
 METHOD, INFO = "action_masks", "action_mask"
@@ -105,8 +104,8 @@ def get_action_masks(env: object) -> NDArray[np.bool_]:
 class MaskValidator:
     """What an agent does with masks that callers hand in, or forget to."""
 
-    def __init__(self, action_space: Space, use: MaskUse, algorithm: str) -> None:
-        self.rule, self.use, self.algorithm = MaskRule(action_space), use, algorithm
+    def __init__(self, action_space: Space, algorithm: str, *, used: bool, required: bool) -> None:
+        self.rule, self.algorithm, self.used, self.required = MaskRule(action_space), algorithm, used, required
 
     def of(self, given: object, count: int) -> Tensor | None:
         """The mask [count, A] for a policy. `given` is one mask, `count` of them, None, or "none" for no restriction.
@@ -114,14 +113,14 @@ class MaskValidator:
         Raises:
             MaskError: a mask is required and missing, not usable, of the wrong length, or allows nothing.
         """
-        if given is None and self.use == "required":
+        if given is None and self.required:
             raise MaskError(
                 f"{self.algorithm} needs the current action masks: predict(observation, action_masks=env.action_masks());"
                 ' pass action_masks="none" to allow every action'
             )
         if given is None or (isinstance(given, str) and given == "none"):
             return None
-        if self.use == "ignored" or not self.rule.size:
+        if not (self.used and self.rule.size):
             raise MaskError(f"{self.algorithm} does not use action masks here; leave action_masks out")
         try:
             array = np.asarray(given)
@@ -136,7 +135,7 @@ class MaskValidator:
 
     def check_environment(self, env: VectorEnv) -> None:
         """Raises MaskError when masks are required and `env` has none; it is reset to find out, if need be."""
-        if self.use != "required" or not isinstance(env, HasMasks) or env.has_masks:
+        if not self.required or not isinstance(env, HasMasks) or env.has_masks:
             return
         if env.reset(0).action_mask is None:
             raise MaskError(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from rlsdk.interfaces import BuildContext, Parts, require_spaces
 from rlsdk.networks import build_search_policy
-from rlsdk.registry.parts import BuildContext, Parts, require_spaces
 from rlsdk.settings.networks import widths
 from rlsdk.training import PopulationPlan
 from rlsdk_ars.algorithm import RandomSearch

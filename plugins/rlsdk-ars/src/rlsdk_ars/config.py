@@ -8,9 +8,9 @@ from typing import Any
 
 import attrs
 
-from rlsdk.math.schedules import Constant, Schedule, as_schedule
 from rlsdk.settings import AgentConfig, described, finite_schedule, glossary, in_range, structure
 from rlsdk.settings.networks import NetworkConfig, as_activation, as_net_arch
+from rlsdk.settings.schedules import Constant, Schedule, as_schedule
 
 PAPER = "arXiv:1803.07055"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from rlsdk.interfaces import BuildContext, Parts, require_spaces
 from rlsdk.networks import build_actor_critic
-from rlsdk.registry.parts import BuildContext, Parts, require_spaces
 from rlsdk.training import OnPolicyPlan
 from rlsdk.updates import ClippedPolicy
 from rlsdk_maskable_ppo.config import MaskablePPOConfig

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rlsdk.buffers import build_replay
 from rlsdk.exploration import UniformWarmUp
+from rlsdk.interfaces import BuildContext, Parts, require_spaces
 from rlsdk.networks import build_discrete_value_policy
-from rlsdk.registry.parts import BuildContext, Parts, require_spaces
 from rlsdk.training import OffPolicyPlan
 from rlsdk_qrdqn.algorithm import quantile_regression
 from rlsdk_qrdqn.config import QRDQNConfig

@@ -7,10 +7,10 @@ from typing import Any
 
 import attrs
 
-from rlsdk.math.schedules import Constant
 from rlsdk.settings import Default, defaults, described, glossary, in_range, structure
 from rlsdk.settings.networks import as_optimizer
 from rlsdk.settings.q_learning import DiscreteValueConfig, QLearningConfig
+from rlsdk.settings.schedules import Constant
 
 PAPER = "arXiv:1710.10044"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rlsdk.buffers import build_replay
 from rlsdk.exploration import noisy_behavior
+from rlsdk.interfaces import BuildContext, Parts, require_spaces
 from rlsdk.networks import build_soft_actor_critic
-from rlsdk.registry.parts import BuildContext, Parts, require_spaces
 from rlsdk.training import OffPolicyPlan
 from rlsdk.updates import SoftActorCritic
 from rlsdk_tqc.algorithm import TruncatedQuantiles

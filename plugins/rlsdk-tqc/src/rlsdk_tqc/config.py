@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import attrs
 
-from rlsdk.math.schedules import Constant
 from rlsdk.settings import Default, defaults, described, glossary, in_range, structure
+from rlsdk.settings.schedules import Constant
 from rlsdk.settings.soft_actor_critic import SoftActorCriticConfig, SoftActorCriticNetworks
 
 PAPER = "arXiv:2005.04269, table 3"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
+from rlsdk.interfaces import BuildContext, Parts, require_spaces
 from rlsdk.networks import build_actor_critic
-from rlsdk.registry.parts import BuildContext, Parts, require_spaces
 from rlsdk.spaces import Box, MultiBinary, Space, shape_of
 from rlsdk.training import OnPolicyPlan
 from rlsdk_trpo.algorithm import TrustRegionPolicy

@@ -7,9 +7,8 @@ import torch
 from acme_cloning.config import CloningConfig
 from acme_cloning.policy import CloningPolicy
 from rlsdk.buffers import RecordedTransitions
-from rlsdk.interfaces import State
+from rlsdk.interfaces import BuildContext, Parts, State, require_spaces
 from rlsdk.records import Metrics, Transitions
-from rlsdk.registry.parts import BuildContext, Parts, require_spaces
 from rlsdk.spaces import Box, Discrete
 from rlsdk.training import OfflinePlan
 from rlsdk.updates import FlatOptimizer

@@ -8,7 +8,7 @@ from acme_cloning.config import CloningConfig
 from rlsdk.registry import AlgorithmSpec, hookimpl
 
 if TYPE_CHECKING:
-    from rlsdk.registry.parts import BuildContext, Parts
+    from rlsdk.interfaces import BuildContext, Parts
 
 
 def _build(context: BuildContext, config: CloningConfig) -> Parts:

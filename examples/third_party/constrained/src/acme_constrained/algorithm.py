@@ -8,10 +8,9 @@ import torch
 from torch import Generator, Tensor
 
 from acme_constrained.config import LagrangianConfig
-from rlsdk.interfaces import State
+from rlsdk.interfaces import BuildContext, Parts, State, require_spaces
 from rlsdk.networks import ActorCritic, build_actor_critic
 from rlsdk.records import Metrics, Rollout, StepData
-from rlsdk.registry.parts import BuildContext, Parts, require_spaces
 from rlsdk.training import OnPolicyPlan
 from rlsdk.updates import ClippedPolicy
 

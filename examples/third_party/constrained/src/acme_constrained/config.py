@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import attrs
 
-from rlsdk.math.schedules import Constant, Schedule, as_schedule, optional_schedule
 from rlsdk.settings import AgentConfig, described, finite_schedule, glossary, in_range
 from rlsdk.settings.actor_critic import ActorCriticConfig
+from rlsdk.settings.schedules import Constant, Schedule, as_schedule, optional_schedule
 
 
 @attrs.frozen

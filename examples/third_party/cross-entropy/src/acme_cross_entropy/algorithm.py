@@ -6,10 +6,9 @@ import torch
 from torch import Generator, Tensor
 
 from acme_cross_entropy.config import CrossEntropyConfig
-from rlsdk.interfaces import State
+from rlsdk.interfaces import BuildContext, Parts, State, require_spaces
 from rlsdk.networks import SearchPolicy, build_search_policy, flatten_parameters
 from rlsdk.records import Metrics, Scored
-from rlsdk.registry.parts import BuildContext, Parts, require_spaces
 from rlsdk.settings.networks import NetworkConfig
 from rlsdk.training import PopulationPlan
 

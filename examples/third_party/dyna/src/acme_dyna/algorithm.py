@@ -11,10 +11,9 @@ from torch import Generator, Tensor
 from acme_dyna.config import DynaConfig
 from acme_dyna.memory import MoveMemory, Moves
 from acme_dyna.model import WorldModel
-from rlsdk.interfaces import State
+from rlsdk.interfaces import BuildContext, Parts, State, require_spaces
 from rlsdk.networks import build_discrete_value_policy
 from rlsdk.records import Metrics, Observation, Transitions
-from rlsdk.registry.parts import BuildContext, Parts, require_spaces
 from rlsdk.spaces import Box, Discrete
 from rlsdk.training import OffPolicyPlan
 from rlsdk.updates import FlatOptimizer, QLearning

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import attrs
 
-from rlsdk.math.schedules import Constant
 from rlsdk.settings import defaults, described, glossary, in_range, structure
 from rlsdk.settings.q_learning import DiscreteValueConfig, QLearningConfig
+from rlsdk.settings.schedules import Constant
 
 
 def _networks(given: Mapping[str, object] | DiscreteValueConfig | None) -> DiscreteValueConfig:

@@ -8,8 +8,7 @@ import torch
 from torch import Generator, Tensor
 
 from rlsdk.interfaces import State
-from rlsdk.math import successors
-from rlsdk.records import Rollout
+from rlsdk.records import Rollout, successors
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,11 +9,10 @@ from torch import Generator, Tensor
 
 from acme_rnd.config import RNDConfig
 from acme_rnd.networks import Novelty, TwoValuePolicy
-from rlsdk.interfaces import State
-from rlsdk.math import gae, successors
+from rlsdk.interfaces import BuildContext, Parts, State, require_spaces
+from rlsdk.math import gae
 from rlsdk.math.surrogate import clipped_surrogate, normalized
-from rlsdk.records import Metrics, Observation, Rollout
-from rlsdk.registry.parts import BuildContext, Parts, require_spaces
+from rlsdk.records import Metrics, Observation, Rollout, successors
 from rlsdk.spaces import Discrete
 from rlsdk.training import OnPolicyPlan
 from rlsdk.tree import map_tensors

@@ -7,9 +7,8 @@ from torch import Tensor
 
 from acme_reinforce.config import ReinforceConfig
 from acme_reinforce.policy import SoftmaxPolicy
-from rlsdk.interfaces import State
+from rlsdk.interfaces import BuildContext, Parts, State, require_spaces
 from rlsdk.records import Metrics, Rollout
-from rlsdk.registry.parts import BuildContext, Parts, require_spaces
 from rlsdk.spaces import Discrete
 from rlsdk.training import OnPolicyPlan
 from rlsdk.tree import map_tensors

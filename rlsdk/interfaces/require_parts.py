@@ -9,9 +9,10 @@ from typing import get_origin, get_type_hints
 from typing_extensions import is_protocol
 
 from rlsdk.errors import PluginError, SettingsError
-from rlsdk.interfaces import ChecksParts, NormalizesEpisodes, Stateful
-from rlsdk.registry.abilities import ability, check_part
-from rlsdk.registry.parts import Parts
+from rlsdk.interfaces.abilities import ability, check_part
+from rlsdk.interfaces.parts import Parts
+from rlsdk.interfaces.plans import ChecksParts, NormalizesEpisodes
+from rlsdk.interfaces.state import Stateful
 
 PLANS = (
     "accepted: OnPolicyPlan, OffPolicyPlan, PopulationPlan, OfflinePlan of rlsdk.training, or any object like"
@@ -35,7 +36,7 @@ def require_parts(built: object, algorithm: str, info: tuple[str, ...] = ()) -> 
     if not isinstance(built, Parts):
         kind = type(built).__name__
         raise PluginError(
-            f"build of {algorithm!r} returned {kind}, not rlsdk.registry.parts.Parts; end it with `return Parts(...)`"
+            f"build of {algorithm!r} returned {kind}, not rlsdk.interfaces.Parts; end it with `return Parts(...)`"
         )
     plan: object = built.plan
     if not callable(getattr(plan, "rounds", None)):

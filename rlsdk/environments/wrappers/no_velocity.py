@@ -6,7 +6,7 @@ from typing import Any
 
 import gymnasium
 
-from rlsdk.environments.wrappers import MaskVelocity
+from rlsdk.environments.wrappers.mask_velocity import MaskVelocity
 
 
 def without_velocity(task: str, **kwargs: Any) -> Any:

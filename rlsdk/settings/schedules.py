@@ -13,7 +13,7 @@ from inspect import signature
 import attrs
 
 from rlsdk.errors import SettingsError, suggest
-from rlsdk.math.schedule import Constant, Schedule
+from rlsdk.settings.schedule import Constant, Schedule
 
 __all__ = [
     "ACCEPTED",

@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.optim import Optimizer
 
-from rlsdk.interfaces import State, Stateful
+from rlsdk.interfaces.state import State, Stateful
 from rlsdk.runtime.stored import put_back
 
 

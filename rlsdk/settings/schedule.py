@@ -14,7 +14,7 @@ class Schedule(Protocol):
     def __call__(self, progress_remaining: float) -> float: ...
 
     def to_setting(self) -> object:
-        """What is written to a settings file; `rlsdk.math.schedules.as_schedule` reads it back."""
+        """What is written to a settings file; `rlsdk.settings.schedules.as_schedule` reads it back."""
         ...
 
 

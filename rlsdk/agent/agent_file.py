@@ -12,13 +12,14 @@ from typing import IO
 
 from rlsdk import spaces
 from rlsdk.errors import ArtifactError
+from rlsdk.interfaces import BuildContext
 from rlsdk.registry import AlgorithmSpec, extensions, find, plugin_of
-from rlsdk.registry.parts import BuildContext
 from rlsdk.runtime.places import PLACES, may_be_place
 from rlsdk.settings import merge, unstructure
 from rlsdk.settings.load import nested
+from rlsdk.storage.archive import AGENT_KIND
 
-KIND = "rlsdk-agent"
+KIND = AGENT_KIND
 SUFFIX = ".rlsdk"
 NOT_RESTORED = ("env", *PLACES)
 """Settings (dotted names) that are not stored and are given again at loading: a file does not choose where to write."""

@@ -10,28 +10,25 @@ from typing import TypeVar, cast
 from typing_extensions import get_protocol_members
 
 from rlsdk.errors import PluginError
-from rlsdk.interfaces import (
-    ActsForRollouts,
+from rlsdk.interfaces.algorithms import (
     Algorithm,
-    BeginsRollouts,
-    Buffer,
-    ChecksParts,
     Collected,
     CountsUpdates,
-    FillsExtras,
-    FollowsSettings,
-    HasEpisodeRewards,
-    HasRolloutLength,
     HasTdError,
-    LearnsOffline,
-    NormalizesEpisodes,
-    Plan,
-    Policy,
-    Prioritized,
     Proposes,
     Reconfigurable,
     SeesDiscarded,
 )
+from rlsdk.interfaces.buffers import Buffer, HasEpisodeRewards, Prioritized
+from rlsdk.interfaces.plans import (
+    ChecksParts,
+    FollowsSettings,
+    HasRolloutLength,
+    LearnsOffline,
+    NormalizesEpisodes,
+    Plan,
+)
+from rlsdk.interfaces.policies import ActsForRollouts, BeginsRollouts, FillsExtras, Policy
 
 AbilityT = TypeVar("AbilityT")
 
@@ -69,7 +66,7 @@ def check_part(part: object, role: str, algorithm: str) -> None:
     """Check that a part has what its role needs, and that its optional abilities are spelt and called as they should be.
 
     Args:
-        part: of `rlsdk.registry.parts.Parts`.
+        part: of `rlsdk.interfaces.Parts`.
         role: the name of its field, a key of `REQUIRED`.
         algorithm: id, for messages.
 

@@ -10,8 +10,13 @@ from torch import Generator, Tensor
 from typing_extensions import TypeVar
 
 from rlsdk.errors import UnsupportedSpaceError, UsageError
-from rlsdk.interfaces import Algorithm, Buffer, Collector, Plan, Policy, Stateful
-from rlsdk.registry.context_protocols import Conversion, Frames, GoalRewards
+from rlsdk.interfaces.algorithms import Algorithm
+from rlsdk.interfaces.buffers import Buffer
+from rlsdk.interfaces.collecting import Collector
+from rlsdk.interfaces.context_protocols import Conversion, Frames, GoalRewards
+from rlsdk.interfaces.plans import Plan
+from rlsdk.interfaces.policies import Policy
+from rlsdk.interfaces.state import Stateful
 from rlsdk.runtime.seeding import Streams
 from rlsdk.spaces import Space, leaf_spaces
 
