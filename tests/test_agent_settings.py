@@ -60,6 +60,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "trpo": {**ON_POLICY, "batch_size": 8, "n_critic_updates": 2},
 }
 CHANGES: dict[str, Any] = {
+    "env_groups": 2,
     "learning_rate": 2e-3,
     "gamma": 0.5,
     "tau": 0.05,

@@ -59,7 +59,6 @@ MODULES = [
     "rlsdk.interchange.hub",
     "rlsdk.interchange.sb3",
     "rlsdk.math.quantiles",
-    "rlsdk.settings.schedule",
     "rlsdk.settings.schedules",
     "rlsdk.math.surrogate",
     "rlsdk.networks.architecture",
@@ -83,7 +82,7 @@ MODULES = [
     "rlsdk.tree",
     "rlsdk.updates.minibatches",
 ]
-"""Modules whose own names, without a leading underscore, are public."""
+"""Modules whose own names, without a leading underscore, are public, and the others in their `__all__`."""
 
 
 def described() -> dict[str, Any]:
@@ -94,7 +93,7 @@ def described() -> dict[str, Any]:
         names[package] = {name: _kind(getattr(module, name)) for name in sorted(module.__all__)}
     for place in MODULES:
         module = import_module(place)
-        own = {n: v for n, v in vars(module).items() if not n.startswith("_") and getattr(v, "__module__", "") == place}
+        own = {name: value for name, value in vars(module).items() if _is_public(module, name)}
         named = {name: type(getattr(module, name)).__name__ for name in _assigned(module) if name not in own}
         names[place] = {**{name: _kind(value) for name, value in sorted(own.items())}, **named}
     specs = {n: v for n, v in vars(hooks).items() if hasattr(v, f"{hooks.PROJECT}_spec")}
@@ -105,6 +104,12 @@ def described() -> dict[str, Any]:
         "manifest": sorted(field.name for field in attrs.fields(Manifest)),
         "file format": archive.FORMAT,
     }
+
+
+def _is_public(module: Any, name: str) -> bool:
+    """Whether the module defines the name, or lists it as its own."""
+    here = getattr(getattr(module, name), "__module__", "") == module.__name__
+    return not name.startswith("_") and (here or name in getattr(module, "__all__", ()))
 
 
 def _assigned(module: Any) -> list[str]:

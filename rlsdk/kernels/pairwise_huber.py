@@ -14,7 +14,7 @@ from torch import Tensor
 
 from rlsdk.kernels.reference import pairwise_huber as by_torch
 from rlsdk.kernels.sorted_huber import sorted_huber
-from rlsdk.runtime.compilation import MODE, compiled
+from rlsdk.runtime.compilation import compiled
 
 SEGMENT = 640_000
 """Temporaries of more numbers leave the caches: 64 rows of 200 x 200 took 2.4 ms in one segment, 1.5 ms in several."""
@@ -27,7 +27,7 @@ _memory = local()
 
 def pairwise_huber(current: Tensor, target: Tensor, asymmetry: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
     """(sum, 0-d; gradients [.., N, K]), as `rlsdk.kernels.reference.pairwise_huber`."""
-    fused = None if MODE.get() == "off" and not torch.compiler.is_compiling() else compiled(by_torch)
+    fused = compiled(by_torch)
     if worth_sorting(current, target, PAIRS_PER_KEY if fused is None else COMPILED_PAIRS_PER_KEY):
         return sorted_huber(current, target, asymmetry, weight)
     if fused is not None:

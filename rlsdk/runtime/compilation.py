@@ -20,8 +20,7 @@ MODES = {"off": "", "default": "default", "max": "max-autotune-no-cudagraphs"}
 """Our names and torch's. CUDA graphs write results into the same memory every time, and metrics are read later."""
 Function = Callable[..., Any]
 
-MODE: ContextVar[str] = ContextVar("compile", default="off")
-"""The mode of the innermost `compiling`, "off" outside."""
+_mode: ContextVar[str] = ContextVar("compile", default="off")
 _forms: dict[tuple[str, Function], Function | None] = {}
 
 
@@ -39,11 +38,11 @@ def compiling(mode: str) -> Iterator[None]:
         SettingsError: there is no such mode.
     """
     require_mode(mode)
-    before = MODE.set(mode)
+    before = _mode.set(mode)
     try:
         yield
     finally:
-        MODE.reset(before)
+        _mode.reset(before)
 
 
 def compiled(function: Function) -> Function | None:
@@ -53,7 +52,7 @@ def compiled(function: Function) -> Function | None:
     """
     if torch.compiler.is_compiling():
         return function
-    mode = MODE.get()
+    mode = _mode.get()
     if mode == "off":
         return None
     if (mode, function) not in _forms:

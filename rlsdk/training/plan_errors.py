@@ -62,7 +62,7 @@ def wrong_act(act: object, policy: object, num_envs: int) -> PluginError | None:
 
 
 def leaves_of(action: object) -> list[object]:
-    """The leaves of nested actions, of whatever type."""
+    """The leaves of nested actions, of any type."""
     if isinstance(action, Mapping):
         return [leaf for value in action.values() for leaf in leaves_of(value)]
     return [leaf for value in action for leaf in leaves_of(value)] if isinstance(action, tuple) else [action]

@@ -29,7 +29,7 @@ class IndexedBatch(Protocol):
 
 
 def entries(metrics: object) -> ItemsView[str, Tensor]:
-    """The names and values [] of metrics. Raises PluginError where they are no mapping."""
+    """The names and values [] of metrics. Raises PluginError: they are not a mapping."""
     if not isinstance(metrics, Mapping):
         raise unlike_metrics(metrics)
     return metrics.items()
