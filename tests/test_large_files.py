@@ -137,7 +137,7 @@ def test_tensors_may_not_lie_upon_each_other() -> None:
     entry = {"dtype": "U8", "shape": [8], "data_offsets": [0, 8]}
     text = json.dumps({"a": entry, "b": entry}).encode()
     block = struct.pack("<Q", len(text)) + text + bytes(8)
-    with pytest.raises(ValueError, match="does not lie"):
+    with pytest.raises(ValueError, match="do not fit its shape"):
         read_header(io.BytesIO(block).read, len(block), limit=10**6)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import get_origin, get_type_hints
 
 from typing_extensions import is_protocol
@@ -89,12 +90,18 @@ def require_batches(parts: Parts) -> None:
     )
 
 
+@lru_cache(256)
+def _annotations(function: Callable[..., object]) -> Mapping[str, object]:
+    """The annotations of a function; none where they cannot be evaluated, as some name types for type checkers only."""
+    try:
+        return get_type_hints(function)
+    except Exception:  # annotations are a plugin's code
+        return {}
+
+
 def _class_in(method: Callable[..., object], name: str) -> type[object] | None:
     """The class that the annotation of a parameter, or of `return`, names; None where there is no such annotation."""
-    try:
-        hint = get_type_hints(method).get(name)
-    except (AttributeError, NameError, TypeError):  # of names that exist for type checkers only
-        return None
+    hint = _annotations(getattr(method, "__func__", method)).get(name)
     kind = get_origin(hint) or hint
     if not isinstance(kind, type) or kind is object or kind.__module__ == "typing" or is_protocol(kind):
         return None

@@ -130,8 +130,8 @@ def seeded_draws(seed: int) -> AbstractContextManager[object]:
     """Inside the block, torch functions without a generator of their own draw what they would after
     `torch.manual_seed(seed)`. The global generator stays as it is; other threads' draws do not count, but where this torch has
     no dispatch modes."""
-    if exists("seeded_draws") and find_spec("torch.utils._python_dispatch") is not None:
-        from rlsdk.kernels.seeded_draws import SeededDraws
+    if exists("draws_mode") and find_spec("torch.utils._python_dispatch") is not None:
+        from rlsdk.kernels.draws_mode import SeededDraws
 
         return SeededDraws(seed)
     return by_torch.seeded_draws(seed)
