@@ -79,11 +79,12 @@ def test_updates_equal_the_peers(networks: dict[str, Any], monkeypatch: pytest.M
             latents = [ours.policy.body(seen.features) for seen in (mine.observation, mine.next_observation)]
             matrix = normal * ours.policy.sde.std()
             noise = [latent @ matrix / ours.policy.sde.log_std_of(latent).exp() for latent in latents]
-        monkeypatch.setattr(algorithm, "_noise", lambda rows, given=noise: torch.stack(given))
         monkeypatch.setattr(theirs.replay_buffer, "sample", lambda *a, s=samples, **k: s)
         before = [value.detach().clone() for value, _ in actors(ours, theirs)]
         theirs.train(gradient_steps=1, batch_size=ROWS)
-        algorithm.update(mine, progress=0.0)
+        with monkeypatch.context() as patch:
+            patch.setattr(torch, "randn", lambda *shape, given=noise, **k: torch.stack(given))  # of both actor passes
+            algorithm.update(mine, progress=0.0)
         for old, (value, other) in zip(before, actors(ours, theirs), strict=True):
             step = float((other.detach() - old).abs().max())
             assert step > 1e-5
