@@ -76,7 +76,19 @@ class Trace:
 
     @property
     def lines_of_functions(self) -> int:
-        return sum(len(set(_lines(code)) & code_lines(Path(code.co_filename))) for code in self.codes)
+        return sum(map(self.lines_run_in, self.files))
+
+    def lines_run_in(self, file: str) -> int:
+        """Code lines of the functions of `file` that ran."""
+        codes = (code for code in self.codes if code.co_filename == str(ROOT / file))
+        return sum(len(set(_lines(code)) & code_lines(ROOT / file)) for code in codes)
+
+    def rooms(self) -> dict[str, list[str]]:
+        """Folder -> its files that were entered, in order."""
+        found: dict[str, list[str]] = {}
+        for file in self.files:
+            found.setdefault(str(Path(file).parent), []).append(file)
+        return found
 
 
 def _lines(code: CodeType) -> Iterator[int]:
@@ -160,8 +172,12 @@ def page_section() -> str:
         )
     tqc = trace_of("TQC")
     rows = [f"| `{name}` | {', '.join(f'`{n}`' for n in tqc.functions_in(name))} |" for name in tqc.files]
+    rooms = ["| a step of TQC in | files | code lines in them | lines of the functions run |", "|---|---|---|---|"]
+    for room, files in tqc.rooms().items():
+        whole = sum(len(code_lines(ROOT / file)) for file in files)
+        rooms.append(f"| {room} | {len(files)} | {whole} | {sum(map(tqc.lines_run_in, files))} |")
     head = ["| file | functions of a step of TQC, in the order they first run |", "|---|---|"]
-    return "\n".join([*totals, "", *head, *rows])
+    return "\n".join([*totals, "", *rooms, "", *head, *rows])
 
 
 def listed_files(page: str) -> list[str]:
