@@ -260,3 +260,11 @@ def test_loading_warns(site: Site) -> None:
     with pytest.raises(PluginError) as caught:
         load("long")
     assert len(str(caught.value)) < 1000
+
+
+def test_torch_without_a_default_device_has_none_afterwards() -> None:
+    """Not "cpu" either: the mode that torch then has costs time in every call."""
+    restores = [state.remember() for state in of_library("torch")]
+    torch.set_default_device("meta")
+    assert "changed torch's default device (put back)" in [restore() for restore in restores]
+    assert not torch.overrides._get_current_function_mode_stack()

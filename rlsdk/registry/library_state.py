@@ -47,6 +47,10 @@ def _of_torch(torch: ModuleType) -> list[Guarded]:
     def put_deterministic(value: tuple[bool, bool]) -> None:
         torch.use_deterministic_algorithms(value[0], warn_only=value[1])
 
+    def put_device(value: str) -> None:
+        # with "cpu" torch would keep a mode that every call passes through
+        torch.set_default_device(None if value == "cpu" else value)
+
     def flush_denormal() -> bool:
         return not bool((torch.tensor([1e-310], dtype=torch.float64, device="cpu") * 1).all())
 
@@ -56,7 +60,7 @@ def _of_torch(torch: ModuleType) -> list[Guarded]:
         State("torch's random state on GPUs", lambda: _of_gpus(torch), lambda value: _put_gpus(torch, value)),
         State("torch's thread count", torch.get_num_threads, torch.set_num_threads),
         State("torch's default dtype", torch.get_default_dtype, torch.set_default_dtype),
-        State("torch's default device", lambda: str(torch.get_default_device()), torch.set_default_device),
+        State("torch's default device", lambda: str(torch.get_default_device()), put_device),
         State("torch's grad mode", torch.is_grad_enabled, torch.set_grad_enabled),
         State("torch's deterministic mode", deterministic, put_deterministic),
         State("torch's matmul precision", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
