@@ -42,6 +42,7 @@ def small(**settings: Any) -> Any:
     return rlsdk.make("qrdqn", env="CartPole-v1", seed=0, policy_kwargs=few, **sizes, **settings)
 
 
+@pytest.mark.kernels("the compiled form is one of the kernels")
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_fused_form_gives_the_same_sums(weighted: bool, eager: list[Any]) -> None:
     torch.manual_seed(0)
@@ -54,6 +55,7 @@ def test_the_fused_form_gives_the_same_sums(weighted: bool, eager: list[Any]) ->
     torch.testing.assert_close(fused, plain)
 
 
+@pytest.mark.kernels("the compiled form is one of the kernels")
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["default", "max"])
 def test_trainings_agree(mode: str) -> None:
@@ -64,6 +66,7 @@ def test_trainings_agree(mode: str) -> None:
         torch.testing.assert_close(fast["policy"][name], value, atol=1e-4, rtol=1e-3)
 
 
+@pytest.mark.kernels("the compiled form is one of the kernels")
 def test_nothing_is_compiled_unless_asked_for(eager: list[Any]) -> None:
     small().learn(12)
     assert eager == []
@@ -72,6 +75,7 @@ def test_nothing_is_compiled_unless_asked_for(eager: list[Any]) -> None:
     assert compiled(reference.pairwise_huber) is None, "outside of learning"
 
 
+@pytest.mark.kernels("the compiled form is one of the kernels")
 def test_training_goes_on_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(function: Any, **options: Any) -> Any:
         def call(*args: Any) -> Any:
