@@ -36,7 +36,7 @@ def modules() -> dict[str, Path]:
 
 
 def room_of(path: Path) -> str:
-    """The room a file lies in: its folder, or the module itself in the root of the core."""
+    """The room of a file: its folder; for a module in the root of the core, the module itself."""
     if path.parent == CORE and path.name != "__init__.py":
         return f"rlsdk.{path.stem}"
     return ".".join(path.parent.relative_to(ROOT).parts)

@@ -74,8 +74,8 @@ class Trace(nn.Module):
         return (torch.zeros(batch, self.features_dim),)
 
     def step(self, features: Tensor, state: tuple[Tensor, ...], is_first: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        (kept,) = forgotten(state, is_first)
-        latent = self.decay * kept + features
+        (trace,) = forgotten(state, is_first)
+        latent = self.decay * trace + features
         return latent, (latent,)
 
     def sequence(self, features: Tensor, states: tuple[Tensor, ...], is_first: Tensor, starts: Tensor) -> Tensor:

@@ -95,7 +95,7 @@ def own(path: str | None = None) -> Any:
 def read(kind: type, agent: AssembledAgent | None, name: str) -> Any:
     """The value of an attribute that is not a member of the class `kind`: a setting, or one of `DERIVED`.
 
-    `agent`: None as long as it is not assembled.
+    `agent`: None until it is assembled.
 
     Raises:
         UnknownAttributeError: neither; the message names a replacement or the closest name.

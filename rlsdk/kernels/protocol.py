@@ -119,7 +119,7 @@ class PolicyEvaluator(Kernel[RowsT, Evaluation, PolicyVjp], Protocol[RowsT]):
 
 
 class PolicyActor(Protocol):
-    """Acts with a policy whose steps need no carry, and evaluates what was acted on."""
+    """Acts with a policy that has no carry, and evaluates the observations it acted on."""
 
     def act(self, observation: Observation, deterministic: bool, generator: Generator) -> Tensor:
         """Actions [B, ..] in environment units."""

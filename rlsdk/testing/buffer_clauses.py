@@ -54,7 +54,7 @@ def sharing(subject: Subject, shared: bool) -> dict[str, bool]:
 
 
 def untrue(batch: Transitions, gamma: float, length: int = 4) -> str | None:
-    """What is wrong with a batch from `ChainEnv`, or None."""
+    """The defect of a batch from `ChainEnv`, or None."""
     rules = ChainEnv(length)
     now, after = batch.observation.features, batch.next_observation.features
     for row in range(len(batch.reward)):
