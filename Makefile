@@ -3,11 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet -c constraints.txt
-PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
+PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml contrib_algos/*/pyproject.toml))
 EXTRAS := docs examples export hub interchange offline plots_and_videos scaffold tuning  # tests of them need packages that need newer ones
 SOURCES := pyproject.toml $(addsuffix /pyproject.toml,$(PLUGINS)) constraints.txt
 
-.PHONY: demo test test-slow test-oldest lint format docs bench clean
+.PHONY: demo test test-slow test-without-kernels test-oldest lint format docs bench clean
 
 $(VENV)/.demo: $(SOURCES)
 	$(PYTHON) -m venv $(VENV)
@@ -35,8 +35,11 @@ test: $(VENV)/.dev  ## the fast test suite
 test-slow: $(VENV)/.dev  ## learning tests over several seeds, and other long ones
 	$(BIN)/python -m pytest -m slow -n 2 -q
 
+test-without-kernels: $(VENV)/.dev  ## the fast suite in plain torch; tests of the kernels themselves are skipped
+	RLSDK_KERNELS=off $(BIN)/python -m pytest -n 2 --dist loadfile -q
+
 test-oldest: $(VENV)-oldest/.done  ## the suite on the oldest versions the metadata accept (a large download)
-	$(VENV)-oldest/bin/python -m pytest -n 2 --dist loadfile -q tests plugins $(patsubst %,--ignore tests/test_%.py,$(EXTRAS))
+	$(VENV)-oldest/bin/python -m pytest -n 2 --dist loadfile -q tests plugins contrib_algos $(patsubst %,--ignore tests/test_%.py,$(EXTRAS))
 
 $(VENV)-oldest/.done: $(SOURCES) constraints-oldest.txt
 	$(PYTHON) -m venv $(VENV)-oldest

@@ -29,6 +29,17 @@ napoleon_google_docstring, napoleon_numpy_docstring = True, False
 LINK = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+[^)#]+)(#[\w-]+)?\)")
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
+PACKAGES = sorted([*ROOT.glob("plugins/*/README.md"), *ROOT.glob("contrib_algos/*/README.md")])
+
+
+def write_cards() -> None:
+    """A page for each algorithm's package: its README."""
+    (DOCS / "cards").mkdir(exist_ok=True)
+    for readme in PACKAGES:
+        card = DOCS / "cards" / f"{readme.parent.name.removeprefix('rlsdk-')}.md"
+        text = f"```{{include}} ../../{readme.relative_to(ROOT)}\n```\n"
+        if not card.exists() or card.read_text() != text:
+            card.write_text(text)
 
 
 def links_of_the_site(app: Any, docname: str, source: list[str]) -> None:
@@ -46,7 +57,7 @@ def _linked(text: str, written: Path, shown: Path) -> str:
 
     def replaced(found: re.Match[str]) -> str:
         label, target, place = found[1], (written / found[2]).resolve(), found[3] or ""
-        if target.parent.parent == ROOT / "plugins" and target.name == "README.md":
+        if target in PACKAGES:
             target = DOCS / "cards" / f"{target.parent.name.removeprefix('rlsdk-')}.md"
         if target.is_relative_to(DOCS):
             return f"[{label}]({os.path.relpath(target, shown)}{place})"
@@ -67,6 +78,7 @@ def plain_text(app: Any, what: str, name: str, obj: Any, options: Any, lines: li
 
 def setup(app: Any) -> None:
     """Called by Sphinx."""
+    write_cards()
     app.connect("autodoc-process-docstring", plain_text, priority=1)  # before the sections are read
     app.connect("source-read", links_of_the_site)
     app.connect("include-read", links_of_cards)

@@ -63,7 +63,9 @@ class Reinforce:
         rows = map_tensors(lambda leaf: leaf.flatten(0, 1), steps.observation)
         scores = self.policy.log_probabilities(rows)
         chosen = scores.gather(-1, steps.action.flatten()[:, None])[:, 0]
-        loss = -(chosen * (steps.reward.flatten() - steps.reward.mean())).mean()
+        valid = steps.valid.flatten()
+        reward = steps.reward.flatten()[valid]
+        loss = -(chosen[valid] * (reward - reward.mean())).mean()
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step(self.rate)

@@ -16,7 +16,7 @@ import torch
 from tests import house_measures, training_trace
 
 ROOT = Path(__file__).parents[1]
-SOURCES = sorted([*(ROOT / "rlsdk").rglob("*.py"), *(ROOT / "plugins").glob("*/src/**/*.py")])
+SOURCES = sorted([*(ROOT / "rlsdk").rglob("*.py"), *ROOT.glob("*/rlsdk-*/src/**/*.py")])
 NAMELESS = {"utils.py", "util.py", "common.py", "misc.py", "helpers.py", "helper.py", "base.py"}
 DOCUMENTED_SIGNATURES = {
     "AtariWrapper.__init__",

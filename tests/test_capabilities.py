@@ -16,8 +16,10 @@ from rlsdk.registry import algorithms, capabilities, find, unregister
 from rlsdk.testing.capabilities import measure, write
 from tests.small_algorithms import register_reinforce
 
-PAGE = Path(__file__).parents[1] / "docs" / "capabilities.md"
-OURS = ("ars", "maskable-ppo", "qrdqn", "recurrent-ppo", "tqc", "trpo")
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "capabilities.md"
+PACKAGES = (*ROOT.glob("plugins/*/pyproject.toml"), *ROOT.glob("contrib_algos/*/pyproject.toml"))
+OURS = sorted(path.parent.name.removeprefix("rlsdk-") for path in PACKAGES)
 HEAD = """# What each algorithm can do
 
 Generated from runs: small agents trained, predicted, were stopped and continued, and were exported

@@ -26,7 +26,7 @@ PAGES = sorted(
         *ROOT.glob("*.md"),
         *ROOT.glob("docs/**/*.md"),
         *ROOT.glob("plugins/*/*.md"),
-        *ROOT.glob("contrib_algos/*.md"),
+        *ROOT.glob("contrib_algos/**/*.md"),
     ]
     if not path.name.startswith(".")
 )
@@ -153,7 +153,11 @@ def test_names_in_pages_exist(path: Path) -> None:
 
 
 def test_names_in_docstrings_and_comments_exist() -> None:
-    sources = [*ROOT.glob("rlsdk/**/*.py"), *ROOT.glob("plugins/*/src/**/*.py")]
+    sources = [
+        *ROOT.glob("rlsdk/**/*.py"),
+        *ROOT.glob("plugins/*/src/**/*.py"),
+        *ROOT.glob("contrib_algos/*/src/**/*.py"),
+    ]
     named = {name: path for path in sources for name in names_in(path)}
     assert {name: str(path) for name, path in named.items() if not resolves(name)} == {}
 
@@ -176,16 +180,22 @@ def test_the_site_builds(tmp_path: Path) -> None:
     assert not re.findall(r'href="[^"#:]*\.md["#]', page), "links lead to pages of the site"
 
 
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
 def contracts_page() -> str:
     lines = [
         "# Contracts",
         "",
-        "What a plugin promises by implementing the interfaces. `rlsdk check ID` and `rlsdk.testing.verify` check each clause;",
-        "for each, `tests/test_mutants.py` plants a bug that no other clause finds. Generated: `python -m tests.test_docs`.",
+        "What a plugin promises by implementing the interfaces. `rlsdk check ID` checks an installed plugin in a process of",
+        "its own, `rlsdk.testing.verify` one clause in the process that calls it ([how](writing-a-plugin.md#check-it)). For",
+        "each clause `tests/test_mutants.py` plants a bug that no other clause finds. Generated: `python -m tests.test_docs`.",
+        "Which bugs they find that were planted without looking at the clauses: [planted bugs](planted-bugs.md).",
         "",
-        "| id | clause |",
-        "|---|---|",
-        *(f"| `{clause.id}` | {clause.statement} |" for clause in clauses()),
+        "| id | clause | to mend |",
+        "|---|---|---|",
+        *(f"| `{c.id}` | {_cell(c.statement)} | {_cell(c.remedy)} |" for c in clauses()),
     ]
     return "\n".join(lines) + "\n"
 
@@ -195,7 +205,7 @@ def test_the_page_of_contracts_is_current() -> None:
 
 
 def test_changelogs_name_the_versions() -> None:
-    for package in (ROOT, *(ROOT / "plugins").iterdir()):
+    for package in (ROOT, *(path.parent for path in ROOT.glob("*/rlsdk-*/pyproject.toml"))):
         source = (package / "pyproject.toml").read_text()
         version_file = package / tomllib.loads(source)["tool"]["hatch"]["version"]["path"]
         (number,) = re.findall(r'__version__ = "(.+)"', version_file.read_text())

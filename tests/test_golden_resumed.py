@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from tests.golden.resumed import CASES, ENVS, FOLDER, answers, machine, paramete
 WRITTEN: dict[str, Any] = json.loads((FOLDER / "answers.json").read_text())
 SAME_MACHINE = WRITTEN["machine"] == machine()
 """Elsewhere products of matrices may round differently, and training multiplies that."""
+KERNELS = os.environ.get("RLSDK_KERNELS") != "off"
+"""The files were written with kernels. Plain torch rounds differently: actions agree to 1e-6, trained parameters to 1e-4."""
 
 REBUILT_PREPROCESSING: frozenset[str] = frozenset()
 """Cases whose preprocessing has other arithmetic since: their first answers are equal to 1e-6."""
@@ -37,7 +40,7 @@ def test_agent_files_act_as_when_they_were_written(name: str) -> None:
     wanted = WRITTEN[name]
     agent = rlsdk.load(FOLDER / name)
     found = answers(agent, wanted["observations"], wanted["masks"])
-    exact = SAME_MACHINE and name not in REBUILT_PREPROCESSING
+    exact = SAME_MACHINE and KERNELS and name not in REBUILT_PREPROCESSING
     for kind in ("mode", "sample"):
         np.testing.assert_allclose(found[kind], wanted["before"][kind], rtol=0, atol=0 if exact else 1e-6)
     assert agent.num_timesteps == wanted["steps"][0]
@@ -56,6 +59,9 @@ def test_agent_files_train_on_as_when_they_were_written(name: str) -> None:
     before = parameters(rlsdk.load(FOLDER / name))
     assert not np.array_equal(found, before)
     if name in REBUILT_TRAINING or not SAME_MACHINE:
+        return
+    if not KERNELS:
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
         return
     np.testing.assert_array_equal(found, expected)
     after = answers(agent, wanted["observations"], wanted["masks"])

@@ -11,6 +11,8 @@ from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import InvalidActionEnvDiscrete
 from rlsdk.kernels.factory import NUMPY_ROWS
 
+pytestmark = pytest.mark.kernels("which kernel is chosen")
+
 
 @pytest.mark.parametrize(
     ("name", "envs", "settings", "expected"),

@@ -326,6 +326,7 @@ ACTIONS = {
 }
 
 
+@pytest.mark.kernels("compares kernels with autograd")
 @pytest.mark.parametrize("kernel_setting", ["numpy", "torch"])
 @pytest.mark.parametrize("action", list(ACTIONS))
 @pytest.mark.parametrize("weighted", [False, True])
@@ -360,6 +361,7 @@ def test_evaluators_agree(action: str, kernel_setting: str, weighted: bool) -> N
     assert torch.equal(views_of(flat, network.parameters())[0], next(iter(network.parameters())))
 
 
+@pytest.mark.kernels("compares training with kernels and with autograd")
 @pytest.mark.parametrize(
     ("kind", "env", "arguments"),
     [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -10,6 +10,7 @@ import torch
 from rlsdk.errors import ContractViolation
 from rlsdk.testing import clauses, run_checks, verify
 from rlsdk_tqc.loss import truncated_target
+from tests.example_plugins import installed_examples
 from tests.mutants import MUTANTS, Patch
 
 FIRST = {clause: plant for clause, _, plant in reversed(MUTANTS)}
@@ -18,6 +19,13 @@ CASES = [
     pytest.param(clause, *rest, id=rest[-1].__name__, marks=() if FIRST[clause] is rest[-1] else pytest.mark.slow)
     for clause, *rest in MUTANTS
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def examples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Some bugs are planted in the examples."""
+    with installed_examples(tmp_path_factory.mktemp("examples")):
+        yield
 
 
 @pytest.mark.parametrize(("clause", "algorithm", "plant"), CASES)
@@ -40,7 +48,7 @@ def test_each_clause_finds_what_no_other_finds() -> None:
             continue
         with pytest.MonkeyPatch.context() as patch:
             plant(patch)
-            failed = {result.id for result in run_checks(algorithm) if result.status == "failed"}
+            failed = {result.id for result in run_checks(algorithm, isolate=False) if result.status == "failed"}
         assert clause in failed, f"{plant.__name__} is not found by {clause}"
         alone |= failed if len(failed) == 1 else set()
     assert alone == {clause.id for clause in clauses()}

@@ -71,6 +71,7 @@ def test_what_is_not_finite_makes_the_loss_so(wrong: float, where: str) -> None:
     assert not bool(loss.isfinite()), "the run has to stop there"
 
 
+@pytest.mark.kernels("which kernel is chosen")
 def test_many_quantiles_are_sorted_and_few_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = list[tuple[int, ...]]()
 

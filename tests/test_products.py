@@ -89,6 +89,7 @@ def test_layers_with_a_graph_differentiate_twice() -> None:
         assert torch.allclose(ours, theirs, atol=1e-4)
 
 
+@pytest.mark.kernels("which product is chosen")
 def test_few_rows_without_a_graph_go_through_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backends, "AHEAD", False)
     monkeypatch.setattr(layer_products, "LARGE", 1)

@@ -68,7 +68,9 @@ MODULES = [
     "rlsdk.runtime.lazy",
     "rlsdk.runtime.stored",
     "rlsdk.settings.actor_critic",
+    "rlsdk.math.value_losses",
     "rlsdk.settings.clipped_policy",
+    "rlsdk.settings.deterministic_actor_critic",
     "rlsdk.settings.constructor",
     "rlsdk.settings.frequency",
     "rlsdk.settings.glossary",
@@ -80,6 +82,7 @@ MODULES = [
     "rlsdk.spaces",
     "rlsdk.training.population",
     "rlsdk.tree",
+    "rlsdk.updates.evaluation",
     "rlsdk.updates.minibatches",
 ]
 """Modules whose own names, without a leading underscore, are public, and the others in their `__all__`."""

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rlsdk.registry.spec import FAMILIES
-from rlsdk.scaffold.package import rendered
+from rlsdk.scaffold import rendered
+from rlsdk.scaffold.families import family_templates
 
 ROOT = Path(__file__).parents[1]
 NAMES: dict[str, dict[str, object]] = json.loads((ROOT / "tests" / "public_api.json").read_text())["api"]["names"]
@@ -25,9 +25,9 @@ def sources() -> dict[str, str]:
     The tests of our own plugins compare internals by hand, so they are left out; those of the examples are shown to others.
     """
     found = {
-        f"rlsdk new --family {family}: {name}": text
-        for family in FAMILIES
-        for name, text in rendered("my-algo", family).items()
+        f"rlsdk new, {template.folder.name}: {name}": text
+        for template in family_templates()
+        for name, text in rendered("my-algo", template.family, template.for_actions).items()
         if name.endswith(".py")
     }
     for folder in ("examples", "plugins", "contrib_algos"):

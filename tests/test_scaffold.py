@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 from packaging.specifiers import SpecifierSet
@@ -13,59 +17,119 @@ from ruamel.yaml import YAML
 
 import rlsdk
 from rlsdk.errors import ArtifactError, SettingsError
-from rlsdk.registry.spec import FAMILIES
-from rlsdk.scaffold import new_package
-from rlsdk.scaffold.package import OLDEST, SDK, rendered
+from rlsdk.interchange import record_episodes
+from rlsdk.scaffold import families, first_steps, new_package, rendered
+from rlsdk.scaffold.families import FamilyTemplate, family_templates
+from rlsdk.scaffold.package import OLDEST, SDK, TO_FILL_IN
+from rlsdk.testing import Clause, clauses
+from tests.example_plugins import install
+from tests.plugin_site import on_path
 from tests.throwaway import Environment, build_wheels
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = {family: f"my-{family.partition('-')[0]}" for family in FAMILIES}
+TEMPLATES = {f"my-{template.folder.name}": template for template in family_templates()}
+"""Id -> what its package is made of."""
+
+
+def written(identity: str, template: FamilyTemplate, folder: Path) -> Path:
+    """A new package of this template."""
+    return new_package(identity, template.family, folder, actions=template.for_actions)
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> tuple[Environment, Path]:
-    """An environment with the core and an untouched package of each family, all installed from wheels."""
-    folder = tmp_path_factory.mktemp("new")
-    sources = [new_package(identity, family, folder) for family, identity in PACKAGES.items()]
-    return Environment(folder / "env", build_wheels([ROOT, *sources], folder / "wheels")), folder
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with an untouched package of each template, installed in this process and those that it starts."""
+    folder = tmp_path_factory.mktemp("site")
+    for identity, template in TEMPLATES.items():
+        install(written(identity, template, folder) / "pyproject.toml", folder / "installed")
+    with pytest.MonkeyPatch.context() as patch, on_path(folder / "installed"):
+        patch.setenv("PYTHONPATH", str(folder / "installed"))
+        yield folder
 
 
-def test_untouched_packages_are_listed_and_train(house: tuple[Environment, Path]) -> None:
-    env, folder = house
-    listed = env.json("import rlsdk; result = [rlsdk.__file__, [p.qualified_id for p in rlsdk.algorithms()]]")
-    assert str(ROOT / "rlsdk") not in listed[0], "the core comes from its wheel"
-    assert {f"rlsdk-{identity}/{identity}" for identity in PACKAGES.values()} <= set(listed[1])
-    for identity in PACKAGES.values():
-        out = folder / f"run-{identity}"
-        done = env.run(
-            "-m", "rlsdk", "run", identity, "--env", "CartPole-v1", "--steps", "600", "--out", str(out), "--seed", "0"
-        )
-        assert done.returncode == 0, done.stderr
-        assert "preset for CartPole-v1" in done.stdout
-        assert (out / "final.rlsdk").is_file()
+def its_test(site: Path, identity: str, name: str) -> ModuleType:
+    """The module `tests/test_<name>.py` of a package."""
+    file = site / f"rlsdk-{identity}" / "tests" / f"test_{name}.py"
+    spec = importlib.util.spec_from_file_location(f"{file.parent.parent.name}.{name}", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def test_packages_are_formatted(house: tuple[Environment, Path]) -> None:
-    _, folder = house
-    for identity in PACKAGES.values():
-        package = folder / f"rlsdk-{identity}"
+@pytest.mark.parametrize("each", clauses(), ids=str)
+def test_each_clause_holds_for_two_of_them(site: Path, each: Clause) -> None:
+    """Other templates for each clause; the slow suite checks every clause of every template."""
+    number = clauses().index(each)
+    for identity in (list(TEMPLATES) * 2)[number % len(TEMPLATES) :][:2]:
+        its_test(site, identity, "contract").test_contract(each)
+
+
+@pytest.mark.parametrize("identity", TEMPLATES)
+def test_untouched_packages_learn(site: Path, identity: str, tmp_path: Path) -> None:
+    learns = its_test(site, identity, "learns")
+    more = [tmp_path] if TEMPLATES[identity].family == "offline" else []
+    learns.test_naming_what_is_seen(0, *more)
+
+
+@pytest.mark.parametrize("identity", TEMPLATES)
+def test_untouched_packages_are_run_with_their_preset(site: Path, identity: str, cli: Any, tmp_path: Path) -> None:
+    template = TEMPLATES[identity]
+    command = first_steps(identity, template.family, template.for_actions)[1].split()[1:]
+    if template.family == "offline":
+        command[-1] = f"dataset={recorded_cart_pole(tmp_path / 'demo')}"
+    code, out, error = cli(*command, "--steps", "600", "--eval-every", "0", "--eval-episodes", "1", "--out", "run")
+    assert code == 0, error
+    assert f"preset for {template.contents['preset']['env']}" in out
+    assert (tmp_path / "run" / "final.rlsdk").is_file()
+    assert identity in cli("list")[1]
+
+
+def recorded_cart_pole(path: Path) -> Path:
+    """A few episodes of an agent that has learnt nothing."""
+    return record_episodes(rlsdk.make("my-on-policy", env="CartPole-v1", seed=0), "CartPole-v1", 3, path, seed=0)
+
+
+def test_the_command_of_the_offline_package(site: Path, tmp_path: Path) -> None:
+    its_test(site, "my-offline", "learns").test_the_command_line(tmp_path)
+
+
+def test_packages_are_formatted(site: Path) -> None:
+    for identity in TEMPLATES:
+        package = site / f"rlsdk-{identity}"
         for command in (["ruff", "check", "."], ["ruff", "format", "--check", "."]):
             subprocess.run([sys.executable, "-m", *command], cwd=package, check=True)
 
 
 @pytest.mark.slow
-def test_packages_are_typed(house: tuple[Environment, Path]) -> None:
-    _, folder = house
-    sources = [str(folder / f"rlsdk-{identity}" / "src") for identity in PACKAGES.values()]
-    subprocess.run([sys.executable, "-m", "mypy", "--strict", *sources], cwd=folder, check=True)
+def test_packages_are_typed(site: Path) -> None:
+    sources = [str(site / f"rlsdk-{identity}" / "src") for identity in TEMPLATES]
+    subprocess.run([sys.executable, "-m", "mypy", "--strict", *sources], cwd=site, check=True)
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> tuple[Environment, Path]:
+    """An environment with the core and an untouched package of each template, all installed from wheels."""
+    folder = tmp_path_factory.mktemp("new")
+    sources = [written(identity, template, folder) for identity, template in TEMPLATES.items()]
+    return Environment(folder / "env", build_wheels([ROOT, *sources], folder / "wheels")), folder
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
-def test_the_tests_of_an_untouched_package_pass(house: tuple[Environment, Path], family: str) -> None:
+def test_wheels_of_untouched_packages_are_listed(house: tuple[Environment, Path]) -> None:
+    env, _ = house
+    listed = env.json("import rlsdk; result = [rlsdk.__file__, [p.qualified_id for p in rlsdk.algorithms()]]")
+    assert str(ROOT / "rlsdk") not in listed[0], "the core comes from its wheel"
+    assert {f"rlsdk-{identity}/{identity}" for identity in TEMPLATES} <= set(listed[1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("identity", TEMPLATES)
+def test_the_tests_of_an_untouched_package_pass(house: tuple[Environment, Path], identity: str) -> None:
     """Its own tests: every clause of the contracts, and that it learns."""
     env, folder = house
-    package = folder / f"rlsdk-{PACKAGES[family]}"
+    package = folder / f"rlsdk-{identity}"
     done = env.run("-m", "pytest", "-q", "-p", "no:cacheprovider", str(package / "tests"), "--rootdir", str(package))
     assert done.returncode == 0, done.stdout[-3000:]
 
@@ -86,6 +150,49 @@ def test_ids_that_cannot_be(identity: str, message: str, tmp_path: Path) -> None
     assert not list(tmp_path.iterdir())
 
 
+def test_the_command_says_what_to_do_next(cli: Any, tmp_path: Path) -> None:
+    code, out, _ = cli("new", "mine", "--family", "own-loop")
+    assert code == 0
+    assert "FILL IN in rlsdk-mine/src/rlsdk_mine/plan.py" in out
+    assert out.endswith("rlsdk check mine\n  rlsdk run mine --env CartPole-v1\n")
+    code, out, error = cli("new", "mine", "--family", "offline", "--actions", "continuous")
+    assert (code, out) == (1, "")
+    assert (
+        error
+        == "error: --actions does not apply to the family offline, whose package has Discrete actions; leave it out\n"
+    )
+    for name in families():
+        assert name in "".join(cli("new", "--help")[1].split())
+
+
+@pytest.mark.parametrize("template", family_templates(), ids=lambda template: template.folder.name)
+def test_two_functions_are_to_be_filled_in(template: FamilyTemplate) -> None:
+    files = rendered("mine", template.family, template.for_actions)
+    found = {place: text.count(TO_FILL_IN) for place, text in files.items() if TO_FILL_IN in text}
+    assert list(found.values()) == [2]
+    assert first_steps("mine", template.family, template.for_actions)[0] in found
+
+
+@pytest.mark.parametrize(
+    ("family", "actions", "message"),
+    [
+        ("on-polcy", None, r"did you mean 'on-policy'\?"),
+        ("off-policy", "discret", r"actions 'discret' of the family off-policy; did you mean 'discrete'\?"),
+        (
+            "population",
+            "discrete",
+            "--actions does not apply to the family population, whose package has Box, Discrete",
+        ),
+        ("common", None, "unknown family 'common'"),
+    ],
+)
+def test_families_that_are_not_there(family: str, actions: str | None, message: str, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=message) as caught:
+        new_package("mine", family, tmp_path, actions=actions)
+    assert len(str(caught.value).splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_exists_is_not_written_over(tmp_path: Path) -> None:
     (tmp_path / "rlsdk-mine").mkdir()
     with pytest.raises(ArtifactError, match="exists already"):
@@ -93,8 +200,6 @@ def test_what_exists_is_not_written_over(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ArtifactError, match="cannot write"):
         new_package("mine", "on-policy", tmp_path / "file" / "inside")
-    with pytest.raises(SettingsError, match=r"did you mean 'on-policy'\?"):
-        new_package("mine", "on-polcy", tmp_path)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["file", "rlsdk-mine"]
 
 
@@ -118,7 +223,7 @@ def test_new_packages_are_tried_with_all_they_claim() -> None:
     files = rendered("my-algo", "on-policy")
     workflow = YAML(typ="safe", pure=True).load(files[".github/workflows/test.yml"])
     matrix, steps = workflow["jobs"]["test"]["strategy"]["matrix"], workflow["jobs"]["test"]["steps"]
-    assert matrix == {"python": ["3.11", "3.12", "3.13"], "sdk": [f"rlsdk=={OLDEST}", f"rlsdk{SDK}"]}
+    assert matrix == {"python": ["3.11", "3.12", "3.13", "3.14"], "sdk": [f"rlsdk=={OLDEST}", f"rlsdk{SDK}"]}
     assert "${{ matrix.python }}" in str(steps)
     assert "${{ matrix.sdk }}" in str(steps)
     assert SpecifierSet(SDK).contains(OLDEST)

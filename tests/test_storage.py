@@ -194,8 +194,10 @@ def test_edited_files_are_refused(saved: Path, tmp_path: Path, change: Any, word
 
 
 def test_an_algorithm_that_is_not_installed_is_named(saved: Path, tmp_path: Path) -> None:
-    bad = edited(saved, tmp_path / "x.rlsdk", manifest_edit(algorithm="sac", plugin={"distribution": "rlsdk-sac"}))
-    with pytest.raises(PluginError, match="'sac' agent made with rlsdk-sac"):
+    bad = edited(
+        saved, tmp_path / "x.rlsdk", manifest_edit(algorithm="acme-sac", plugin={"distribution": "rlsdk-acme-sac"})
+    )
+    with pytest.raises(PluginError, match="'acme-sac' agent made with rlsdk-acme-sac"):
         rlsdk.load(bad)
 
 

@@ -25,6 +25,7 @@ from rlsdk.environments.vector.sync_vector import SyncVectorEnv
 from rlsdk.errors import EnvironmentFault, SettingsError
 from rlsdk.tree import leaves
 from rlsdk_tqc import TQC
+from tests.chain_rows import untrue
 
 
 def transitions(env: Any, steps: int = 230) -> list[torch.Tensor]:
@@ -249,8 +250,6 @@ def test_restarts_are_counted_in_the_metrics_and_skipped_by_memories(tmp_path: P
     agent.learn(120, callback=kill_once)
     assert rows[-1]["rollout/worker_restarts"] == 1.0
     assert "rollout/worker_restarts" not in rows[0]
-    from rlsdk.testing.buffer_clauses import untrue
-
     problem = untrue(agent.parts.buffer.sample(300, torch.Generator().manual_seed(0)), agent.config.gamma)  # type: ignore[union-attr]
     assert problem is None
     env.close()

@@ -11,13 +11,15 @@ if TYPE_CHECKING:
     from rlsdk.agent.creation import agent_class as agent_class
     from rlsdk.agent.creation import load as load
     from rlsdk.agent.creation import make as make
+    from rlsdk.agent.named_part import part as part
     from rlsdk.agent.session import Session as Session
 
-__all__ = ["Agent", "Session", "agent_class", "load", "make"]
+__all__ = ["Agent", "Session", "agent_class", "load", "make", "part"]
 
 HOMES = {
     **dict.fromkeys(("agent_class", "load", "make"), "rlsdk.agent.creation"),
     "Agent": "rlsdk.agent.agent",
     "Session": "rlsdk.agent.session",
+    "part": "rlsdk.agent.named_part",
 }
 __getattr__, __dir__ = attach(__name__, HOMES)

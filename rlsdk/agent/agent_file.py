@@ -13,7 +13,8 @@ from typing import IO
 from rlsdk import spaces
 from rlsdk.errors import ArtifactError
 from rlsdk.interfaces import BuildContext
-from rlsdk.registry import AlgorithmSpec, extensions, find, plugin_of
+from rlsdk.registry import AlgorithmSpec, find, plugin_of
+from rlsdk.registry.loading import is_offered
 from rlsdk.runtime.places import PLACES, may_be_place
 from rlsdk.settings import merge, unstructure
 from rlsdk.settings.load import nested
@@ -55,8 +56,8 @@ def with_suffix(path: str | Path | IO[bytes]) -> Path | IO[bytes]:
             raise ArtifactError(f"a file is written to a name, a Path or a binary file object, not to {path!r}")
         return path
     target = Path(path)
-    known = (SUFFIX, ".zip", *extensions("serializers"))
-    return target if target.suffix in known else target.with_name(target.name + SUFFIX)
+    known = target.suffix in (SUFFIX, ".zip") or is_offered("serializers", target.suffix)
+    return target if known else target.with_name(target.name + SUFFIX)
 
 
 def existing(path: str | Path | IO[bytes]) -> Path | IO[bytes]:

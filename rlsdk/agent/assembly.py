@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Protocol, TypeVar
+
+import attrs
 
 from rlsdk.agent.arguments import without_effect
 from rlsdk.agent.assembled import AssembledAgent
@@ -20,7 +23,7 @@ from rlsdk.environments.adapters.goals import GoalRules
 from rlsdk.environments.adapters.masks import MaskValidator
 from rlsdk.environments.adapters.observations import ObservationBatcher
 from rlsdk.environments.wrapper_settings import split_wrapper_settings
-from rlsdk.errors import PluginError, SettingsError, UsageError
+from rlsdk.errors import ArtifactError, PluginError, SettingsError, UsageError
 from rlsdk.interfaces import BuildContext, HasRolloutLength, NormalizesEpisodes, Reconfigurable
 from rlsdk.interfaces.abilities import ability
 from rlsdk.interfaces.require_parts import require_parts
@@ -141,10 +144,12 @@ def build_parts(agent: AssembledAgent) -> None:
 
     Raises:
         PluginError: the plugin lists settings that can change, and its algorithm has no way to take them.
+        ArtifactError: a file that a setting names cannot be read.
     """
     agent.preprocessing = preprocessing_of(agent.context, agent.config)
     with initialisation(agent.seed):
-        made = agent.spec.build(agent.preprocessing.build_context, agent.config)
+        with _files_named(agent):
+            made = agent.spec.build(agent.preprocessing.build_context, agent.config)
         built = require_parts(made, agent.spec.id, agent.spec.info)
     if agent.spec.live and ability(built.algorithm, Reconfigurable) is None:
         raise PluginError(
@@ -161,6 +166,22 @@ def build_parts(agent: AssembledAgent) -> None:
     agent.made_as = architecture_of(built)
     if (policy := ability(agent.parts.policy, ReadsInputs)) is not None:
         policy.reader = InputReader(agent.preprocessing)
+
+
+@contextmanager
+def _files_named(agent: AssembledAgent) -> Iterator[None]:
+    """A file that building cannot read is an error that names its setting."""
+    try:
+        yield
+    except OSError as error:
+        values = attrs.asdict(agent.config, recurse=False)
+        names = [name for name, value in values.items() if error.filename and str(value) == str(error.filename)]
+        if not names:
+            raise
+        raise ArtifactError(
+            f"{names[0]} = {values[names[0]]} cannot be read: {error.strerror or error}; give the place of the file, for an"
+            f" agent file with load(path, custom_objects={{{names[0]!r}: ...}})"
+        ) from error
 
 
 def reseed(agent: AssembledAgent, seed: int) -> None:

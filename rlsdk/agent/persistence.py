@@ -21,7 +21,7 @@ from rlsdk.agent.torch_modes import in_plain_modes
 from rlsdk.agent.training_state import SECTIONS, TrainingState, restore, training_state
 from rlsdk.errors import ArtifactError, SettingsError, fitting, suggest
 from rlsdk.interfaces import State
-from rlsdk.registry import AlgorithmSpec, plugin_of
+from rlsdk.registry import AlgorithmSpec, plugin_of, require_usable
 from rlsdk.runtime.output import print_line
 from rlsdk.settings import structure
 from rlsdk.storage import factory
@@ -125,6 +125,7 @@ def load(
 ) -> AssembledAgent:
     """The agent in a file, without an environment; see `Agent.load`."""
     with naming(file.source, file.document, spec):
+        require_usable(spec)
         document, sections = upgraded(file.document, file.sections, spec)
         agent = _assembled(spec, document, changes, bytes_of(sections), class_name)
         restore(agent, agent_file.policy_in(sections), sections.get("training"))

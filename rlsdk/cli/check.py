@@ -3,48 +3,76 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rlsdk.errors import SettingsError
+from rlsdk.runtime.output import print_line
+from rlsdk.settings import parse_assignments
+
+if TYPE_CHECKING:
+    from rlsdk.testing.kit import CheckResult
 
 
 def check_plugin(
     algorithm: Annotated[str, typer.Argument(help="Id of the algorithm, see `rlsdk list`.")],
-    thorough: Annotated[bool, typer.Option("--thorough", help="Try twenty times as many examples.")] = False,
+    thorough: Annotated[
+        bool, typer.Option("--thorough", help="Try twenty times as many examples, all observations with all actions.")
+    ] = False,
+    seconds: Annotated[
+        float | None, typer.Option(help="Time for the whole check; clauses that do not fit are not run.")
+    ] = None,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="NAME=VALUE of a setting for the agents of the check, may be repeated."),
+    ] = None,
     capabilities: Annotated[
         bool, typer.Option("--capabilities", help="Try what the plugin can do, and keep the result in its package.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Run the contract checks of the interfaces against a plugin. Exit code 1 if one fails."""
+    """Run the contract checks of the interfaces against a plugin. Exit code 1 if one fails, 3 if some were not run."""
+    settings = parse_assignments(assignments or [])
     try:
         import hypothesis  # noqa: F401  # the clauses need it
 
-        from rlsdk.testing import run_checks
+        from rlsdk.testing.request import Request
+        from rlsdk.testing.running import outcomes, summary
     except ImportError as error:
         raise SettingsError(f"the checks need more packages: pip install rlsdk[testing] ({error})") from None
+    if capabilities:
+        _measure(algorithm)
+        return
+    found = []
+    for outcome in outcomes(Request(algorithm=algorithm, settings=settings, thorough=thorough), seconds=seconds):
+        found.append(outcome)
+        if not as_json:
+            _print(outcome)
+    if as_json:
+        typer.echo(json.dumps([outcome.as_dict() for outcome in found], indent=1))
+    typer.echo(summary(found), err=as_json)
+    for status, code in (("failed", 1), ("not run", 3)):
+        if any(outcome.status == status for outcome in found):
+            raise typer.Exit(code)
+
+
+def _print(outcome: CheckResult) -> None:
+    """One clause of the table, with what is to be known of one that does not hold."""
+    print_line(f"{outcome.status:<16}{outcome.id:<40}{outcome.statement}")
+    lines = outcome.detail.splitlines()
+    if outcome.status != "failed":
+        lines = [f"because: {line}" for line in lines]
+    elif outcome.remedy:
+        lines.append(f"to mend: {outcome.remedy}")
+    for line in lines:
+        print_line(f"    {line}")
+
+
+def _measure(algorithm: str) -> None:
     from rlsdk.registry import find
     from rlsdk.registry.trial import require_loads
+    from rlsdk.testing import capabilities
 
     require_loads(find(algorithm))
-    if capabilities:
-        from rlsdk.testing import capabilities as tried
-
-        typer.echo(f"{tried.write(find(algorithm), tried.measure(algorithm))}")
-        return
-    outcomes = run_checks(algorithm, thorough=thorough)
-    if as_json:
-        typer.echo(json.dumps([outcome.as_dict() for outcome in outcomes], indent=1))
-    else:
-        for outcome in outcomes:
-            typer.echo(f"{outcome.status:<16}{outcome.id:<40}{outcome.statement}")
-            if outcome.detail and outcome.status == "failed":
-                typer.echo("    " + outcome.detail.replace("\n", "\n    "))
-    failed, absent = (sum(outcome.status == name for outcome in outcomes) for name in ("failed", "not applicable"))
-    applied = len(outcomes) - absent
-    others = f"; {absent} of {len(outcomes)} do not apply" if absent else ""
-    typer.echo(f"{applied - failed} of {applied} clauses hold{others}", err=as_json)
-    if failed:
-        raise typer.Exit(1)
+    typer.echo(f"{capabilities.write(find(algorithm), capabilities.measure(algorithm))}")

@@ -7,19 +7,22 @@ from typing import Annotated
 
 import typer
 
-from rlsdk.scaffold import new_package
+from rlsdk.scaffold import families, first_steps, new_package
 
 
 def new_plugin(
     identity: Annotated[str, typer.Argument(metavar="ID", help="Id of the algorithm, such as my-algo.")],
-    family: Annotated[str, typer.Option(help="on-policy, off-policy or population.")] = "on-policy",
+    family: Annotated[str, typer.Option(help=f"One of {', '.join(families())}.")] = "on-policy",
+    actions: Annotated[
+        str | None, typer.Option(help="continuous or discrete, for off-policy.", show_default="discrete")
+    ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder in which the package's folder is made.")] = Path(),
 ) -> None:
     """Write a complete plugin package: it installs, trains and passes the contract checks; two functions are yours to fill."""
-    folder = new_package(identity, family, out)
-    package = next((folder / "src").iterdir())
+    folder = new_package(identity, family, out, actions=actions)
+    place, run = first_steps(identity, family, actions)
     typer.echo(f"{folder}: a plugin with the {family} algorithm {identity!r}")
-    typer.echo(f"fill in the two functions marked FILL IN in {package / 'algorithm.py'}, then:")
+    typer.echo(f"fill in the two functions marked FILL IN in {folder / place}, then:")
     typer.echo(f"  pip install -e '{folder}[dev]'")
     typer.echo(f"  rlsdk check {identity}")
-    typer.echo(f"  rlsdk run {identity} --env CartPole-v1")
+    typer.echo(f"  {run}")

@@ -19,7 +19,8 @@ from rlsdk.environments.vector.process_vector import ProcessVectorEnv
 from rlsdk.environments.vector.sync_vector import SyncVectorEnv
 from rlsdk.environments.wrapper_settings import split_wrapper_settings
 from rlsdk.errors import EnvironmentFault, RlsdkError, message_of, shown, suggest
-from rlsdk.registry import extension, extensions
+from rlsdk.registry import extension
+from rlsdk.registry.loading import is_offered
 
 EnvSource = str | Callable[..., object] | Any
 CONNECTED = (SyncVectorEnv, ProcessVectorEnv, NativeVectorEnv, ExecutorVectorEnv, CustomVectorEnv)
@@ -124,7 +125,7 @@ def _by_id(name: str, kwargs: dict[str, Any]) -> object:
     """From the plugin that owns the id's namespace, or from gymnasium."""
     namespace = name.partition("/")[0]
     register_game(name)  # its error names what to install
-    if "/" in name and name not in gymnasium.registry and namespace in extensions("environments"):
+    if "/" in name and name not in gymnasium.registry and is_offered("environments", namespace):
         return extension("environments", namespace)(name, **kwargs)
     # what gymnasium's checker warns of at the first step is checked here at every one, or by `check_env`
     return gymnasium.make(name, **{"disable_env_checker": True, **kwargs})

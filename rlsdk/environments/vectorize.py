@@ -77,7 +77,7 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
     """
     _refuse(env, documented)
     sources = _sources(env, n_envs)
-    if vectorization not in (*VECTORIZATIONS, *executors.names()):
+    if vectorization not in VECTORIZATIONS and not executors.is_executor(vectorization):
         known = (*VECTORIZATIONS, *executors.names())
         raise SettingsError(f"vectorization {vectorization!r} is unknown; {suggest(vectorization, known)}")
     arguments = dict(env_kwargs or {})
@@ -97,7 +97,7 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
 def _made(makers: Sequence[_Maker], vectorization: str, options: ProcessOptions, seed: int | None) -> ConnectedEnv:
     """The copies, stepped as `vectorization` selects."""
     first, count = makers[0].bare(), len(makers)  # what cannot be made fails here, with a clear message
-    if vectorization in executors.names():
+    if executors.is_executor(vectorization):
         if any(maker.env is not makers[0].env for maker in makers):
             raise SettingsError(f"vectorization={vectorization!r} plays copies of one environment; give one function")
         _require_new(makers, first)

@@ -9,6 +9,7 @@ from rlsdk.executors.processes import Processes
 from rlsdk.executors.serial import SerialExecutor
 from rlsdk.interfaces import Executor
 from rlsdk.registry import extension, extensions
+from rlsdk.registry.loading import is_offered
 
 EXECUTORS: dict[str, Callable[[int], Executor]] = {"in-process": lambda _: SerialExecutor(), "processes": Processes}
 """The executors that need no plugin."""
@@ -21,6 +22,11 @@ def names() -> tuple[str, ...]:
     return (*EXECUTORS, *extensions("executors"))
 
 
+def is_executor(name: str) -> bool:
+    """Whether there is an executor called `name`; `make_executor` raises if its plugin is broken."""
+    return name in EXECUTORS or is_offered("executors", name)
+
+
 def make_executor(name: str, workers: int) -> Executor:
     """The executor called `name`, a plugin's or one of ours, with `workers` workers.
 
@@ -31,7 +37,7 @@ def make_executor(name: str, workers: int) -> Executor:
         raise SettingsError(f"{workers} workers can do nothing; give 1 or more")
     if name in EXECUTORS:
         return EXECUTORS[name](workers)
-    if name not in extensions("executors"):
+    if not is_executor(name):
         raise SettingsError(f"unknown executor {name!r}; {suggest(name, names())}")
     made: Executor = extension("executors", name)(workers)
     return made

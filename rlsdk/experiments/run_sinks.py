@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rlsdk.errors import SettingsError, suggest
 from rlsdk.registry import extension, extensions
+from rlsdk.registry.loading import is_offered
 from rlsdk.sinks import ConsoleSink, MetricSink, TensorBoardSink
 
 BUILT_IN = ("console", "tensorboard")
@@ -28,8 +29,8 @@ def _named(name: str) -> Maker:
         return lambda folder, resumed: ConsoleSink()
     if name == "tensorboard":
         return lambda folder, resumed: TensorBoardSink(folder, name, continue_last=resumed)
-    known = (*BUILT_IN, *extensions("sinks"))
-    if name not in known:
+    if not is_offered("sinks", name):
+        known = (*BUILT_IN, *extensions("sinks"))
         raise SettingsError(
             f"unknown sink {name!r}; {suggest(name, known)}; metrics.csv and metrics.jsonl are always written"
         )

@@ -89,11 +89,11 @@ def tune(plan: Tuning) -> Best:
         SettingsError: Optuna is not installed, nothing can be searched, the folder holds another study, or every trial failed.
         EnvironmentFault: no such environment. KeyboardInterrupt: it was stopped; finished trials are kept.
     """
-    study = _open(plan)
     if not plan.space():
         raise SettingsError(
             f"nothing to search: no hyper-parameter of {plan.algorithm!r} that is not fixed has tune=(low, high)"
         )
+    study = _open(plan)
     # errors that every trial would raise are raised now
     bind(load(plan.algorithm).config_type, (), {**plan.base(), "env": plan.env})
     make_vec_env(plan.env).close()

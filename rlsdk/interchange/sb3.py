@@ -249,3 +249,47 @@ def actor_critic(weights: Mapping[str, Tensor], memory: str = "") -> Translated:
     arch = {own: hidden(weights, f"mlp_extractor.{theirs}_net.") for own, theirs in (("pi", "policy"), ("vf", "value"))}
     policy = f"{'Cnn' if images else 'Mlp'}{memory}Policy"
     return Translated(policy, {"net_arch": arch}, {"policy": renamed(weights, names)})
+
+
+def require_plain(weights: Mapping[str, Tensor]) -> None:
+    """Raises ValueError: observations of these weights [..] go through a features extractor, which is not imported."""
+    if any("features_extractor" in name for name in weights):
+        raise ValueError("encoders of images and Dict observations are not imported")
+
+
+def critic_count(weights: Mapping[str, Tensor]) -> int:
+    """Critics of an off-policy algorithm with Box actions, whose weights are [out, in]."""
+    return sum(name.startswith("critic.qf") and name.endswith(".0.weight") for name in weights)
+
+
+def stacked_critics(weights: Mapping[str, Tensor], network: str) -> dict[str, Tensor]:
+    """Those of `network` (critic, critic_target) side by side: weights [out, in] of each become [critics, in, out]."""
+    found = {}
+    for i in range(0, 2 * len(layers_of(weights, f"{network}.qf0.")), 2):
+        names = [f"{network}.qf{member}.{i}." for member in range(critic_count(weights))]
+        found[f"ensemble.layers.{i}.weight"] = torch.stack([weights[f"{name}weight"].T for name in names])
+        found[f"ensemble.layers.{i}.bias"] = torch.stack([weights[f"{name}bias"].unsqueeze(0) for name in names])
+    return found
+
+
+def deterministic_actor_critic(weights: Mapping[str, Tensor]) -> Translated:
+    """Actor, critics and the targets of both, of TD3 and DDPG, from weights [out, in].
+
+    Raises:
+        ValueError: observations go through a features extractor.
+    """
+    require_plain(weights)
+    last = 2 * len(layers_of(weights, "actor.mu.")) - 2
+
+    def actor(network: str) -> dict[str, Tensor]:
+        """Weights [out, in] of the actor or its target."""
+        layers = [(f"{network}.mu.{i}.", f"body.{i}.") for i in range(0, last, 2)]
+        return renamed(weights, [*layers, (f"{network}.mu.{last}.", "mean.")])
+
+    widths = {"pi": hidden(weights, "actor.mu.", output=True), "qf": hidden(weights, "critic.qf0.", output=True)}
+    parameters = {
+        "policy": actor("actor"),
+        "actor_target": actor("actor_target"),
+        **{network: stacked_critics(weights, network) for network in ("critic", "critic_target")},
+    }
+    return Translated("MlpPolicy", {"net_arch": widths, "n_critics": critic_count(weights)}, parameters)

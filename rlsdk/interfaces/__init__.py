@@ -37,7 +37,14 @@ from rlsdk.interfaces.plans import (
     NormalizesEpisodes,
     Plan,
 )
-from rlsdk.interfaces.policies import ActsForRollouts, BeginsRollouts, FillsExtras, Policy, TorchPolicy
+from rlsdk.interfaces.policies import (
+    ActsForRollouts,
+    BeginsRollouts,
+    EstimatesValues,
+    FillsExtras,
+    Policy,
+    TorchPolicy,
+)
 from rlsdk.interfaces.state import State, Stateful
 from rlsdk.interfaces.storage import Serializer
 
@@ -56,6 +63,7 @@ __all__ = [
     "CountsUpdates",
     "Distribution",
     "EpisodePlayer",
+    "EstimatesValues",
     "Executor",
     "FillsExtras",
     "FollowsSettings",

@@ -28,11 +28,11 @@ from rlsdk.interfaces.plans import (
     NormalizesEpisodes,
     Plan,
 )
-from rlsdk.interfaces.policies import ActsForRollouts, BeginsRollouts, FillsExtras, Policy
+from rlsdk.interfaces.policies import ActsForRollouts, BeginsRollouts, EstimatesValues, FillsExtras, Policy
 
 AbilityT = TypeVar("AbilityT")
 
-OF_POLICIES = (ActsForRollouts, BeginsRollouts, FillsExtras, Reconfigurable)
+OF_POLICIES = (ActsForRollouts, BeginsRollouts, EstimatesValues, FillsExtras, Reconfigurable)
 REQUIRED: dict[str, type[object]] = {
     "policy": Policy,
     "behavior": Policy,
@@ -44,7 +44,7 @@ REQUIRED: dict[str, type[object]] = {
 OPTIONAL: dict[str, tuple[type[object], ...]] = {
     "policy": OF_POLICIES,
     "behavior": OF_POLICIES,
-    "algorithm": (Collected, CountsUpdates, HasTdError, Proposes, Reconfigurable, SeesDiscarded),
+    "algorithm": (Collected, CountsUpdates, EstimatesValues, HasTdError, Proposes, Reconfigurable, SeesDiscarded),
     "buffer": (Collected, HasEpisodeRewards, Prioritized, Reconfigurable),
     "plan": (ChecksParts, FollowsSettings, HasRolloutLength, LearnsOffline, NormalizesEpisodes),
 }

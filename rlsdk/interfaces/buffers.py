@@ -16,18 +16,34 @@ BatchT_co = TypeVar("BatchT_co", covariant=True)
 
 @runtime_checkable
 class Buffer(Stateful, Protocol[ItemT_contra, BatchT_co]):
-    """A memory of collected experience."""
+    """A memory of collected experience. What it promises besides depends on what it samples; `rlsdk check` tests it.
 
-    def extend(self, item: ItemT_contra) -> None: ...
+    - `Transitions`: every row is a stored step with the action, mask, extras and info of that step, what it led to, and a
+      discount that is 0 at terminations only; or n steps of one episode, fewer at its end and at the newest row. All rows are
+      equally likely, but for a memory that is `Prioritized`.
+    - `Sequences`: every column holds consecutive steps of one environment, the next episode after the end of one. Padding and
+      filler rows are not `valid`. `loss_mask` is False there and in the first rows, which are for the carry alone.
+      `initial_carry` is that of the time.
+    - A record of the plugin's own: its meaning is the plugin's.
 
-    def sample(self, size: int, generator: Generator) -> BatchT_co: ...
+    In all of them filler rows (`StepData.valid` is False) and overwritten steps are never sampled, every other step can be, and
+    the state makes another memory sample the same, now and after further steps.
+    """
+
+    def extend(self, item: ItemT_contra) -> None:
+        """Append what was collected: a `Rollout` [T, B] of raw observations and rewards. The oldest steps make room."""
+        ...
+
+    def sample(self, size: int, generator: Generator) -> BatchT_co:
+        """`size` rows or sequences, drawn by `generator` alone; copies of what is stored."""
+        ...
 
     def __len__(self) -> int:
-        """Number of transitions that can be sampled."""
+        """Number of steps that can be sampled: never more than were stored, nor than the capacity."""
         ...
 
     def bytes_required(self) -> int:
-        """Bytes of the full buffer, known before any of it is allocated."""
+        """Bytes of the full buffer, known before any of it is allocated; at least what `state_dict` of a full one holds."""
         ...
 
 

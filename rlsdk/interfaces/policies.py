@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from torch import Generator, nn
+from torch import Generator, Tensor, nn
 
 from rlsdk.interfaces.state import Stateful
 from rlsdk.records import Act, Observation, StepData
@@ -26,7 +26,8 @@ class Policy(Stateful, Protocol[CarryT, ExtrasT]):
         self, observation: Observation, carry: CarryT, *, deterministic: bool, generator: Generator
     ) -> Act[CarryT, ExtrasT]:
         """Actions [B] or [B, A] in the units of the action space, nested as it is; no gradient. They lie inside it, but for
-        unsquashed Box actions: the adapter clips them, and `log_prob` is of the unclipped action.
+        unsquashed Box actions: the adapter clips them, and `log_prob` is of the unclipped action. What is replayed is what
+        `act` returned: where a plan collects into `Parts.buffer`, Box actions without `log_prob` in the extras lie inside.
 
         Rows are independent: acting on one row or on many gives the same deterministic action. Random numbers come
         from `generator` only. Where `observation.is_first`, the row's memory in the carry is ignored; only exploration
@@ -70,4 +71,13 @@ class FillsExtras(Protocol):
 
     def estimates(self, steps: StepData[Any]) -> Any:
         """The complete extras of steps [T, B]; called while the policy still has the weights it acted with."""
+        ...
+
+
+@runtime_checkable
+class EstimatesValues(Protocol):
+    """A policy, or an algorithm, that knows what observations are worth; the contract kit compares it with known values."""
+
+    def state_values(self, observation: Observation, /) -> Tensor:
+        """V of observations [N] that begin episodes, float [N]: the discounted return that is expected to follow."""
         ...

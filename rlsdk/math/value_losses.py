@@ -33,6 +33,25 @@ def half_squared_error(values: Tensor, target: Tensor, *, weight: Tensor | None 
     return loss * len(values), total
 
 
+def squared_error(values: Tensor, target: Tensor, *, weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """(sum over critics of mean (y - z)^2, 0-d; its gradient), the loss of TD3 (arXiv:1802.09477, algorithm 1).
+
+    Args:
+        values: z, float [C, N, K] of C critics.
+        target: y, float [N, K], the same for all of them.
+        weight: of each row, float [N]; None = 1.
+    """
+    loss, grad = half_squared_error(values, target, weight=weight)
+    return 2.0 * loss, 2.0 * grad
+
+
+def first_value(values: Tensor) -> tuple[Tensor, Tensor]:
+    """(mean over rows of the first critic's value, 0-d; its gradient), for values float [C, N, 1] (arXiv:1802.09477)."""
+    grad = torch.zeros_like(values)
+    grad[0] = 1.0 / values[0].numel()
+    return values[0].mean(), grad
+
+
 def minimum_value(values: Tensor) -> tuple[Tensor, Tensor]:
     """(mean over rows of the smallest critic's value, 0-d; its gradient), for values float [C, N, 1] (arXiv:1812.05905)."""
     smallest, chosen = values.min(0, keepdim=True)

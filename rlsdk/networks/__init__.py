@@ -1,9 +1,10 @@
 """Network parts: encoders of observations, multi-layer perceptrons, critics, actors, flat parameter storage."""
 
 from rlsdk.networks.action_scale import ActionScale
-from rlsdk.networks.actor_critic import ActorCritic, Estimates
+from rlsdk.networks.actor_critic import ActorCritic, ActorCriticCarry, Estimates
 from rlsdk.networks.build_action_head import build_action_head
-from rlsdk.networks.build_actor_critic import build_actor_critic
+from rlsdk.networks.build_actor_critic import build_actor_critic, memory_of
+from rlsdk.networks.build_deterministic_actor_critic import build_deterministic_actor_critic
 from rlsdk.networks.build_discrete_value_policy import build_discrete_value_policy
 from rlsdk.networks.build_encoder import build_encoder, uses_nature_cnn
 from rlsdk.networks.build_soft_actor_critic import build_soft_actor_critic
@@ -28,6 +29,7 @@ from rlsdk.networks.squashed_actor import SquashedActor
 __all__ = [
     "ActionScale",
     "ActorCritic",
+    "ActorCriticCarry",
     "BaseFeaturesExtractor",
     "CombinedEncoder",
     "CombinedExtractor",
@@ -53,6 +55,7 @@ __all__ = [
     "activation",
     "build_action_head",
     "build_actor_critic",
+    "build_deterministic_actor_critic",
     "build_discrete_value_policy",
     "build_encoder",
     "build_memory",
@@ -62,6 +65,7 @@ __all__ = [
     "features_dim",
     "flatten_parameters",
     "forgotten",
+    "memory_of",
     "mlp",
     "has_train_mode",
     "sequence_by_steps",

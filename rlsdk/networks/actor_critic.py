@@ -240,8 +240,7 @@ class ActorCritic(nn.Module):
         if self.critic_memory is None:
             latent_value = latent.detach()
         else:
-            critic = cast("Memory", self.critic_memory)
-            latent_value = critic.sequence(others, memory[1], observation.is_first, starts)
+            latent_value = cast("Memory", self.critic_memory).sequence(others, memory[1], observation.is_first, starts)
         mask = observation.action_mask if self.use_masks else None
         distribution: Distribution = self.head(self.body(latent), mask)
         return distribution, self.value(self.critic_body(latent_value)).squeeze(-1)
@@ -249,12 +248,15 @@ class ActorCritic(nn.Module):
     def values_after(self, observation: Observation, memory: tuple[States, States]) -> Tensor:
         """V [N] of observations seen with `memory` (the carry after the step before them)."""
         features, others = self._encoded(observation.features)
-        latent = features
-        if self.critic_memory is None:
-            latent, _ = self._memory.step(features, memory[0], observation.is_first)
-        latent, _ = self._critic_step(others, latent, memory[1], observation.is_first)
-        value: Tensor = self.value(self.critic_body(latent)).squeeze(-1)
-        return value
+        first, shared = observation.is_first, self.critic_memory is None
+        latent = self._memory.step(features, memory[0], first)[0] if shared else features
+        latent, _ = self._critic_step(others, latent, memory[1], first)
+        return cast("Tensor", self.value(self.critic_body(latent)).squeeze(-1))
+
+    def state_values(self, observation: Observation) -> Tensor:
+        """V [N]; see `rlsdk.interfaces.EstimatesValues`."""
+        carry = self.initial_carry(len(observation.is_first))
+        return self.values_after(observation, (carry.actor, carry.critic))
 
     def internal(self, action: Any) -> Any:
         """Actions in environment units as the distribution knows them."""

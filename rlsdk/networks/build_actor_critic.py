@@ -37,6 +37,11 @@ class OnPolicySettings(Protocol):
     def policy_kwargs(self) -> ActorCriticConfig: ...
 
 
+def memory_of(policy: str) -> str | None:
+    """The memory in a policy's name: `lstm`, `gru`, or None."""
+    return next((kind for kind in ("lstm", "gru") if kind.capitalize() in policy), None)
+
+
 def build_actor_critic(
     context: BuildContext,
     config: OnPolicySettings,
@@ -58,6 +63,8 @@ def build_actor_critic(
         UnsupportedSpaceError, SettingsError: the policy or the settings do not fit the spaces.
     """
     networks = config.policy_kwargs
+    if not use_sde:
+        _require_plain_noise(networks)
     if networks.actor_class is not None or networks.critic_class is not None:
         require_no_latent(memory=memory is not None, use_sde=use_sde)
         return build_own_actor_critic(context, config.policy, networks).to(context.device)
@@ -102,10 +109,15 @@ def _memories(
     return actor, LinearMemory(inputs, networks.lstm_hidden_size), networks.lstm_hidden_size
 
 
+def _require_plain_noise(networks: ActorCriticConfig) -> None:
+    """Raises SettingsError: a setting of state-dependent noise, which would do nothing."""
+    given = {"squash_output": networks.squash_output, "use_expln": networks.use_expln}
+    for name in [name for name, value in given.items() if value] + ["full_std = false"] * (not networks.full_std):
+        raise SettingsError(f"{name} needs use_sde = true")
+
+
 def _head(space: Space, latent: int, networks: ActorCriticConfig, use_sde: bool) -> nn.Module:
     if not use_sde:
-        if networks.squash_output:
-            raise SettingsError("squash_output needs use_sde = true")
         return build_action_head(space, latent, networks.log_std_init)
     box = require_box(space)
     head = GaussianHead(latent, box, 0.0)

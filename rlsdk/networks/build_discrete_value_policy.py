@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from torch import nn
 
+from rlsdk.errors import SettingsError
 from rlsdk.interfaces import BuildContext
 from rlsdk.kernels import KernelChoice
 from rlsdk.networks.build_encoder import build_encoder, uses_nature_cnn
 from rlsdk.networks.discrete_value_policy import DiscreteValuePolicy
+from rlsdk.networks.dueling_head import DuelingHead
+from rlsdk.networks.encoders import features_dim
 from rlsdk.networks.own_networks import OwnNetworkSettings, own_network
 from rlsdk.settings.networks import widths
-from rlsdk.settings.q_learning import DiscreteValueConfig, QLearningConfig
+from rlsdk.settings.q_learning import DiscreteValueConfig
 from rlsdk.spaces import Discrete, MultiDiscrete, choices_of
 
 HIDDEN = (64, 64)
 
 
+class DiscreteValueSettings(Protocol):
+    """The hyper-parameters the policy depends on."""
+
+    @property
+    def policy(self) -> str: ...
+    @property
+    def batch_size(self) -> int: ...
+    @property
+    def policy_kwargs(self) -> DiscreteValueConfig: ...
+
+
 def build_discrete_value_policy(
-    context: BuildContext, config: QLearningConfig, values_per_action: int = 1
+    context: BuildContext, config: DiscreteValueSettings, values_per_action: int = 1
 ) -> DiscreteValuePolicy:
     """Encoder, hidden layers of `net_arch` (`[64, 64]`, none after NatureCNN) and a linear layer, on the context's device.
 
@@ -32,11 +48,21 @@ def build_discrete_value_policy(
     hidden = widths(networks.net_arch, "qf", () if uses_nature_cnn(encoder) else HIDDEN, names=("qf",))
     choice = KernelChoice(networks.kernel, max(hidden, default=1), config.batch_size, context.device)
     policy = DiscreteValuePolicy(encoder, hidden, networks.activation_fn, space, values_per_action, choice=choice)
+    if networks.dueling:
+        policy.head = DuelingHead((hidden or (features_dim(encoder),))[-1], policy.sizes, values_per_action)
     return policy.to(context.device)
 
 
 def _own(context: BuildContext, networks: DiscreteValueConfig, values_per_action: int) -> DiscreteValuePolicy:
-    """On a whole network of the user's, which gives [N, A, K], or A * K numbers on one axis."""
+    """On a whole network of the user's, which gives [N, A, K], or A * K numbers on one axis.
+
+    Raises:
+        SettingsError: `dueling` asks for a head, which the user's network replaces.
+    """
+    if networks.dueling:
+        raise SettingsError(
+            "dueling = true needs a network made by rlsdk; leave network_class out, or set dueling = false"
+        )
     space = context.action_space
     assert isinstance(space, Discrete | MultiDiscrete)
     given = OwnNetworkSettings(

@@ -9,7 +9,7 @@ from torch import Generator, Tensor, nn
 
 from rlsdk.kernels import AUTOGRAD, Autograd, KernelChoice, KernelSlot, factory
 from rlsdk.kernels.protocol import Acting, DenseNetwork
-from rlsdk.math.discrete_values import greedy_action
+from rlsdk.math.discrete_values import flat_index, greedy_action, values_at
 from rlsdk.networks.documented_methods import explains_documented_methods
 from rlsdk.networks.encoders import features_dim
 from rlsdk.networks.epsilon_greedy import epsilon_greedy
@@ -96,6 +96,12 @@ class DiscreteValuePolicy(nn.Module):
         if not deterministic:
             action = epsilon_greedy(action, self.sizes, self.epsilon, observation.action_mask, generator)
         return Act(self.to_environment(action), (), ())
+
+    def state_values(self, observation: Observation) -> Tensor:
+        """V [N] of greedy actions, the mean over choices and K; see `rlsdk.interfaces.EstimatesValues`."""
+        values = self(observation.features)
+        action = greedy_action(values, observation.action_mask, self.sizes)
+        return values_at(values, flat_index(action, self.sizes)).mean((0, -1))
 
     def to_environment(self, action: Tensor) -> Tensor:
         """Choices from 0, int64 [N, choices], in environment units, [N] or [N, choices]."""

@@ -137,13 +137,18 @@ def build_search_policy(
         squash: Box actions are squashed by tanh; otherwise clipped.
 
     Raises:
-        SettingsError: an activation numpy has not, or observations that would be encoded by parameters of their own.
+        SettingsError: an activation numpy has not, an optimiser, which nothing would use, or observations that would be encoded
+            by parameters of their own.
     """
     space, activation = context.action_space, networks.activation_fn
     assert isinstance(space, Box | Discrete | MultiDiscrete | MultiBinary)
     if not isinstance(activation, str) or activation not in ACTIVATIONS:
         raise SettingsError(
             f"candidates are played in numpy: activation_fn {activation!r}; {suggest(str(activation), ACTIVATIONS)}"
+        )
+    if networks.optimizer_class not in ("adam", None) or networks.optimizer_kwargs:
+        raise SettingsError(
+            "optimizer_class, optimizer_kwargs: candidates are searched without an optimiser; leave them out"
         )
     kind = "MultiInputPolicy" if isinstance(context.observation_space, Dict | Tuple) else "MlpPolicy"
     if networks.features_extractor_class is not None:

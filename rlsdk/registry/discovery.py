@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Callable
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 
 import attrs
 
-from rlsdk.errors import PluginError, shown, suggest
+from rlsdk.errors import PluginError, message_of, one_line, shown, suggest
 from rlsdk.registry.installed import GROUP, Entry, scan
-from rlsdk.registry.manifest import Manifest, ManifestError, checked_manifest, read_manifest
+from rlsdk.registry.manifest import Manifest, ManifestError, NoManifestError, checked_manifest, read_manifest
+from rlsdk.registry.sdk_range import REGISTERED, fix_for_missing, is_missing_from_sdk, misfit, sdk_version
 from rlsdk.registry.spec import AlgorithmSpec
 
 __all__ = ["GROUP", "HOOKS", "SWITCH", "Plugin", "algorithms", "find", "plugins", "register", "unregister"]
@@ -73,6 +72,7 @@ def plugins(*, rescan: bool = False) -> tuple[Plugin, ...]:
     if rescan:
         entries.cache_clear()
         look.cache_clear()
+        plugin_in.cache_clear()
         for forget in FORGET:
             forget()
     registered = tuple(plugin for plugin, _ in _registered.values())
@@ -94,31 +94,41 @@ def look(entry: Entry) -> Plugin:
         manifest = read_manifest(entry.module)
     except ManifestError as error:
         return attrs.evolve(plugin, problem=str(error))
-    return attrs.evolve(plugin, manifest=manifest, problem=_mismatch(entry.name, manifest))
+    return attrs.evolve(plugin, manifest=manifest, problem=_mismatch(plugin, manifest))
 
 
-def sdk_version() -> str:
-    """The version of rlsdk that runs."""
+@cache
+def plugin_in(package: str) -> Plugin | None:
+    """The plugin whose code is in a top-level package, installed or only on the path; None where that has no manifest."""
+    for entry in entries():
+        if entry.module.partition(".")[0] == package:
+            return look(entry)
     try:
-        return version("rlsdk")
-    except PackageNotFoundError:  # its sources, not installed
-        found: str = sys.modules["rlsdk"].__version__
-        return found
+        manifest = read_manifest(package)
+    except NoManifestError:
+        return None
+    except ManifestError as error:
+        return Plugin(id=package, distribution=package, version="0", module=package, problem=str(error))
+    return look(Entry(name=manifest.id, distribution=package, version="0", module=package))
 
 
-def _mismatch(name: str, manifest: Manifest) -> str | None:
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+def unusable(plugin: Plugin) -> PluginError:
+    """The error of using a plugin that has a problem."""
+    return PluginError(f"{plugin.qualified_id} {plugin.version} cannot be used: {plugin.problem}")
 
-    if manifest.id != name:
-        return f"its entry point is called {name!r} but its manifest has id = {manifest.id!r}; make them equal"
-    try:
-        wanted = SpecifierSet(manifest.sdk)
-    except InvalidSpecifier:
-        return f"its manifest's sdk = {shown(manifest.sdk, 60)} is not a version range; write for example '>=0.1,<0.2'"
-    here = sdk_version()
-    if not wanted.contains(here, prereleases=True):
-        return f"it needs rlsdk {manifest.sdk}, installed is {here}; install a version of the plugin that fits"
-    return None
+
+def described(error: BaseException, plugin: Plugin | None) -> str:
+    """Class and message of what importing a plugin raised, on one line; with the fix where the SDK lacks a name."""
+    cause = one_line(f"{type(error).__name__}: {message_of(error)}", 500)
+    if plugin is None or plugin.manifest is None or not is_missing_from_sdk(error):
+        return cause
+    return cause + fix_for_missing(plugin.manifest.sdk, plugin.distribution)
+
+
+def _mismatch(plugin: Plugin, manifest: Manifest) -> str | None:
+    if manifest.id != plugin.id:
+        return f"its entry point is called {plugin.id!r} but its manifest has id = {manifest.id!r}; make them equal"
+    return misfit(manifest.sdk, sdk_version(), plugin.distribution)
 
 
 def algorithms() -> tuple[Plugin, ...]:
@@ -187,10 +197,10 @@ def register(spec: AlgorithmSpec, manifest: Manifest) -> Plugin:
         another version of rlsdk, or spec and manifest differ.
     """
     module = getattr(spec.build, "__module__", None) or "__main__"
-    plugin = Plugin(id=spec.id, distribution="registered", version="0", module=module, manifest=manifest)
+    plugin = Plugin(id=spec.id, distribution=REGISTERED, version="0", module=module, manifest=manifest)
     check_spec(spec, plugin)
     try:
-        problem = _mismatch(spec.id, checked_manifest(manifest))
+        problem = _mismatch(plugin, checked_manifest(manifest))
     except ManifestError as error:
         problem = str(error)
     if problem is not None:
@@ -207,5 +217,5 @@ def unregister(name: str) -> None:
     Raises:
         PluginError: nothing is registered under that id.
     """
-    if _registered.pop(f"registered/{name}", None) is None:
+    if _registered.pop(f"{REGISTERED}/{name}", None) is None:
         raise PluginError(f"{name!r} is not registered; {suggest(name, [p.id for p, _ in _registered.values()])}")

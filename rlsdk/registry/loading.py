@@ -9,21 +9,23 @@ from functools import cache
 from importlib.metadata import EntryPoint
 from typing import Any, cast
 
-from rlsdk.errors import PluginError, RlsdkError, message_of, one_line, shown, suggest
+from rlsdk.errors import PluginError, RlsdkError, shown, suggest
 from rlsdk.registry.discovery import (
     FORGET,
     GROUP,
     HOOKS,
     Plugin,
     check_spec,
+    described,
     entries,
     find,
     look,
+    plugin_in,
     plugins,
     registered,
     registrations,
+    unusable,
 )
-from rlsdk.registry.installed import Entry
 from rlsdk.registry.manifest import ManifestError, NoManifestError, read_manifest
 from rlsdk.registry.named import Named, spec_of
 from rlsdk.registry.spec import AlgorithmSpec
@@ -90,6 +92,11 @@ def extensions(kind: str) -> tuple[str, ...]:
     )
 
 
+def is_offered(kind: str, name: str) -> bool:
+    """Whether a plugin lists `name` under `kind`, also one that cannot be used: then `extension` raises."""
+    return any(p.manifest and name in getattr(p.manifest, kind) for p in plugins())
+
+
 def plugin_of(spec: AlgorithmSpec) -> Plugin | None:
     """The plugin a spec came from: registered, or of the same package; None for a spec that no plugin gave."""
     for plugin, known in registrations():
@@ -102,11 +109,9 @@ def plugin_of(spec: AlgorithmSpec) -> Plugin | None:
 
 def require_usable(spec: AlgorithmSpec) -> None:
     """Raises PluginError where the plugin of a spec does not work with this version of rlsdk, or is broken."""
-    plugin = plugin_of(spec)
-    if plugin is None and isinstance(spec.build, Named):  # its sources are on the path, and not installed
-        plugin = look(Entry(name=spec.id, distribution=_package(spec.build), version="0", module=spec.build.module))
-    if plugin is not None and plugin.problem is not None:
-        raise _unusable(plugin)
+    for plugin in (plugin_of(spec), *(plugin_in(_package(each)) for each in (spec.config_type, spec.build))):
+        if plugin is not None and plugin.problem is not None:
+            raise unusable(plugin)
 
 
 def spec_of_class(kind: type) -> AlgorithmSpec | None:
@@ -133,15 +138,16 @@ def agent_type(spec: AlgorithmSpec) -> type[object] | None:
     """
     if spec.agent is None:
         return None
-    plugin = plugin_of(spec)
+    require_usable(spec)
     with ONE_AT_A_TIME:
-        return _agent_type(spec.id if plugin is None else f"{plugin.qualified_id} {plugin.version}", spec.agent)
+        return _agent_type(spec.id, plugin_of(spec), spec.agent)
 
 
 @cache
-def _agent_type(who: str, agent: Callable[[], type[object]]) -> type[object]:
+def _agent_type(identity: str, plugin: Plugin | None, agent: Callable[[], type[object]]) -> type[object]:
     """The class that `agent` imports; imported once, as the guard would undo what other threads do meanwhile."""
-    found = _guarded(who, agent)
+    who = identity if plugin is None else _name(plugin)
+    found = _guarded(who, plugin, agent)
     if not isinstance(found, type) or getattr(found, "spec", None) is None:
         raise PluginError(f"{who} is broken: its `agent` returned {shown(found)}; return its subclass of rlsdk.Agent")
     return found
@@ -156,13 +162,9 @@ def _package(value: object) -> str:
     return str(module).partition(".")[0]
 
 
-def _unusable(plugin: Plugin) -> PluginError:
-    return PluginError(f"{plugin.qualified_id} {plugin.version} cannot be used: {plugin.problem}")
-
-
 def _call(plugin: Plugin, hook: str) -> object:
     if plugin.problem:
-        raise _unusable(plugin)
+        raise unusable(plugin)
     with ONE_AT_A_TIME:
         return _call_installed(plugin, hook)
 
@@ -170,10 +172,10 @@ def _call(plugin: Plugin, hook: str) -> object:
 @cache
 def _call_installed(plugin: Plugin, hook: str) -> object:
     """The answer of one hook of one plugin."""
-    who, manifest = f"{plugin.qualified_id} {plugin.version}", plugin.manifest
+    manifest = plugin.manifest
     if hook == "algorithm" and manifest is not None and manifest.build:
-        return _guarded(who, lambda: spec_of(manifest))
-    answer = _guarded(who, lambda: _imported(plugin, hook))
+        return _guarded(_name(plugin), plugin, lambda: spec_of(manifest))
+    answer = _guarded(_name(plugin), plugin, lambda: _imported(plugin, hook))
     if hook == "algorithm":
         check_spec(answer, plugin)
     return answer
@@ -196,8 +198,13 @@ def _imported(plugin: Plugin, hook: str) -> object:
     return getattr(manager.hook, hook)()
 
 
-def _guarded(who: str, work: Callable[[], object]) -> object:
-    """What `work` returns; its side effects are undone and warned of.
+def _name(plugin: Plugin) -> str:
+    """Distribution, id and version."""
+    return f"{plugin.qualified_id} {plugin.version}"
+
+
+def _guarded(who: str, plugin: Plugin | None, work: Callable[[], object]) -> object:
+    """What `work` of a plugin returns; its side effects are undone and warned of.
 
     Raises:
         PluginError: it raised, or had side effects where warnings are errors.
@@ -210,15 +217,10 @@ def _guarded(who: str, work: Callable[[], object]) -> object:
     except (KeyboardInterrupt, RlsdkError):
         raise
     except BaseException as error:  # a plugin that calls sys.exit() must not end the process
-        raise PluginError(f"{who} is broken: importing it raised {_described(error)}") from error
+        raise PluginError(f"{who} is broken: importing it raised {described(error, plugin)}") from error
     try:
         for effect in effects:
             warnings.warn(f"plugin {who} {effect} while it was imported", PluginSideEffect, stacklevel=5)
     except PluginSideEffect as effect:
         raise PluginError(f"{effect}; warnings are errors in this process") from None
     return answer
-
-
-def _described(error: BaseException) -> str:
-    """Class and message, on one line."""
-    return one_line(f"{type(error).__name__}: {message_of(error)}", 500)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -10,7 +12,9 @@ from typing import Any
 import attrs
 
 from rlsdk.errors import PluginError, shown, suggest
+from rlsdk.registry.discovery import described, plugin_in
 from rlsdk.registry.manifest import Manifest
+from rlsdk.registry.sdk_range import is_missing_from_sdk
 from rlsdk.registry.spec import AlgorithmSpec
 
 
@@ -47,10 +51,11 @@ class Named:
         """The function or class itself.
 
         Raises:
-            PluginError: there is none of that name.
+            PluginError: there is none of that name, or its module imports what this SDK does not have.
         """
         self.require_module()
-        module, name = import_module(self.module), self.place.partition(":")[2]
+        with self._naming_the_plugin():
+            module, name = import_module(self.module), self.place.partition(":")[2]
         try:
             return getattr(module, name)
         except AttributeError:
@@ -65,7 +70,18 @@ class Named:
         function = self.value()
         if not callable(function):
             raise self._broken(f"that is {shown(function, 60)}, which cannot be called; name a function")
-        return function(*args)
+        with self._naming_the_plugin():
+            return function(*args)
+
+    @contextmanager
+    def _naming_the_plugin(self) -> Iterator[None]:
+        """Errors inside about what this SDK lacks name the plugin, its range and the fix."""
+        try:
+            yield
+        except (AttributeError, ImportError) as error:
+            if is_missing_from_sdk(error):
+                raise self._broken(described(error, plugin_in(self.module.partition(".")[0]))) from error
+            raise
 
     def _broken(self, cause: str) -> PluginError:
         return PluginError(f"{self.plugin!r} is broken: its manifest has {self.field} = {self.place!r}, but {cause}")

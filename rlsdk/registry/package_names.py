@@ -7,7 +7,10 @@ from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 
+from rlsdk.errors import PluginError
+from rlsdk.registry.discovery import described, plugin_in, unusable
 from rlsdk.registry.manifest import Manifest, read_manifest
+from rlsdk.registry.sdk_range import is_missing_from_sdk
 from rlsdk.settings.policy_names import PolicyName
 
 
@@ -28,7 +31,7 @@ def public_names(package: str, **more: str) -> tuple[Callable[[str], object], Ca
         if name == "__all__":
             return [*sorted({*homes(), *_classes(package)}), "__version__"]
         if name in homes():
-            value: object = getattr(import_module(homes()[name]), name)
+            value = _imported(package, homes()[name], name)
         elif name in _classes(package):
             value = PolicyName(_classes(package)[name])
         else:
@@ -40,6 +43,24 @@ def public_names(package: str, **more: str) -> tuple[Callable[[str], object], Ca
         return sorted({*vars(sys.modules[package]), *homes(), *_classes(package)})
 
     return get, names
+
+
+def _imported(package: str, module: str, name: str) -> object:
+    """A name of a module of a plugin's package.
+
+    Raises:
+        PluginError: the plugin needs another version of rlsdk, or imports what this version does not have.
+    """
+    plugin = plugin_in(package.partition(".")[0])
+    if plugin is not None and plugin.problem is not None:
+        raise unusable(plugin)
+    try:
+        return getattr(import_module(module), name)
+    except (AttributeError, ImportError) as error:
+        if plugin is None or not is_missing_from_sdk(error):
+            raise
+        cause = described(error, plugin)
+        raise PluginError(f"{plugin.qualified_id} {plugin.version} is broken: importing it raised {cause}") from error
 
 
 def policy_names(module: str) -> tuple[Callable[[str], PolicyName], Callable[[], list[str]]]:

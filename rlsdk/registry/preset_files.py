@@ -16,7 +16,7 @@ from pathlib import Path
 import attrs
 
 from rlsdk.errors import SettingsError, one_line, shown
-from rlsdk.registry.discovery import find
+from rlsdk.registry.discovery import find, unusable
 from rlsdk.registry.manifest import ManifestError, package_folder
 from rlsdk.registry.plain_files import PlainFileError, read_toml
 
@@ -37,7 +37,7 @@ def preset_names(algorithm: str) -> tuple[str, ...]:
     """The environment ids the plugin of `algorithm` ships presets for, sorted; no preset is read.
 
     Raises:
-        PluginError: no plugin, or more than one, offers the algorithm.
+        PluginError: no plugin, or more than one, offers the algorithm, or it cannot be used.
     """
     return tuple(_files(algorithm))
 
@@ -46,7 +46,7 @@ def presets(algorithm: str) -> tuple[Preset, ...]:
     """Every preset the plugin of `algorithm` ships, by environment id.
 
     Raises:
-        PluginError: no plugin, or more than one, offers the algorithm. SettingsError: a preset is damaged.
+        PluginError: as `preset_names`. SettingsError: a preset is damaged.
     """
     return tuple(_read(path, name) for name, path in _files(algorithm).items())
 
@@ -63,8 +63,11 @@ def preset(algorithm: str, env: str) -> Preset | None:
 
 def _files(algorithm: str) -> dict[str, Path]:
     """Environment id -> file."""
+    plugin = find(algorithm)
+    if plugin.problem is not None:
+        raise unusable(plugin)
     try:
-        folder = package_folder(find(algorithm).module) / "presets"
+        folder = package_folder(plugin.module) / "presets"
         found = {path.relative_to(folder).with_suffix("").as_posix(): path for path in folder.rglob("*.toml")}
     except (ManifestError, OSError):  # registered from a script or a notebook
         return {}

@@ -24,8 +24,6 @@ Json = dict[str, object]
 """Plain data of a file, by name."""
 
 MaskUse = Literal["ignored", "optional", "required"]
-FAMILIES = ("on-policy", "off-policy", "population")
-"""Labels that `rlsdk new` has templates for; an algorithm may have any other."""
 
 
 def _known_settings(spec: AlgorithmSpec, _: object, value: tuple[str, ...]) -> None:
@@ -33,6 +31,13 @@ def _known_settings(spec: AlgorithmSpec, _: object, value: tuple[str, ...]) -> N
     known = [field.name for field in attrs.fields(spec.config_type)] if attrs.has(spec.config_type) else []
     if unknown := sorted(set(value) - set(known)):
         raise TypeError(f"live of {spec.id!r} names {unknown}; the settings are {', '.join(known)}")
+
+
+def _known_testing_settings(spec: AlgorithmSpec, _: object, value: Mapping[str, object]) -> None:
+    """The validator of `testing_settings`."""
+    known = [field.name for field in attrs.fields(spec.config_type)] if attrs.has(spec.config_type) else []
+    if unknown := sorted(set(value) - set(known)):
+        raise TypeError(f"testing_settings of {spec.id!r} names {unknown}; the settings are {', '.join(known)}")
 
 
 def _is_label(spec: AlgorithmSpec, _: object, value: str) -> None:
@@ -84,6 +89,12 @@ class AlgorithmSpec(Generic[ConfigT]):
     live: tuple[str, ...] = attrs.field(default=(), validator=_known_settings)
     """Settings that can be assigned while an agent lives (`model.gamma = 0.9`): the parts read them when they use them, or take
     them over in a method `reconfigure(config)`. Others are refused; `load(path, name=value)` changes those."""
+
+    testing_settings: Mapping[str, object] = attrs.field(factory=dict, validator=_known_testing_settings)
+    """Settings with which the contract kit makes its small agents, such as a data set that the package ships or a network that
+    trains in a second. They replace the kit's own."""
+    testing_bounds: Mapping[str, float] = attrs.field(factory=dict)
+    """Bounds of the clauses `learns.*` that the kit checks instead of its own: name of the toy -> return or value to reach."""
 
     default_envs: int = attrs.field(default=1, validator=attrs.validators.ge(1))
     """Copies of an environment given by its id, where no number is given."""

@@ -5,17 +5,14 @@ What only looks at plugins does it here: code that ends the process, crashes it 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
 import threading
-import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +20,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from rlsdk.errors import PluginError, one_line
-from rlsdk.registry.discovery import HOOKS, Plugin, plugins, registered
+from rlsdk.registry import child_process
+from rlsdk.registry.discovery import HOOKS, Plugin, plugins, registered, unusable
 from rlsdk.registry.guard import PluginSideEffect
 from rlsdk.registry.loading import extensions_of, load
 
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
 
 SECONDS = 20.0
 """A plugin that imports no torch takes a tenth of a second."""
-_START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from rlsdk.registry.trial import child; child()"
 
 
 @attrs.frozen(kw_only=True)
@@ -50,7 +47,7 @@ class Trial:
 def tried(plugin: Plugin, seconds: float | None = None) -> Trial:
     """The outcome of loading a plugin in a process of its own, which has `seconds` (default `SECONDS`)."""
     if plugin.problem is not None:
-        return Trial(problem=f"{plugin.qualified_id} {plugin.version} cannot be used: {plugin.problem}")
+        return Trial(problem=str(unusable(plugin)))
     if registered(plugin) is not None or not sys.executable:  # it exists in this process only; or Python is embedded
         return _load(plugin)
     with tempfile.TemporaryDirectory(prefix="rlsdk-trial-") as folder:
@@ -85,63 +82,32 @@ def require_loads(plugin: Plugin) -> Trial:
 
 def _run(plugin: Plugin, out: Path, seconds: float) -> str:
     """Run the child; returns how it ended."""
-    command = [
-        sys.executable,
-        "-c",
-        _START,
-        json.dumps(list(map(str, sys.path))),
-        plugin.qualified_id,
-        str(out),
-        str(seconds),
-    ]
+    nowhere, arguments = subprocess.DEVNULL, [plugin.qualified_id, str(out), str(seconds)]
     with tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(  # noqa: S603
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
-        )
+        process = child_process.start(__name__, arguments, stdin=nowhere, stdout=nowhere, stderr=errors)
         try:
             code = process.wait(seconds)
         except subprocess.TimeoutExpired:
             return f"did not end within {seconds:g} s"
         finally:
-            _kill(process)
+            child_process.end(process)
         errors.seek(0)
-        lines = errors.read(100_000).decode("utf-8", "replace").strip().splitlines()
-    last = f": {one_line(lines[-1], 200)}" if lines else ""
-    if code < 0:
-        name = signal.Signals(-code).name if -code in {int(kind) for kind in signal.Signals} else f"signal {-code}"
-        return f"ended the process by {name}{last}"
-    return f"ended the process with exit code {code}{last}"
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End the child and what it started."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        if hasattr(os, "killpg"):
-            os.killpg(process.pid, signal.SIGKILL)
-        else:
-            process.kill()
-    process.wait()
+        return child_process.how_it_ended(code) + child_process.last_line(
+            errors.read(100_000).decode("utf-8", "replace")
+        )
 
 
 def child() -> None:
     """Body of the child process: load one plugin, write what came of it, and end at once."""
-    name, out, seconds = sys.argv[2], Path(sys.argv[3]), float(sys.argv[4])
+    name, out, seconds = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
     leave = os._exit
-    threading.Thread(target=_end_with_parent, args=(os.getppid(), seconds, leave), daemon=True).start()
+    threading.Thread(target=child_process.end_with_parent, args=(os.getppid(), leave, seconds), daemon=True).start()
     sys.argv[1:] = []
     trial = _load(next(plugin for plugin in plugins() if plugin.qualified_id == name))
     staged = out.with_suffix(".part")
     staged.write_text(json.dumps(attrs.asdict(trial)), encoding="utf-8")
     staged.replace(out)
     leave(0)
-
-
-def _end_with_parent(parent: int, seconds: float, leave: Callable[[int], object]) -> None:
-    """End with a parent that was killed, and at the time limit at the latest."""
-    end = time.monotonic() + seconds
-    while os.getppid() == parent and time.monotonic() < end + 1.0:
-        time.sleep(0.2)
-    leave(1)
 
 
 def _load(plugin: Plugin) -> Trial:

@@ -15,7 +15,7 @@ def attach(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], obje
 
     def load(name: str) -> object:
         if name not in homes:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])
         module, _, attribute = homes[name].partition(":")
         value: object = getattr(import_module(module), attribute or name)
         setattr(sys.modules[package], name, value)

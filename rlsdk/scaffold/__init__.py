@@ -1,5 +1,6 @@
 """New plugin packages: complete, installable, tested, with two functions left to fill in. Imports no torch."""
 
-from rlsdk.scaffold.package import new_package
+from rlsdk.scaffold.families import families
+from rlsdk.scaffold.package import first_steps, new_package, rendered
 
-__all__ = ["new_package"]
+__all__ = ["families", "first_steps", "new_package", "rendered"]

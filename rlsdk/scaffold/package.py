@@ -1,7 +1,7 @@
 """A plugin package from templates.
 
-Templates are the files of `templates/common` and of the family's folder, with `$name` where a fact belongs; `PACKAGE` in a path
-is the name of the Python package.
+Templates are the files of `templates/common` and of the family's folder, which come last and replace those of the same name.
+`$name` stands where a fact belongs; in a path `PACKAGE` is the name of the Python package, `PRESET` that of an environment.
 """
 
 from __future__ import annotations
@@ -17,69 +17,40 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from string import Template
 
-from rlsdk.errors import ArtifactError, SettingsError, suggest
+from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.registry import plugins
+from rlsdk.scaffold.families import FamilyTemplate, family_template
 
 IDENTITY = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 SDK, OLDEST = ">=0.1,<0.2", "0.1.0"
 """What a new package claims, and the oldest release of that range."""
 SUFFIX = ".tmpl"
-FAMILY_FIELDS: dict[str, dict[str, str]] = {
-    "on-policy": {
-        "summary": "on-policy: learns from each rollout once",
-        "lives": "learning_rate, n_steps, batch_size, n_epochs, gamma,"
-        " gae_lambda, normalize_advantage, ent_coef, vf_coef, max_grad_norm",
-        "default_envs": "1",
-        "actions": "Box, Discrete, MultiDiscrete, MultiBinary",
-        "observations": "Box, Discrete, MultiDiscrete, MultiBinary",
-        "test_settings": "n_steps=64, batch_size=64, learning_rate=1e-2, gamma=0.0",
-        "test_steps": "4000",
-        "preset_steps": "50_000",
-        "preset_settings": 'n_steps = 128\nlearning_rate = "lin_2e-3"',
-    },
-    "off-policy": {
-        "summary": "off-policy: learns from a replay memory",
-        "lives": "learning_rate, learning_starts, batch_size, tau, gamma, train_freq, gradient_steps, max_grad_norm",
-        "default_envs": "1",
-        "actions": "Discrete",
-        "observations": "Box, Discrete, MultiDiscrete, MultiBinary",
-        "test_settings": "learning_starts=100, gamma=0.0",
-        "test_steps": "1500",
-        "preset_steps": "30_000",
-        "preset_settings": 'learning_rate = "lin_1e-3"\ntrain_freq = 16\ngradient_steps = 8\ntau = 0.02',
-    },
-    "population": {
-        "summary": "population: searches parameters by playing whole episodes",
-        "lives": "candidates, elites, spread, n_eval_episodes",
-        "default_envs": "16",
-        "actions": "Box, Discrete, MultiDiscrete, MultiBinary",
-        "observations": "Box, Discrete, MultiDiscrete, MultiBinary",
-        "test_settings": "candidates=32",
-        "test_steps": "60_000",
-        "preset_steps": "60_000",
-        "preset_settings": "candidates = 16\nelites = 4",
-    },
-}
-"""What is particular to a family: spaces its parts support, and settings with which the untouched package learns."""
+TO_FILL_IN = "FILL IN:"
 
 
-def new_package(identity: str, family: str, folder: Path) -> Path:
+def new_package(identity: str, family: str, folder: Path, *, actions: str | None = None) -> Path:
     """Write the package of the algorithm `identity` into a new folder inside `folder`; returns the new folder.
 
+    Args:
+        identity: id of the algorithm.
+        family: one of `families()`.
+        folder: made where it is missing.
+        actions: `continuous` or `discrete`, for a family with a choice; None: discrete.
+
     Raises:
-        SettingsError: no such family, an id that cannot be one, or one that is taken.
+        SettingsError: no such family or actions, an id that cannot be one, or one that is taken.
         ArtifactError: the folder exists, or cannot be written; nothing is left half written.
     """
-    context = _placeholders(identity, family)
+    package = rendered(identity, family, actions)
     _require_free(identity)
-    target = folder / context["distribution"]
+    target = folder / _distribution(identity)
     if target.exists():
         raise ArtifactError(f"{target} exists already; remove it, choose another id, or another folder with --out")
     staging: Path | None = None
     try:
         folder.mkdir(parents=True, exist_ok=True)
         staging = Path(tempfile.mkdtemp(dir=folder, prefix=f".{target.name}."))
-        for place, text in _files_of(context, family):
+        for place, text in package.items():
             path = staging / place
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
@@ -95,30 +66,61 @@ def new_package(identity: str, family: str, folder: Path) -> Path:
     return target
 
 
-def _placeholders(identity: str, family: str) -> dict[str, str]:
-    if family not in FAMILY_FIELDS:
-        raise SettingsError(f"unknown family {family!r}; {suggest(family, FAMILY_FIELDS)}")
+def first_steps(identity: str, family: str, actions: str | None = None) -> tuple[str, str]:
+    """(the file with the two functions to fill in, relative to the package's folder; a command that trains the package).
+
+    Raises:
+        SettingsError: as `rendered`.
+    """
+    place = next(place for place, text in rendered(identity, family, actions).items() if TO_FILL_IN in text)
+    return place, _placeholders(identity, family_template(family, actions))["run"]
+
+
+def rendered(identity: str, family: str, actions: str | None = None) -> dict[str, str]:
+    """Path inside the package -> text, of every file of the package for an algorithm; nothing is written.
+
+    Raises:
+        SettingsError: no such family or actions, or an id that cannot be one.
+    """
+    template = family_template(family, actions)
     if not IDENTITY.fullmatch(identity):
         raise SettingsError(
             f"{identity!r} cannot be the id of an algorithm: lower-case words of letters and digits, joined by hyphens,"
             " such as my-algo"
         )
+    return dict(_files_of(_placeholders(identity, template), template))
+
+
+def _distribution(identity: str) -> str:
+    return f"rlsdk-{identity}"
+
+
+def _placeholders(identity: str, template: FamilyTemplate) -> dict[str, str]:
     name = "".join(word.capitalize() for word in identity.split("-"))
-    own = FAMILY_FIELDS[family]
-    return {
-        **own,
+    names = {
         "id": identity,
-        "family": family,
         "cls": f"{name}Agent" if keyword.iskeyword(name) else name,
         "title": " ".join(identity.split("-")).capitalize(),
-        "distribution": f"rlsdk-{identity}",
+        "distribution": _distribution(identity),
         "package": f"rlsdk_{identity.replace('-', '_')}",
         "sdk": SDK,
         "oldest": OLDEST,
-        **{f"{kind}_list": json.dumps(own[f"{kind}s"].split(", ")) for kind in ("action", "observation", "live")},
-        "live_example": own["lives"].partition(",")[0],
-        **{f"{kind}_tuple": _tuple(own[f"{kind}s"].split(", ")) for kind in ("action", "observation")},
     }
+    return names | {key: Template(text).substitute(names) for key, text in _placeholders_of(template.contents)}
+
+
+def _placeholders_of(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """The entries of a `family.toml` as text; those of its tables with the table's name before theirs. A list appears three
+    times: `name` for people, `name_list` in TOML, `name_tuple` in Python."""
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _placeholders_of(value, f"{prefix}{key}_")
+        elif isinstance(value, list):
+            yield prefix + key, ", ".join(value)
+            yield f"{prefix}{key}_list", json.dumps(value)
+            yield f"{prefix}{key}_tuple", f"({', '.join(map(json.dumps, value))}{',' if len(value) == 1 else ''})"
+        else:
+            yield prefix + key, str(value).strip("\n")
 
 
 def _require_free(identity: str) -> None:
@@ -126,26 +128,12 @@ def _require_free(identity: str) -> None:
         raise SettingsError(f"an algorithm {identity!r} is installed already, see `rlsdk list`; choose another id")
 
 
-def _tuple(names: list[str]) -> str:
-    inside = ", ".join(f'"{name}"' for name in names)
-    return f"({inside},)" if len(names) == 1 else f"({inside})"
-
-
-def rendered(identity: str, family: str) -> dict[str, str]:
-    """Path inside the package -> text, of every file of the package for an algorithm; nothing is written.
-
-    Raises:
-        SettingsError: no such family, or an id that cannot be one.
-    """
-    return dict(_files_of(_placeholders(identity, family), family))
-
-
-def _files_of(context: Mapping[str, str], family: str) -> Iterator[tuple[str, str]]:
-    root = files("rlsdk.scaffold") / "templates"
-    for name in ("common", family):
-        for place, file in _files(root / name):
+def _files_of(context: Mapping[str, str], template: FamilyTemplate) -> Iterator[tuple[str, str]]:
+    for folder in (files("rlsdk.scaffold") / "templates" / "common", template.folder):
+        for place, file in _files(folder):
             text = Template(file.read_text(encoding="utf-8")).substitute(context)
-            yield place.replace("PACKAGE", context["package"]).removesuffix(SUFFIX), text
+            named = place.replace("PACKAGE", context["package"]).replace("PRESET", context["preset_env"])
+            yield named.removesuffix(SUFFIX), text
 
 
 def _files(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, Traversable]]:

@@ -3,7 +3,7 @@
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.dataset import Dataset
 from rlsdk.settings.fields import choice, described, finite_schedule, in_range
-from rlsdk.settings.inherited import Default, defaults
+from rlsdk.settings.inherited import Default, defaults, positional
 from rlsdk.settings.load import load_settings, merge, parse_assignments
 from rlsdk.settings.policy_names import PolicyName
 from rlsdk.settings.preprocessing import Normalization
@@ -30,6 +30,7 @@ __all__ = [
     "load_settings",
     "merge",
     "parse_assignments",
+    "positional",
     "structure",
     "unstructure",
 ]

@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rlsdk.errors import SettingsError, suggest
+from rlsdk.errors import SettingsError, UsageError, suggest
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
@@ -92,6 +92,15 @@ KINDS: dict[str, Callable[..., ActionNoise]] = {
     "normal": NormalActionNoise,
     "ornstein-uhlenbeck": OrnsteinUhlenbeckActionNoise,
 }
+
+
+def require_noise_stays(before: ActionNoise | None, now: ActionNoise | None) -> None:
+    """Raises UsageError: the noise of a living agent becomes None or was None, which needs another policy for collecting."""
+    if (before is None) != (now is None):
+        raise UsageError(
+            "action_noise cannot begin or end while the agent lives; give noise with sigma = 0, or"
+            " load(path, action_noise=value)"
+        )
 
 
 def as_action_noise(value: Mapping[str, object] | ActionNoise | None) -> ActionNoise | None:

@@ -9,7 +9,7 @@ import attrs
 
 from rlsdk.settings import glossary
 from rlsdk.settings.fields import described, in_range
-from rlsdk.settings.networks import NetworkConfig, as_activation, as_module_class, as_net_arch
+from rlsdk.settings.networks import NetworkConfig, arguments_of_class, as_activation, as_module_class, as_net_arch
 
 
 @attrs.frozen(kw_only=True)
@@ -22,7 +22,9 @@ class ActorCriticConfig(NetworkConfig):
         metadata=glossary.NET_ARCH | {"source": "none = [64, 64] for pi and vf, [] after NatureCNN"},
     )
     activation_fn: str | Callable[..., Any] = attrs.field(
-        default="tanh", converter=as_activation, metadata=described("activation between hidden layers")
+        default="tanh",
+        converter=as_activation,
+        metadata=described("activation between hidden layers", examples=("elu",)),
     )
     ortho_init: bool = attrs.field(default=True, metadata=described("orthogonal initial weights"))
     log_std_init: float = attrs.field(
@@ -42,9 +44,13 @@ class ActorCriticConfig(NetworkConfig):
         default=True, metadata=described("actor and critic read the same features")
     )
     actor_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.ACTOR_CLASS)
-    actor_kwargs: Mapping[str, object] = attrs.field(factory=dict, metadata=glossary.OWN_KWARGS)
+    actor_kwargs: Mapping[str, object] = attrs.field(
+        factory=dict, validator=arguments_of_class, metadata=glossary.OWN_KWARGS
+    )
     critic_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.CRITIC_CLASS)
-    critic_kwargs: Mapping[str, object] = attrs.field(factory=dict, metadata=glossary.OWN_KWARGS)
+    critic_kwargs: Mapping[str, object] = attrs.field(
+        factory=dict, validator=arguments_of_class, metadata=glossary.OWN_KWARGS
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -63,7 +69,8 @@ class RecurrentConfig(ActorCriticConfig):
         default=True, metadata=described("the critic has a memory of its own; false = a linear layer")
     )
     lstm_kwargs: Mapping[str, object] | None = attrs.field(
-        default=None, metadata=described("further arguments of the torch module of the memory")
+        default=None,
+        metadata=described("further arguments of the torch module of the memory", examples=({"bias": False},)),
     )
     memory_class: Any = attrs.field(
         default=None,
@@ -73,7 +80,9 @@ class RecurrentConfig(ActorCriticConfig):
             " or GRU, by the policy's name"
         ),
     )
-    memory_kwargs: Mapping[str, object] = attrs.field(factory=dict, metadata=glossary.OWN_KWARGS)
+    memory_kwargs: Mapping[str, object] = attrs.field(
+        factory=dict, validator=arguments_of_class, metadata=glossary.OWN_KWARGS
+    )
 
     def __attrs_post_init__(self) -> None:
         if self.shared_lstm and self.enable_critic_lstm:

@@ -48,10 +48,13 @@ class AgentConfig:
         default=None,
         kw_only=True,
         converter=as_folder,
-        metadata=described("folder for metrics of `learn`; None writes no files"),
+        metadata=described("folder for metrics of `learn`; None writes no files", affects="logging"),
     )
     verbose: int = attrs.field(
-        default=0, kw_only=True, validator=choice(0, 1, 2), metadata=described("0 silent, 1 training table, 2 debug")
+        default=0,
+        kw_only=True,
+        validator=choice(0, 1, 2),
+        metadata=described("0 silent, 1 training table, 2 debug", affects="logging"),
     )
     seed: int | None = attrs.field(
         default=None,
@@ -63,19 +66,25 @@ class AgentConfig:
         default="auto",
         kw_only=True,
         converter=as_device,
-        metadata=described("torch device; auto chooses by a stated rule"),
+        metadata=described("torch device; auto chooses by a stated rule", affects="device", examples=("cpu",)),
     )
     stats_window_size: int = attrs.field(
         default=100,
         kw_only=True,
         validator=in_range(1),
-        metadata=described("finished episodes over which returns, lengths and successes are averaged", unit="episodes"),
+        metadata=described(
+            "finished episodes over which returns, lengths and successes are averaged",
+            unit="episodes",
+            affects="logging",
+        ),
     )
     normalize: Normalization | None = attrs.field(
         default=None,
         converter=as_normalization,
         kw_only=True,
-        metadata=described("normalise observations and rewards by running statistics: true, or a table of settings"),
+        metadata=described(
+            "normalise observations and rewards by running statistics: true, or a table of settings", examples=(True,)
+        ),
     )
     frame_stack: int = attrs.field(
         default=1,

@@ -53,3 +53,15 @@ class ClippedPolicyConfig(AgentConfig):
     policy_kwargs: ActorCriticConfig = attrs.field(
         factory=ActorCriticConfig, converter=_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
     )
+
+
+@attrs.frozen
+class ClippedPolicySdeConfig(ClippedPolicyConfig):
+    """Those of PPO for Box actions too, in the documented order: with state-dependent exploration before `target_kl`."""
+
+    use_sde: bool = attrs.field(default=False, metadata=glossary.USE_SDE)
+    sde_sample_freq: int = attrs.field(default=-1, validator=in_range(-1), metadata=glossary.SDE_SAMPLE_FREQ)
+    # declared again, to follow `sde_sample_freq`
+    target_kl: float | None = attrs.field(
+        default=None, validator=in_range(0, open_low=True), metadata=glossary.EARLY_STOP_KL
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, get_args
 
 import attrs
 
@@ -13,11 +13,32 @@ from rlsdk.settings.schedule import Schedule
 Validator = Callable[[object, "attrs.Attribute[Any]", object], None]
 
 
-def described(
-    text: str, *, unit: str = "", source: str = "", tune: tuple[float, float] | None = None
+Affects = Literal["training", "speed", "memory", "logging", "device"]
+"""What a setting changes: `training` (what is learnt or done), the `speed` of the same computation (results are the same up to
+rounding), the `memory` it takes or its `logging` (results are the same to the bit), or the `device` it runs on (results are the
+same up to rounding)."""
+
+
+def described(  # all but the text have defaults
+    text: str,
+    *,
+    unit: str = "",
+    source: str = "",
+    tune: tuple[float, float] | None = None,
+    affects: Affects = "training",
+    examples: tuple[object, ...] = (),
 ) -> dict[str, object]:
-    """Field metadata: what the hyper-parameter does, its unit, where its default comes from, a sensible tuning range."""
-    return {"help": text, "unit": unit, "source": source, "tune": tune}
+    """Field metadata: what the hyper-parameter does, its unit, where its default comes from, a sensible tuning range.
+
+    The contract kit reads `affects`, what the setting changes, and `examples`: values beside the default, each of which changes
+    that. They are for settings whose values do not follow from the type, such as names, tables and classes.
+
+    Raises:
+        ValueError: an unknown `affects`.
+    """
+    if affects not in get_args(Affects):
+        raise ValueError(f"affects = {affects!r} of the setting {text!r} is not one of {', '.join(get_args(Affects))}")
+    return {"help": text, "unit": unit, "source": source, "tune": tune, "affects": affects, "examples": examples}
 
 
 def in_range(
@@ -54,11 +75,17 @@ def finite_schedule(*, positive: bool = True) -> Validator:
     return check
 
 
+@attrs.frozen
+class Choice:
+    """The validator that `choice` makes."""
+
+    options: tuple[object, ...]
+
+    def __call__(self, _: object, attribute: attrs.Attribute[object], value: object) -> None:
+        if value not in self.options:
+            raise ValueError(f"{attribute.name} = {value!r} is not one of {', '.join(map(repr, self.options))}")
+
+
 def choice(*options: object) -> Validator:
     """A validator for values out of a short list."""
-
-    def check(_: object, attribute: attrs.Attribute[object], value: object) -> None:
-        if value not in options:
-            raise ValueError(f"{attribute.name} = {value!r} is not one of {', '.join(map(repr, options))}")
-
-    return check
+    return Choice(options)

@@ -12,10 +12,14 @@ TAU = described("share of the online network that moves into the target network 
 GAMMA = described("discount per environment step", tune=(0.9, 0.9999))
 TRAIN_FREQ = described('vector steps between rounds of updates, or a pair such as [1, "episode"]')
 GRADIENT_STEPS = described("updates per round; -1 = one for each collected environment step")
-REPLAY_BUFFER_CLASS = described("uniform, prioritized, hindsight, or a class; none = uniform")
-REPLAY_BUFFER_KWARGS = described("further arguments of the replay memory")
+REPLAY_BUFFER_CLASS = described(
+    "uniform, prioritized, hindsight, or a class; none = uniform", examples=("prioritized",)
+)
+REPLAY_BUFFER_KWARGS = described("further arguments of the replay memory", examples=({"n_steps": 2},))
 N_STEP_TARGETS = described("steps of rewards in a target before it bootstraps", tune=(1, 5))
-OPTIMIZE_MEMORY_USAGE = described("store each observation once; half the memory, exact also at time limits")
+OPTIMIZE_MEMORY_USAGE = described(
+    "store each observation once; half the memory, exact also at time limits", affects="memory"
+)
 USE_SDE = described("explore with state-dependent noise (gSDE) instead of independent noise", source="arXiv:2005.05719")
 SDE_SAMPLE_FREQ = described(
     "steps between new noise matrices within a rollout; -1 = only when a rollout starts", unit="steps"

@@ -34,6 +34,27 @@ def defaults(**changes: object) -> Callable[[type, Fields], Fields]:
     return changed
 
 
+def positional(**places: str) -> Callable[[type, Fields], Fields]:
+    """A `field_transformer` for `attrs.frozen`: inherited keyword-only fields become positional, each after another field.
+
+    `positional(n_steps="optimize_memory_usage")` puts `n_steps` after `optimize_memory_usage`.
+
+    Raises:
+        TypeError: when the class is made: there is no such field.
+    """
+
+    def changed(kind: type, fields: Fields) -> Fields:
+        known = {field.name: field.evolve(inherited=False) for field in fields}
+        if unknown := sorted({*places, *places.values()} - set(known)):
+            raise TypeError(f"{kind.__name__} has no fields {unknown}, which are to be positional")
+        order = [name for name in known if name not in places]
+        for name, before in places.items():
+            order.insert(order.index(before) + 1, name)
+        return [known[name].evolve(kw_only=False) if name in places else known[name] for name in order]
+
+    return changed
+
+
 def _with(field: attrs.Attribute[object], change: object) -> attrs.Attribute[object]:
     given = change if isinstance(change, Default) else Default(change)
     metadata = {**field.metadata, "source": given.source} if given.source else field.metadata

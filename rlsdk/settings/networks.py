@@ -66,6 +66,13 @@ def as_module_class(value: ValueT) -> ValueT:
     )
 
 
+def arguments_of_class(instance: object, attribute: attrs.Attribute[Any], value: Mapping[str, object]) -> None:
+    """The validator of `<name>_kwargs`: without the class `<name>_class` that takes them, arguments would do nothing."""
+    name = attribute.name.replace("_kwargs", "_class")
+    if value and getattr(instance, name) is None:
+        raise ValueError(f"{attribute.name} = {value!r} are arguments of {name}, which is not given; give it too")
+
+
 def as_kernel(value: object) -> str:
     """One of `KERNELS`."""
     if value not in KERNELS:
@@ -148,7 +155,9 @@ class NetworkConfig:
     """The part of `policy_kwargs` that all policies share; a plugin's policy settings derive from it."""
 
     activation_fn: str | Callable[..., Any] = attrs.field(
-        default="relu", converter=as_activation, metadata=described("activation between hidden layers")
+        default="relu",
+        converter=as_activation,
+        metadata=described("activation between hidden layers", examples=("elu",)),
     )
     features_extractor_class: Any = attrs.field(
         default=None,
@@ -158,23 +167,27 @@ class NetworkConfig:
         ),
     )
     features_extractor_kwargs: Mapping[str, object] = attrs.field(
-        factory=dict, metadata=described("further arguments of the features extractor")
+        factory=dict,
+        metadata=described("further arguments of the features extractor", examples=({"features_dim": 8},)),
     )
     normalize_images: bool = attrs.field(default=True, metadata=described("divide images by 255"))
     optimizer_class: str | Callable[..., Any] | None = attrs.field(
-        default="adam", converter=as_optimizer, metadata=described("element-wise torch optimiser")
+        default="adam", converter=as_optimizer, metadata=described("element-wise torch optimiser", examples=("sgd",))
     )
     optimizer_kwargs: Mapping[str, object] | None = attrs.field(
         default=None,
         metadata=described(
             "further arguments of the optimiser, without the learning rate; none = those of the algorithm, a table = torch's"
-            " defaults but for what it names"
+            " defaults but for what it names",
+            examples=({"eps": 0.1},),
         ),
     )
     kernel: str = attrs.field(
         default="auto",
         converter=as_kernel,
         metadata=described(
-            "what evaluates dense layers: numpy, torch, or autograd, which evaluates all others; auto = the fastest"
+            "what evaluates dense layers: numpy, torch, or autograd, which evaluates all others; auto = the fastest",
+            affects="speed",
+            examples=("autograd", "torch", "numpy"),
         ),
     )

@@ -62,7 +62,12 @@ class ContinuousOffPolicyConfig(OffPolicyConfig):
     """Those of algorithms for Box actions, in order."""
 
     action_noise: ActionNoise | None = attrs.field(
-        default=None, converter=as_action_noise, metadata=described("noise added to actions in training (unit actions)")
+        default=None,
+        converter=as_action_noise,
+        metadata=described(
+            "noise added to actions in training (unit actions)",
+            examples=({"kind": "normal", "mean": 0.0, "sigma": 0.3},),
+        ),
     )
     # declared again, to follow `action_noise`
     replay_buffer_class: str | Callable[..., Any] | None = attrs.field(

@@ -11,7 +11,7 @@ from rlsdk.settings import glossary
 from rlsdk.settings.fields import described, in_range
 from rlsdk.settings.frequency import TrainFrequency
 from rlsdk.settings.inherited import defaults
-from rlsdk.settings.networks import NetworkConfig, as_module_class, as_net_arch
+from rlsdk.settings.networks import NetworkConfig, arguments_of_class, as_module_class, as_net_arch
 from rlsdk.settings.off_policy import UNIT, OffPolicyConfig
 from rlsdk.settings.schedules import Constant
 from rlsdk.settings.strict import structure
@@ -26,8 +26,14 @@ class DiscreteValueConfig(NetworkConfig):
         converter=as_net_arch,
         metadata=described("hidden layer widths", source="none = [64, 64], [] after NatureCNN"),
     )
+    dueling: bool = attrs.field(
+        default=False,
+        metadata=described("a value of the observation plus advantages of actions", source="arXiv:1511.06581"),
+    )
     network_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.NETWORK_CLASS)
-    network_kwargs: Mapping[str, object] = attrs.field(factory=dict, metadata=glossary.OWN_KWARGS)
+    network_kwargs: Mapping[str, object] = attrs.field(
+        factory=dict, validator=arguments_of_class, metadata=glossary.OWN_KWARGS
+    )
 
 
 def _networks(value: Mapping[str, object] | DiscreteValueConfig | None) -> DiscreteValueConfig:

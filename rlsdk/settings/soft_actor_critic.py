@@ -11,7 +11,7 @@ import attrs
 from rlsdk.errors import SettingsError
 from rlsdk.settings import glossary
 from rlsdk.settings.fields import described, in_range
-from rlsdk.settings.networks import NetworkConfig, as_module_class, as_net_arch, optional_widths
+from rlsdk.settings.networks import NetworkConfig, arguments_of_class, as_module_class, as_net_arch, optional_widths
 from rlsdk.settings.off_policy import ContinuousOffPolicyConfig
 from rlsdk.settings.strict import structure
 
@@ -43,9 +43,13 @@ class SoftActorCriticNetworks(NetworkConfig):
         default=2.0, validator=in_range(0), metadata=described("gSDE: bound of the mean before tanh; 0 = none")
     )
     actor_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.ACTOR_CLASS)
-    actor_kwargs: Mapping[str, object] = attrs.field(factory=dict, metadata=glossary.OWN_KWARGS)
+    actor_kwargs: Mapping[str, object] = attrs.field(
+        factory=dict, validator=arguments_of_class, metadata=glossary.OWN_KWARGS
+    )
     critic_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.CONTINUOUS_CRITIC_CLASS)
-    critic_kwargs: Mapping[str, object] = attrs.field(factory=dict, metadata=glossary.OWN_KWARGS)
+    critic_kwargs: Mapping[str, object] = attrs.field(
+        factory=dict, validator=arguments_of_class, metadata=glossary.OWN_KWARGS
+    )
 
 
 def parse_entropy_coefficient(value: str | float) -> tuple[float, bool]:
@@ -87,13 +91,19 @@ class SoftActorCriticConfig(ContinuousOffPolicyConfig):
 
     ent_coef: str | float = attrs.field(
         default="auto",
-        metadata=described('weight of the entropy bonus: "auto" learns it, "auto_0.1" from 0.1, or a number'),
+        metadata=described(
+            'weight of the entropy bonus: "auto" learns it, "auto_0.1" from 0.1, or a number',
+            examples=("auto_0.1", 0.3),
+        ),
     )
     target_update_interval: int = attrs.field(
         default=1, validator=in_range(1), metadata=described("updates between target updates", unit="updates")
     )
     target_entropy: str | float = attrs.field(
-        default="auto", metadata=described('entropy the learnt ent_coef aims for; "auto" = minus the action dimensions')
+        default="auto",
+        metadata=described(
+            'entropy the learnt ent_coef aims for; "auto" = minus the action dimensions', examples=(-0.5,)
+        ),
     )
     use_sde: bool = attrs.field(default=False, metadata=glossary.USE_SDE)
     sde_sample_freq: int = attrs.field(default=-1, validator=in_range(-1), metadata=glossary.SDE_SAMPLE_FREQ)

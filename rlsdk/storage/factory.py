@@ -11,13 +11,14 @@ from torch import Tensor
 from rlsdk import tree
 from rlsdk.errors import ArtifactError, fitting
 from rlsdk.interfaces import Serializer
-from rlsdk.registry import extension, extensions
+from rlsdk.registry import extension
+from rlsdk.registry.loading import is_offered
 from rlsdk.storage.archive import Document, Section, inspect_archive, read_archive, write_archive
 
 
 def plugin_serializer(target: Path | IO[bytes]) -> Serializer | None:
     """The serializer a plugin offers for this suffix, None where the archive is meant."""
-    if not isinstance(target, Path) or target.suffix not in extensions("serializers"):
+    if not isinstance(target, Path) or not is_offered("serializers", target.suffix):
         return None
     serializer: Serializer = extension("serializers", target.suffix)()
     return serializer

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from rlsdk.testing.kit import CheckResult as CheckResult
     from rlsdk.testing.kit import Clause as Clause
     from rlsdk.testing.kit import clauses as clauses
-    from rlsdk.testing.kit import run_checks as run_checks
     from rlsdk.testing.kit import verify as verify
     from rlsdk.testing.not_applicable import NotApplicable as NotApplicable
+    from rlsdk.testing.running import run_checks as run_checks
     from rlsdk.testing.subject import Subject as Subject
 
 __all__ = ["Clause", "NotApplicable", "CheckResult", "Subject", "clauses", "run_checks", "verify"]
@@ -27,8 +27,9 @@ __all__ = ["Clause", "NotApplicable", "CheckResult", "Subject", "clauses", "run_
 __getattr__, __dir__ = attach(
     __name__,
     {
-        **dict.fromkeys(("Clause", "CheckResult", "clauses", "run_checks", "verify"), "rlsdk.testing.kit"),
+        **dict.fromkeys(("Clause", "CheckResult", "clauses", "verify"), "rlsdk.testing.kit"),
         "NotApplicable": "rlsdk.testing.not_applicable",
+        "run_checks": "rlsdk.testing.running",
         "Subject": "rlsdk.testing.subject",
     },
 )

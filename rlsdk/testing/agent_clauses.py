@@ -21,7 +21,12 @@ from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject, differing, equ
 from rlsdk.tree import flatten, unflatten
 
 
-@clause("agent.save-load-predict", "A saved agent, loaded without environment, predicts the same actions to the bit.")
+@clause(
+    "agent.save-load-predict",
+    "A saved agent, loaded without environment, predicts the same actions to the bit.",
+    "Make every tensor that acting uses a parameter or buffer of the policy, or list its owner in `Parts.states`, so "
+    "that it is in the file.",
+)
 def save_load_predict(subject: Subject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for what, agent in subject.agents():
@@ -49,6 +54,7 @@ def _move_away_from_initial_weights(agent: Agent) -> None:
 @clause(
     "agent.predict-array",
     "predict() returns a numpy array for one observation, and one row per observation of a batch.",
+    "Return an action of shape [B, *space.shape] from the policy's `act`, one row per row of the observation.",
 )
 def predict_array(subject: Subject) -> None:
     agent = subject.agent()
@@ -63,6 +69,8 @@ def predict_array(subject: Subject) -> None:
 @clause(
     "agent.parameters-round-trip",
     "set_parameters(get_parameters()) on another agent makes both equal; parameters that do not fit change none.",
+    "List every network in `Parts` (policy, algorithm or states), and check names and shapes in `load_state_dict` "
+    "before the first assignment.",
 )
 def parameters_round_trip(subject: Subject) -> None:
     one, two = subject.trained(), subject.agent(seed=7)
@@ -89,7 +97,12 @@ def _unfit(parameters: dict[str, Any]) -> Iterator[tuple[str, dict[str, object]]
     yield "a section that no agent has", {**parameters, "unknown/weight": parameters[last]}
 
 
-@clause("agent.seed-reproduces", "The same seed gives the same parameters after training, to the bit.")
+@clause(
+    "agent.seed-reproduces",
+    "The same seed gives the same parameters after training, to the bit.",
+    "Draw from the generators that the SDK hands over (`context`, `generator=`), and do not let results depend on "
+    "time, sets, threads or global random state.",
+)
 def seed_reproduces(subject: Subject) -> None:
     states = [flat_state(subject.trained(seed=3)) for _ in range(2)]
     wrong = differing(states[0], states[1])
@@ -99,6 +112,8 @@ def seed_reproduces(subject: Subject) -> None:
 @clause(
     "agent.global-state-untouched",
     "Building, training and predicting do not change global random state and torch threads.",
+    "Do not call random.seed, np.random.* , torch.manual_seed or torch.set_num_threads; draw from the generators that "
+    "the SDK hands over.",
 )
 def global_state_untouched(subject: Subject) -> None:
     def state() -> list[object]:
@@ -112,7 +127,12 @@ def global_state_untouched(subject: Subject) -> None:
     require(not wrong, f"changed: {wrong}")
 
 
-@clause("agent.evaluation-does-not-disturb", "Evaluating between two calls of learn does not change the training.")
+@clause(
+    "agent.evaluation-does-not-disturb",
+    "Evaluating between two calls of learn does not change the training.",
+    "Keep nothing that acting changes in the policy or algorithm: what `act` remembers belongs in the carry, what "
+    "training counts in `update`.",
+)
 def evaluation_does_not_disturb(subject: Subject) -> None:
     states = []
     for evaluates in (False, True):
@@ -128,6 +148,8 @@ def evaluation_does_not_disturb(subject: Subject) -> None:
 @clause(
     "agent.preprocessing-travels",
     "Normalisation statistics and frame stacking are stored in the file and applied by predict.",
+    "Use the observations that the SDK hands to `act` and `update`, and normalise data of your own with "
+    "`context.observation_normalizer`.",
 )
 def preprocessing_travels(subject: Subject) -> None:
     episodes = isinstance(

@@ -19,14 +19,22 @@ def _batch(agent: Agent) -> object:
     """What the algorithm learns from: transitions of its memory, a rollout, or candidates with scores."""
     if isinstance(agent.parts.plan, NormalizesEpisodes):
         return scored(agent)
+    if agent.parts.buffer is not None:  # a plan of its own may have a length of rollouts too
+        return agent.parts.sample(16, torch.Generator().manual_seed(5))
     if isinstance(agent.parts.plan, HasRolloutLength):
         return rollout_of(agent, agent.parts.plan.n_steps)
-    if agent.parts.buffer is None:
-        raise NotApplicable("the algorithm learns from nothing the kit knows")
-    return agent.parts.sample(16, torch.Generator().manual_seed(5))
+    raise NotApplicable("the algorithm learns from nothing the kit knows")
 
 
-@clause("algorithm.metrics", "update() returns 0-d finite float tensors under names with a slash.")
+UPDATES = 10
+"""A delayed actor moves once in several updates."""
+
+
+@clause(
+    "algorithm.metrics",
+    "update() returns 0-d finite float tensors under names with a slash.",
+    'update(): return {"train/loss": loss.detach(), ...}: 0-d tensors without a graph.',
+)
 def metrics(subject: Subject) -> None:
     agent = subject.trained()
     values = agent.parts.algorithm.update(_batch(agent), progress=0.5)
@@ -36,16 +44,26 @@ def metrics(subject: Subject) -> None:
     require(not any(v.requires_grad for v in values.values()), "a metric keeps its graph alive; detach it")
 
 
-@clause("algorithm.update-learns", "update() changes the policy's parameters.")
+@clause(
+    "algorithm.update-learns",
+    "update() changes the policy's parameters.",
+    "update(): call backward() on the loss and step() on an optimiser that holds the policy's parameters.",
+)
 def update_learns(subject: Subject) -> None:
     agent = subject.trained()
     before = {n: v.clone() for n, v in agent.parts.policy.state_dict().items()}
-    agent.parts.algorithm.update(_batch(agent), progress=0.0)
-    changed = [n for n, v in agent.parts.policy.state_dict().items() if not torch.equal(v, before[n])]
-    require(bool(changed), "no parameter of the policy changed")
+    for _ in range(UPDATES):
+        agent.parts.algorithm.update(_batch(agent), progress=0.0)
+        if any(not torch.equal(v, before[n]) for n, v in agent.parts.policy.state_dict().items()):
+            return
+    require(False, f"no parameter of the policy changed in {UPDATES} updates")
 
 
-@clause("algorithm.batch-unchanged", "update() leaves the batch as it was.")
+@clause(
+    "algorithm.batch-unchanged",
+    "update() leaves the batch as it was.",
+    "update(): compute new tensors; methods that end in an underscore, and assignments to rows, write into the batch.",
+)
 def batch_unchanged(subject: Subject) -> None:
     from rlsdk.tree import leaves
 
@@ -59,7 +77,11 @@ def batch_unchanged(subject: Subject) -> None:
     require(all(same), "update() wrote into its batch")
 
 
-@clause("algorithm.state-round-trip", "After load_state_dict() another instance learns as the first does, to the bit.")
+@clause(
+    "algorithm.state-round-trip",
+    "After load_state_dict() another instance learns as the first does, to the bit.",
+    "state_dict() and load_state_dict(): hold the optimisers' moments, the targets and every counter.",
+)
 def state_round_trip(subject: Subject) -> None:
     one = subject.trained()
     two = subject.agent(seed=2)

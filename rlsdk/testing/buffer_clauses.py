@@ -1,39 +1,34 @@
-"""What a buffer promises, checked on an environment whose observations determine every row."""
+"""What a memory promises, by what it samples: transitions, sequences, or a record of the plugin's own."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from collections.abc import Iterator
+from copy import deepcopy
 
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlsdk.agent import Agent
-from rlsdk.environments.toy import ChainEnv
 from rlsdk.errors import SettingsError
-from rlsdk.records import ActingState, Sequences, Transitions
+from rlsdk.interfaces import Buffer, Prioritized
+from rlsdk.interfaces.abilities import ability
+from rlsdk.records import Sequences, Transitions
+from rlsdk.testing.experience import FilledMemory
 from rlsdk.testing.kit import clause, require
+from rlsdk.testing.memory_faults import keys_in, rows_fault, sequences_fault, steps_ahead, tensors_in
 from rlsdk.testing.not_applicable import NotApplicable
 from rlsdk.testing.strategies import examples
 from rlsdk.testing.subject import Subject
-from rlsdk.training import begin_acting
-from rlsdk.training.collect import collect
-from rlsdk.tree import flatten, leaves, map_tensors
+from rlsdk.tree import flatten
 
-
-def filled(subject: Subject, num_envs: int, steps: int, **changes: Any) -> tuple[Agent, Any]:
-    """An agent on chains of 4 steps whose buffer took `steps` steps of each environment; (agent, buffer)."""
-    agent = subject.chain_agent(num_envs, **changes)
-    buffer = agent.parts.buffer
-    assert buffer is not None
-    assert agent.env is not None
-    policy = agent.parts.behavior_policy
-    acting = begin_acting(agent.env, policy, seed=0)
-    for _ in range(steps):
-        rollout = collect(agent.env, policy, acting, 1, generator=torch.Generator().manual_seed(0))
-        buffer.extend(rollout)
-        acting = ActingState(rollout.last_observation, rollout.last_carry)
-    return agent, buffer
+SAMPLED = 64
+PER_ROW = 150
+"""Samples per stored row, of which frequencies are counted."""
+LONGEST = 400
+"""Steps after which any memory can be sampled."""
+MIXED = (1, 3, 2)
+"""Lengths of collected rollouts."""
 
 
 def capacity_for(subject: Subject, num_envs: int, wanted: int) -> int:
@@ -48,118 +43,270 @@ def capacity_for(subject: Subject, num_envs: int, wanted: int) -> int:
     return wanted
 
 
-def sharing(subject: Subject, shared: bool) -> dict[str, bool]:
+def sharing(subject: Subject, shared: bool) -> dict[str, object]:
     """`optimize_memory_usage`, where the algorithm has this setting."""
     return {"optimize_memory_usage": shared} if "optimize_memory_usage" in subject.settings() else {}
 
 
-def untrue(batch: Transitions, gamma: float, length: int = 4) -> str | None:
-    """The defect of a batch from `ChainEnv`, or None."""
-    rules = ChainEnv(length)
-    now, after = batch.observation.features, batch.next_observation.features
-    for row in range(len(batch.reward)):
-        episode, step = (int(v) for v in now[row])
-        ends = step == length - 1
-        discount = 0.0 if ends and rules.terminates(episode) else gamma
-        expected = torch.tensor([episode, step + 1.0])
-        if not torch.equal(after[row], expected):
-            return f"step {step} of episode {episode} led to {after[row].tolist()}, not to {expected.tolist()}"
-        if float(batch.reward[row]) != float(step):
-            return f"step {step} has the reward {float(batch.reward[row])}"
-        if abs(float(batch.discount[row]) - discount) > 1e-6:
-            kind = "a termination" if discount == 0.0 else "a time limit" if ends else "an ordinary step"
-            return f"step {step} of episode {episode}, {kind}, has the discount {float(batch.discount[row])}, not {discount}"
-    return None
+def _capacity(subject: Subject, num_envs: int, wanted: int) -> dict[str, object]:
+    """A small `buffer_size`, where the algorithm has this setting."""
+    if "buffer_size" not in subject.settings():
+        return {}
+    return {"buffer_size": capacity_for(subject, num_envs, wanted)}
 
 
-def transitions_in(batch: object) -> Transitions:
-    """The transitions of a sampled batch, in rows.
+def _room(changes: dict[str, object], num_envs: int) -> int:
+    """Steps of each environment after which a memory of that size is full, or has some rows."""
+    size = changes.get("buffer_size")
+    return size // num_envs if isinstance(size, int) else 20
 
-    Raises:
-        NotApplicable: the memory gives records of its own, whose meaning only its plugin knows.
-    """
-    if isinstance(batch, Sequences):
-        rows, mask = batch.steps, batch.loss_mask
-        whole = rows.observation, rows.action, rows.reward, batch.discount, batch.next_observation
-        observation, action, reward, discount, following = map_tensors(lambda leaf: leaf[mask], whole)
-        return Transitions(observation, action, reward, discount, following, torch.arange(len(reward)))
-    if isinstance(batch, Transitions):
-        return batch
-    raise NotApplicable(f"the memory gives {type(batch).__name__}, a record of its own")
+
+def _kind(subject: Subject) -> type[object]:
+    """What the memory samples. Raises NotApplicable: the algorithm collects into no memory."""
+    memory = FilledMemory(subject, 1)
+    while not len(memory.buffer) and memory.steps < LONGEST:
+        memory.take(20)
+    require(len(memory.buffer) > 0, f"after {memory.steps} steps len() is 0")
+    return type(memory.sample(2))
+
+
+def _require_kind(subject: Subject, kind: type[object]) -> None:
+    """Raises NotApplicable where the memory samples other records."""
+    found = _kind(subject)
+    if issubclass(found, kind):
+        return
+    if issubclass(found, Transitions | Sequences):
+        raise NotApplicable(f"the memory samples {found.__name__}, not {kind.__name__}")
+    raise NotApplicable(
+        f"the memory samples {found.__name__}, a record of its own, whose meaning only the plugin knows: test it there"
+    )
 
 
 @clause(
     "buffer.rows-are-true",
-    "Sampled rows equal the stored steps: next observations, rewards, and discounts (0 at terminations only).",
+    "Sampled Transitions are stored steps: observation, action, reward, next observation and discount (0 at terminations only),"
+    " masks, extras and info of one step, or of n_steps within an episode; never filler rows, never overwritten ones.",
+    "extend(): take what a step led to from rlsdk.records.successors(rollout), store discount = gamma * ~terminated, and"
+    " leave out rows whose valid is False; sample(): index all columns by the same rows",
 )
 def rows_are_true(subject: Subject) -> None:
+    _require_kind(subject, Transitions)
+    rooms = {num_envs: _capacity(subject, num_envs, 40) for num_envs in (1, 2, 3)}
+
     @examples
-    @given(st.integers(1, 3), st.integers(1, 60), st.booleans())
-    def check(num_envs: int, steps: int, shared: bool) -> None:
-        room = capacity_for(subject, num_envs, 40)
-        agent, buffer = filled(subject, num_envs, steps, buffer_size=room, **sharing(subject, shared))
-        batch = transitions_in(buffer.sample(64, torch.Generator().manual_seed(1)))
-        problem = untrue(batch, agent.config.gamma)
-        require(problem is None, f"{num_envs} environments, {steps} steps, shared={shared}: {problem}")
+    @given(st.integers(1, 3), st.integers(1, 60), st.booleans(), st.booleans(), st.sampled_from([1, 3]))
+    def check(num_envs: int, steps: int, shared: bool, fillers: bool, n_steps: int) -> None:
+        changes = {**rooms[num_envs], **sharing(subject, shared), "n_steps": n_steps}
+        memory = FilledMemory(subject, num_envs, changes, fillers=fillers)
+        memory.take(steps, MIXED)
+        problem = rows_fault(memory, _rows(memory, SAMPLED)) if len(memory.buffer) else None
+        what = f"{num_envs} environments, {steps} steps, shared={shared}, fillers={fillers}, n_steps={n_steps}"
+        require(problem is None, f"{what}: {problem}")
 
     check()
 
 
-@clause("buffer.length", "len() counts the rows that can be sampled and stops at the capacity.")
+@clause(
+    "buffer.sequences-are-true",
+    "Sampled Sequences are consecutive stored steps of one environment, each whole; is_first, terminated and truncated mark the"
+    " ends of episodes; filler rows and padding are not valid and not in loss_mask; initial carries are those of the time.",
+    "sample(): take rows of one column in the order in which they were stored, none across the newest row of the ring, and"
+    " mark with valid and loss_mask what is none to learn from",
+)
+def sequences_are_true(subject: Subject) -> None:
+    _require_kind(subject, Sequences)
+    rooms = {num_envs: _capacity(subject, num_envs, 40) for num_envs in (1, 2, 3)}
+
+    @examples
+    @given(st.integers(1, 3), st.integers(1, 70), st.booleans(), st.booleans())
+    def check(num_envs: int, steps: int, shared: bool, fillers: bool) -> None:
+        changes = {**rooms[num_envs], **sharing(subject, shared)}
+        memory = FilledMemory(subject, num_envs, changes, fillers=fillers)
+        memory.take(steps, (1,))
+        if not len(memory.buffer):  # sequences may need more steps
+            return
+        batch = memory.sample(SAMPLED)
+        assert isinstance(batch, Sequences)
+        problem = sequences_fault(memory, batch)
+        what = f"{num_envs} environments, {steps} steps, shared={shared}, fillers={fillers}"
+        require(problem is None, f"{what}: {problem}")
+
+    check()
+
+
+@clause(
+    "buffer.length",
+    "len() is 0 at first, never falls, and never exceeds the steps stored or the capacity; a memory of Transitions counts every"
+    " one until it is full.",
+    "__len__(): return the number of steps that can be sampled now",
+)
 def length(subject: Subject) -> None:
     if "buffer_size" not in subject.settings():
         raise NotApplicable("the capacity is not a setting called buffer_size")
+    counts_rows = issubclass(_kind(subject), Transitions)
     capacity = capacity_for(subject, 2, 12)
-    for steps in (0, capacity // 4, capacity, 5 * capacity // 2):
-        _, buffer = filled(subject, 2, steps, buffer_size=capacity)
-        expected = min(2 * steps, capacity)
+    memory, before = FilledMemory(subject, 2, {"buffer_size": capacity}), 0
+    require(len(memory.buffer) == 0, f"len() of a new memory is {len(memory.buffer)}")
+    for steps in (1, capacity // 4, capacity // 2, 5 * capacity // 2):
+        memory.take(steps - memory.steps)
+        found, most = len(memory.buffer), min(2 * memory.steps, capacity)
+        exact = found == most if counts_rows else before <= found <= most
         require(
-            len(buffer) == expected, f"after {steps} steps of 2 environments len() is {len(buffer)}, not {expected}"
+            exact, f"after {memory.steps} steps of 2 environments, capacity {capacity}, len() is {found}, not {most}"
         )
+        before = found
+    require(before > 0, "a full memory has the length 0")
 
 
 @clause(
     "buffer.size-known-first",
-    "bytes_required() is known before the first row and equals the memory that the rows take (to 1 %).",
+    "bytes_required() is known before the first row and bounds the memory that the rows take (at least half of it is used).",
+    "bytes_required(): add up the bytes of all columns for the whole capacity, second observations and masks included",
 )
 def size_known_first(subject: Subject) -> None:
-    small = {"buffer_size": capacity_for(subject, 2, 40)} if "buffer_size" in subject.settings() else {}
-    empty = subject.chain_agent(2, **small).parts.buffer
-    assert empty is not None
-    needed = empty.bytes_required()
+    small = _capacity(subject, 2, 300)
+    memory = FilledMemory(subject, 2, small)
+    needed = memory.buffer.bytes_required()
     require(isinstance(needed, int) and needed > 0, f"bytes_required() is {needed!r}")
-    _, full = filled(subject, 2, 200, **small)
-    require(full.bytes_required() == needed, "bytes_required() changed once rows were stored")
-    state = full.state_dict()
-    stored = leaves(state["leaves"]) if "leaves" in state else flatten(state).values()
+    memory.take(200, MIXED)
+    require(memory.buffer.bytes_required() == needed, "bytes_required() changed once rows were stored")
+    stored = flatten(memory.buffer.state_dict()).values()
     taken = sum(leaf.nbytes for leaf in stored if isinstance(leaf, torch.Tensor))
-    require(
-        abs(taken - needed) <= 0.01 * needed + 64, f"bytes_required() returned {needed}, a full buffer takes {taken}"
-    )
-
-
-@clause("buffer.samples-are-copies", "Changing a sampled batch does not change the buffer.")
-def samples_are_copies(subject: Subject) -> None:
-    _, buffer = filled(subject, 1, 20)
-    before, batch = (buffer.sample(32, torch.Generator().manual_seed(1)) for _ in range(2))
-    for leaf in leaves(batch):
-        leaf.fill_(1)
-    after = buffer.sample(32, torch.Generator().manual_seed(1))
-    pairs = zip(leaves(before), leaves(after), strict=True)
-    require(all(torch.equal(a, b) for a, b in pairs), "overwriting a sampled batch changed what is sampled next")
+    enough = taken <= 1.01 * needed + 1024
+    require(enough, f"bytes_required() returned {needed}, and the memory stores {taken} bytes")
+    require(not small or 2 * taken >= needed, f"bytes_required() returned {needed}, a full memory stores {taken} bytes")
 
 
 @clause(
-    "buffer.state-round-trip", "A buffer loaded from state_dict() gives the same samples, now and after further steps."
+    "buffer.samples-are-copies",
+    "Changing a sampled batch does not change the buffer, nor does extending the buffer change the batch.",
+    "sample(): index rows with a tensor (rows[index]), which copies; a slice is a view of the memory",
+)
+def samples_are_copies(subject: Subject) -> None:
+    memory = FilledMemory(subject, 1, _capacity(subject, 1, 24))
+    memory.take(24)
+    before, batch = deepcopy(memory.sample(32)), memory.sample(32)
+    for leaf in tensors_in(batch):
+        leaf.fill_(1)
+    require(_equal(before, memory.sample(32)), "overwriting a sampled batch changed what is sampled next")
+    given = memory.sample(32)
+    before = deepcopy(given)
+    memory.take(48)
+    require(_equal(before, given), "extending the memory changed a batch that it had given")
+
+
+def _equal(one: object, two: object) -> bool:
+    pairs = zip(tensors_in(one), tensors_in(two), strict=True)
+    return all(a.shape == b.shape and torch.equal(a, b) for a, b in pairs)
+
+
+@clause(
+    "buffer.sampling",
+    "sample() uses the given generator alone, and reaches every stored step; single steps are equally likely until errors are"
+    " known, and likelier afterwards the larger theirs is.",
+    "sample(): draw indices with generator=generator from all stored rows, the first, the last and those of every environment;"
+    " prioritize(): store a priority that grows with the error",
+)
+def sampling(subject: Subject) -> None:
+    for changes in _memories(subject):
+        memory = FilledMemory(subject, 2, changes)
+        memory.take(_room(changes, 2) * 3 // 2, MIXED)
+        state = torch.random.get_rng_state()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(5)
+            one, moved = memory.sample(SAMPLED), not torch.equal(torch.random.get_rng_state(), _seeded(5))
+            two, other = memory.sample(SAMPLED), memory.sample(SAMPLED, seed=2)
+        torch.random.set_rng_state(state)
+        require(not moved, "sample() moved torch's global random state")
+        require(_equal(one, two), "the same generator gave two different samples")
+        require(not _equal(one, other), "two generators gave the same sample")
+        if isinstance(one, Transitions | Sequences):
+            _frequencies(memory, isinstance(one, Transitions))
+        if isinstance(one, Transitions):
+            _priorities(memory)
+
+
+def _seeded(seed: int) -> torch.Tensor:
+    return torch.Generator().manual_seed(seed).get_state()
+
+
+def _memories(subject: Subject) -> Iterator[dict[str, object]]:
+    """Settings of the memories to be sampled from."""
+    small = {**_capacity(subject, 2, 24), **({"n_steps": 1} if issubclass(_kind(subject), Transitions) else {})}
+    yield small
+    if "replay_buffer_class" in subject.settings(replay_buffer_class="prioritized"):
+        yield {**small, "replay_buffer_class": "prioritized"}
+
+
+def _frequencies(memory: FilledMemory, single: bool) -> None:
+    """Every step that is still stored is sampled, single ones equally often."""
+    rows = len(memory.buffer)
+    batch = memory.sample(PER_ROW * rows)
+    assert isinstance(batch, Transitions | Sequences)
+    ahead = steps_ahead(batch) if isinstance(batch, Transitions) else 1
+    oldest, newest = memory.steps - rows // memory.envs.num_envs, memory.steps - ahead  # later ones may have to wait
+    stored = [key for key, step in memory.truth.items() if oldest <= step.age <= newest]
+    counts = Counter(keys_in(batch))
+    missing = [key for key in stored if not counts[key]]
+    require(not missing, f"of {rows} stored steps {len(missing)} were never sampled, such as {missing[:2]}")
+    if single and ahead == 1:
+        spread = 6 * PER_ROW**0.5  # six standard deviations
+        wrong = {key: counts[key] for key in stored if abs(counts[key] - PER_ROW) > spread}
+        require(not wrong, f"steps were sampled {list(wrong.values())[:3]} times where {PER_ROW} are to be expected")
+
+
+def _rows(memory: FilledMemory, size: int, seed: int = 1) -> Transitions:
+    batch = memory.sample(size, seed)
+    assert isinstance(batch, Transitions)
+    return batch
+
+
+def _priorities(memory: FilledMemory) -> None:
+    """Where errors are known, the step with a large one is sampled more often and weighs less."""
+    prioritized = ability(memory.buffer, Prioritized)
+    if prioritized is None:
+        return
+    index = torch.tensor(sorted({at for seed in range(8) for at in _rows(memory, SAMPLED, seed).index.tolist()}))
+    error = torch.full((len(index),), 0.1)
+    error[0] = 10.0
+    prioritized.prioritize(index, error)
+    batch = _rows(memory, PER_ROW * len(index))
+    large = batch.index == index[0]
+    share = float(large.float().mean()) * len(index)
+    require(share > 2.0, f"a step with 100 times the error of the others is sampled {share:.2f} times as often")
+    if batch.weight is not None and bool(large.any()):
+        heavier = float(batch.weight[large].max()) > float(batch.weight[~large].min())
+        require(not heavier, "the step that is sampled most often has not the smallest importance weight")
+
+
+@clause(
+    "buffer.state-round-trip",
+    "A buffer loaded from state_dict() gives the same samples, now and after further steps, also once the oldest rows were"
+    " overwritten.",
+    "state_dict(): store the rows, the position in the ring and every count; load_state_dict(): copy them, so that two memories"
+    " share no tensor",
 )
 def state_round_trip(subject: Subject) -> None:
-    room = capacity_for(subject, 2, 30)
-    for shared in (False, True):
-        _, one = filled(subject, 2, room - 7, buffer_size=room, **sharing(subject, shared))
-        two = subject.chain_agent(2, buffer_size=room, **sharing(subject, shared)).parts.buffer
-        assert two is not None
-        two.load_state_dict(one.state_dict())
-        require(len(one) == len(two), f"shared={shared}: {len(one)} rows became {len(two)}")
-        batches = [b.sample(50, torch.Generator().manual_seed(3)) for b in (one, two)]
-        pairs = zip(leaves(batches[0]), leaves(batches[1]), strict=True)
-        require(all(torch.equal(a, b) for a, b in pairs), f"shared={shared}: samples differ after the round trip")
+    room = _room(_capacity(subject, 2, 30), 2)
+    for shared in {bool(sharing(subject, True)), False}:
+        changes = {**_capacity(subject, 2, 30), **sharing(subject, shared)}
+        for steps in (room // 2 + 1, room * 5 // 2 + 1):
+            memory = FilledMemory(subject, 2, changes)
+            memory.take(steps, MIXED)
+            other = subject.chain_agent(2, 4, **changes).parts.buffer
+            assert other is not None
+            other.load_state_dict(memory.buffer.state_dict())
+            what = f"after {steps} steps, shared={shared}"
+            require(len(memory.buffer) == len(other), f"{what}: {len(memory.buffer)} rows became {len(other)}")
+            _require_same(memory, other, f"{what}: samples differ after the round trip")
+            memory.take(room // 3 + 1, also=other)
+            _require_same(memory, other, f"{what}: samples differ once both took the same further steps")
+            before = deepcopy(other.sample(SAMPLED, torch.Generator().manual_seed(3)))
+            memory.take(room // 3 + 1)
+            after = other.sample(SAMPLED, torch.Generator().manual_seed(3))
+            require(_equal(before, after), f"{what}: extending one memory changed the other")
+
+
+def _require_same(memory: FilledMemory, other: Buffer[object, object], message: str) -> None:
+    batches = [each.sample(SAMPLED, torch.Generator().manual_seed(3)) for each in (memory.buffer, other)]
+    require(_equal(*batches), message)

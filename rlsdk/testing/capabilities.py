@@ -22,7 +22,8 @@ from rlsdk.registry.capability_files import NAME
 from rlsdk.registry.manifest import package_folder
 from rlsdk.storage.archive import write_whole
 from rlsdk.testing.not_applicable import NotApplicable
-from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject, differing, flat_state
+from rlsdk.testing.resume_clauses import equals_uninterrupted
+from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject
 from rlsdk.tree import leaves
 
 STEPS = 48
@@ -68,7 +69,7 @@ def measure(algorithm: str) -> Capabilities:
         environments=_works(
             lambda: _trains(subject, make_vec_env(lambda: subject.with_info(AnySpaceEnv(some, wanted)), 3))
         ),
-        resume=_resumes(subject, lambda: AnySpaceEnv(some, wanted)),
+        resume=_works(lambda: equals_uninterrupted(subject)),
         export=_works(lambda: _exported(agent)),
     )
 
@@ -96,17 +97,6 @@ def _trains(subject: Subject, env: object, kind: str = "Box") -> Agent:
     agent.observation_space.seed(0)
     subject.predict(agent, agent.observation_space.sample())
     return agent
-
-
-def _resumes(subject: Subject, make: Callable[[], object]) -> bool:
-    """Whether stopping in the middle changes nothing."""
-    whole, first = subject.agent(make()).learn(STEPS), subject.agent(make()).learn(STEPS)
-    with tempfile.TemporaryDirectory() as folder:
-        memory = ["replay"] if first.replay_buffer is not None else []
-        first.save(Path(folder) / "agent", include=memory)
-        second = type(first).load(Path(folder) / "agent", env=make(), force_reset=False)
-        states = [flat_state(each.learn(STEPS, reset_num_timesteps=False)) for each in (whole, second)]
-    return not differing(*states)
 
 
 def _exported(agent: Agent) -> None:

@@ -1,7 +1,8 @@
-"""Data sets for checks: a few episodes of random actions in the environment of the check."""
+"""Data sets for checks: episodes of random or given actions in the environment of the check."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,9 @@ from rlsdk.tree import map_tensors
 
 EPISODES, LONGEST = 4, 20
 
+Act = Callable[[VectorEnv, Observation, Generator], Features]
+"""(environments, observation [B], generator) -> actions [B, ..], nested as the space."""
+
 
 @dataclass(slots=True)
 class _Rows:
@@ -30,19 +34,24 @@ class _Rows:
 
 
 def random_dataset(env: object, path: Path) -> Path:
-    """Write short episodes of the first of the environments `env`, which is reset; returns the file's path."""
+    """Write short episodes of random actions; see `recorded_dataset`."""
+    return recorded_dataset(env, path, random_action, EPISODES)
+
+
+def recorded_dataset(env: object, path: Path, act: Act, count: int) -> Path:
+    """Write `count` short episodes of the first of the environments `env`, which is reset; returns the file's path."""
     envs = connect(env)
     generator = Generator().manual_seed(0)
-    episodes = [_episode(envs, generator, number) for number in range(EPISODES)]
+    episodes = [_episode(envs, act, generator, number) for number in range(count)]
     envs.reset(0)
     return write_episodes(path, episodes, envs.observation_space, envs.action_space)
 
 
-def _episode(envs: VectorEnv, generator: Generator, seed: int) -> RecordedEpisode:
+def _episode(envs: VectorEnv, act: Act, generator: Generator, seed: int) -> RecordedEpisode:
     observation, rows = envs.reset(seed), _Rows([], [], [], [])
     _see(rows, observation, 0)
     for _ in range(LONGEST):
-        action = _action(envs, observation, generator)
+        action = act(envs, observation, generator)
         step = envs.step(action)
         if not step.valid[0]:
             continue
@@ -64,7 +73,7 @@ def _episode(envs: VectorEnv, generator: Generator, seed: int) -> RecordedEpisod
     )
 
 
-def _action(envs: VectorEnv, observation: Observation, generator: Generator) -> Features:
+def random_action(envs: VectorEnv, observation: Observation, generator: Generator) -> Features:
     """[B, ..], nested as the space, sampled uniformly from those that are allowed."""
     if observation.action_mask is not None:
         allowed = allowed_actions(envs.action_space, observation.action_mask, generator)

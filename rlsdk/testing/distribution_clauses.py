@@ -7,9 +7,9 @@ from typing import Any
 import torch
 
 from rlsdk.interfaces import Distribution
+from rlsdk.testing.acting import observations
 from rlsdk.testing.kit import clause, require
 from rlsdk.testing.not_applicable import NotApplicable
-from rlsdk.testing.policy_clauses import observations
 from rlsdk.testing.subject import Subject
 
 ROWS, SAMPLES = 4, 4000
@@ -24,7 +24,11 @@ def _distribution(subject: Subject, seed: int) -> Any:
         return make(observations(agent, ROWS, seed=4))
 
 
-@clause("distribution.shapes", "log_prob, entropy and KL have the batch shape; sample and mode are alike.")
+@clause(
+    "distribution.shapes",
+    "log_prob, entropy and KL have the batch shape; sample and mode are alike.",
+    "log_prob(), entropy() and kl_divergence(): sum over the axis of the action, so that results are [N]",
+)
 def shapes(subject: Subject) -> None:
     distribution = _distribution(subject, 1)
     require(isinstance(distribution, Distribution), f"{type(distribution).__name__} lacks methods of Distribution")
@@ -39,7 +43,11 @@ def shapes(subject: Subject) -> None:
     require(not wrong, f"expected shape ({ROWS},), got {wrong}")
 
 
-@clause("distribution.entropy-is-mean-surprise", "entropy() is the mean of -log_prob over samples (5 standard errors).")
+@clause(
+    "distribution.entropy-is-mean-surprise",
+    "entropy() is the mean of -log_prob over samples (5 standard errors).",
+    "log_prob() and entropy(): both of the distribution that sample() draws from, after squashing, scaling and masks",
+)
 def entropy_is_mean_surprise(subject: Subject) -> None:
     distribution, generator = _distribution(subject, 1), torch.Generator().manual_seed(2)
     surprise = torch.stack([-distribution.log_prob(distribution.sample(generator)) for _ in range(SAMPLES)])
@@ -53,6 +61,7 @@ def entropy_is_mean_surprise(subject: Subject) -> None:
 @clause(
     "distribution.kl",
     "KL(p || p) = 0, and KL(p || q) is the mean of log p - log q over samples of p (5 standard errors).",
+    "kl_divergence(other): return KL(self || other), the expectation under self, in this order",
 )
 def kl(subject: Subject) -> None:
     p, q, generator = _distribution(subject, 1), _distribution(subject, 2), torch.Generator().manual_seed(3)

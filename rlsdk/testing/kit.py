@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
 import attrs
 
-from rlsdk.errors import ContractViolation, SettingsError, suggest
+from rlsdk.errors import ContractViolation, SettingsError, message_of, suggest
 from rlsdk.testing.not_applicable import NotApplicable
 
 if TYPE_CHECKING:
     from rlsdk.testing.subject import Subject
 
-MODULES = ("plugin", "policy", "distribution", "buffer", "algorithm", "population", "serializer", "agent")
-
 
 @attrs.frozen
 class Clause:
-    """One promise: `id`, a sentence, and the function that raises when it is broken."""
+    """One promise: `id`, a sentence, and the function that raises when it is broken, or returns what it could not look at."""
 
     id: str
     statement: str
-    check: Callable[[Subject], None]
+    check: Callable[[Subject], str | None]
+    remedy: str = ""
+    """What the plugin's author changes where it is broken: one sentence, with the place in the package."""
 
     def __str__(self) -> str:
         return self.id
@@ -36,8 +39,13 @@ class CheckResult:
     id: str
     statement: str
     status: str
-    """passed, failed, or not applicable"""
+    """passed, failed, not applicable, or not run"""
     detail: str = ""
+    """Failed: the counter-example. Not applicable, not run: why. Passed: what could not be looked at, mostly nothing."""
+    remedy: str = ""
+    """Failed: what the plugin's author changes."""
+    seconds: float = 0.0
+    """How long the check took."""
 
     def as_dict(self) -> dict[str, object]:
         """JSON values."""
@@ -45,25 +53,35 @@ class CheckResult:
 
 
 _clauses: dict[str, Clause] = {}
+RANKS = {"plugin": 0, "settings": 2, "learns": 3}
+"""Groups of clauses before and after the others, which have rank 1: those that train for long come last, so that a check with
+little time has run the others."""
 
 
-def clause(identity: str, statement: str) -> Callable[[Callable[[Subject], None]], Callable[[Subject], None]]:
-    """Register a check function as the clause `identity`."""
+def clause(
+    identity: str, statement: str, remedy: str = ""
+) -> Callable[[Callable[[Subject], str | None]], Callable[[Subject], str | None]]:
+    """Register a check function as the clause `identity`; see `Clause` for `statement` and `remedy`."""
 
-    def register(check: Callable[[Subject], None]) -> Callable[[Subject], None]:
+    def register(check: Callable[[Subject], str | None]) -> Callable[[Subject], str | None]:
         if identity in _clauses:
             raise ValueError(f"clause {identity!r} exists already")
-        _clauses[identity] = Clause(identity, statement, check)
+        _clauses[identity] = Clause(identity, statement, check, remedy)
         return check
 
     return register
 
 
 def clauses() -> tuple[Clause, ...]:
-    """Every clause of every contract."""
-    for name in MODULES:
-        import_module(f"rlsdk.testing.{name}_clauses")
-    return tuple(_clauses.values())
+    """Every clause of every contract: those of all modules `*_clauses` here, the plugin's own first, slow ones last."""
+    names = [module.name for module in iter_modules([str(Path(__file__).parent)]) if module.name.endswith("_clauses")]
+    for name in names:
+        import_module(f"rlsdk.testing.{name}")
+    return tuple(sorted(_clauses.values(), key=lambda each: _place(each.id.split(".")[0])))
+
+
+def _place(group: str) -> tuple[int, str]:
+    return RANKS.get(group, 1), group
 
 
 def require(condition: bool, message: str) -> None:
@@ -73,47 +91,64 @@ def require(condition: bool, message: str) -> None:
 
 
 def verify(algorithm: str, wanted: Clause | str) -> None:
-    """Check one clause; returns silently if it holds or does not apply.
+    """Check one clause in this process; returns silently if it holds or does not apply.
 
     Raises:
         ContractViolation: the clause is broken; the message carries the counter-example.
     """
-    chosen = wanted if isinstance(wanted, Clause) else _find(wanted)
+    chosen = wanted if isinstance(wanted, Clause) else named_clause(wanted)
     outcome = outcome_of(chosen, algorithm)
     if outcome.status == "failed":
-        raise ContractViolation(f"{algorithm} breaks {chosen.id} ({chosen.statement}): {outcome.detail}")
+        mend = f"\nto mend: {outcome.remedy}" if outcome.remedy else ""
+        raise ContractViolation(f"{algorithm} breaks {chosen.id} ({chosen.statement}): {outcome.detail}{mend}")
 
 
-def _find(name: str) -> Clause:
+def named_clause(name: str) -> Clause:
+    """The clause with an id.
+
+    Raises:
+        SettingsError: there is none.
+    """
     table = {c.id: c for c in clauses()}
     if name not in table:
         raise SettingsError(f"there is no clause {name!r}; {suggest(name, table)}")
     return table[name]
 
 
-def run_checks(algorithm: str, *, thorough: bool = False) -> list[CheckResult]:
-    """The outcome of every clause for one installed or registered algorithm; `thorough` tries twenty times as many examples.
-
-    Raises:
-        PluginError: there is no such algorithm, or it does not load.
-    """
-    from rlsdk.registry import load
-    from rlsdk.testing.strategies import thoroughly
-
-    load(algorithm)
-    with thoroughly(thorough):
-        return [outcome_of(c, algorithm) for c in clauses()]
-
-
-def outcome_of(chosen: Clause, algorithm: str) -> CheckResult:
-    """Check one clause; an error of the plugin is in the outcome."""
+def outcome_of(chosen: Clause, algorithm: str, settings: Mapping[str, object] | None = None) -> CheckResult:
+    """Check one clause in this process, with one thread; an error of the plugin is in the outcome."""
+    from rlsdk.runtime.threads import limited_threads
     from rlsdk.testing.subject import Subject
 
+    began = time.perf_counter()
     try:
-        chosen.check(Subject(algorithm))
+        with limited_threads(1):
+            unseen = chosen.check(Subject(algorithm, settings))
     except NotApplicable as reason:
-        return CheckResult(chosen.id, chosen.statement, "not applicable", str(reason))
-    except Exception as error:  # a plugin may raise anything; the table must still be printed
-        notes = "\n".join(getattr(error, "__notes__", []))
-        return CheckResult(chosen.id, chosen.statement, "failed", f"{type(error).__name__}: {error}\n{notes}".strip())
-    return CheckResult(chosen.id, chosen.statement, "passed")
+        found = result(chosen, "not applicable", str(reason))
+    except (Exception, SystemExit) as error:  # a plugin may raise anything; the table must still be printed
+        found = broken(chosen, error)
+    else:
+        found = result(chosen, "passed", unseen or "")
+    return attrs.evolve(found, seconds=round(time.perf_counter() - began, 3))
+
+
+def result(chosen: Clause, status: str, detail: str = "", remedy: str = "") -> CheckResult:
+    """What became of a clause."""
+    return CheckResult(chosen.id, chosen.statement, status, detail, remedy)
+
+
+def broken(chosen: Clause, error: BaseException) -> CheckResult:
+    """The outcome of a clause that raised an error."""
+    notes = "\n".join(map(str, getattr(error, "__notes__", [])))
+    text = message_of(error)
+    if isinstance(error, SystemExit):
+        detail = f"the plugin called sys.exit({text})"
+    else:
+        kind = "" if isinstance(error, ContractViolation) else type(error).__name__
+        detail = ": ".join(part for part in (kind, text) if part)
+    return result(chosen, "failed", f"{detail}\n{notes}".strip()[:LONGEST], chosen.remedy)
+
+
+LONGEST = 4000
+"""Characters of a detail."""

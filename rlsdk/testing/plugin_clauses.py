@@ -10,10 +10,11 @@ import attrs
 from hypothesis import given
 
 from rlsdk.environments.toy import AnySpaceEnv
-from rlsdk.errors import SettingsError, UnsupportedSpaceError
+from rlsdk.errors import SettingsError, UnsupportedSpaceError, shown
 from rlsdk.interfaces import NormalizesEpisodes
 from rlsdk.registry import presets
 from rlsdk.settings import describe, structure, unstructure
+from rlsdk.testing.captured_output import written_during
 from rlsdk.testing.kit import clause, require
 from rlsdk.testing.not_applicable import NotApplicable
 from rlsdk.testing.strategies import configs, examples
@@ -22,6 +23,7 @@ from rlsdk.tree import leaves
 
 _PROBE = """
 import json, random, sys
+sys.path += [place for place in json.loads(sys.argv[2]) if place not in sys.path]
 import numpy
 before = random.getstate(), numpy.random.get_state()[1].tolist()
 from rlsdk.registry import load
@@ -32,12 +34,15 @@ print(json.dumps({"torch": "torch" in sys.modules, "gymnasium": "gymnasium" in s
 
 
 @clause(
-    "plugin.import-is-free", "Importing the plugin imports neither torch nor gymnasium, prints nothing, seeds nothing."
+    "plugin.import-is-free",
+    "Importing the plugin imports neither torch nor gymnasium, prints nothing, seeds nothing.",
+    "Import torch, gymnasium and modules that print or draw random numbers inside `build`, not in `__init__.py` or the "
+    "module of the settings.",
 )
 def import_is_free(subject: Subject) -> None:
     if subject.plugin.distribution == "registered":
         raise NotApplicable("registered in this process, not installed")
-    command = [sys.executable, "-c", _PROBE, subject.plugin.qualified_id]
+    command = [sys.executable, "-c", _PROBE, subject.plugin.qualified_id, json.dumps(sys.path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)  # noqa: S603
     require(done.returncode == 0, f"loading it in a fresh interpreter failed:\n{done.stderr}")
     require(not done.stderr.strip(), f"loading it wrote to standard error:\n{done.stderr}")
@@ -46,7 +51,12 @@ def import_is_free(subject: Subject) -> None:
     require(not wrong, f"importing the plugin touched: {wrong}")
 
 
-@clause("plugin.manifest-agrees", "Id, family and policies of the spec are those of the manifest.")
+@clause(
+    "plugin.manifest-agrees",
+    "Id, family and policies of the spec are those of the manifest.",
+    "Write the same id, family and policies in rlsdk.toml and in the AlgorithmSpec, or name `build` and `config` in "
+    "rlsdk.toml and drop the hook.",
+)
 def manifest_agrees(subject: Subject) -> None:
     spec, manifest = subject.spec, subject.manifest
     pairs = {name: (getattr(spec, name), getattr(manifest, name)) for name in ("id", "family", "policies")}
@@ -55,7 +65,11 @@ def manifest_agrees(subject: Subject) -> None:
     require(bool(manifest.summary and manifest.title), "the manifest needs a title and a summary")
 
 
-@clause("plugin.settings-documented", "Every hyper-parameter has a help text, and all but `policy` have a default.")
+@clause(
+    "plugin.settings-documented",
+    "Every hyper-parameter has a help text, and all but `policy` have a default.",
+    'In the config class give each field a default and `metadata=described("what it does")`.',
+)
 def settings_documented(subject: Subject) -> None:
     docs = describe(subject.spec.config_type)
     silent = [doc.name for doc in [*docs, *(c for d in docs for c in d.children)] if not doc.help]
@@ -64,7 +78,12 @@ def settings_documented(subject: Subject) -> None:
     require(not required, f"hyper-parameters without default: {required}")
 
 
-@clause("plugin.settings-round-trip", "Settings written as plain data and read back are equal.")
+@clause(
+    "plugin.settings-round-trip",
+    "Settings written as plain data and read back are equal.",
+    "Give each field of the config class a type that plain data can state: numbers, text, lists, tables, or a class "
+    "that `rlsdk.settings` converts; a converter must accept its own result.",
+)
 def settings_round_trip(subject: Subject) -> None:
     kind = subject.spec.config_type
 
@@ -77,7 +96,11 @@ def settings_round_trip(subject: Subject) -> None:
     check()
 
 
-@clause("plugin.presets-fit", "Every preset the package ships is accepted by the settings.")
+@clause(
+    "plugin.presets-fit",
+    "Every preset the package ships is accepted by the settings.",
+    "In presets/*.toml name settings that the config class has, with values that its validators accept.",
+)
 def presets_fit(subject: Subject) -> None:
     known = presets(subject.plugin.qualified_id)
     if not known:
@@ -89,7 +112,11 @@ def presets_fit(subject: Subject) -> None:
             require(False, f"the preset for {preset.env} is refused: {error}")
 
 
-@clause("plugin.unknown-setting-refused", "An unknown hyper-parameter raises SettingsError that names the closest one.")
+@clause(
+    "plugin.unknown-setting-refused",
+    "An unknown hyper-parameter raises SettingsError that names the closest one.",
+    "Make the config class a subclass of AgentConfig without an `__init__` or converter that swallows unknown names.",
+)
 def unknown_setting_refused(subject: Subject) -> None:
     known = [f.name for f in attrs.fields(subject.spec.config_type)]
     for name in known[2:5]:
@@ -104,6 +131,8 @@ def unknown_setting_refused(subject: Subject) -> None:
 @clause(
     "plugin.claims-backed",
     "With every space the manifest lists a small agent trains and predicts; its traits are true.",
+    "Make `build` and `update` work with every space that rlsdk.toml lists, or take the space or the trait out of "
+    "`actions`, `observations` or `traits` there.",
 )
 def claims_backed(subject: Subject) -> None:
     for what, agent in subject.agents():
@@ -127,7 +156,26 @@ def claims_backed(subject: Subject) -> None:
     require(not wrong, f"traits of the manifest that are not so: {wrong}")
 
 
-@clause("plugin.unsupported-space-refused", "An action space the manifest does not list raises UnsupportedSpaceError.")
+@clause(
+    "plugin.prints-nothing",
+    "With verbose=0 building, training and predicting write nothing to standard output and error.",
+    "Take print() and progress bars out of the plugin: return numbers from `update` as metrics, and write remarks with "
+    "the `logging` module.",
+)
+def prints_nothing(subject: Subject) -> None:
+    def use() -> None:
+        subject.predict(subject.trained(verbose=0), OBSERVATIONS["Box"].sample())
+
+    text = written_during(use)
+    require(not text, f"building, training and predicting wrote {shown(text, 200)}")
+
+
+@clause(
+    "plugin.unsupported-space-refused",
+    "An action space the manifest does not list raises UnsupportedSpaceError.",
+    "Begin `build` with `require_spaces(context, id, actions=..., observations=...)`, with the spaces that rlsdk.toml "
+    "lists.",
+)
 def unsupported_space_refused(subject: Subject) -> None:
     unsupported = [kind for kind in ACTIONS if kind not in subject.manifest.actions]
     if not unsupported:

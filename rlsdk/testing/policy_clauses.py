@@ -12,12 +12,27 @@ from hypothesis import strategies as st
 
 from rlsdk.agent import Agent
 from rlsdk.environments import make_vec_env, to_space
-from rlsdk.environments.adapters.observations import stack
 from rlsdk.environments.toy import AnySpaceEnv
 from rlsdk.evaluation.evaluate import run_episodes
-from rlsdk.interfaces import HasRolloutLength
+from rlsdk.interfaces import HasRolloutLength, NormalizesEpisodes
 from rlsdk.records import Observation
-from rlsdk.spaces import choices_of
+from rlsdk.spaces import Space, choices_of
+from rlsdk.testing.acting import (
+    GymSpace,
+    act_on,
+    acting_policies,
+    action_spaces,
+    allowed,
+    chosen,
+    fault_of,
+    log_prob_in,
+    may_exceed,
+    near,
+    observations,
+    random_masks,
+    row_of,
+    rows_in,
+)
 from rlsdk.testing.kit import clause, require
 from rlsdk.testing.not_applicable import NotApplicable
 from rlsdk.testing.rollouts import rollout_of
@@ -26,25 +41,43 @@ from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject, equal_values
 from rlsdk.tree import leaves, map_tensors
 from rlsdk.updates.minibatches import policy_batch
 
-
-def observations(agent: Agent, count: int, seed: int, *, first: bool = True) -> Observation:
-    """`count` random observations of the agent's space."""
-    space = agent.observation_space
-    space.seed(seed)
-    features = stack(agent.context.observation_space, [space.sample() for _ in range(count)])
-    return Observation(features, torch.full((count,), first))
+ROWS, MANY = 16, 2000
+FREQUENCIES = 4000
+"""Samples of one observation, of which frequencies are counted."""
 
 
 def act(agent: Agent, observation: Observation, carry: Any, seed: int, *, deterministic: bool) -> Any:
     """One call of the policy with a generator of its own."""
-    generator = torch.Generator().manual_seed(seed)
-    return agent.parts.policy.act(observation, carry, deterministic=deterministic, generator=generator)
+    return act_on(agent.parts.policy, observation, carry, seed, deterministic=deterministic)
 
 
-@clause("policy.action-in-space", "Every action lies in the action space, sampled or not, for any observation.")
+def _acting_on(subject: Subject, space: GymSpace) -> Agent:
+    """A small agent that acts in `space`."""
+    return subject.agent(AnySpaceEnv(OBSERVATIONS["Box"], space))
+
+
+@clause(
+    "policy.action-in-space",
+    "Every action of act() and predict() lies in the action space, nested, shaped and counted as it is, sampled or not.",
+    "act(): return actions in the units of the action space: choices counted from `start`, one column for each choice, Box"
+    " actions scaled to `low` and `high` of each dimension; the policy and a behaviour policy alike",
+)
 def action_in_space(subject: Subject) -> None:
     for what, agent in subject.agents():
         _actions_in_space(subject, what, agent)
+        _acts_in_space(what, agent)
+    for space in action_spaces(subject):
+        agent = _acting_on(subject, space)
+        _acts_in_space(str(space), agent)
+
+
+def _acts_in_space(what: str, agent: Agent) -> None:
+    space, seen = agent.context.action_space, observations(agent, ROWS, seed=2)
+    for name, policy in acting_policies(agent):
+        for deterministic in (True, False):
+            answer = act_on(policy, seen, policy.initial_carry(ROWS), seed=3, deterministic=deterministic)
+            fault = fault_of(space, answer.action, ROWS, exceeds=may_exceed(agent, answer))
+            require(fault is None, f"{what}, {name}(deterministic={deterministic}): {fault}")
 
 
 def _actions_in_space(subject: Subject, what: str, agent: Agent) -> None:
@@ -61,7 +94,11 @@ def _actions_in_space(subject: Subject, what: str, agent: Agent) -> None:
     check()
 
 
-@clause("policy.deterministic", "The deterministic action depends on observation and carry only.")
+@clause(
+    "policy.deterministic",
+    "The deterministic action depends on observation and carry only.",
+    "act(deterministic=True): return the mode of the distribution, without noise, dropout or epsilon",
+)
 def deterministic(subject: Subject) -> None:
     for what, agent in subject.agents():
         seen = observations(agent, 3, seed=5)
@@ -70,7 +107,11 @@ def deterministic(subject: Subject) -> None:
         require(equal_values(one, two), f"{what}: the deterministic action changed from {one} to {two}")
 
 
-@clause("policy.rows-independent", "Acting on one row or on many gives the same deterministic action (to 1e-5).")
+@clause(
+    "policy.rows-independent",
+    "Acting on one row or on many gives the same deterministic action (to 1e-5).",
+    "act(): compute each row of the batch from its own observation and carry; no mean, maximum or normalisation over rows",
+)
 def rows_independent(subject: Subject) -> None:
     for what, agent in subject.agents():
         seen = observations(agent, 5, seed=9)
@@ -83,45 +124,172 @@ def rows_independent(subject: Subject) -> None:
             require(near, f"{what}: row {i} alone gives {alone}, in a batch of 5 {together}")
 
 
-@clause("policy.randomness-from-generator", "Samples depend on the generator given, and on no other random state.")
+@clause(
+    "policy.randomness-from-generator",
+    "Samples depend on the generator given, and on no other random state.",
+    "act(): pass `generator` to every function that draws (torch.rand(.., generator=generator)), of the policy and of a"
+    " behaviour policy; torch.distributions cannot take one, rlsdk.distributions can",
+)
 def randomness_from_generator(subject: Subject) -> None:
     agent = subject.agent()
     seen, before = observations(agent, 4, seed=3), torch.random.get_rng_state()
-    one = act(agent, seen, agent.parts.policy.initial_carry(4), seed=7, deterministic=False).action
-    require(torch.equal(before, torch.random.get_rng_state()), "acting moved torch's global random state")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(99)
-        two = act(agent, seen, agent.parts.policy.initial_carry(4), seed=7, deterministic=False).action
-    require(equal_values(one, two), f"the same generator gave {one} and {two}")
+    for name, policy in acting_policies(agent):
+        one = act_on(policy, seen, policy.initial_carry(4), seed=7, deterministic=False).action
+        require(torch.equal(before, torch.random.get_rng_state()), f"{name} moved torch's global random state")
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(99)
+            two = act_on(policy, seen, policy.initial_carry(4), seed=7, deterministic=False).action
+        require(equal_values(one, two), f"{name}: the same generator gave {one} and {two}")
 
 
-@clause("policy.no-hidden-state", "The policy's state is in the carry: equal calls give equal results.")
+@clause(
+    "policy.samples-vary",
+    "Sampled actions of the collecting policy differ between rows and between generators, and reach every discrete choice.",
+    "act(deterministic=False): draw an action for each row from `generator`; a policy that explores by a wrapper gives it as"
+    " Parts.behavior",
+)
+def samples_vary(subject: Subject) -> None:
+    plan = subject.agent().parts.plan
+    if isinstance(plan, NormalizesEpisodes) or not plan.needs_environment:
+        raise NotApplicable(f"{subject.spec.id} does not explore by sampling actions")
+    for space in action_spaces(subject):
+        agent = _acting_on(subject, space)
+        seen, collecting = observations(agent, 1, seed=4), agent.parts.behavior_policy
+        same = map_tensors(lambda leaf: leaf.expand(MANY, *leaf.shape[1:]), seen)
+        for name, policy in acting_policies(agent):
+            start = policy.initial_carry(MANY)
+            one, two = (act_on(policy, same, start, seed=seed, deterministic=False).action for seed in (1, 2))
+            if policy is not collecting and equal_values(leaves(one), leaves(two)):
+                continue  # it explores by its behaviour policy alone
+            _require_variety(f"{space}, {name}", agent.context.action_space, one, two)
+
+
+def _require_variety(what: str, space: Space, one: object, two: object) -> None:
+    """Of actions that were sampled for equal rows by two generators."""
+    require(not equal_values(leaves(one), leaves(two)), f"{what}: two generators gave the same {MANY} sampled actions")
+    constant = [leaf for leaf in leaves(one) if bool((leaf == leaf[:1]).all())]
+    require(not constant, f"{what}: {MANY} rows with one observation got the same sampled action")
+    for i, (column, size) in enumerate(zip(chosen(space, one).unbind(1), choices_of(space), strict=True)):
+        missing = sorted(set(range(size)) - set(column.tolist()))
+        require(not missing, f"{what}: of {MANY} samples none has, in choice {i}, the values of number {missing}")
+
+
+@clause(
+    "policy.log-prob-is-true",
+    "An entry `log_prob` of the extras is the log-probability of the action beside it: how often it is sampled (5 standard"
+    " errors).",
+    "act(): give the log-probability of the very action that is returned, summed over its choices, after masks",
+)
+def log_prob_is_true(subject: Subject) -> None:
+    checked = 0
+    for space in action_spaces(subject):
+        agent = _acting_on(subject, space)
+        inner = agent.context.action_space
+        policy, same = agent.parts.policy, observations(agent, 1, seed=4)
+        same = map_tensors(lambda leaf: leaf.expand(FREQUENCIES, *leaf.shape[1:]), same)
+        answer = act_on(policy, same, policy.initial_carry(FREQUENCIES), seed=5, deterministic=False)
+        log_prob, choices = log_prob_in(answer), chosen(inner, answer.action)
+        if log_prob is None or len(leaves(answer.action)) > 1 or not choices.shape[1]:
+            continue
+        for action in map(torch.tensor, sorted(set(map(tuple, choices.tolist())))):
+            rows = (choices == action).all(1)
+            share, stated = float(rows.double().mean()), float(log_prob[rows][0].exp())
+            error = (max(stated * (1.0 - stated), 0.0) / FREQUENCIES) ** 0.5
+            require(
+                abs(share - stated) <= 5 * error + 1e-3,
+                f"{space}: action {action.tolist()}, from 0, has probability {stated:.3f} by log_prob, and is sampled"
+                f" {share:.3f} of the time",
+            )
+        checked += 1
+    if not checked:
+        raise NotApplicable("act() gives no log_prob of discrete actions")
+
+
+@clause(
+    "policy.no-hidden-state",
+    "The policy's state is in the carry: equal calls give equal results.",
+    "act(): keep nothing in the object between calls; counts, noise and memories are returned in Act.carry",
+)
 def no_hidden_state(subject: Subject) -> None:
     agent = subject.agent()
-    carry = act(
-        agent, observations(agent, 2, seed=1), agent.parts.policy.initial_carry(2), seed=1, deterministic=False
-    ).carry
-    seen = observations(agent, 2, seed=2, first=False)
-    one = act(agent, seen, carry, seed=4, deterministic=False).action
-    act(agent, observations(agent, 2, seed=6), carry, seed=5, deterministic=False)
-    two = act(agent, seen, carry, seed=4, deterministic=False).action
-    require(equal_values(one, two), f"the same observation, carry and generator gave {one}, then {two}")
+    for name, policy in acting_policies(agent):
+        first = observations(agent, 2, seed=1)
+        carry = act_on(policy, first, policy.initial_carry(2), seed=1, deterministic=False).carry
+        seen = observations(agent, 2, seed=2, first=False)
+        one = act_on(policy, seen, carry, seed=4, deterministic=False)
+        act_on(policy, observations(agent, 2, seed=6), carry, seed=5, deterministic=False)
+        two = act_on(policy, seen, carry, seed=4, deterministic=False)
+        same = "the same observation, carry and generator"
+        require(equal_values(one.action, two.action), f"{name}: {same} gave {one.action}, then {two.action}")
+        require(near(one.carry, two.carry), f"{name}: {same} gave {one.carry}, then {two.carry}")
 
 
-@clause("policy.episode-start-forgets", "At the start of an episode the carry of that row is ignored.")
+@clause(
+    "policy.episode-start-forgets",
+    "At the start of an episode the carry of that row is ignored; rows in the middle of an episode use theirs.",
+    "act(): reset the carry row by row: torch.where(is_first, initial, carry) for each tensor, is_first bool [B]; neither one"
+    " start for all rows, nor the first row's for the others",
+)
 def episode_start_forgets(subject: Subject) -> None:
-    agent = subject.agent()
-    fresh = agent.parts.policy.initial_carry(3)
-    if not leaves(fresh):
+    agent, remembers = subject.agent(), False
+    for name, policy in acting_policies(agent):
+        fresh = policy.initial_carry(4)
+        used = act_on(policy, observations(agent, 4, seed=1), fresh, seed=1, deterministic=False).carry
+        if not rows_in(fresh) or near(rows_in(fresh), rows_in(used)):
+            continue
+        remembers = True
+        first = torch.tensor([True, False, True, False])
+        seen = Observation(observations(agent, 4, seed=2).features, first)
+        mixed, forgotten = (act_on(policy, seen, carry, seed=3, deterministic=True) for carry in (used, fresh))
+        for row in range(4):
+            own = row_of((mixed.action, mixed.carry), row)
+            single = act_on(policy, row_of(seen, row), row_of(used, row), seed=3, deterministic=True)
+            require(
+                near(rows_in(own), rows_in((single.action, single.carry))),
+                f"{name}: with is_first = {first.tolist()} row {row} gives {own[0]}, alone with its carry {single.action}",
+            )
+            same = near(rows_in(own), rows_in(row_of((forgotten.action, forgotten.carry), row)))
+            if first[row]:
+                action = row_of(forgotten.action, row)
+                require(same, f"{name}: at an episode's start a used carry gives {own[0]}, a fresh one {action}")
+            else:
+                require(not same, f"{name}: in the middle of an episode row {row} does not depend on its carry")
+    if not remembers:
         raise NotApplicable("the policy remembers nothing")
-    used = act(agent, observations(agent, 3, seed=1), fresh, seed=1, deterministic=False).carry
-    seen = observations(agent, 3, seed=2)
-    one = act(agent, seen, fresh, seed=3, deterministic=True).action
-    two = act(agent, seen, used, seed=3, deterministic=True).action
-    require(equal_values(one, two), f"at an episode's start a used carry gives {two}, a fresh one {one}")
 
 
-@clause("policy.masks-obeyed", "With masks, no forbidden action is played, in training or in evaluation.")
+@clause(
+    "policy.carry",
+    "Carries have a row for each environment, the same shapes and dtypes all the time, and no graph; act() writes into none.",
+    "initial_carry() and act(): return tensors [batch, ..] without graph (detach them), and write into none that were given",
+)
+def carry(subject: Subject) -> None:
+    agent = subject.agent()
+    for name, policy in acting_policies(agent):
+        fresh, single = policy.initial_carry(3), policy.initial_carry(1)
+        given = [leaf.clone() for leaf in leaves(fresh)]
+        short = [tuple(leaf.shape) for leaf in rows_in(fresh) if len(leaf) != 3]
+        require(not short, f"{name}: initial_carry(3) has tensors of shape {short}")
+        alike = all(near(rows_in(row_of(fresh, row)), rows_in(single)) for row in range(3))
+        require(alike, f"{name}: a row of initial_carry(3) is not initial_carry(1)")
+        with torch.enable_grad():
+            answer = act_on(policy, observations(agent, 3, seed=1), fresh, seed=1, deterministic=False)
+        kinds = [[(tuple(leaf.shape), leaf.dtype) for leaf in leaves(each)] for each in (fresh, answer.carry)]
+        require(kinds[0] == kinds[1], f"{name}: the carry {kinds[0]} became {kinds[1]}")
+        require(not any(leaf.requires_grad for leaf in leaves(answer.carry)), f"{name}: the carry has a graph")
+        untouched = all(torch.equal(a, b) for a, b in zip(given, leaves(fresh), strict=True))
+        require(untouched, f"{name} wrote into the carry that it was given")
+        own = [leaf.data_ptr() for leaf in rows_in(fresh)]
+        require(len(own) == len(set(own)), f"{name}: tensors of initial_carry share their memory")
+
+
+@clause(
+    "policy.masks-obeyed",
+    "With masks, no forbidden action is played: exploring or not, in training with any number of environments, in evaluation,"
+    " and where one action is left.",
+    "act(): read observation.action_mask wherever an action is chosen: in the distribution, in the greedy choice, and in random"
+    " actions of a warm-up or of epsilon-greedy exploration",
+)
 def masks_obeyed(subject: Subject) -> None:
     if subject.spec.action_masks == "ignored":
         raise NotApplicable("the algorithm ignores action masks")
@@ -132,6 +300,32 @@ def masks_obeyed(subject: Subject) -> None:
         agent = subject.agent(make_vec_env(strict, 2, vectorization="sync")).learn(60)
         for deterministic in (False, True):
             run_episodes(agent, strict(), 5, deterministic=deterministic)
+        _masks_in_act(subject.agent(make_vec_env(strict, 1, vectorization="sync")))
+        _masks_in_act(agent)
+    if subject.agent().parts.plan.needs_environment:
+        env = make_vec_env(_strict_environment(subject, _masked_kind(subject)), 3, vectorization="async", workers=2)
+        subject.agent(env, env_groups=3).learn(40)
+        env.close()
+
+
+def _masked_kind(subject: Subject) -> str:
+    """The first kind of actions that masks are about."""
+    return next(kind for kind in subject.manifest.actions if sum(choices_of(to_space(ACTIONS[kind]))))
+
+
+def _masks_in_act(agent: Agent) -> None:
+    """Both policies, exploring as before and after training; half of the rows have a single action left."""
+    space = agent.context.action_space
+    mask = random_masks(space, MANY, seed=1)
+    seen = Observation(observations(agent, MANY, seed=1).features, torch.ones(MANY, dtype=torch.bool), mask)
+    for name, policy in acting_policies(agent):
+        for deterministic in (True, False):
+            answer = act_on(policy, seen, policy.initial_carry(MANY), seed=2, deterministic=deterministic)
+            wrong = (~allowed(space, answer.action, mask)).nonzero().flatten().tolist()
+            if wrong:
+                choice = chosen(space, row_of(answer.action, wrong[0])).tolist()
+                found = f"{len(wrong)} of {MANY} actions are forbidden: {choice}, from 0, by {mask[wrong[0]].int().tolist()}"
+                require(False, f"{name}(deterministic={deterministic}): {found}")
 
 
 def _strict_environment(subject: Subject, kind: str) -> Callable[[], object]:
@@ -139,7 +333,12 @@ def _strict_environment(subject: Subject, kind: str) -> Callable[[], object]:
     return lambda: subject.with_info(AnySpaceEnv(OBSERVATIONS["Box"], ACTIONS[kind], strict=True))
 
 
-@clause("policy.ratio-is-one", "Log-probabilities recomputed for learning equal those of collecting (to 1e-5).")
+@clause(
+    "policy.ratio-is-one",
+    "Log-probabilities recomputed for learning equal those of collecting (to 1e-5).",
+    "compute log-probabilities and values in update() from the same observations, masks, carries and unclipped actions, and by"
+    " the same layers and modes, as in act()",
+)
 def ratio_is_one(subject: Subject) -> None:
     checked = 0
     for what, agent in subject.agents():

@@ -10,7 +10,6 @@ import torch
 from rlsdk.agent import Agent
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import AnySpaceEnv
-from rlsdk.networks.numpy_encoder import encoded
 from rlsdk.testing.kit import clause, require
 from rlsdk.testing.not_applicable import NotApplicable
 from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject, differing, equal_values, flat_state
@@ -27,6 +26,8 @@ def _plan(agent: Agent) -> PopulationPlan:
 @clause(
     "population.proposal",
     "propose() gives finite candidates [P, D], the same for the same state of the agent's streams.",
+    "In `propose` draw from a generator that belongs to the agent's state, and return one row of finite parameters "
+    "per candidate.",
 )
 def proposal(subject: Subject) -> None:
     agents = [subject.agent(), subject.agent()]
@@ -46,6 +47,8 @@ def proposal(subject: Subject) -> None:
 @clause(
     "population.rows-independent",
     "A candidate's actions depend on its own parameters and observation only, to the bit, not on the other candidates.",
+    "In the function that acts for candidates use row i of the parameters for row i of the observations only; do not "
+    "share statistics over rows.",
 )
 def rows_independent(subject: Subject) -> None:
     _plan(subject.agent())
@@ -53,9 +56,9 @@ def rows_independent(subject: Subject) -> None:
         agent = subject.agent(AnySpaceEnv(OBSERVATIONS["Box"], ACTIONS[action]), zero_policy=False)
         plan, proposer = _plan(agent), agent.parts.algorithm
         candidates = proposer.propose(progress=0.0).cpu().numpy()[:5]  # type: ignore[attr-defined]
-        space, values = agent.context.observation_space, agent.observation_space
+        values = agent.observation_space
         values.seed(3)
-        seen = np.stack([encoded(space, values.sample()) for _ in candidates])
+        seen = np.stack([np.asarray(values.sample(), np.float64) for _ in candidates])
         together = plan.make_act(candidates)(seen)
         for i in range(len(candidates)):
             alone = plan.make_act(candidates[i : i + 1])(seen[i : i + 1])[0]
@@ -69,6 +72,8 @@ def rows_independent(subject: Subject) -> None:
 @clause(
     "population.same-everywhere",
     "Training gives the same parameters, to the bit, in one environment, in several, and in processes.",
+    "Derive the randomness of an episode from its round and number only, not from the process or environment that "
+    "plays it.",
 )
 def same_everywhere(subject: Subject) -> None:
     _plan(subject.agent())

@@ -12,14 +12,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from rlsdk.testing.isolation import Isolated
     from rlsdk.testing.kit import Clause
+    from rlsdk.testing.running import InProcess
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--rlsdk-check ID`, may be repeated, and `--rlsdk-thorough`."""
+    """`--rlsdk-check ID` and `--rlsdk-set NAME=VALUE`, may be repeated, and `--rlsdk-thorough`."""
     group = parser.getgroup("rlsdk", "contracts of reinforcement-learning plugins")
     group.addoption("--rlsdk-check", metavar="ID", action="append", default=[], help="check the algorithm ID")
     group.addoption("--rlsdk-thorough", action="store_true", help="try twenty times as many examples")
+    group.addoption(
+        "--rlsdk-set", metavar="NAME=VALUE", action="append", default=[], help="a setting for the agents of the check"
+    )
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -42,12 +47,19 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
 class Contract(pytest.Collector):
     """The clauses of one algorithm."""
 
+    checker: Isolated | InProcess
+
     def collect(self) -> Iterator[pytest.Item]:
         """One test per clause."""
-        from rlsdk.registry import load
+        from rlsdk.settings import parse_assignments
         from rlsdk.testing.kit import clauses
+        from rlsdk.testing.request import Request
+        from rlsdk.testing.running import checker
 
-        load(self.name)
+        settings = parse_assignments(self.config.getoption("--rlsdk-set"))
+        thorough = bool(self.config.getoption("--rlsdk-thorough"))
+        self.checker = checker(Request(algorithm=self.name, settings=settings, thorough=thorough))
+        self.config.add_cleanup(self.checker.close)
         for clause in clauses():
             yield ClauseTest.from_parent(self, name=clause.id, clause=clause)
 
@@ -61,16 +73,12 @@ class ClauseTest(pytest.Item):
 
     def runtest(self) -> None:
         """Check it; what does not concern the plugin is skipped."""
-        from rlsdk.testing.kit import outcome_of
-        from rlsdk.testing.strategies import thoroughly
-
-        assert self.parent is not None
-        with thoroughly(bool(self.config.getoption("--rlsdk-thorough"))):
-            outcome = outcome_of(self.clause, self.parent.name)
+        assert isinstance(self.parent, Contract)
+        outcome = self.parent.checker.check(self.clause)
         if outcome.status == "not applicable":
             pytest.skip(outcome.detail)
-        if outcome.status == "failed":
-            raise AssertionError(outcome.detail)
+        if outcome.status != "passed":
+            raise AssertionError(f"{outcome.detail}\nto mend: {outcome.remedy}" if outcome.remedy else outcome.detail)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str:
         """The clause and the counter-example, without a trace through the kit."""

@@ -23,7 +23,10 @@ VALUES = st.one_of(
 
 
 @clause(
-    "serializer.round-trip", "load() returns what save() wrote: names, dtypes, shapes and bits; inspect() lists them."
+    "serializer.round-trip",
+    "load() returns what save() wrote: names, dtypes, shapes and bits; inspect() lists them.",
+    "In the serializer write each tensor's name, dtype, shape and bytes as they are, and list the same names in "
+    "`inspect`.",
 )
 def round_trip(subject: Subject) -> None:
     serializer = SafetensorsSerializer()
@@ -45,7 +48,12 @@ def round_trip(subject: Subject) -> None:
     check()
 
 
-@clause("serializer.damage-refused", "A damaged or truncated agent file raises ArtifactError, or loads what was saved.")
+@clause(
+    "serializer.damage-refused",
+    "A damaged or truncated agent file raises ArtifactError, or loads what was saved.",
+    "Raise ArtifactError in `load` of the serializer, or in `load_state_dict` of the part, where a digest, a shape or "
+    "a name does not fit.",
+)
 def damage_refused(subject: Subject) -> None:
     agent = subject.agent()
     with tempfile.TemporaryDirectory() as folder:

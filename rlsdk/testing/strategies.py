@@ -21,6 +21,11 @@ EXAMPLES, THOROUGH = 15, 300
 _count: ContextVar[int] = ContextVar("examples", default=EXAMPLES)
 
 
+def is_thorough() -> bool:
+    """Whether the checks run with `--thorough`."""
+    return _count.get() == THOROUGH
+
+
 def examples(check: Callable[..., None]) -> Callable[..., None]:
     """Profile of the kit: the same examples every time, no files left behind."""
     quiet = {"deadline": None, "database": None, "derandomize": True, "suppress_health_check": list(HealthCheck)}

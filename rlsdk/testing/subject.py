@@ -16,10 +16,12 @@ from gymnasium import spaces
 from rlsdk.agent import Agent, agent_class
 from rlsdk.environments.toy import AnySpaceEnv, ChainEnv, ExtraInfo, FakeImageEnv, SimpleMultiObsEnv
 from rlsdk.registry import AlgorithmSpec, Manifest, Plugin, find, load
+from rlsdk.settings import merge
 from rlsdk.settings.dataset import dataset_names
 from rlsdk.spaces import choices_of
 from rlsdk.testing.datasets import random_dataset
 from rlsdk.testing.not_applicable import NotApplicable
+from rlsdk.testing.strategies import is_thorough
 
 SMALL: dict[str, int] = {
     "buffer_size": 300,
@@ -51,12 +53,14 @@ OBSERVATIONS: dict[str, spaces.Space[Any]] = {
 class Subject:
     """One algorithm, with ways to get agents of it."""
 
-    def __init__(self, algorithm: str) -> None:
+    def __init__(self, algorithm: str, settings: Mapping[str, object] | None = None) -> None:
+        """`settings`: used for every agent, before `AlgorithmSpec.testing_settings`."""
         self.spec: AlgorithmSpec = load(algorithm)
         self.plugin: Plugin = find(algorithm)
         if self.plugin.manifest is None:
             raise NotApplicable("the algorithm has no manifest")
         self.manifest: Manifest = self.plugin.manifest
+        self._testing_settings = merge(self.spec.testing_settings, settings or {})
         self._folder: TemporaryDirectory[str] | None = None
         self._recorded = 0
 
@@ -66,15 +70,17 @@ class Subject:
         return self.manifest.actions[0]
 
     def settings(self, **changes: object) -> dict[str, object]:
-        """Quick settings for this algorithm's config class; changes it has no field for are left out."""
+        """Quick settings for this algorithm's config class, then those that the plugin or the caller declares for testing, then
+        `changes`; changes it has no field for are left out."""
         names = {f.name: f for f in attrs.fields(self.spec.config_type)}
         chosen: dict[str, object] = {name: value for name, value in SMALL.items() if name in names}
         if "buffer_size" in names:  # with a replay memory it is how far targets look ahead
             chosen.pop("n_steps", None)
         if "policy_kwargs" in names:
-            known = _networks_of(names["policy_kwargs"])
-            chosen["policy_kwargs"] = {n: v for n, v in SMALL_NETWORKS.items() if n in known or n == "net_arch"}
-        return {"seed": 1, **chosen, **{name: value for name, value in changes.items() if name in names}}
+            own = _networks_of(names["policy_kwargs"])
+            chosen["policy_kwargs"] = {n: v for n, v in SMALL_NETWORKS.items() if n in own or n == "net_arch"}
+        known = {name: value for name, value in changes.items() if name in names}
+        return {**merge({"seed": 1, **chosen}, self._testing_settings), **known}
 
     def predict(self, agent: Agent, observation: object, *, deterministic: bool = False) -> Any:
         """`agent.predict` without restrictions, for algorithms that insist on masks too; the action only."""
@@ -90,7 +96,8 @@ class Subject:
 
     def _datasets(self, env: Any, given: Mapping[str, object]) -> dict[str, object]:
         """A recorded data set of `env` for each setting that is one."""
-        names = [name for name in dataset_names(self.spec.config_type) if name not in given]
+        fixed = {**self._testing_settings, **given}
+        names = [name for name in dataset_names(self.spec.config_type) if name not in fixed]
         if not names:
             return {}
         self._folder = self._folder or TemporaryDirectory(prefix="rlsdk-data-sets-")
@@ -115,24 +122,33 @@ class Subject:
         raise NotApplicable(f"{self.spec.id} has no policy called {prefixes[0]}...")
 
     def agents(self) -> Iterator[tuple[str, Agent]]:
-        """(description, small agent) for every supported kind of action and of observation."""
-        for action in self.manifest.actions:
-            for kind in self.manifest.observations:
-                if kind in OBSERVATIONS:
-                    yield f"{kind} -> {action}", self.agent(AnySpaceEnv(OBSERVATIONS[kind], ACTIONS[action]))
-            if "Dict" in self.manifest.observations:
-                policy = self.policy_for("MultiInput", "Mlp")
-                vectors = spaces.Dict({"a": OBSERVATIONS["Box"], "b": OBSERVATIONS["Discrete"]})
-                images = policy.startswith("MultiInput")
-                env = SimpleMultiObsEnv(ACTIONS[action]) if images else AnySpaceEnv(vectors, ACTIONS[action])
-                yield f"Dict -> {action}", self.agent(env, policy=policy)
-            if "Tuple" in self.manifest.observations:
-                pair = spaces.Tuple([OBSERVATIONS["Box"], OBSERVATIONS["Discrete"]])
-                policy = self.policy_for("MultiInput", "Mlp")
-                yield f"Tuple -> {action}", self.agent(AnySpaceEnv(pair, ACTIONS[action]), policy=policy)
-            if any(policy.startswith("Cnn") for policy in self.spec.policies):
-                policy = self.policy_for("Cnn")
-                yield f"image -> {action}", self.agent(FakeImageEnv(action_space=ACTIONS[action]), policy=policy)
+        """(description, small agent) for every supported kind of action and of observation.
+
+        All observations come with the first action space, every other action space with a vector and one more observation;
+        with `--thorough` all come with all.
+        """
+        kinds = [name for name in (*OBSERVATIONS, "Dict", "Tuple") if name in self.manifest.observations]
+        images = ["image"] if any(policy.startswith("Cnn") for policy in self.spec.policies) else []
+        for i, action in enumerate(self.manifest.actions):
+            chosen = [*kinds, *images]
+            if i and not is_thorough():
+                chosen = list(dict.fromkeys([kinds[0], kinds[i % len(kinds)]])) if kinds else images
+            for kind in chosen:
+                env, policy = self._observing(kind, ACTIONS[action])
+                yield f"{kind} -> {action}", self.agent(env, policy=policy)
+
+    def _observing(self, kind: str, action_space: spaces.Space[Any]) -> tuple[object, str]:
+        """An environment whose observations are of a kind, and the policy for it."""
+        if kind == "image":
+            return FakeImageEnv(action_space=action_space), self.policy_for("Cnn")
+        if kind in OBSERVATIONS:
+            return AnySpaceEnv(OBSERVATIONS[kind], action_space), self.policy_for("Mlp", "Linear")
+        policy, parts = self.policy_for("MultiInput", "Mlp"), (OBSERVATIONS["Box"], OBSERVATIONS["Discrete"])
+        if kind == "Tuple":
+            return AnySpaceEnv(spaces.Tuple(parts), action_space), policy
+        if policy.startswith("MultiInput"):
+            return SimpleMultiObsEnv(action_space), policy
+        return AnySpaceEnv(spaces.Dict(dict(zip("ab", parts, strict=True))), action_space), policy
 
     def trained(self, steps: int = 40, **changes: Any) -> Agent:
         """A small agent that has learnt for some steps, updates included."""

@@ -62,29 +62,32 @@ class ReplayUpdates:
     def update(
         self, count: int, batch_size: int, progress: float, each: Callable[[int], None] | None = None
     ) -> Metrics:
-        """`count` updates from fresh samples, `each` called with their number so far; the mean of each metric over them."""
+        """`count` updates from fresh samples, `each` called with their number so far; the mean of each metric over those that
+        returned it (an actor may be updated more rarely than its critics)."""
         totals: dict[str, Tensor] = {}
+        counts: dict[str, int] = {}
         with fixed_layers() if each is None else nullcontext():
             for done in range(1, count + 1):
                 batch = self.sample(batch_size, self.generator)
                 for name, value in entries(self.algorithm.update(batch, progress=progress)):
                     totals[name] = totals[name] + value if name in totals else value
+                    counts[name] = counts[name] + 1 if name in counts else 1
                 if self.prioritized is not None:
                     self._prioritize(batch)
                 if each is not None:
                     each(done)
-        return {name: value / count for name, value in totals.items()}
+        return {name: value / counts[name] for name, value in totals.items()}
 
     def _prioritize(self, batch: IndexedBatch) -> None:
         """Raises PluginError: the batch names no rows, or the algorithm has no error for each."""
         if not isinstance(getattr(batch, "index", None), Tensor):
-            kind = type(batch).__name__
             raise PluginError(
-                f"its memory is Prioritized and samples {kind} without `index`; give int64 [N], see Transitions"
+                f"its memory is Prioritized and samples {type(batch).__name__} without `index`; give int64 [N], see Transitions"
             )
         error = None if self.with_error is None else self.with_error.td_error
         if error is None:
-            kind = type(self.algorithm).__name__
-            raise PluginError(f"{kind}.td_error is None after an update; prioritised replay needs one error per row")
+            raise PluginError(
+                f"{type(self.algorithm).__name__}.td_error is None after an update; prioritised replay needs one error per row"
+            )
         assert self.prioritized is not None
         self.prioritized.prioritize(batch.index, error)

@@ -2,6 +2,7 @@
 
 from rlsdk.kernels.protocol import Evaluation
 from rlsdk.updates.clipped_policy import ClippedPolicy
+from rlsdk.updates.deterministic_actor_critic import DeterministicActorCritic
 from rlsdk.updates.evaluation import evaluator_of
 from rlsdk.updates.minibatches import PolicyBatch, in_order, policy_batch, shuffled
 from rlsdk.updates.optimizer import FlatOptimizer
@@ -12,6 +13,7 @@ from rlsdk.updates.target_network import TargetNetwork
 
 __all__ = [
     "ClippedPolicy",
+    "DeterministicActorCritic",
     "EntropyCoefficient",
     "Evaluation",
     "FlatOptimizer",

@@ -8,15 +8,15 @@ from typing import Generic, TypeVar
 import torch
 from torch import Generator, Tensor, nn
 
-from rlsdk.errors import UsageError
 from rlsdk.kernels import Structure
 from rlsdk.math.quantiles import td_error
 from rlsdk.networks.critics import ContinuousCritics
 from rlsdk.networks.modes import has_train_mode
 from rlsdk.networks.own_networks import OwnCritics
 from rlsdk.networks.squashed_actor import SquashedActor
-from rlsdk.records import Metrics, Transitions
+from rlsdk.records import Metrics, Observation, Transitions
 from rlsdk.runtime.stored import count_in
+from rlsdk.settings.action_noise import require_noise_stays
 from rlsdk.settings.soft_actor_critic import SoftActorCriticConfig, parse_entropy_coefficient
 from rlsdk.updates.critic_loss import CriticLoss
 from rlsdk.updates.optimizer import FlatOptimizer
@@ -65,11 +65,7 @@ class SoftActorCritic(Generic[ConfigT]):
             SettingsError: `ent_coef` is not an entropy coefficient.
         """
         before = self.config
-        if (config.action_noise is None) != (before.action_noise is None):
-            raise UsageError(
-                "action_noise cannot begin or end while the agent lives; give noise with sigma = 0, or"
-                " load(path, action_noise=value)"
-            )
+        require_noise_stays(before.action_noise, config.action_noise)
         if config.ent_coef != before.ent_coef:
             self.entropy.begin(config.ent_coef)
         self.entropy.target_entropy = config.target_entropy_for(self.actor.scale.size)
@@ -87,19 +83,17 @@ class SoftActorCritic(Generic[ConfigT]):
         rate = self.config.learning_rate(1.0 - progress)
         shape = (2, len(batch.reward), self.actor.scale.size)  # for the two passes of the actor
         noise = torch.randn(shape, generator=self.generator, device=self.generator.device)
-        features = self.actor.encoder(batch.observation.features)
-        (action, log_prob), vjp = self.actor.evaluate(features, noise[0])
+        (action, log_prob), vjp = self.actor.evaluate(self.actor.encoder(batch.observation.features), noise[0])
         alpha, metrics = self.entropy.update(log_prob, rate)
         critic_loss = self._update_critics(batch, alpha, noise[1], rate)
         value, grad = self._action_gradient(batch, action)
         self.actor_optimizer.zero_grad()
         vjp(-grad, (alpha / len(log_prob)).expand_as(log_prob))  # of mean(alpha * log pi - Q), equation 9
         self.actor_optimizer.step(rate)
-        actor_loss = alpha * log_prob.mean() - value
         if self.updates % self.config.target_update_interval == 0:
             self.target.update(self.config.tau)
         self.updates += 1
-        return {"train/critic_loss": critic_loss, "train/actor_loss": actor_loss, **metrics}
+        return {"train/critic_loss": critic_loss, "train/actor_loss": alpha * log_prob.mean() - value, **metrics}
 
     @torch.no_grad()
     def _target(self, batch: Transitions, alpha: Tensor, noise: Tensor) -> Tensor:
@@ -128,6 +122,13 @@ class SoftActorCritic(Generic[ConfigT]):
         with torch.no_grad():
             features = self.critics.encoder(batch.observation.features)
         return self.critics.action_gradient(features, action, self.critic_loss.actor_value)
+
+    @torch.no_grad()
+    def state_values(self, observation: Observation) -> Tensor:
+        """V [N]: the mean of all critics for the policy's modes; see `rlsdk.interfaces.EstimatesValues`."""
+        noise = torch.zeros(len(observation.is_first), self.actor.scale.size, device=self.generator.device)
+        (action, _), _ = self.actor.evaluate(self.actor.encoder(observation.features), noise)
+        return self.critics.evaluate(self.critics.encoder(observation.features), action)[0].mean((0, -1))
 
     def state_dict(self) -> SoftActorCriticState:
         return {

@@ -39,3 +39,14 @@ class SoftActorCriticState(TypedDict):
     actor_optimizer: Mapping[str, object]
     critic_optimizer: Mapping[str, object]
     counters: Mapping[str, int]
+
+
+class DeterministicActorCriticState(TypedDict):
+    """Of `DeterministicActorCritic`."""
+
+    critic: Mapping[str, Tensor]
+    critic_target: Mapping[str, Tensor]
+    actor_target: Mapping[str, Tensor]
+    actor_optimizer: Mapping[str, object]
+    critic_optimizer: Mapping[str, object]
+    counters: Mapping[str, int]

@@ -1,6 +1,19 @@
 """Real bugs, planted on purpose, by the kind of thing they are in."""
 
-from tests.mutants import agents, learning, memories, packages, policies
+from tests.mutants import acting, agents, batches, learning, memories, packages, policies, printing, settings, toys
 from tests.mutants.catalogue import MUTANTS, Patch
 
-__all__ = ["MUTANTS", "Patch", "agents", "learning", "memories", "packages", "policies"]
+__all__ = [
+    "MUTANTS",
+    "Patch",
+    "acting",
+    "agents",
+    "batches",
+    "learning",
+    "memories",
+    "packages",
+    "policies",
+    "printing",
+    "settings",
+    "toys",
+]

@@ -10,7 +10,6 @@ import torch
 from rlsdk.agent import agent
 from rlsdk.distributions import Categorical, SquashedGaussian
 from rlsdk.environments.adapters.actions import ActionDecoder
-from rlsdk.kernels.squashed_kernel import SquashedKernel
 from rlsdk.networks import ActionScale, ActorCritic, SquashedActor
 from tests.mutants.catalogue import Patch, mutant
 
@@ -33,8 +32,12 @@ def deterministic_actions_are_sampled(patch: Patch) -> None:
 
 @mutant("policy.randomness-from-generator")
 def samples_come_from_the_global_generator(patch: Patch) -> None:
-    act = SquashedKernel.act
-    patch.setattr(SquashedKernel, "act", lambda self, *args: act(self, *args[:-1], torch.default_generator))
+    act = SquashedActor.act
+
+    def broken(self: Any, observation: Any, carry: Any, *, deterministic: bool, generator: Any) -> Any:
+        return act(self, observation, carry, deterministic=deterministic, generator=torch.default_generator)
+
+    patch.setattr(SquashedActor, "act", broken)
 
 
 @mutant("policy.rows-independent")

@@ -22,7 +22,10 @@ from rlsdk.environments.toy.invalid_actions import (
     InvalidActionEnvMultiBinary,
     InvalidActionEnvMultiDiscrete,
 )
+from rlsdk.environments.toy.masked_choice import MaskedChoiceEnv
+from rlsdk.environments.toy.position import action_at, position_in
 from rlsdk.environments.toy.t_maze import TMazeEnv
+from rlsdk.environments.toy.table import Outcome, TableEnv
 
 __all__ = [
     "AnySpaceEnv",
@@ -38,9 +41,14 @@ __all__ = [
     "InvalidActionEnvDiscrete",
     "InvalidActionEnvMultiBinary",
     "InvalidActionEnvMultiDiscrete",
+    "MaskedChoiceEnv",
+    "Outcome",
     "SimpleMultiObsEnv",
     "TMazeEnv",
+    "TableEnv",
+    "action_at",
+    "position_in",
 ]
 
-WITHOUT_ARGUMENTS = tuple(name for name in __all__ if name not in ("AnySpaceEnv", "ExtraInfo"))
+WITHOUT_ARGUMENTS = tuple(name for name in __all__ if "Env" in name and name != "AnySpaceEnv")
 """Classes that can be made without arguments; their ids are rlsdk/<class>-v0."""

@@ -25,7 +25,7 @@ class ARSPolicyConfig(NetworkConfig):
         metadata=described("hidden layer widths of MlpPolicy", source="none = [64, 64]"),
     )
     activation_fn: str | Callable[..., Any] = attrs.field(
-        default="relu", converter=as_activation, metadata=described("relu, tanh or identity")
+        default="relu", converter=as_activation, metadata=described("relu, tanh or identity", examples=("tanh",))
     )
     with_bias: bool | None = attrs.field(
         default=None, metadata=described("whether layers have a bias; none = those of MlpPolicy")
@@ -72,7 +72,11 @@ class ARSConfig(AgentConfig):
     policy_kwargs: ARSPolicyConfig = attrs.field(
         factory=ARSPolicyConfig, converter=_policy_settings, kw_only=True, metadata=glossary.POLICY_KWARGS
     )
-    device: str = attrs.field(default="cpu", kw_only=True, metadata=described("torch device; candidates act in numpy"))
+    device: str = attrs.field(
+        default="cpu",
+        kw_only=True,
+        metadata=described("torch device; candidates act in numpy", affects="device", examples=("auto",)),
+    )
 
     @property
     def top(self) -> int:

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from rlsdk.agent import Agent
+from rlsdk.agent import Agent, part
 from rlsdk.errors import SettingsError
 from rlsdk.settings.constructor import configured_by
 from rlsdk_qrdqn.config import QRDQNConfig
 
 if TYPE_CHECKING:
     from rlsdk.networks import DiscreteValuePolicy
-    from rlsdk.updates import QLearning
 
 
 class QRDQN(Agent[QRDQNConfig]):
     """Quantile-regression DQN (arXiv:1710.10044): Q-learning with a distribution of returns, by quantiles."""
 
+    quantile_net: DiscreteValuePolicy = part("policy", "The network that predicts quantiles of returns.")
+    quantile_net_target: DiscreteValuePolicy = part("algorithm.target.network", "The target network.")
+
     @configured_by(QRDQNConfig)
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)
-
-    @property
-    def quantile_net(self) -> DiscreteValuePolicy:
-        """The network that predicts quantiles of returns."""
-        return cast("DiscreteValuePolicy", self.parts.policy)
-
-    @property
-    def quantile_net_target(self) -> DiscreteValuePolicy:
-        """The target network."""
-        return cast("QLearning[QRDQNConfig]", self.parts.algorithm).target.network
 
     @property
     def exploration_rate(self) -> float:

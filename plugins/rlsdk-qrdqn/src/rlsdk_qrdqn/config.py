@@ -25,7 +25,9 @@ class QRDQNPolicyConfig(DiscreteValueConfig):
     optimizer_class: str | Callable[..., Any] | None = attrs.field(
         default=None,
         converter=attrs.converters.optional(as_optimizer),
-        metadata=described("element-wise torch optimiser; none = Adam with the paper's epsilon, 0.01 / batch_size"),
+        metadata=described(
+            "element-wise torch optimiser; none = Adam with the paper's epsilon, 0.01 / batch_size", examples=("sgd",)
+        ),
     )
 
 

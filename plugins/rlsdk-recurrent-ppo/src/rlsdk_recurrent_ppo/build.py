@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlsdk.interfaces import BuildContext, Parts, require_spaces
-from rlsdk.networks import build_actor_critic
+from rlsdk.networks import build_actor_critic, memory_of
 from rlsdk.training import OnPolicyPlan
 from rlsdk.updates import ClippedPolicy
 from rlsdk_recurrent_ppo.config import RecurrentPPOConfig
@@ -18,10 +18,8 @@ def build(context: BuildContext, config: RecurrentPPOConfig) -> Parts:
         UnsupportedSpaceError: the policy does not fit the observations. SettingsError: gSDE without a Box action.
     """
     require_spaces(context, "RecurrentPPO", actions=SPACES, observations=SPACES)
-    memory = "gru" if "Gru" in config.policy else "lstm"
-    network = build_actor_critic(
-        context, config, memory=memory, use_sde=config.use_sde, sde_every=config.sde_sample_freq
-    )
+    memory, every = memory_of(config.policy), config.sde_sample_freq
+    network = build_actor_critic(context, config, memory=memory, use_sde=config.use_sde, sde_every=every)
     update = ClippedPolicy(
         network,
         config,

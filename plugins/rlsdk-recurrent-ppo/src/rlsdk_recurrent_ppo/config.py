@@ -8,7 +8,7 @@ import attrs
 
 from rlsdk.settings import defaults, described, glossary, in_range, structure
 from rlsdk.settings.actor_critic import RecurrentConfig
-from rlsdk.settings.clipped_policy import ClippedPolicyConfig
+from rlsdk.settings.clipped_policy import ClippedPolicySdeConfig
 
 
 def _policy_settings(value: Mapping[str, object] | RecurrentConfig | None) -> RecurrentConfig:
@@ -16,15 +16,9 @@ def _policy_settings(value: Mapping[str, object] | RecurrentConfig | None) -> Re
 
 
 @attrs.frozen(field_transformer=defaults(n_steps=128, batch_size=128))
-class RecurrentPPOConfig(ClippedPolicyConfig):
+class RecurrentPPOConfig(ClippedPolicySdeConfig):
     """The constructor parameters of RecurrentPPO, in order."""
 
-    use_sde: bool = attrs.field(default=False, metadata=glossary.USE_SDE)
-    sde_sample_freq: int = attrs.field(default=-1, validator=in_range(-1), metadata=glossary.SDE_SAMPLE_FREQ)
-    # declared again, to follow `sde_sample_freq`
-    target_kl: float | None = attrs.field(
-        default=None, validator=in_range(0, open_low=True), metadata=glossary.EARLY_STOP_KL
-    )
     policy_kwargs: RecurrentConfig = attrs.field(
         factory=RecurrentConfig, converter=_policy_settings, kw_only=True, metadata=glossary.POLICY_KWARGS
     )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import torch
 from torch import Tensor
 
-from rlsdk.interchange.sb3 import Translated, hidden, layers_of, renamed
+from rlsdk.interchange.sb3 import Translated, critic_count, hidden, layers_of, renamed, require_plain, stacked_critics
 from rlsdk.spaces import Space
 
 
@@ -17,27 +16,16 @@ def from_sb3(weights: Mapping[str, Tensor], actions: Space) -> Translated:
     Raises:
         ValueError: an encoder this does not know.
     """
-    if any("features_extractor" in name for name in weights):
-        raise ValueError("encoders of images and Dict observations are not imported")
+    require_plain(weights)
     actor = renamed(weights, [("actor.latent_pi.", "body."), ("actor.mu.", "mean."), ("actor.log_std.", "log_std.")])
-    members = sum(name.startswith("critic.qf") and name.endswith(".0.weight") for name in weights)
     networks = {
         "net_arch": {"pi": hidden(weights, "actor.latent_pi."), "qf": hidden(weights, "critic.qf0.", output=True)},
-        "n_critics": members,
+        "n_critics": critic_count(weights),
         "n_quantiles": len(layers_of(weights, "critic.qf0.")[-1]),
     }
     parameters = {
         "policy": actor,
-        "critic": _stacked(weights, "critic.", members),
-        "critic_target": _stacked(weights, "critic_target.", members),
+        "critic": stacked_critics(weights, "critic"),
+        "critic_target": stacked_critics(weights, "critic_target"),
     }
     return Translated("MlpPolicy", networks, parameters)
-
-
-def _stacked(weights: Mapping[str, Tensor], prefix: str, members: int) -> dict[str, Tensor]:
-    found = {}
-    for i in range(0, 2 * len(layers_of(weights, f"{prefix}qf0.")), 2):
-        names = [f"{prefix}qf{member}.{i}." for member in range(members)]
-        found[f"ensemble.layers.{i}.weight"] = torch.stack([weights[f"{name}weight"].T for name in names])
-        found[f"ensemble.layers.{i}.bias"] = torch.stack([weights[f"{name}bias"].unsqueeze(0) for name in names])
-    return found

@@ -48,7 +48,9 @@ class TRPOConfig(AgentConfig):
         metadata=described("factor by which a step is shortened until the objective rises within the KL bound"),
     )
     line_search_max_iter: int = attrs.field(
-        default=10, validator=in_range(1), metadata=described("step lengths tried at most")
+        default=10,
+        validator=in_range(1),
+        metadata=described("step lengths tried at most until the KL divergence is within target_kl"),
     )
     n_critic_updates: int = attrs.field(
         default=10, validator=in_range(1), metadata=described("passes of the value function over each rollout")

@@ -34,3 +34,13 @@ class DynaConfig(QLearningConfig):
         kw_only=True,
         metadata=glossary.POLICY_KWARGS,
     )
+
+    def __attrs_post_init__(self) -> None:
+        """The memory is Dyna's own, of single steps."""
+        if self.n_steps != 1:
+            raise ValueError(f"n_steps = {self.n_steps} has no effect: Dyna's memory holds single steps; leave it out")
+        for name in ("replay_buffer_class", "replay_buffer_kwargs", "optimize_memory_usage"):
+            if getattr(self, name):
+                raise ValueError(
+                    f"{name} = {getattr(self, name)!r} has no effect: Dyna has a memory of its own; leave it out"
+                )

@@ -45,7 +45,7 @@ class RandomNetworkDistillation:
     def update(self, batch: Rollout[tuple[()], Tensor], *, progress: float) -> Metrics:
         """Learn from a rollout [T, B]."""
         rows, bonus = self._rows(batch)
-        self.novelty.observe(rows.following.features)
+        self.novelty.observe(map_tensors(lambda leaf: leaf[rows.valid], rows.following.features))
         totals = torch.zeros(3, device=bonus.device)
         count = 0
         for _ in range(self.config.n_epochs):
@@ -88,8 +88,11 @@ class RandomNetworkDistillation:
         own = gae(steps.reward, extrinsic, after, alive, trace)
         # episodes do not end the intrinsic return: the next row follows, be it the first of the next episode
         last = self.policy.values(rollout.last_observation)[1]
-        on = torch.full_like(bonus, config.intrinsic_gamma)
-        curious = gae(bonus, intrinsic, torch.cat([intrinsic[1:], last.unsqueeze(0)]), on, on * config.gae_lambda)
+        # a reset is not a step: the row after it follows the step before
+        on = torch.where(steps.valid, config.intrinsic_gamma, 1.0)
+        trace = torch.where(steps.valid, config.intrinsic_gamma * config.gae_lambda, 1.0)
+        intrinsic = torch.where(steps.valid, intrinsic, torch.cat([intrinsic[1:], last.unsqueeze(0)]))
+        curious = gae(bonus, intrinsic, torch.cat([intrinsic[1:], last.unsqueeze(0)]), on, trace)
         advantage = config.extrinsic_coef * own + config.intrinsic_coef * curious
         target = torch.stack([own + extrinsic, curious + intrinsic]).flatten(1)
         action = steps.action.long().flatten() - self.policy.start

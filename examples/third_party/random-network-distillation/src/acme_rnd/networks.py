@@ -30,6 +30,10 @@ class TwoValuePolicy(nn.Module):
         values: Tensor = self.critic(self.encoder(observation.features))
         return values.T
 
+    def state_values(self, observation: Observation) -> Tensor:
+        """The environment's part, under the name of `rlsdk.interfaces.EstimatesValues`, for the contract kit."""
+        return self.values(observation)[0]
+
     def initial_carry(self, batch: int) -> tuple[()]:
         return ()
 

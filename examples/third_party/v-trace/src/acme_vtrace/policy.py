@@ -34,6 +34,10 @@ class ActorCriticNetwork(nn.Module):
         values: Tensor = self.critic(self.encoder(observation.features))
         return values.squeeze(-1)
 
+    def state_values(self, observation: Observation) -> Tensor:
+        """`value` under the name of `rlsdk.interfaces.EstimatesValues`, for the contract kit."""
+        return self.value(observation)
+
     def initial_carry(self, batch: int) -> tuple[()]:
         return ()
 

@@ -1,0 +1,61 @@
+"""Every hyper-parameter of A2C, once. Constructor, help, CLI, settings files and docs derive from these classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from rlsdk.settings import AgentConfig, described, finite_schedule, glossary, in_range, structure
+from rlsdk.settings.actor_critic import RecurrentConfig
+from rlsdk.settings.networks import as_optimizer
+from rlsdk.settings.schedules import Constant, Schedule, as_schedule
+
+UNIT = in_range(0.0, 1.0)
+
+
+@attrs.frozen(kw_only=True)
+class A2CPolicyConfig(RecurrentConfig):
+    """`policy_kwargs` of A2C. Settings of the memory are used by the policies that have one."""
+
+    optimizer_class: str | Callable[..., Any] | None = attrs.field(
+        default=None,
+        converter=attrs.converters.optional(as_optimizer),
+        metadata=described("element-wise torch optimiser; none = RMSprop, or Adam if use_rms_prop is false"),
+    )
+
+
+def _networks(value: Mapping[str, object] | A2CPolicyConfig | None) -> A2CPolicyConfig:
+    return value if isinstance(value, A2CPolicyConfig) else structure(value or {}, A2CPolicyConfig)
+
+
+@attrs.frozen
+class A2CConfig(AgentConfig):
+    """The constructor parameters of A2C, in order."""
+
+    learning_rate: Schedule = attrs.field(
+        default=Constant(7e-4), converter=as_schedule, validator=finite_schedule(), metadata=glossary.LEARNING_RATE
+    )
+    n_steps: int = attrs.field(default=5, validator=in_range(1), metadata=glossary.N_STEPS)
+    gamma: float = attrs.field(default=0.99, validator=UNIT, metadata=glossary.GAMMA)
+    gae_lambda: float = attrs.field(default=1.0, validator=UNIT, metadata=glossary.GAE_LAMBDA)
+    ent_coef: float = attrs.field(default=0.0, validator=in_range(0), metadata=glossary.ENT_COEF)
+    vf_coef: float = attrs.field(default=0.5, validator=in_range(0), metadata=glossary.VF_COEF)
+    max_grad_norm: float = attrs.field(
+        default=0.5, validator=in_range(0, open_low=True), metadata=glossary.MAX_GRAD_NORM
+    )
+    rms_prop_eps: float = attrs.field(
+        default=1e-5,
+        validator=in_range(0, open_low=True),
+        metadata=described("RMSprop: added to the root of the mean square of gradients"),
+    )
+    use_rms_prop: bool = attrs.field(
+        default=True, metadata=described("RMSprop if policy_kwargs names no optimiser; false = Adam")
+    )
+    use_sde: bool = attrs.field(default=False, metadata=glossary.USE_SDE)
+    sde_sample_freq: int = attrs.field(default=-1, validator=in_range(-1), metadata=glossary.SDE_SAMPLE_FREQ)
+    normalize_advantage: bool = attrs.field(default=False, metadata=glossary.NORMALIZE_ADVANTAGE)
+    policy_kwargs: A2CPolicyConfig = attrs.field(
+        factory=A2CPolicyConfig, converter=_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
+    )

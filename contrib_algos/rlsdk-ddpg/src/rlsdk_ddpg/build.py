@@ -1,0 +1,26 @@
+"""Puts DDPG together; the only place that chooses its parts."""
+
+from __future__ import annotations
+
+from rlsdk.buffers import build_replay
+from rlsdk.exploration import noisy_behavior
+from rlsdk.interfaces import BuildContext, Parts, require_spaces
+from rlsdk.networks import build_deterministic_actor_critic
+from rlsdk.training import OffPolicyPlan
+from rlsdk.updates import DeterministicActorCritic
+from rlsdk_ddpg.config import DDPGConfig
+
+OBSERVATIONS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
+
+
+def build(context: BuildContext, config: DDPGConfig) -> Parts:
+    """The parts of one DDPG agent.
+
+    Raises:
+        UnsupportedSpaceError: the action space is not a bounded Box, or the policy does not fit the observations.
+    """
+    require_spaces(context, "DDPG", actions=("Box",), observations=OBSERVATIONS)
+    actor, critics = build_deterministic_actor_critic(context, config)
+    update = DeterministicActorCritic(actor, critics, config, context.streams["update"])
+    behavior, memory = noisy_behavior(actor, context, config), build_replay(context, config)
+    return Parts(policy=actor, algorithm=update, plan=OffPolicyPlan.of(config), buffer=memory, behavior=behavior)

@@ -1,0 +1,33 @@
+"""Every hyper-parameter of DDPG, once. Constructor, help, CLI, settings files and docs derive from these classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import attrs
+
+from rlsdk.settings import defaults, glossary, positional, structure
+from rlsdk.settings.deterministic_actor_critic import DeterministicActorCriticConfig, DeterministicActorCriticNetworks
+
+
+@attrs.frozen(kw_only=True, field_transformer=defaults(n_critics=1))
+class DDPGPolicyConfig(DeterministicActorCriticNetworks):
+    """`policy_kwargs` of DDPG."""
+
+
+def _networks(value: Mapping[str, object] | DDPGPolicyConfig | None) -> DDPGPolicyConfig:
+    return value if isinstance(value, DDPGPolicyConfig) else structure(value or {}, DDPGPolicyConfig)
+
+
+@attrs.frozen(field_transformer=positional(n_steps="optimize_memory_usage"))
+class DDPGConfig(DeterministicActorCriticConfig):
+    """The constructor parameters of DDPG, in order. TD3 with these values is the same algorithm, to the bit."""
+
+    policy_delay: ClassVar[int] = 1
+    target_policy_noise: ClassVar[float] = 0.0
+    target_noise_clip: ClassVar[float] = 0.0
+
+    policy_kwargs: DDPGPolicyConfig = attrs.field(
+        factory=DDPGPolicyConfig, converter=_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
+    )

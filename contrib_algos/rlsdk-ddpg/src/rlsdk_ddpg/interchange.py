@@ -1,0 +1,19 @@
+"""Weights of stable-baselines3's DDPG."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from rlsdk.interchange.sb3 import Translated, deterministic_actor_critic
+from rlsdk.spaces import Space
+
+
+def from_sb3(weights: Mapping[str, Tensor], actions: Space) -> Translated:
+    """Actor, critics and their targets, from weights [out, in].
+
+    Raises:
+        ValueError: an encoder that this does not know.
+    """
+    return deterministic_actor_critic(weights)

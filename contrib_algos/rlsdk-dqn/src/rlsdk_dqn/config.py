@@ -1,0 +1,13 @@
+"""Every hyper-parameter of DQN. Constructor, help, CLI, settings files and docs derive from this class."""
+
+from __future__ import annotations
+
+import attrs
+
+from rlsdk.settings import positional
+from rlsdk.settings.q_learning import QLearningConfig
+
+
+@attrs.frozen(field_transformer=positional(n_steps="optimize_memory_usage"))
+class DQNConfig(QLearningConfig):
+    """The constructor parameters of DQN, in order."""

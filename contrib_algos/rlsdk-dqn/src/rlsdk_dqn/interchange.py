@@ -1,0 +1,27 @@
+"""Weights of stable-baselines3's DQN."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from rlsdk.interchange.sb3 import IMAGES, Translated, hidden, layers_of, renamed
+from rlsdk.spaces import Space
+
+
+def from_sb3(weights: Mapping[str, Tensor], actions: Space) -> Translated:
+    """The online and the target network, from weights [out, in]."""
+    prefix = "q_net.q_net."
+    last = 2 * len(layers_of(weights, prefix)) - 2
+    images = any(name.startswith("q_net.features_extractor.cnn.") for name in weights)
+    online, target = (_network(weights, net, last) for net in ("q_net.", "q_net_target."))
+    networks = {"net_arch": hidden(weights, prefix, output=True)}
+    return Translated("CnnPolicy" if images else "MlpPolicy", networks, {"policy": online, "target": target})
+
+
+def _network(weights: Mapping[str, Tensor], net: str, last: int) -> dict[str, Tensor]:
+    """The weights [out, in] of one network under our names, from those that begin with `net`."""
+    own = {name.removeprefix(net): value for name, value in weights.items() if name.startswith(net)}
+    layers = [(f"q_net.{i}.", f"body.{i}.") for i in range(0, last, 2)]
+    return renamed(own, [*layers, (f"q_net.{last}.", "head."), *IMAGES])

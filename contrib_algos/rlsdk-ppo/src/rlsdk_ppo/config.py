@@ -1,0 +1,24 @@
+"""Every hyper-parameter of PPO, once. Constructor, help, CLI, settings files and docs derive from these classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from rlsdk.settings import glossary, structure
+from rlsdk.settings.actor_critic import RecurrentConfig
+from rlsdk.settings.clipped_policy import ClippedPolicySdeConfig
+
+
+def _networks(value: Mapping[str, object] | RecurrentConfig | None) -> RecurrentConfig:
+    return value if isinstance(value, RecurrentConfig) else structure(value or {}, RecurrentConfig)
+
+
+@attrs.frozen
+class PPOConfig(ClippedPolicySdeConfig):
+    """The constructor parameters of PPO, in order. Settings of the memory are used by the policies that have one."""
+
+    policy_kwargs: RecurrentConfig = attrs.field(
+        factory=RecurrentConfig, converter=_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
+    )

@@ -1,0 +1,15 @@
+"""Weights of stable-baselines3's PPO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from rlsdk.interchange.sb3 import Translated, actor_critic
+from rlsdk.spaces import Space
+
+
+def from_sb3(weights: Mapping[str, Tensor], actions: Space) -> Translated:
+    """The policy and its value function, from weights [out, in, ..] and biases [out]."""
+    return actor_critic(weights)

@@ -1,0 +1,13 @@
+"""Every hyper-parameter of SAC. Constructor, help, CLI, settings files and docs derive from this class."""
+
+from __future__ import annotations
+
+import attrs
+
+from rlsdk.settings import positional
+from rlsdk.settings.soft_actor_critic import SoftActorCriticConfig
+
+
+@attrs.frozen(field_transformer=positional(n_steps="optimize_memory_usage"))
+class SACConfig(SoftActorCriticConfig):
+    """The constructor parameters of SAC, in order."""

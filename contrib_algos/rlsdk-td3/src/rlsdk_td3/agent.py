@@ -1,0 +1,25 @@
+"""The user-facing class."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rlsdk.agent import Agent, part
+from rlsdk.settings.constructor import configured_by
+from rlsdk_td3.config import TD3Config
+
+if TYPE_CHECKING:
+    from rlsdk.networks import ContinuousCritics, DeterministicActor
+
+
+class TD3(Agent[TD3Config]):
+    """Twin delayed deterministic policy gradient (arXiv:1802.09477)."""
+
+    actor: DeterministicActor = part("policy", "The policy's network.")
+    actor_target: DeterministicActor = part("algorithm.actor_target.network", "The target network of the actor.")
+    critic: ContinuousCritics = part("algorithm.critics", "The networks that predict values of actions.")
+    critic_target: ContinuousCritics = part("algorithm.critic_target.network", "The target network of the critics.")
+
+    @configured_by(TD3Config)
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)

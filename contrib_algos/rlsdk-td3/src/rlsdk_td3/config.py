@@ -1,0 +1,29 @@
+"""Every hyper-parameter of TD3, once. Constructor, help, CLI, settings files and docs derive from this class."""
+
+from __future__ import annotations
+
+import attrs
+
+from rlsdk.settings import described, in_range, positional
+from rlsdk.settings.deterministic_actor_critic import DeterministicActorCriticConfig
+
+PAPER = "arXiv:1802.09477"
+
+
+@attrs.frozen(field_transformer=positional(n_steps="optimize_memory_usage"))
+class TD3Config(DeterministicActorCriticConfig):
+    """The constructor parameters of TD3, in order."""
+
+    policy_delay: int = attrs.field(
+        default=2,
+        validator=in_range(1),
+        metadata=described("updates of the critics per update of the actor and of the targets", source=PAPER),
+    )
+    target_policy_noise: float = attrs.field(
+        default=0.2,
+        validator=in_range(0),
+        metadata=described("deviation of the noise on the target actor's actions (unit actions)", source=PAPER),
+    )
+    target_noise_clip: float = attrs.field(
+        default=0.5, validator=in_range(0), metadata=described("bound of that noise", source=PAPER)
+    )

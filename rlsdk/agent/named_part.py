@@ -1,0 +1,22 @@
+"""Parts of an agent under names that its users know."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rlsdk.agent.agent import Agent
+
+
+def part(path: str, doc: str) -> Any:
+    """A read-only property of an agent class: `path` leads to it from `Parts`.
+
+    `critic_target: ContinuousCritics = part("algorithm.target.network", "The target network of the critics.")`
+    """
+    names = path.split(".")
+
+    def get(agent: Agent) -> object:
+        return reduce(getattr, names, agent.parts)
+
+    return property(get, doc=doc)

@@ -1,0 +1,52 @@
+"""The best-paying choice is sometimes forbidden: then the best of the others is right."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from rlsdk.environments.adapters.space_conversion import to_space
+from rlsdk.environments.toy.position import position_in
+from rlsdk.spaces import choices_of
+
+
+class MaskedChoiceEnv(gymnasium.Env[object, object]):
+    """Episodes of `episode_length` steps with other random masks at each; the observation is always 1.
+
+    The reward is the action's `position_in` the space, or with `low_pays` what is missing from 1.
+    """
+
+    def __init__(
+        self, action_space: gymnasium.Space[object] | None = None, low_pays: bool = False, episode_length: int = 8
+    ) -> None:
+        self.observation_space = spaces.Box(0.0, 1.0, (1,), np.float32)
+        self.action_space = action_space or spaces.Discrete(3)
+        self.low_pays, self.episode_length, self._steps = low_pays, episode_length, 0
+        self._choices = choices_of(to_space(self.action_space))
+        self._mask = np.ones(sum(self._choices), dtype=bool)
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """bool, True where the choice is allowed: at least one of each part of the action."""
+        return self._mask.copy()
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, object] | None = None
+    ) -> tuple[object, dict[str, object]]:
+        super().reset(seed=seed)
+        self._steps = 0
+        return self._next(), {}
+
+    def step(self, action: object) -> tuple[object, float, bool, bool, dict[str, object]]:
+        position = position_in(self.action_space, action)
+        self._steps += 1
+        over = self._steps >= self.episode_length
+        return self._next(), 1.0 - position if self.low_pays else position, over, False, {}
+
+    def _next(self) -> object:
+        parts = [self.np_random.random(size) < 0.5 for size in self._choices]
+        for part in parts:
+            part[self.np_random.integers(len(part))] = True
+        self._mask = np.concatenate(parts)
+        return np.ones(1, np.float32)

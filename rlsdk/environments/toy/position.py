@@ -1,0 +1,47 @@
+"""Where an action lies in its space: what tasks for actions of any kind read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+Ends = NDArray[np.float64] | np.float64
+
+
+def position_in(space: gymnasium.Space[object], action: Any) -> float:
+    """From 0, all parts of the action at their low end or first choice, to 1, all at their high end or last choice.
+
+    Parts of an action, such as the numbers of a Box, count alike.
+    """
+    if isinstance(space, spaces.Dict):
+        return float(np.mean([position_in(child, action[name]) for name, child in space.spaces.items()]))
+    if isinstance(space, spaces.Tuple):
+        return float(np.mean([position_in(child, part) for child, part in zip(space.spaces, action, strict=True)]))
+    low, high = _ends(space)
+    return float(np.clip((np.asarray(action) - low) / (high - low), 0.0, 1.0).mean())
+
+
+def action_at(space: gymnasium.Space[object], position: float) -> object:
+    """The action whose parts are all at `position`, the inverse of `position_in`; choices are rounded."""
+    if isinstance(space, spaces.Dict):
+        return {name: action_at(child, position) for name, child in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(action_at(child, position) for child in space.spaces)
+    low, high = _ends(space)
+    value = np.asarray(low + position * (high - low))
+    return (value if isinstance(space, spaces.Box) else np.rint(value)).astype(space.dtype)
+
+
+def _ends(space: gymnasium.Space[object]) -> tuple[Ends, Ends]:
+    """The first and the last value of a space, each of its shape."""
+    if isinstance(space, spaces.Discrete):
+        return np.float64(space.start), np.float64(space.start + space.n - 1)
+    if isinstance(space, spaces.MultiDiscrete):
+        return space.start.astype(np.float64), (space.start + space.nvec - 1).astype(np.float64)
+    if isinstance(space, spaces.Box):
+        return space.low.astype(np.float64), space.high.astype(np.float64)
+    return np.zeros(space.shape or ()), np.ones(space.shape or ())

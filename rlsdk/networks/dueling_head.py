@@ -1,0 +1,26 @@
+"""Values of actions as a value of the observation plus advantages. Source: Wang et al. 2016, arXiv:1511.06581, equation 9."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+
+class DuelingHead(nn.Module):
+    """Q(s, a) = V(s) + A(s, a) - mean over a' of A(s, a'), for each choice: features [N, F] -> [N, A * K]."""
+
+    def __init__(self, inputs: int, sizes: Sequence[int], values_per_action: int = 1) -> None:
+        """`sizes`: values of each choice, A in all; `values_per_action`: K."""
+        super().__init__()
+        self.sizes, self.values_per_action = tuple(sizes), values_per_action
+        self.value = nn.Linear(inputs, len(self.sizes) * values_per_action)
+        self.advantage = nn.Linear(inputs, sum(self.sizes) * values_per_action)
+
+    def forward(self, features: Tensor) -> Tensor:
+        rows = len(features)
+        values = self.value(features).view(rows, len(self.sizes), 1, self.values_per_action)
+        advantages = self.advantage(features).view(rows, -1, self.values_per_action).split(self.sizes, 1)
+        found = [values[:, i] + own - own.mean(1, keepdim=True) for i, own in enumerate(advantages)]
+        return torch.cat(found, 1).flatten(1)

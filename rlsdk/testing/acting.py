@@ -1,0 +1,174 @@
+"""Calls of policies for checks, and what is wrong with their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rlsdk.agent import Agent
+from rlsdk.environments.adapters.observations import stack
+from rlsdk.interfaces import Policy
+from rlsdk.records import Act, Observation
+from rlsdk.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple, choices_of, shape_of
+from rlsdk.testing.subject import ACTIONS, Subject
+from rlsdk.tree import leaves, map_tensors
+
+NestedT = TypeVar("NestedT")
+GymSpace = spaces.Space[Any]
+SHIFTED: dict[str, GymSpace] = {
+    "Box": spaces.Box(np.array([[0.5, -4.0]], np.float32), np.array([[0.75, 0.0]], np.float32)),
+    "Discrete": spaces.Discrete(5, start=-1),
+    "MultiDiscrete": spaces.MultiDiscrete([4, 2], start=[2, -1]),
+    "MultiBinary": spaces.MultiBinary((2, 2)),
+    "Dict": spaces.Dict({"b": spaces.Discrete(3, start=1), "a": spaces.Box(1.0, 2.0, (1,), np.float32)}),
+    "Tuple": spaces.Tuple([spaces.Box(-3.0, -1.0, (1,), np.float32), spaces.Discrete(2, start=7)]),
+}
+"""Action spaces whose bounds, starts and sizes differ from one entry to the next and are nowhere those of another kind."""
+SLACK = 1e-5
+"""Of bounds, as a share of their distance: rounding of float32."""
+
+
+def observations(agent: Agent, count: int, seed: int, *, first: bool = True) -> Observation:
+    """`count` random observations of the agent's space."""
+    space = agent.observation_space
+    space.seed(seed)
+    features = stack(agent.context.observation_space, [space.sample() for _ in range(count)])
+    return Observation(features, torch.full((count,), first))
+
+
+def acting_policies(agent: Agent) -> Iterator[tuple[str, Policy[object, object]]]:
+    """(name for messages, policy): the one that predicts, and the one that collects where it is another."""
+    yield "policy.act", agent.parts.policy
+    if agent.parts.behavior is not None:
+        yield "behavior.act", agent.parts.behavior
+
+
+def act_on(
+    policy: Policy[object, object], observation: Observation, carry: object, seed: int, *, deterministic: bool
+) -> Act[object, object]:
+    """One call of a policy with a generator of its own."""
+    generator = torch.Generator().manual_seed(seed)
+    return policy.act(observation, carry, deterministic=deterministic, generator=generator)
+
+
+def action_spaces(subject: Subject) -> Iterator[GymSpace]:
+    """Two spaces of every kind of action that the manifest lists."""
+    for kind in subject.manifest.actions:
+        yield from (ACTIONS[kind], SHIFTED[kind])
+
+
+def may_exceed(agent: Agent, act: Act[object, object]) -> bool:
+    """Whether Box actions may lie outside their bounds, see `Policy.act`."""
+    replayed = agent.parts.buffer is not None and agent.parts.plan.needs_environment
+    return not replayed or log_prob_in(act) is not None
+
+
+def log_prob_in(act: Act[object, object]) -> Tensor | None:
+    """The entry `log_prob` [B] of the extras, where they have one."""
+    extras = act.extras
+    found = extras.get("log_prob") if isinstance(extras, Mapping) else getattr(extras, "log_prob", None)
+    return found if isinstance(found, Tensor) else None
+
+
+def fault_of(space: Space, action: object, rows: int, *, exceeds: bool, path: str = "the action") -> str | None:
+    """What is wrong with actions of `rows` rows, nested as `space`; None: nothing. `exceeds`: Box actions may be outside."""
+    if isinstance(space, Dict | Tuple):
+        children = space.spaces if isinstance(space, Dict) else dict(enumerate(space.spaces))
+        parts = dict(enumerate(action)) if isinstance(action, tuple) and isinstance(space, Tuple) else action
+        if not isinstance(parts, Mapping) or set(parts) != set(children):
+            found = sorted(map(str, parts)) if isinstance(parts, Mapping) else type(action).__name__
+            return f"{path} of a {type(space).__name__} space has {found}, not the parts {sorted(map(str, children))}"
+        faults = [
+            fault_of(child, parts[key], rows, exceeds=exceeds, path=f"{path}[{key!r}]")
+            for key, child in children.items()
+        ]
+        return next((fault for fault in faults if fault), None)
+    if not isinstance(action, Tensor):
+        return f"{path} is a {type(action).__name__}, not a tensor"
+    return _leaf_fault(space, action, rows, exceeds, path)
+
+
+def _leaf_fault(space: Space, action: Tensor, rows: int, exceeds: bool, path: str) -> str | None:
+    """The same for a tensor [B, *shape] or [B, A]."""
+    size = int(np.prod(shape_of(space)))
+    if action.requires_grad:
+        return f"{path} has a graph; act without gradients"
+    if action.shape[:1] != (rows,) or action.numel() != rows * size:
+        return f"{path} has shape {tuple(action.shape)} for {rows} rows of shape {shape_of(space)}"
+    floating = isinstance(space, Box) and np.dtype(space.dtype).kind == "f"
+    if not isinstance(space, MultiBinary) and action.is_floating_point() != floating:
+        return f"{path} of a {type(space).__name__} space has dtype {action.dtype}"
+    values, (low, high) = action.detach().double().reshape(rows, size).numpy(), _bounds(space)
+    if not np.isfinite(values).all():
+        return f"{path} is not finite: {values[~np.isfinite(values).all(1)][0]}"
+    slack = SLACK * (high - low) if floating else 0.0
+    outside = ((values < low - slack) | (values > high + slack) | ((values != values.round()) & (not floating))).any(1)
+    if outside.any() and not (exceeds and isinstance(space, Box)):
+        return f"{path} {values[outside][0].tolist()} is outside {low.tolist()} .. {high.tolist()}"
+    return None
+
+
+def _bounds(space: Space) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The least and the largest value of each element of a leaf."""
+    if isinstance(space, Box):
+        return space.low.astype(np.float64).ravel(), space.high.astype(np.float64).ravel()
+    if isinstance(space, Discrete):
+        return np.array([space.start], float), np.array([space.start + space.n - 1], float)
+    if isinstance(space, MultiDiscrete):
+        low = np.array(space.start, float)
+        return low, low + np.array(space.nvec) - 1
+    size = int(np.prod(shape_of(space)))
+    return np.zeros(size), np.ones(size)
+
+
+def chosen(space: Space, action: Any) -> Tensor:
+    """The chosen values of all discrete choices, counted from 0, int64 [B, number of choices]."""
+    if isinstance(space, Dict | Tuple):
+        children = space.spaces.items() if isinstance(space, Dict) else enumerate(space.spaces)
+        return torch.cat([chosen(child, action[key]) for key, child in children], 1)
+    rows = len(action)
+    if isinstance(space, Box):
+        return torch.empty(rows, 0, dtype=torch.int64)
+    first = torch.from_numpy(_bounds(space)[0]).long()
+    values: Tensor = action.reshape(rows, -1).long() - first
+    return values
+
+
+def allowed(space: Space, action: object, mask: Tensor) -> Tensor:
+    """bool [B]: whether `mask`, bool [B, A], allows every choice of the actions."""
+    sizes = choices_of(space)
+    starts = torch.tensor([0, *np.cumsum(sizes)[:-1].tolist()])
+    return mask.gather(1, chosen(space, action) + starts).all(1)
+
+
+def random_masks(space: Space, rows: int, seed: int) -> Tensor:
+    """bool [rows, A]: every choice has at least one allowed value; in every other row exactly one."""
+    generator, parts = torch.Generator().manual_seed(seed), []
+    for size in choices_of(space):
+        part = torch.rand(rows, size, generator=generator) < 0.5
+        part[::2] = False
+        part[torch.arange(rows), torch.randint(size, (rows,), generator=generator)] = True
+        parts.append(part)
+    return torch.cat(parts, 1)
+
+
+def row_of(nested: NestedT, row: int) -> NestedT:
+    """One row [1, ..] of each tensor [B, ..]; those without rows (0-d) whole."""
+    return map_tensors(lambda leaf: leaf[row : row + 1] if leaf.dim() else leaf, nested)
+
+
+def rows_in(nested: object) -> tuple[Tensor, ...]:
+    """The tensors that have rows, [B, ..]."""
+    return tuple(leaf for leaf in leaves(nested) if leaf.dim())
+
+
+def near(one: object, two: object) -> bool:
+    """Whether two nested values have equal tensors, to 1e-5."""
+    pairs = list(zip(leaves(one), leaves(two), strict=True))
+    return all(a.shape == b.shape and torch.allclose(a.double(), b.double(), atol=1e-5) for a, b in pairs)

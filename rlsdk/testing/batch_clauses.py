@@ -1,0 +1,321 @@
+"""What an update reads of a batch: the same batch, altered where the change must matter, or must not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from rlsdk.interfaces import HasTdError
+from rlsdk.interfaces.abilities import ability
+from rlsdk.records import Rollout, Scored, Sequences, Transitions
+from rlsdk.spaces import choices_of
+from rlsdk.testing.batches import (
+    ROUNDING,
+    ROUNDING_OF_ZEROS,
+    AnySequences,
+    Batch,
+    Learner,
+    TreeT,
+    other_rows,
+    permuted_distance,
+    require_rewards,
+    reward_of,
+    rows_where,
+    transitions_of,
+    with_rewards,
+)
+from rlsdk.testing.kit import clause, require
+from rlsdk.testing.not_applicable import NotApplicable
+from rlsdk.testing.subject import Subject, differing
+from rlsdk.tree import leaves, map_tensors
+
+GAMMA = 0.9
+LARGE = 50.0
+"""Added to rewards that must not count."""
+
+
+def _bootstrapping(subject: Subject) -> tuple[Learner, Batch]:
+    """A learner, and a batch of its memory in which all discounts are `GAMMA`.
+
+    Raises:
+        NotApplicable: what an observation leads to is not part of what it learns.
+    """
+    learner = Learner(subject)
+    batch = transitions_of(learner)
+    require_rewards(learner, batch)
+    batch = replace(batch, discount=torch.full_like(batch.discount, GAMMA))
+    ended = replace(batch, discount=torch.zeros_like(batch.discount))
+    if not learner.reads(batch, ended) and not learner.reads(batch, _with_other_next(batch)):
+        raise NotApplicable("its update reads neither discounts nor next observations, as one without bootstrapping")
+    return learner, batch
+
+
+def _with_other_next(batch: Batch, rows: Tensor | None = None) -> Batch:
+    """The batch with the next observations of other rows, at the `rows` bool [..]; None: at all."""
+    following = batch.next_observation
+    dim = batch.discount.dim() - 1
+    other = other_rows(following.features, dim)
+    if rows is not None:
+        other = map_tensors(lambda new, old: rows_where(rows, new, old), other, following.features)
+    return replace(batch, next_observation=replace(following, features=other))
+
+
+@clause(
+    "batch.next-observation-read",
+    "update() learns from the next observations of rows whose discount is above 0.",
+    "update(): the target of a value is reward + discount * value(next_observation); it read another observation, or none.",
+)
+def next_observation_read(subject: Subject) -> None:
+    learner, batch = _bootstrapping(subject)
+    require(
+        learner.reads(batch, _with_other_next(batch)),
+        f"with discounts of {GAMMA} other next observations give the same weights, to the bit",
+    )
+
+
+@clause(
+    "batch.discount-read",
+    "update() weighs what follows a row by its discount, which is 0 at terminations and gamma ** n elsewhere.",
+    "update(): multiply the value of next_observation by batch.discount, not by gamma or 1 - done.",
+)
+def discount_read(subject: Subject) -> None:
+    learner, batch = _bootstrapping(subject)
+    for other in (0.0, GAMMA / 2):
+        changed = replace(batch, discount=torch.full_like(batch.discount, other))
+        require(
+            learner.reads(batch, changed),
+            f"discounts of {GAMMA} and of {other} give the same weights, to the bit",
+        )
+
+
+@clause(
+    "batch.ends-have-no-next",
+    "Rows with discount 0 ended by termination; update() does not learn from their next observation.",
+    "update(): multiply all that belongs to next_observation, an entropy bonus too, by batch.discount.",
+)
+def ends_have_no_next(subject: Subject) -> None:
+    learner, batch = _bootstrapping(subject)
+    rows = torch.arange(batch.discount.numel()).view_as(batch.discount) % 3 == 1
+    batch = replace(batch, discount=batch.discount.masked_fill(rows, 0.0))
+    distance = learner.distance(learner.after(batch), learner.after(_with_other_next(batch, rows)))
+    require(
+        distance <= ROUNDING_OF_ZEROS,
+        f"other next observations in the rows whose discount is 0 change an update by {distance:.1%}",
+    )
+
+
+@clause(
+    "batch.next-masks-read",
+    "Where masks are used, the value of a next observation is that of its allowed actions.",
+    "update(): mask the values of next_observation with next_observation.action_mask before the maximum or mean over actions.",
+)
+def next_masks_read(subject: Subject) -> None:
+    learner, batch = _bootstrapping(subject)
+    following = batch.next_observation
+    if subject.spec.action_masks == "ignored" or following.action_mask is None:
+        raise NotApplicable("it uses no action masks")
+    if isinstance(batch, Sequences):
+        raise NotApplicable("it learns from sequences, as with values of observations, which have no mask")
+    sizes = choices_of(learner.agent.context.action_space)
+    masks = [_only(following.action_mask, sizes, place) for place in (0, -1)]
+    one, two = (replace(batch, next_observation=replace(following, action_mask=mask)) for mask in masks)
+    require(
+        learner.reads(one, two),
+        "allowing only the first action, or only the last one, at all next observations gives the same weights, to the bit",
+    )
+
+
+def _only(mask: Tensor, sizes: Sequence[int], place: int) -> Tensor:
+    """A mask like `mask` [.., A] that allows one action of each choice, the first or the last."""
+    parts = [part.clone().fill_(False) for part in torch.split(mask, list(sizes), -1)]
+    for part in parts:
+        part[..., place] = True
+    return torch.cat(parts, -1)
+
+
+@clause(
+    "batch.weights",
+    "Rows of weight 0 in a batch of a prioritised memory change nothing in the weights of the critic.",
+    "update(): multiply the loss of each row by batch.weight where it is not None.",
+)
+def weights(subject: Subject) -> None:
+    learner, batch = _bootstrapping(subject)
+    rows = torch.arange(batch.discount.shape[-1]) % 3 == 1
+    ones = torch.ones(len(rows))
+    equal, some = replace(batch, weight=ones), replace(batch, weight=ones.masked_fill(rows, 0.0))
+    if ability(learner.agent.parts.algorithm, HasTdError) is None and not learner.reads(equal, some):
+        raise NotApplicable("its update reads no weights, and it has no td_error for prioritised memories")
+    reward = reward_of(some) + LARGE * rows
+    others = with_rewards(_with_other_next(some, rows.expand_as(batch.discount)), reward)
+    distance = learner.distance(learner.after(some), learner.after(others))
+    require(
+        distance <= ROUNDING_OF_ZEROS,
+        f"other rewards and next observations in the rows whose weight is 0 change an update by {distance:.1%}",
+    )
+
+
+def _errors(learner: Learner, batch: Transitions) -> Tensor:
+    """`td_error` [N] after an update with `batch`."""
+    holder = ability(learner.agent.parts.algorithm, HasTdError)
+    if holder is None:
+        raise NotApplicable("it has no td_error")
+    learner.after(batch)
+    error = holder.td_error
+    require(error is not None, "td_error is None after an update")
+    assert error is not None
+    return error.detach().clone()
+
+
+@clause(
+    "batch.td-error",
+    "`td_error` has one finite number per row of the last batch, not negative, and does not depend on the rows' weights.",
+    "update(): keep the absolute errors of all rows, before they are multiplied by the weights.",
+)
+def td_error(subject: Subject) -> None:
+    learner, batch = _bootstrapping(subject)
+    count = batch.discount.shape[-1]
+    ones = torch.ones(count)
+    plain = _errors(learner, replace(batch, weight=ones))
+    require(plain.shape == (count,), f"td_error has the shape {tuple(plain.shape)} for a batch of {count} rows")
+    require(bool(plain.isfinite().all() & (plain >= 0.0).all()), f"td_error has the entries {plain.tolist()}")
+    weighed = _errors(learner, replace(batch, weight=ones.masked_fill(torch.arange(count) % 3 == 1, 0.0)))
+    require(
+        torch.allclose(plain, weighed, rtol=1e-3, atol=1e-5),
+        f"with the weight 0 the error of row 1 is {float(weighed[1]):.4g}, with 1 it is {float(plain[1]):.4g}",
+    )
+
+
+@clause(
+    "batch.td-error-of-its-row",
+    "The `td_error` of a row is that of its own reward.",
+    "update(): td_error in the order of the batch; look for shapes that broadcast, [N, 1] with [N].",
+)
+def td_error_of_its_row(subject: Subject) -> None:
+    learner, batch = _bootstrapping(subject)
+    if not isinstance(batch, Transitions):
+        raise NotApplicable("its rows are sequences")
+    batch = replace(batch, weight=torch.ones(len(batch.reward)))
+    changed = batch.reward.clone()
+    changed[1] += LARGE
+    moved = (_errors(learner, replace(batch, reward=changed)) - _errors(learner, batch)).abs()
+    others = float(torch.cat([moved[:1], moved[2:]]).max())
+    require(
+        float(moved[1]) > 10.0 * others,
+        f"a reward that is {LARGE:g} higher in row 1 moves the error of row 1 by {float(moved[1]):.3g}, that of another by"
+        f" {others:.3g}",
+    )
+
+
+@clause(
+    "batch.padding",
+    "Rows of sequences with `valid` False are padding or resets; what they hold changes nothing.",
+    "update(): multiply the loss by batch.loss_mask, and end traces where the next row is not valid.",
+)
+def padding(subject: Subject) -> None:
+    learner, batch = _bootstrapping(subject)
+    if not isinstance(batch, Sequences):
+        raise NotApplicable("it does not learn from sequences")
+    rows = torch.zeros_like(batch.loss_mask)
+    rows[-1 - len(rows) // 4 :, ::2] = True
+    valid, mask = batch.steps.valid & ~rows, batch.loss_mask & ~rows
+    batch = replace(batch, steps=replace(batch.steps, valid=valid), loss_mask=mask)
+    others = _with_other_rows(batch, rows)
+    distance = learner.distance(learner.after(batch), learner.after(others))
+    require(
+        distance <= ROUNDING_OF_ZEROS, f"other values in the rows that are not valid change an update by {distance:.1%}"
+    )
+
+
+def _with_other_rows(batch: AnySequences, rows: Tensor) -> AnySequences:
+    """The batch with observations, actions, extras and next observations of other rows, and large rewards, at `rows` [T, N]."""
+    steps = batch.steps
+    changed = replace(steps, reward=steps.reward + LARGE)
+    other: Batch = map_tensors(lambda leaf: leaf.roll(1, 1), (changed, batch.next_observation))
+    new: Batch = map_tensors(lambda a, b: rows_where(rows, a, b), other, (steps, batch.next_observation))
+    observation = replace(new[0].observation, is_first=steps.observation.is_first)
+    changed = replace(new[0], observation=observation, terminated=steps.terminated, truncated=steps.truncated)
+    return replace(batch, steps=replace(changed, valid=steps.valid), next_observation=new[1])
+
+
+@clause(
+    "batch.loss-mask",
+    "update() does not learn from the rewards of rows of sequences whose `loss_mask` is False.",
+    "update(): multiply the loss of each row by batch.loss_mask, which is narrower than steps.valid.",
+)
+def loss_mask(subject: Subject) -> None:
+    learner, batch = _bootstrapping(subject)
+    if not isinstance(batch, Sequences):
+        raise NotApplicable("it does not learn from sequences")
+    mask = batch.loss_mask.clone()
+    mask[: 1 + len(mask) // 4] = False
+    batch = replace(batch, loss_mask=mask)
+    # rewards count for the rows before them: those of the burn-in for rows of the burn-in only
+    others = with_rewards(batch, batch.steps.reward + LARGE * ~mask * (mask.cumsum(0) == 0))
+    distance = learner.distance(learner.after(batch), learner.after(others))
+    require(distance <= ROUNDING_OF_ZEROS, f"other rewards in the burn-in change an update by {distance:.1%}")
+
+
+@clause(
+    "batch.repeatable",
+    "Two updates from the same state with the same batch are equal, to the bit: nothing is left over from an earlier update.",
+    "update(): set gradients to zero before backward(), and keep what lasts in state_dict().",
+)
+def repeatable(subject: Subject) -> None:
+    learner = Learner(subject)
+    one, two = (dict(learner.after(learner.batch)) for _ in range(2))
+    wrong = differing(one, two)
+    require(not wrong, f"the second update from the same state gives other values of {wrong[:5]}")
+
+
+@clause(
+    "batch.rows-permuted",
+    "The order of the rows of a batch does not matter: each row has its own reward, action and next observation.",
+    "update(): pair what belongs to one row; look for rows that are shifted by one, and for two orders of flattening.",
+)
+def rows_permuted(subject: Subject) -> None:
+    learner = Learner(subject)
+    batch = learner.batch
+    if isinstance(batch, Rollout | Scored):
+        raise NotApplicable("the rows of a rollout have an order; rollout.episodes-permuted is about them")
+    count = _rows(batch)
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(1))
+    distance = permuted_distance(learner, batch, _reordered(batch, order), order)
+    require(distance <= ROUNDING, f"the same rows in another order change an update by {distance:.1%}")
+
+
+def _rows(batch: Batch) -> int:
+    """The rows, or sequences, of a batch."""
+    if isinstance(batch, Sequences):
+        return len(batch.index)
+    try:
+        sizes = {len(leaf) if leaf.dim() else 0 for leaf in leaves(batch)}
+    except TypeError:
+        sizes = set()
+    if len(sizes) != 1:
+        raise NotApplicable(f"{type(batch).__name__} is a record of the plugin's own whose rows the kit does not know")
+    return sizes.pop()
+
+
+def _reordered(batch: Batch, order: Tensor) -> Batch:
+    """The rows, or sequences, in the order int64 [N]."""
+    if not isinstance(batch, Sequences):
+        return map_tensors(lambda leaf: leaf[order], batch)
+
+    def first(value: TreeT) -> TreeT:
+        return map_tensors(lambda leaf: leaf[order], value)
+
+    def second(value: TreeT) -> TreeT:
+        return map_tensors(lambda leaf: leaf[:, order], value)
+
+    return Sequences(
+        second(batch.steps),
+        second(batch.next_observation),
+        second(batch.discount),
+        second(batch.loss_mask),
+        first(batch.initial_carry),
+        first(batch.index),
+        first(batch.weight),
+    )

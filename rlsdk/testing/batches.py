@@ -1,0 +1,209 @@
+"""Batches as an algorithm gets them from its own training loop, and what it learns from altered ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from rlsdk.agent import Agent
+from rlsdk.environments import make_vec_env
+from rlsdk.environments.toy import AnySpaceEnv
+from rlsdk.records import Rollout, Scored, Sequences, Transitions
+from rlsdk.runtime.threads import limited_threads
+from rlsdk.testing.equal_noise import EqualNoise
+from rlsdk.testing.not_applicable import NotApplicable
+from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject, differing, flat_state
+from rlsdk.tree import map_tensors
+
+EPISODE, ENVS, PATIENCE = 4, 3, 4000
+"""Steps of an episode, environments, and steps (or updates) after which a first update is not waited for any longer."""
+ROUNDING = 0.02
+"""The part of an update within which two updates count as the same, where sums are formed in another order."""
+ROUNDING_OF_ZEROS = 1e-4
+"""The same where terms are 0 times something."""
+
+State = Mapping[str, Tensor]
+Batch = Any
+"""What an algorithm learns from: `Rollout`, `Transitions`, `Sequences`, `Scored`, or a record of the plugin's own."""
+AnyRollout = Rollout[Any, Any]
+AnySequences = Sequences[Any]
+TreeT = TypeVar("TreeT")
+
+
+@contextmanager
+def recording(algorithm: object, update: Callable[[Batch], object]) -> Iterator[None]:
+    """Calls `update` with a copy of every batch that `algorithm` has just learnt from."""
+    kind = type(algorithm)
+    original: Callable[..., object] = getattr(kind, "update")  # noqa: B009  # of a class the kit does not know
+
+    def recorded(self: object, batch: Batch, *, progress: float) -> object:
+        before = _copied(batch) if self is algorithm else None
+        metrics = original(self, batch, progress=progress)
+        if self is algorithm:
+            update(before)
+        return metrics
+
+    own = "update" in vars(kind)
+    setattr(kind, "update", recorded)  # noqa: B010
+    try:
+        yield
+    finally:
+        if own:
+            setattr(kind, "update", original)  # noqa: B010
+        else:
+            delattr(kind, "update")
+
+
+def _copied(batch: Batch) -> Batch:
+    """A copy of a record; `Rollout` holds more than tensors."""
+    if isinstance(batch, Rollout):
+        parts = {name: _copied(getattr(batch, name)) for name in ROLLOUT}
+        return replace(batch, **parts)
+    if isinstance(batch, Scored):
+        return replace(batch, parameters=batch.parameters.clone(), score=batch.score.clone())
+    try:
+        return map_tensors(torch.clone, batch)
+    except TypeError:  # a record of the plugin's own
+        return batch
+
+
+ROLLOUT = ("steps", "initial_carry", "last_observation", "last_carry", "final_observations")
+"""The fields of a rollout that are trees of tensors."""
+
+
+def small_agent(subject: Subject, actions: str | None = None) -> Agent:
+    """An agent on copies of an environment with random observations, rewards, masks and ends; episodes have `EPISODE` steps.
+    `actions`: the kind of the action space; None: the first that the manifest lists."""
+    chosen = ACTIONS[actions or subject.action_kind]
+    return subject.agent(
+        make_vec_env(lambda: subject.with_info(AnySpaceEnv(OBSERVATIONS["Box"], chosen, EPISODE)), ENVS)
+    )
+
+
+class Learner:
+    """An agent that has begun to learn, and what one update makes of any batch from there on."""
+
+    def __init__(self, subject: Subject) -> None:
+        """Raises NotApplicable where the algorithm makes no update in a short training."""
+        self.agent = small_agent(subject)
+        self.batch: Batch = None
+        """The batch of the last update of the training."""
+        seen = list[Batch]()
+        steps = 2 * EPISODE * ENVS
+        with recording(self.agent.parts.algorithm, seen.append):
+            while len(seen) < 3 and steps < PATIENCE:
+                self.agent.learn(steps, reset_num_timesteps=False)
+                steps *= 2
+        if not seen:
+            raise NotApplicable(f"it makes no update within {steps} steps of training with the small settings")
+        self.batch = seen[-1]
+        self._streams = self.agent.streams.state_dict()
+        self._saved = _snapshot(self.agent.get_parameters())
+        self.before = flat_state(self.agent)
+
+    def restore(self) -> None:
+        """The state after the training, random streams included."""
+        self.agent.set_parameters(_snapshot(self._saved))
+        self.agent.streams.load_state_dict(self._streams)
+
+    def after(self, batch: object) -> State:
+        """Every tensor of the agent's parameters after one update with `batch`."""
+        self.restore()
+        with limited_threads(1):
+            self.agent.parts.algorithm.update(batch, progress=0.5)
+        return flat_state(self.agent)
+
+    def reads(self, one: object, two: object) -> bool:
+        """Whether the updates of two batches differ in a bit of any tensor."""
+        return bool(differing(dict(self.after(one)), dict(self.after(two))))
+
+    def distance(self, one: State, two: State) -> float:
+        """The largest difference of a tensor in two states, as a part of how far the update moved it."""
+        return max((_distance(self.before.get(name), one[name], two.get(name)) for name in one), default=0.0)
+
+
+def _snapshot(state: Mapping[str, object]) -> dict[str, object]:
+    """A copy of nested mappings of tensors and numbers."""
+    found = dict[str, object]()
+    for name, value in state.items():
+        copied = _snapshot(value) if isinstance(value, Mapping) else value
+        found[name] = copied.clone() if isinstance(copied, Tensor) else copied
+    return found
+
+
+def _distance(before: Tensor | None, one: Tensor, two: Tensor | None) -> float:
+    if two is None or one.shape != two.shape:
+        return 1.0
+    if not one.numel() or not one.is_floating_point():
+        return 0.0
+    start = torch.zeros_like(one) if before is None or before.shape != one.shape else before
+    moved = float(torch.maximum((one - start).abs(), (two - start).abs()).max())
+    least = 1e-5 * float(start.abs().max()) + 1e-9
+    found = float((one - two).abs().max()) / (moved + least)
+    return found if found == found else float("inf")
+
+
+def permuted_distance(learner: Learner, batch: object, permuted: object, order: Tensor) -> float:
+    """How far apart the updates of a batch and of the same rows in another order are; `order`: int64 [N], the row that now
+    stands at each place.
+
+    Raises:
+        NotApplicable: the update draws random numbers that the kit cannot hold still.
+    """
+    place = torch.empty_like(order)
+    place[order] = torch.arange(len(order))
+    states, unsure = list[State](), False
+    for rows, where in ((batch, torch.arange(len(order))), (permuted, place)):
+        generator = torch.get_rng_state()
+        with EqualNoise(where) as noise:
+            states.append(learner.after(rows))
+        unsure = unsure or noise.indices or not torch.equal(generator, torch.get_rng_state())
+    distance = learner.distance(*states)
+    if unsure and distance > ROUNDING:
+        raise NotApplicable("its update chooses rows, or draws noise, by itself")
+    return distance
+
+
+def other_rows(values: TreeT, dim: int = 0) -> TreeT:
+    """A tree of tensors whose rows are those of their neighbours."""
+    return map_tensors(lambda leaf: leaf.roll(1, dim), values)
+
+
+def rows_where(rows: Tensor, yes: Tensor, no: Tensor) -> Tensor:
+    """Leaves [.., *shape], of `yes` where `rows` bool [..], else of `no`."""
+    return torch.where(rows.view(*rows.shape, *[1] * (yes.dim() - rows.dim())), yes, no)
+
+
+def transitions_of(learner: Learner) -> Transitions | AnySequences:
+    """The batch of a memory.
+
+    Raises:
+        NotApplicable: it learns from something else.
+    """
+    if not isinstance(learner.batch, Transitions | Sequences):
+        raise NotApplicable(f"it learns from {type(learner.batch).__name__}, not from Transitions or Sequences")
+    return learner.batch
+
+
+def with_rewards(batch: Batch, reward: Tensor) -> Batch:
+    """A batch with other rewards, float [N] or [T, N]."""
+    if isinstance(batch, Transitions):
+        return replace(batch, reward=reward)
+    return replace(batch, steps=replace(batch.steps, reward=reward))
+
+
+def reward_of(batch: Batch) -> Tensor:
+    """The rewards of a batch, float [N] or [T, N]."""
+    rewards: Tensor = batch.reward if isinstance(batch, Transitions) else batch.steps.reward
+    return rewards
+
+
+def require_rewards(learner: Learner, batch: Batch) -> None:
+    """Raises NotApplicable where the update does not read rewards, as in imitation."""
+    if not learner.reads(batch, with_rewards(batch, reward_of(batch) + 1.0 + reward_of(batch).roll(1, 0))):
+        raise NotApplicable("its update does not read rewards")

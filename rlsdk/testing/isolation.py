@@ -1,0 +1,124 @@
+"""Checks in a process of their own: a plugin that hangs, crashes or takes all memory fails the clause in which it does."""
+
+from __future__ import annotations
+
+import json
+import re
+from types import TracebackType
+
+import attrs
+
+from rlsdk.errors import PluginError, SettingsError, one_line
+from rlsdk.registry import child_process
+from rlsdk.testing.kit import CheckResult, Clause, result
+from rlsdk.testing.request import Request
+from rlsdk.testing.worker_process import Fault, WorkerProcess
+
+SECONDS = 60.0
+"""For one clause; ten times as long with `--thorough`."""
+SECONDS_AFTER_HANGING = 20.0
+"""For one clause, once another one did not end: a plugin that hangs does so in many clauses. More where clauses that ended took
+a fifth of it."""
+START_SECONDS = 120.0
+"""For importing torch, rlsdk and the plugin."""
+GRACE = 2.0
+"""Seconds for processes to end after the clause that started them."""
+MOST_LOST = 8
+"""Clauses in a row that may end the process; those after them are not run."""
+
+
+class Isolated:
+    """Checks clauses of one algorithm in one process, which is replaced where a clause ended it."""
+
+    def __init__(self, request: Request, package: str) -> None:
+        """`package`: the plugin's, whose files are named in messages."""
+        self._request, self._package = request, package
+        self._process: WorkerProcess | None = None
+        self._lost, self._hung, self._slowest = 0, False, 0.0
+
+    def __enter__(self) -> Isolated:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def check(self, chosen: Clause, seconds: float = float("inf")) -> CheckResult:
+        """The outcome of one clause; "not run" where it would have taken more than `seconds`.
+
+        Raises:
+            SettingsError: the settings are refused. PluginError: the process does not start.
+        """
+        if self._lost >= MOST_LOST:
+            why = f"each of the {MOST_LOST} clauses before it ended the process or did not end; mend those first"
+            return result(chosen, "not run", why)
+        process = self._process or self._start()
+        limit = SECONDS * (10 if self._request.thorough else 1)
+        if self._hung:
+            limit = min(limit, max(SECONDS_AFTER_HANGING, 5 * self._slowest))
+        answer = process.ask(json.dumps([chosen.id, min(limit, seconds)]).encode() + b"\n", min(limit, seconds))
+        if isinstance(answer, Fault):
+            self.close()
+            if answer.hangs and seconds < limit:
+                return result(chosen, "not run", "the time of the whole check was over before it ended")
+            return self._lost_in(chosen, answer)
+        outcome = CheckResult(**answer["outcome"])
+        self._lost, self._slowest = 0, max(self._slowest, outcome.seconds)
+        return self._alone(chosen, outcome, answer["strays"])
+
+    def close(self) -> None:
+        """End the process, and all that it started."""
+        if self._process is not None:
+            self._process.close()
+        self._process = None
+
+    def _start(self) -> WorkerProcess:
+        line = self._request.as_line()
+        self._process = WorkerProcess()
+        answer = self._process.ask(line, START_SECONDS)
+        if isinstance(answer, Fault):
+            self.close()
+            raise PluginError(
+                f"loading {self._request.algorithm} {answer.text}{child_process.last_line(answer.output)}"
+            )
+        if "refused" in answer:
+            self.close()
+            raise SettingsError(answer["refused"])
+        return self._process
+
+    def _lost_in(self, chosen: Clause, fault: Fault) -> CheckResult:
+        """The clause in which the process was lost."""
+        self._lost, self._hung = self._lost + 1, self._hung or fault.hangs
+        place = _place(fault.output, self._package)
+        return result(chosen, "failed", f"it {fault.text}{place}", self._in_a_debugger(chosen))
+
+    def _alone(self, chosen: Clause, outcome: CheckResult, strays: int) -> CheckResult:
+        """The outcome, which is a failure where processes are left or came back."""
+        assert self._process is not None
+        left = self._process.left(GRACE)
+        if strays or self._process.strays() or any(member.command == self._process.command for member in left):
+            detail = "a process that it forked did not end in the plugin's code"
+            remedy = "end a process that your code forks with os._exit before it returns, and wait for it"
+        elif left:
+            names = ", ".join(dict.fromkeys(one_line(member.command, 60) or "?" for member in left))
+            detail = f"it left {len(left)} process{'es' if len(left) > 1 else ''} running: {names}"
+            remedy = "end the processes that your code starts when the call that needs them returns, or in close()"
+        else:
+            return outcome
+        detail = f"{outcome.detail}\n{detail}" if outcome.status == "failed" else detail
+        return attrs.evolve(outcome, status="failed", detail=detail, remedy=remedy)
+
+    def _in_a_debugger(self, chosen: Clause) -> str:
+        call = f"rlsdk.testing.verify({self._request.algorithm!r}, {chosen.id!r})"
+        return f"call {call} in a debugger; it checks in your process"
+
+
+_FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.+)$', re.MULTILINE)
+
+
+def _place(output: str, package: str) -> str:
+    """Where a plugin was when its process was lost, from the stacks that Python wrote, innermost call first."""
+    for path, line, function in _FRAME.findall(output):
+        _, folder, rest = path.replace("\\", "/").rpartition(f"/{package}/")
+        if folder:
+            return f" in {function} ({package}/{rest}, line {line})"
+    return "" if _FRAME.search(output) else child_process.last_line(output)

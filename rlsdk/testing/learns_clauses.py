@@ -1,0 +1,301 @@
+"""Clauses of learning: tasks of a few states whose answers are known, which any correct algorithm learns within seconds.
+
+Each is learnt twice with opposite answers, from the same weights. So a policy that learns nothing, or the opposite, fails for
+certain; one that happens to begin with a right answer has the wrong one the other time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from itertools import product
+
+import attrs
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from rlsdk.agent import Agent
+from rlsdk.environments.toy import MaskedChoiceEnv, Outcome, TableEnv, TMazeEnv, action_at
+from rlsdk.evaluation.evaluate import run_episodes
+from rlsdk.interfaces import EstimatesValues
+from rlsdk.interfaces.abilities import ability
+from rlsdk.records import Observation, Sequences, Transitions
+from rlsdk.testing.kit import clause, require
+from rlsdk.testing.not_applicable import NotApplicable
+from rlsdk.testing.subject import Subject
+from rlsdk.testing.toys import Toy, agreement, greedy_actions, require_learnt, score_after, spread, with_masks
+from rlsdk.tree import leaves
+
+BOUND = 0.8
+"""Of agreement with the right action in the worst state. A random or opposite policy has at most 0.5 in one of the two tasks;
+correct ones of ours reach 0.9 to 1."""
+ERROR = 0.25
+"""Of values, in the worst state: a wrong target misses one of them by 0.4 or more."""
+LARGE, SPREAD = 10.0, 0.35
+"""A weight of the entropy that rewards of 1 do not outweigh; and how varied actions then are at least."""
+PATIENT, IMPATIENT = 0.9, 0.4
+"""Discounts with which opposite actions are right."""
+ACTIONS: dict[str, spaces.Space[object]] = {
+    "Discrete": spaces.Discrete(2),
+    "Box": spaces.Box(-1.0, 1.0, (1,), np.float32),
+    "MultiDiscrete": spaces.MultiDiscrete([2]),
+    "MultiBinary": spaces.MultiBinary(1),
+}
+"""The simplest space of each kind."""
+Outcomes = list[tuple[Outcome, Outcome]]
+
+
+def _kinds(subject: Subject) -> list[str]:
+    """The kinds of action that the plugin supports and the toys have.
+
+    Raises:
+        NotApplicable: there are none.
+    """
+    found = [kind for kind in ACTIONS if kind in subject.manifest.actions]
+    if not found or "Box" not in subject.manifest.observations:
+        raise NotApplicable(
+            "the toys have simple actions and vectors as observations, which the plugin does not support"
+        )
+    return found
+
+
+def _has(subject: Subject, setting: str) -> bool:
+    return setting in attrs.fields_dict(subject.spec.config_type)
+
+
+def _require_answers(
+    subject: Subject, name: str, env: partial[TableEnv], answers: Mapping[int, float], expected: str, **settings: object
+) -> None:
+    """Train until the right actions are taken; `answers` is where in the space they lie, by state."""
+    table = env()
+    number = {np.asarray(seen).tobytes(): state for state, seen in enumerate(table.shown)}
+
+    def right(observation: Observation) -> object:
+        state = number[observation.features[0].numpy().tobytes()]
+        return action_at(table.action_space, answers.get(state, 1.0))
+
+    require_learnt(subject, Toy(name, env, agreement(table, answers), BOUND, expected, settings, right))
+
+
+@clause(
+    "learns.bandit",
+    "the action that pays in a task of one state and one step is learnt, whichever it is",
+    "update(): look at the sign of the policy's loss, and at the reward that an action gets",
+)
+def bandit(subject: Subject) -> None:
+    kind = _kinds(subject)[0]
+    space = spaces.Discrete(5) if kind == "Discrete" else ACTIONS[kind]
+    for best in (1.0, 0.0):
+        outcomes = [(Outcome(1.0 - best, (0,), "terminated"), Outcome(best, (0,), "terminated"))]
+        env = partial(TableEnv, outcomes, (0,), space)
+        last, first = ("last", "first") if best else ("first", "last")
+        expected = (
+            f"the {last} action always pays 1, the {first} one never, those between the more often the nearer they are"
+        )
+        _require_answers(subject, "bandit", env, {0: best}, expected)
+
+
+ORDER = (1, -1, -2, 2, 3, -3)
+"""The observations of an episode: which of three numbers is not 0, and its sign. No shift of the signs gives them again."""
+SIGNS = np.array([np.sign(each) * np.eye(3)[abs(each) - 1] for each in ORDER], np.float32)
+
+
+@clause(
+    "learns.sign-of-observation",
+    "the action that the sign of the observation asks for is learnt, in episodes of several steps",
+    "update(): see that observation, action, reward and advantage of a row belong to the same step",
+)
+def sign_of_observation(subject: Subject) -> None:
+    count = len(ORDER)
+    for kind in [kind for kind in _kinds(subject) if kind in ("Box", "Discrete")]:
+        for sense in (1, -1):
+            answers = {i: float(each * sense > 0) for i, each in enumerate(ORDER)}
+            following = [((i + 1) % count,) for i in range(count)]
+            outcomes = [(Outcome(1.0 - answers[i], following[i]), Outcome(answers[i], following[i])) for i in answers]
+            env = partial(TableEnv, outcomes, range(count), ACTIONS[kind], SIGNS, count)
+            rule = "the sign" if sense > 0 else "the opposite sign"
+            expected = f"{kind} actions of {rule} of the one number observed that is not 0 pay 1, others 0"
+            settings = {"gamma": 0.5} if _has(subject, "gamma") else {}
+            _require_answers(subject, "sign-of-observation", env, answers, expected, **settings)
+
+
+def _chain(later: float) -> Outcomes:
+    """State 0: 1 at once, or `later` a step after; what is shown when episodes end looks like state 0."""
+    end = Outcome(later, (0,), "terminated")
+    return [(Outcome(1.0, (0,), "terminated"), Outcome(0.0, (1,))), (end, end)]
+
+
+@clause(
+    "learns.two-state-chain",
+    "of a reward at once and a larger one a step later the one that is worth more is learnt, by the discount",
+    "update(): the target is reward + discount * value(next_observation), and discount is 0 after a termination",
+)
+def two_state_chain(subject: Subject) -> None:
+    kind = _kinds(subject)[0]
+    discounts = _has(subject, "gamma")
+    for waits in (True, False):
+        later = 1.6 if waits or discounts else 0.4
+        gamma = PATIENT if waits else IMPATIENT
+        env = partial(TableEnv, _chain(later), (0,), ACTIONS[kind])
+        choice = f"1 at once, or {later:g} a step later" + (f", at gamma = {gamma}" if discounts else "")
+        which = "the later reward is worth more" if waits else "the reward at once is worth more"
+        settings = {"gamma": gamma} if discounts else {}
+        _require_answers(subject, "two-state-chain", env, {0: float(waits)}, f"{choice}: {which}", **settings)
+
+
+@clause(
+    "learns.entropy",
+    "with a large weight of the entropy sampled actions stay varied",
+    "update(): the loss has - ent_coef * entropy; in a soft target or actor's loss log-probabilities have the other sign",
+)
+def entropy(subject: Subject) -> None:
+    kind = _kinds(subject)[0]
+    if not _has(subject, "ent_coef"):
+        raise NotApplicable("the algorithm has no setting ent_coef")
+    outcomes = [(Outcome(0.0, (0,), "terminated"), Outcome(1.0, (0,), "terminated"))]
+    env = partial(TableEnv, outcomes, (0,), ACTIONS[kind])
+    toy = Toy("entropy", env, spread(env()), SPREAD, "", {"ent_coef": LARGE})
+    found, bound = score_after(subject, toy, 200), subject.spec.testing_bounds.get("entropy", SPREAD)
+    require(
+        found >= bound,
+        f"after 200 updates with ent_coef = {LARGE:g} and rewards of 0 and 1, twice the deviation of sampled actions is"
+        f" {found:.2f} of the space; {bound:g} is demanded (random actions have 0.58 to 1)",
+    )
+
+
+@clause(
+    "learns.time-limit",
+    "an episode that a time limit ends is worth what would have followed, where values are learnt",
+    "update(): multiply the next value by discount, or by ~terminated; never by ~truncated",
+)
+def time_limit(subject: Subject) -> None:
+    kind = _kinds(subject)[0]
+    if not _has(subject, "gamma"):
+        raise NotApplicable("the algorithm has no setting gamma")
+    if not _learns_values(subject):
+        raise NotApplicable("nothing shows that the algorithm learns values, rather than whole returns of episodes")
+    for stays, gamma in ((True, PATIENT), (False, IMPATIENT)):
+        outcomes = [(Outcome(1.0, (0,), "terminated"), Outcome(0.4, (0,), "truncated"))]
+        env = partial(TableEnv, outcomes, (0,), ACTIONS[kind])
+        worth = 0.4 / (1.0 - gamma)
+        expected = (
+            f"1 and a termination, or 0.4 again and again, {worth:.2f} in all, in episodes that a time limit ends"
+        )
+        _require_answers(subject, "time-limit", env, {0: float(stays)}, expected, gamma=gamma)
+
+
+def _learns_values(subject: Subject) -> bool:
+    """Whether the policy estimates values, or a memory gives discounts."""
+    agent = subject.trained()
+    if _estimator(agent) is not None:
+        return True
+    parts = agent.parts
+    if parts.buffer is None or not len(parts.buffer):
+        return False
+    return isinstance(parts.buffer.sample(1, torch.Generator().manual_seed(0)), Transitions | Sequences)
+
+
+VALUE_GAMMA = 0.6
+PAYING: Outcomes = [
+    (Outcome(0.0, (1,)),) * 2,
+    (Outcome(2.0, (0,), "terminated"),) * 2,
+    (Outcome(0.4, (2,), "truncated"),) * 2,
+]
+"""What follows does not depend on actions. State 0 leads to 1, which pays 2 and ends; state 2 pays 0.4 and leads to itself,
+and a time limit ends each episode there."""
+VALUES = torch.tensor([VALUE_GAMMA * 2.0, 2.0, 0.4 / (1.0 - VALUE_GAMMA)])
+
+
+@clause(
+    "learns.known-values",
+    "the values of three states are learnt, of which one terminates and one is ended by a time limit",
+    "update(): the values' target is reward + gamma * V(next), without the next value after a termination only",
+)
+def known_values(subject: Subject) -> None:
+    kind = _kinds(subject)[0]
+    if not _has(subject, "gamma"):
+        raise NotApplicable("the algorithm has no setting gamma")
+    if _estimator(subject.agent()) is None:
+        raise NotApplicable(
+            "neither the policy nor the algorithm has state_values(observation), see rlsdk.interfaces.EstimatesValues"
+        )
+    toy = Toy(
+        "known-values",
+        partial(TableEnv, PAYING, (0, 1, 2), ACTIONS[kind]),
+        _value_score,
+        1.0 - ERROR,
+        "the values 1.2, 2 and 1 of three states whose rewards do not depend on actions",
+        {"gamma": VALUE_GAMMA, "gae_lambda": 0.5, "ent_coef": 0.0},
+    )
+    require_learnt(subject, toy)
+
+
+def _value_score(agent: Agent) -> float:
+    """1 minus the error of the worst value."""
+    estimator, device = _estimator(agent), agent.context.device
+    assert estimator is not None
+    shown = Observation(torch.eye(len(VALUES), device=device), torch.ones(len(VALUES), dtype=torch.bool, device=device))
+    with torch.no_grad():
+        found = estimator.state_values(shown)
+    return 1.0 - float((found.cpu() - VALUES).abs().max())
+
+
+def _estimator(agent: Agent) -> EstimatesValues | None:
+    """The part that knows values: the policy, or the algorithm."""
+    return ability(agent.parts.policy, EstimatesValues) or ability(agent.parts.algorithm, EstimatesValues)
+
+
+@clause(
+    "learns.t-maze",
+    "a policy with a memory learns to turn to the side that a cue at the start of the episode named",
+    "act() and update(): the carry before a step goes in, gradients pass through it, and is_first forgets it",
+)
+def t_maze(subject: Subject) -> None:
+    if "Discrete" not in _kinds(subject):
+        raise NotApplicable("the maze has Discrete actions")
+    if not leaves(subject.agent().parts.policy.initial_carry(1)):
+        raise NotApplicable("the policy has no memory: its carry is empty")
+    expected = "the cue -1 or 1 of the first of three steps is the turn 0 or 1 of the last one"
+    require_learnt(subject, Toy("t-maze", partial(TMazeEnv, 2), _maze_score, BOUND, expected))
+
+
+def _maze_score(agent: Agent) -> float:
+    """The share of right turns, of episodes with both cues."""
+    return run_episodes(agent, with_masks(TMazeEnv(2)), 16, seed=0).mean
+
+
+@clause(
+    "learns.masked-choice",
+    "the best of the actions that a mask allows is learnt, also where the best of all is forbidden",
+    "act() and update(): apply the mask of the row's own observation to logits or values, then choose",
+)
+def masked_choice(subject: Subject) -> None:
+    if subject.spec.action_masks == "ignored":
+        raise NotApplicable("the algorithm uses no masks")
+    if "Discrete" not in _kinds(subject):
+        raise NotApplicable("the masks are of Discrete actions")
+    for low in (False, True):
+        order = "the first" if low else "the last"
+        expected = f"of those of three actions that a mask allows, {order} pays most"
+        make = partial(MaskedChoiceEnv, spaces.Discrete(3), low)
+        score, right = partial(_mask_score, low), partial(_best_allowed, low)
+        require_learnt(subject, Toy("masked-choice", make, score, MASK_BOUND, expected, right=right))
+
+
+def _best_allowed(low: bool, observation: Observation) -> int:
+    assert observation.action_mask is not None
+    allowed = observation.action_mask[0].nonzero()
+    return int(allowed[0] if low else allowed[-1])
+
+
+MASK_BOUND = 0.95
+"""Of the share of masks: one of seven wrong is 0.86."""
+MASKS = np.array([mask for mask in product((True, False), repeat=3) if any(mask)])
+
+
+def _mask_score(low: bool, agent: Agent) -> float:
+    """The share of masks [7, 3] for which the best allowed action is chosen."""
+    chosen = greedy_actions(agent, np.ones((len(MASKS), 1), np.float32), MASKS)
+    best = MASKS.argmax(1) if low else 2 - MASKS[:, ::-1].argmax(1)
+    return float((np.array(chosen) == best).mean())

@@ -1,0 +1,123 @@
+"""The networks, optimisers and trained tensors of an agent, found by looking through its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from rlsdk.agent import Agent
+from rlsdk.updates import FlatOptimizer
+
+DEPTH = 8
+"""How many attributes, entries or items deep is looked."""
+LEAVES = (
+    str,
+    bytes,
+    int,
+    float,
+    complex,
+    torch.Generator,
+    torch.device,
+    torch.dtype,
+    FunctionType,
+    BuiltinFunctionType,
+)
+
+
+class Found:
+    """What hangs on the policy, the algorithm, the behaviour policy and the further states of an agent."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.modules: dict[str, nn.Module] = {}
+        """Path -> module; those inside other modules are not listed."""
+        self.optimizers: dict[str, Optimizer] = {}
+        self.tensors: dict[str, Tensor] = {}
+        """Path -> leaf tensor that requires gradients and belongs to no module."""
+        self._seen: dict[int, object] = {}
+        parts = agent.parts
+        roots = {"policy": parts.policy, "algorithm": parts.algorithm, "behavior": parts.behavior, "plan": parts.plan}
+        for name, part in {**roots, **parts.states}.items():
+            self._look(name, part, 0)
+
+    def parameters(self) -> dict[str, Tensor]:
+        """Path -> tensor [..] that requires gradients, each once."""
+        found = dict[str, Tensor]()
+        inside = ((f"{path}.{name}", each) for path, m in self.modules.items() for name, each in m.named_parameters())
+        for path, tensor in (*inside, *self.tensors.items()):
+            if tensor.requires_grad and not any(overlaps(tensor, known) for known in found.values()):
+                found[path] = tensor
+        return found
+
+    def optimized(self, tensor: Tensor) -> bool:
+        """Whether an optimiser trains the tensor [..], or a vector [D] that it is part of."""
+        return any(overlaps(tensor, each) for optimizer in self.optimizers.values() for each in held(optimizer))
+
+    def copies(self) -> dict[str, tuple[nn.Module, nn.Module]]:
+        """Path -> (network that no optimiser trains, the trained network it is equal to), of the largest such networks. Of an
+        agent that has not learnt yet these are target networks, and copies that act."""
+        every = {
+            f"{path}.{name}".rstrip("."): m for path, whole in self.modules.items() for name, m in whole.named_modules()
+        }
+        every = {path: module for path, module in every.items() if any(True for _ in module.parameters())}
+        still = {path for path, module in every.items() if not any(map(self.optimized, module.parameters()))}
+        largest = {path for path in still if path.rpartition(".")[0] not in still}
+        return {
+            path: (every[path], source)
+            for path in largest
+            for source in [next((m for name, m in every.items() if name not in still and equal(every[path], m)), None)]
+            if source is not None
+        }
+
+    def _look(self, path: str, value: object, depth: int) -> None:
+        if value is None or isinstance(value, (*LEAVES, type, ModuleType)) or depth > DEPTH or id(value) in self._seen:
+            return
+        self._seen[id(value)] = value
+        if isinstance(value, Tensor):
+            if value.requires_grad and value.is_leaf:
+                self.tensors[path] = value
+        elif isinstance(value, Optimizer | FlatOptimizer):
+            self.optimizers[path] = value if isinstance(value, Optimizer) else value.optimizer
+        elif isinstance(value, MethodType):
+            self._look(path, value.__self__, depth + 1)
+        else:
+            if isinstance(value, nn.Module):
+                self.modules[path] = value
+                self._seen.update((id(each), each) for each in (*value.modules(), *value.parameters()))
+            for name, child in _children(value):
+                self._look(f"{path}.{name}", child, depth + 1)
+
+
+def held(optimizer: Optimizer) -> list[Tensor]:
+    """The tensors [..] that an optimiser trains."""
+    return [each for group in optimizer.param_groups for each in group["params"]]
+
+
+def equal(one: nn.Module, two: nn.Module) -> bool:
+    """Whether two networks have parameters of the same shapes and values."""
+    pairs = list(zip(one.parameters(), two.parameters(), strict=False))
+    same = len(list(one.parameters())) == len(list(two.parameters()))
+    return same and all(a.shape == b.shape and torch.equal(a, b) for a, b in pairs)
+
+
+def _children(value: object) -> Iterator[tuple[str, object]]:
+    """Attributes, entries and items."""
+    if isinstance(value, Mapping):
+        yield from ((str(key), each) for key, each in list(value.items()))
+    elif isinstance(value, list | tuple | set | frozenset):
+        yield from ((str(place), each) for place, each in enumerate(value))
+    elif not type(value).__module__.startswith(("torch", "numpy", "collections", "gymnasium", "threading")):
+        yield from list(getattr(value, "__dict__", {}).items())
+        slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+        yield from ((name, getattr(value, name)) for name in slots if isinstance(name, str) and hasattr(value, name))
+
+
+def overlaps(one: Tensor, two: Tensor) -> bool:
+    """Whether two tensors [..] share memory."""
+    if one.untyped_storage().data_ptr() != two.untyped_storage().data_ptr():
+        return False
+    (start, end), (other, last) = ((t.data_ptr(), t.data_ptr() + t.numel() * t.element_size()) for t in (one, two))
+    return start < last and other < end

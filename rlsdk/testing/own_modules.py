@@ -1,0 +1,63 @@
+"""Classes as a user writes them, for the settings that take one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from gymnasium.spaces import Space
+from gymnasium.spaces.utils import flatdim
+from torch import Tensor, nn
+
+
+class OwnNetwork(nn.Module):
+    """From preprocessed observations, a tensor [N, ..], to [N, output_dim]."""
+
+    def __init__(self, observation_space: object, output_dim: int, width: int = 4) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Flatten(), nn.LazyLinear(width), nn.Softplus(), nn.Linear(width, output_dim))
+
+    def forward(self, observations: Tensor) -> Tensor:
+        """float [N, output_dim]."""
+        found: Tensor = self.layers(observations)
+        return found
+
+
+class OwnCritic(nn.Module):
+    """From preprocessed observations [N, ..] and actions [N, A] to [N, output_dim]."""
+
+    def __init__(self, observation_space: object, action_dim: int, output_dim: int, width: int = 4) -> None:
+        super().__init__()
+        self.network = OwnNetwork(observation_space, output_dim, width)
+
+    def forward(self, observations: Tensor, actions: Tensor) -> Tensor:
+        """float [N, output_dim]."""
+        found: Tensor = self.network(torch.cat([observations.flatten(1), actions], 1))
+        return found
+
+
+class OwnExtractor(nn.Module):
+    """From preprocessed observations, a tensor [N, ..], to features [N, features_dim]."""
+
+    def __init__(self, observation_space: Space[object], features_dim: int = 4) -> None:
+        super().__init__()
+        self.features_dim = features_dim
+        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(flatdim(observation_space), features_dim), nn.Softplus())
+
+    def forward(self, observations: Tensor) -> Tensor:
+        """float [N, features_dim]."""
+        found: Tensor = self.layers(observations)
+        return found
+
+
+OF_THE_SDK: Mapping[str, tuple[object, ...]] = {
+    "actor_class": (OwnNetwork,),
+    "actor_kwargs": ({"width": 3},),
+    "critic_class": (OwnNetwork, OwnCritic),
+    "critic_kwargs": ({"width": 3},),
+    "network_class": (OwnNetwork,),
+    "network_kwargs": ({"width": 3},),
+    "features_extractor_class": (OwnExtractor, "FlattenExtractor", "NatureCNN"),
+    "features_extractor_kwargs": ({"features_dim": 3},),
+}
+"""Values for settings of `rlsdk.settings` that take classes, by name; a plugin takes at least one of each."""

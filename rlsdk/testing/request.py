@@ -1,0 +1,49 @@
+"""What is to be checked, in a form that another process can get."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+
+import attrs
+
+from rlsdk.errors import SettingsError, one_line
+from rlsdk.registry import load
+from rlsdk.settings import merge, structure
+
+
+@attrs.frozen(kw_only=True)
+class Request:
+    """What is checked, and how."""
+
+    algorithm: str
+    settings: Mapping[str, object] = attrs.field(factory=dict)
+    thorough: bool = False
+
+    def as_line(self) -> bytes:
+        """For the worker's standard input.
+
+        Raises:
+            SettingsError: a setting is an object, not a number, text, list or table.
+        """
+        values = {**attrs.asdict(self, recurse=False), "settings": dict(self.settings)}
+        try:
+            return json.dumps(values, default=os.fspath).encode() + b"\n"
+        except (TypeError, ValueError) as error:
+            raise SettingsError(
+                f"settings for the process of the checks are numbers, text, lists and tables ({one_line(error)});"
+                " use isolate=False for others"
+            ) from None
+
+    @staticmethod
+    def of_line(line: bytes) -> Request:
+        """What `as_line` wrote."""
+        return Request(**json.loads(line))
+
+
+def require_settings(algorithm: str, settings: Mapping[str, object]) -> None:
+    """Raises PluginError: the algorithm does not load. SettingsError: it refuses `settings`."""
+    spec = load(algorithm)
+    if settings:
+        structure({"policy": spec.policies[0], **merge(spec.testing_settings, settings)}, spec.config_type)

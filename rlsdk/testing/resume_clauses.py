@@ -1,0 +1,247 @@
+"""What a stopped training promises: resumed from its file, it equals one that never stopped."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from rlsdk.agent import Agent
+from rlsdk.callbacks import LambdaCallback
+from rlsdk.environments import make_vec_env
+from rlsdk.environments.toy import AnySpaceEnv
+from rlsdk.interfaces import NormalizesEpisodes
+from rlsdk.records import Report
+from rlsdk.settings.dataset import dataset_names
+from rlsdk.settings.schedule import Constant
+from rlsdk.settings.schedules import Linear
+from rlsdk.testing.kit import clause, require
+from rlsdk.testing.not_applicable import NotApplicable
+from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject
+from rlsdk.tree import leaves
+
+STEPS, ROUNDS = 60, 4
+"""A training is as long as both together need: short rounds are counted in steps."""
+LONG_ROUND = 400
+"""Steps of a round from which on a training has two of them only."""
+POINTS = (0.01, 0.09, 0.22, 0.45, 0.7)
+"""Shares of the training after which it is saved: before the first update, in the warm-up, and after some updates; with 60
+steps in the middle of episodes of 12, and after odd and even numbers of updates."""
+SAMPLED = 64
+OUT_OF_FILES = (
+    "state_dict() of the algorithm, the memory or the plan must hold every count, schedule, generator and statistic that later"
+    " steps depend on (rlsdk.interfaces.state_of collects them; a count is an int64 tensor), and load_state_dict() must put"
+    " all of it back; what a policy remembers belongs in its carry"
+)
+
+
+@clause(
+    "resume.equals-uninterrupted",
+    "A training that is saved and loaded, at any point, ends as one that never stopped: parameters, optimisers, memory,"
+    " exploration and random streams, to the bit.",
+    OUT_OF_FILES,
+)
+def equals_uninterrupted(subject: Subject) -> None:
+    _compare(_Training(subject, lambda: _copies(subject, 1, "sync"), _sensitive(subject)), POINTS)
+
+
+@clause(
+    "resume.vectors",
+    "The same holds with several environments, here and in processes, with normalisation and with each kind of noise.",
+    "what is held for each environment (noise, running returns, counts) belongs in the carry of act(), or in a tensor"
+    " [num_envs] that state_dict() of its owner holds",
+)
+def vectors(subject: Subject) -> None:
+    if not subject.agent().parts.plan.needs_environment:
+        raise NotApplicable(f"{subject.spec.id} collects nothing")
+    for what, changes in _variants(subject):
+        _compare(_Training(subject, lambda: _copies(subject, 3, "sync"), changes, what), POINTS[2:4])
+    _compare(_Training(subject, lambda: _copies(subject, 2, "async"), {}, "2 environments in processes"), POINTS[3:4])
+
+
+def _variants(subject: Subject) -> Iterator[tuple[str, dict[str, object]]]:
+    """(description, settings): normalisation, and every kind of noise that the manifest lists."""
+    yield "3 environments, normalised", {"normalize": {"norm_reward": True}}
+    traits = subject.manifest.traits
+    if "action_noise" in traits:
+        yield (
+            "3 environments, action noise",
+            {"action_noise": {"kind": "ornstein-uhlenbeck", "mean": [0.0], "sigma": [0.2]}},
+        )
+    if "gsde" in traits and subject.action_kind == "Box":
+        yield "3 environments, gSDE", {"use_sde": True, "sde_sample_freq": 4}
+
+
+def _copies(subject: Subject, count: int, kind: str) -> object:
+    def one() -> object:
+        return subject.with_info(AnySpaceEnv(OBSERVATIONS["Box"], ACTIONS[subject.action_kind]))
+
+    return make_vec_env(one, count, vectorization=kind, workers=count)
+
+
+def _sensitive(subject: Subject) -> dict[str, object]:
+    """Settings with which a lost count of steps shows: exploration and learning rate change during the whole training."""
+    config = subject.agent().config
+    rate = getattr(config, "learning_rate", None)
+    falling = {"learning_rate": Linear(rate.value)} if isinstance(rate, Constant) else {}
+    return {**falling, "exploration_fraction": 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class _Training:
+    """How the agents of one comparison are made."""
+
+    subject: Subject
+    make_env: Callable[[], object]
+    changes: Mapping[str, object]
+    what: str = "1 environment"
+
+    def agent(self) -> Agent:
+        return self.subject.agent(self.make_env(), policy=None, **self.changes)
+
+
+def _compare(training: _Training, points: tuple[float, ...]) -> None:
+    """Compare a training with those that are resumed from files of it; raises ContractViolation."""
+    total = _length(training)
+    with tempfile.TemporaryDirectory() as folder:
+        whole = training.agent()
+        saver = _Saver(whole, Path(folder), total, points)
+        whole.learn(total, LambdaCallback(on_report=saver))
+        expected, collected = _state(whole), whole.num_timesteps
+        _close(whole)
+        require(bool(saver.files), f"{training.what}: no round ended before the training did")
+        for at, path in saver.files.items():
+            environments = training.make_env()
+            agent = type(whole).load(path, env=environments, force_reset=False, custom_objects=_data_sets(whole))
+            found = _differing(saver.numbers[at], _numbers(agent))
+            agent.learn(total - at, reset_num_timesteps=False)
+            wrong = _differing(expected, _state(agent))
+            _close(agent)
+            unit = whole.parts.plan.unit
+            hint = f"; after loading, these attributes differ: {', '.join(found[:4])}" if found else ""
+            require(
+                not wrong and agent.num_timesteps == collected,
+                f"{training.what}: saved after {at} of {total} {unit} and resumed, these differ at the end: {wrong[:5]}{hint}",
+            )
+
+
+def _length(training: _Training) -> int:
+    """How long to train, in the plan's unit."""
+    first = _first_round(training, STEPS)
+    if first == STEPS:  # perhaps cut short by the end of the training
+        first = _first_round(training, LONG_ROUND)
+    return max(STEPS, first * (ROUNDS if first < LONG_ROUND else 2))
+
+
+def _first_round(training: _Training, total: int) -> int:
+    """The length of the first round of a training as long as `total`."""
+    agent, found = training.agent(), list[int]()
+
+    def stop(run: object, report: Report) -> bool:
+        found.append(_count(agent, report))
+        return False
+
+    agent.learn(total, LambdaCallback(on_report=stop))
+    _close(agent)
+    return found[0]
+
+
+def _count(agent: Agent, report: Report) -> int:
+    return report.env_steps if agent.parts.plan.unit == "steps" else report.updates
+
+
+def _data_sets(agent: Agent) -> dict[str, object]:
+    """The settings that a file holds without their place: data sets."""
+    return {name: getattr(agent.config, name) for name in dataset_names(type(agent.config))}
+
+
+def _close(agent: Agent) -> None:
+    if agent.env is not None:
+        agent.env.close()
+
+
+class _Saver:
+    """Writes a file in the first round after each of some counts."""
+
+    def __init__(self, agent: Agent, folder: Path, total: int, shares: tuple[float, ...]) -> None:
+        self.agent, self.folder, self.total = agent, folder, total
+        self.wanted = [max(1, round(share * total)) for share in shares]
+        self.files: dict[int, Path] = {}
+        self.numbers: dict[int, dict[str, object]] = {}
+
+    def __call__(self, run: object, report: Report) -> None:
+        at, before = _count(self.agent, report), len(self.wanted)
+        self.wanted = [count for count in self.wanted if count > at]
+        if len(self.wanted) == before or at >= self.total:
+            return
+        memory = ["replay"] if _remembers(self.agent) else []
+        path = self.agent.save(self.folder / str(at), include=memory)
+        assert path is not None
+        self.files[at], self.numbers[at] = path, _numbers(self.agent)
+
+
+def _remembers(agent: Agent) -> bool:
+    return agent.replay_buffer is not None and agent.parts.plan.needs_environment
+
+
+def _state(agent: Agent) -> dict[str, object]:
+    """Name -> copy, of everything that later training depends on: what files hold, and what the memory samples."""
+    state = agent.training_state()
+    assert state.learning is not None
+    found = dict(_flat({"policy": state.policy, **state.learning.state_dict()}))
+    if isinstance(agent.parts.plan, NormalizesEpisodes):  # which environment played the last episode has no consequence
+        found = {name: value for name, value in found.items() if not name.startswith("episodes/environments")}
+    buffer = agent.parts.buffer
+    if buffer is not None and len(buffer):
+        batch = buffer.sample(SAMPLED, torch.Generator().manual_seed(1))
+        found |= {f"memory/{i}": leaf.clone() for i, leaf in enumerate(leaves(batch))} | {"memory/rows": len(buffer)}
+    return found
+
+
+def _flat(state: object, name: str = "") -> Iterator[tuple[str, object]]:
+    if isinstance(state, Mapping):
+        for key, value in state.items():
+            yield from _flat(value, f"{name}/{key}" if name else str(key))
+    elif isinstance(state, list | tuple):
+        for i, value in enumerate(state):
+            yield from _flat(value, f"{name}/{i}")
+    else:
+        yield name, state.clone() if isinstance(state, torch.Tensor) else state
+
+
+def _numbers(agent: Agent) -> dict[str, object]:
+    """Attributes of the parts that are numbers, by name: where state is that `state_dict` may have left out."""
+    parts = agent.parts
+    owners: dict[str, object] = {
+        "algorithm": parts.algorithm,
+        "policy": parts.policy,
+        "behavior": parts.behavior,
+        "plan": parts.plan,
+        "buffer": parts.buffer,
+    }
+    return {
+        f"{role}.{name}": value
+        for role, owner in owners.items()
+        for name, value in getattr(owner, "__dict__", {}).items()
+        if isinstance(value, bool | int | float)
+    }
+
+
+def _differing(left: Mapping[str, object], right: Mapping[str, object]) -> list[str]:
+    """Names whose values differ in a bit, or exist on one side only."""
+    common = set(left) & set(right)
+    unequal = {name for name in common if not _same(left[name], right[name])}
+    return sorted({*unequal, *(set(left) ^ set(right))})
+
+
+def _same(one: object, two: object) -> bool:
+    """Whether two values are equal; NaN equals NaN."""
+    if isinstance(one, torch.Tensor) and isinstance(two, torch.Tensor):
+        return one.dtype == two.dtype and np.array_equal(
+            one.cpu().numpy(), two.cpu().numpy(), equal_nan=one.is_floating_point()
+        )
+    return one == two or (one != one and two != two)

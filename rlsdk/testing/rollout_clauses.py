@@ -1,0 +1,234 @@
+"""What an update reads of a rollout: the same rollout, altered where the change must matter, or must not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from rlsdk.records import FinalObservations, Observation, Rollout
+from rlsdk.testing.batches import (
+    EPISODE,
+    ROUNDING,
+    ROUNDING_OF_ZEROS,
+    AnyRollout,
+    Learner,
+    other_rows,
+    permuted_distance,
+    require_rewards,
+    rows_where,
+)
+from rlsdk.testing.kit import clause, require
+from rlsdk.testing.not_applicable import NotApplicable
+from rlsdk.testing.subject import Subject
+from rlsdk.tree import leaves, map_tensors
+
+LARGE = 50.0
+"""Added to rewards that must not count."""
+
+
+def _learning(subject: Subject) -> tuple[Learner, AnyRollout, Tensor]:
+    """(a learner, its rollout [T, B] without fillers, bool [T, B] whether an episode ended with the row).
+
+    Raises:
+        NotApplicable: it does not learn from the rewards of rollouts.
+    """
+    learner = Learner(subject)
+    batch = learner.batch
+    if not isinstance(batch, Rollout):
+        raise NotApplicable(f"it learns from {type(batch).__name__}, not from a rollout")
+    ended = batch.steps.terminated | batch.steps.truncated
+    if batch.final_observations is None or not bool(batch.steps.valid.all()) or not bool(ended[:-1].any()):
+        raise NotApplicable("no episode ended within its rollout")
+    require_rewards(learner, batch)
+    return learner, batch, ended
+
+
+def _with_ends(batch: AnyRollout, *, terminated: bool) -> AnyRollout:
+    """The rollout in which every episode ended by termination, or by a time limit."""
+    steps = batch.steps
+    ended, never = steps.terminated | steps.truncated, torch.zeros_like(steps.terminated)
+    kinds = (ended, never) if terminated else (never, ended)
+    return replace(batch, steps=replace(steps, terminated=kinds[0], truncated=kinds[1]))
+
+
+def _with_other_finals(batch: AnyRollout) -> AnyRollout:
+    finals = batch.final_observations
+    assert finals is not None
+    features = other_rows(finals.observation.features)
+    return replace(
+        batch, final_observations=replace(finals, observation=replace(finals.observation, features=features))
+    )
+
+
+def _with_other_last(batch: AnyRollout) -> AnyRollout:
+    last = batch.last_observation
+    return replace(batch, last_observation=replace(last, features=other_rows(last.features)))
+
+
+def _unfinished(batch: AnyRollout) -> AnyRollout:
+    """The rollout whose last row ends no episode."""
+    finals, steps = batch.final_observations, batch.steps
+    assert finals is not None
+    before_last = finals.time < len(steps.reward) - 1
+    observation: Observation = map_tensors(lambda leaf: leaf[before_last], finals.observation)
+    terminated, truncated = steps.terminated.clone(), steps.truncated.clone()
+    terminated[-1], truncated[-1] = False, False
+    last = replace(batch.last_observation, is_first=torch.zeros_like(batch.last_observation.is_first))
+    return replace(
+        batch,
+        steps=replace(steps, terminated=terminated, truncated=truncated),
+        last_observation=last,
+        final_observations=FinalObservations(finals.time[before_last], finals.env[before_last], observation),
+    )
+
+
+@clause(
+    "rollout.time-limits-bootstrap",
+    "An algorithm that bootstraps does so at time limits too: from `final_observations`, where the episode ended.",
+    "update(): at truncated rows the next value is that of rollout.final_observations; rlsdk.records.successors gives them.",
+)
+def time_limits_bootstrap(subject: Subject) -> None:
+    learner, batch, _ = _learning(subject)
+    unfinished = _unfinished(batch)
+    if not learner.reads(unfinished, _with_other_last(unfinished)):
+        raise NotApplicable("it does not bootstrap: the observation after the rollout is not read")
+    limited = _with_ends(batch, terminated=False)
+    require(
+        learner.reads(limited, _with_other_finals(limited)),
+        "other final observations of truncated episodes give the same weights, to the bit",
+    )
+
+
+@clause(
+    "rollout.last-observation-read",
+    "An algorithm that bootstraps at time limits does so at the end of the rollout too, from `last_observation`.",
+    "update(): after the last row the next value is that of rollout.last_observation.",
+)
+def last_observation_read(subject: Subject) -> None:
+    learner, batch, _ = _learning(subject)
+    limited = _with_ends(batch, terminated=False)
+    if not learner.reads(limited, _with_other_finals(limited)):
+        raise NotApplicable("it does not bootstrap: the last observations of truncated episodes are not read")
+    unfinished = _unfinished(batch)
+    require(
+        learner.reads(unfinished, _with_other_last(unfinished)),
+        "other observations after the rollout give the same weights, to the bit",
+    )
+
+
+@clause(
+    "rollout.terminations-are-no-limits",
+    "A termination has no next value, a time limit has one; an algorithm that bootstraps distinguishes them.",
+    "update(): set the next value to 0 at steps.terminated, and only there.",
+)
+def terminations_are_no_limits(subject: Subject) -> None:
+    learner, batch, _ = _learning(subject)
+    limited = _with_ends(batch, terminated=False)
+    if not learner.reads(limited, _with_other_finals(limited)):
+        raise NotApplicable("it does not bootstrap: the last observations of truncated episodes are not read")
+    require(
+        learner.reads(_with_ends(batch, terminated=True), limited),
+        "a rollout with terminations and the same with time limits give the same weights, to the bit",
+    )
+
+
+@clause(
+    "rollout.fillers",
+    "Rows with `valid` False are resets: what they hold changes nothing.",
+    "update(): leave out rows where steps.valid is False; `PolicyBatch.weight` is 0 there.",
+)
+def fillers(subject: Subject) -> None:
+    learner, batch, ended = _learning(subject)
+    rows = torch.zeros_like(ended)
+    rows[1:] = ended[:-1]
+    batch = _with_fillers(batch, rows)
+    distance = learner.distance(learner.after(batch), learner.after(_with_other_rows(batch, rows)))
+    require(
+        distance <= ROUNDING_OF_ZEROS, f"other values in the rows that are not valid change an update by {distance:.1%}"
+    )
+
+
+def _with_fillers(batch: AnyRollout, rows: Tensor) -> AnyRollout:
+    """The rollout whose `rows` bool [T, B] were resets: the episode begins with the next row."""
+    steps = batch.steps
+    first = steps.observation.is_first | rows
+    first[1:] |= rows[:-1]
+    return replace(
+        batch,
+        steps=replace(
+            steps,
+            observation=replace(steps.observation, is_first=first),
+            reward=steps.reward.masked_fill(rows, 0.0),
+            terminated=steps.terminated & ~rows,
+            truncated=steps.truncated & ~rows,
+            valid=~rows,
+        ),
+    )
+
+
+def _with_other_rows(batch: AnyRollout, rows: Tensor) -> AnyRollout:
+    """The rollout with observations and actions of other rows, and large rewards, at `rows` [T, B]. The extras stay: they may
+    hold the memory after the step before."""
+    steps = batch.steps
+    changed = replace(steps, reward=steps.reward + LARGE)
+    other = map_tensors(lambda leaf: leaf.roll(1, 0), changed)
+    new = map_tensors(lambda yes, no: rows_where(rows, yes, no), other, steps)
+    observation = replace(new.observation, is_first=steps.observation.is_first)
+    return replace(
+        batch, steps=replace(steps, observation=observation, action=new.action, reward=new.reward, info=new.info)
+    )
+
+
+@clause(
+    "rollout.episodes-permuted",
+    "Complete episodes teach the same in any order and environment: no reward of one changes what is learnt of another.",
+    "update(): flatten all columns alike; end the traces of advantages at terminated and truncated rows.",
+)
+def episodes_permuted(subject: Subject) -> None:
+    learner, batch, ended = _learning(subject)
+    if leaves(batch.initial_carry):
+        raise NotApplicable("its policy has a memory, which is learnt from consecutive rows")
+    length, envs = ended.shape
+    if length % EPISODE or not bool(ended[EPISODE - 1 :: EPISODE].all()):
+        raise NotApplicable(f"its rollouts of {length} steps are not made of whole episodes of {EPISODE} steps")
+    terminated = _with_ends(batch, terminated=True)
+    if learner.reads(terminated, _with_other_finals(terminated)):
+        raise NotApplicable("it learns from what terminations led to, so from more than rewards")
+    blocks = torch.randperm(length // EPISODE * envs, generator=torch.Generator().manual_seed(3))
+    order = _rows_of(blocks, length, envs)
+    by_time, by_env = order.flatten(), _by_env(order, length, envs)
+    permuted = _reordered(batch, order)
+    distance = min(permuted_distance(learner, batch, permuted, where) for where in (by_time, by_env))
+    require(distance <= ROUNDING, f"the same episodes in another order change an update by {distance:.1%}")
+
+
+def _rows_of(blocks: Tensor, length: int, envs: int) -> Tensor:
+    """The rows (t * B + b) int64 [T, B] that stand at each place when episodes are in the order `blocks`."""
+    rows = torch.arange(length * envs).view(length // EPISODE, EPISODE, envs)
+    episodes = rows.movedim(1, -1).reshape(-1, EPISODE)[blocks]
+    return episodes.view(length // EPISODE, envs, EPISODE).movedim(-1, 1).reshape(length, envs)
+
+
+def _by_env(order: Tensor, length: int, envs: int) -> Tensor:
+    """The same, int64 [T * B], for rows that are numbered one environment after another."""
+    number = torch.arange(length * envs).view(envs, length).T.flatten()
+    return number[order.T.flatten()]
+
+
+def _reordered(batch: AnyRollout, order: Tensor) -> AnyRollout:
+    """The rollout whose rows stand in the order int64 [T, B]; final observations move with their rows."""
+    length, envs = order.shape
+    finals = batch.final_observations
+    assert finals is not None
+    place = torch.empty(length * envs, dtype=torch.int64)
+    place[order.flatten()] = torch.arange(length * envs)
+    now = place[finals.time * envs + finals.env]
+    in_order = now.argsort()
+    observation: Observation = map_tensors(lambda leaf: leaf[in_order], finals.observation)
+    now = now[in_order]
+    steps = map_tensors(lambda leaf: leaf.flatten(0, 1)[order.flatten()].unflatten(0, (length, envs)), batch.steps)
+    return replace(
+        batch, steps=steps, final_observations=FinalObservations(now // envs, now % envs, observation), episodes=()
+    )

@@ -1,0 +1,163 @@
+"""Clauses of settings: each has the effect it describes, or is declared to change only speed, memory, logging or device."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import attrs
+import torch
+
+from rlsdk.errors import RlsdkError
+from rlsdk.testing.alternatives import KEEP, Question, Setting, questions, schedule_question, settings_of
+from rlsdk.testing.effects import MidTrainings, Search, search, shown
+from rlsdk.testing.kit import clause, require
+from rlsdk.testing.not_applicable import NotApplicable
+from rlsdk.testing.subject import Subject
+from rlsdk.testing.trials import Left, Refused, Trials, same, usual
+
+OF_EVERY_AGENT = frozenset({"env", "policy"})
+"""What an agent is made of; other clauses try them all."""
+FOLDER = "tensorboard_log"
+
+
+@clause(
+    "settings.have-effect",
+    "Every setting, changed to another value that is accepted, changes what training leaves, unless it is declared to change"
+    " only speed, memory, logging or the device.",
+    "Read the setting where it is meant to act, in update(), act() or build(); or take it out of the config class; or declare"
+    " described(..., affects=...) there.",
+)
+def have_effect(subject: Subject) -> str:
+    trials = Trials(subject)
+    usual(trials)
+    return _require_effects(trials, {setting: questions(setting) for setting in training_settings(trials)})
+
+
+@clause(
+    "settings.schedules-followed",
+    "A setting that may be a schedule has, at every point of the training, the schedule's value for that point.",
+    "Call the schedule in each update(), with 1 - progress: config.learning_rate(1.0 - progress).",
+)
+def schedules_followed(subject: Subject) -> str:
+    trials = Trials(subject)
+    asked = {setting: [schedule_question(setting)] for setting in training_settings(trials)}
+    asked = {setting: found for setting, found in asked.items() if found[0]}
+    if not asked:
+        raise NotApplicable("no setting is a schedule")
+    usual(trials)
+    return _require_effects(trials, asked)
+
+
+@clause(
+    "settings.as-declared",
+    "A setting declared to affect only memory or logging leaves the training as it was to the bit; one declared to affect only"
+    " speed or the device leaves it as it was up to rounding.",
+    "Make the computation the same for every value; or drop affects=... from described(...) of that setting.",
+)
+def as_declared(subject: Subject) -> None:
+    trials = Trials(subject)
+    before = usual(trials)
+    home = trials.places[0]
+    first = {name: value for name, value in trials.untrained(home).items() if name in before}
+    with tempfile.TemporaryDirectory() as folder:
+        for setting in settings_of(trials.config):
+            if setting.affects == "training":
+                continue
+            values = [end for question in questions(setting) for _, end in question][:3]
+            for value in [folder] if setting.name == FOLDER else values:
+                after = trials.left(home, {setting.name: value})
+                exact = setting.affects in ("memory", "logging")
+                if isinstance(after, Refused):
+                    continue
+                require(
+                    same(before, after) if exact else _near(before, after, first),
+                    f"{setting.name} = {shown(value)} changes the weights that training leaves, and is declared to affect"
+                    f" {setting.affects}",
+                )
+
+
+@clause(
+    "settings.live-take-over",
+    "A setting that `live` lists, assigned on an agent, changes the training that follows to the bit as loading the agent with"
+    " that value would.",
+    "Take the setting over in reconfigure(config) of the part that reads it; or take it off the list `live` in rlsdk.toml.",
+)
+def live_take_over(subject: Subject) -> None:
+    trials = Trials(subject)
+    chosen = training_settings(trials)
+    live = [setting for setting in chosen if setting.name in subject.spec.live]
+    if not live:
+        raise NotApplicable("no setting is live")
+    usual(trials)
+    failures = []
+    with tempfile.TemporaryDirectory() as folder:
+        files = MidTrainings(trials, Path(folder))
+        for setting in live:
+            for question in questions(setting)[:1]:
+                found = search(trials, setting, question, chosen)
+                failures += [] if found.effective is None else _not_taken_over(files, setting, found)
+    require(not failures, "\n".join(failures))
+
+
+def _not_taken_over(files: MidTrainings, setting: Setting, found: Search) -> list[str]:
+    assert found.effective is not None
+    start, end = found.effective
+    situation = found.situations[-1]
+    if start is not KEEP:
+        situation = attrs.evolve(situation, changes={**situation.changes, setting.name: start})
+    unchanged = files.unchanged(situation)
+    loaded = files.continued(situation, load={setting.name: end})
+    if same(loaded, unchanged):  # it acts before this point of the training
+        return []
+    try:
+        assigned = files.continued(situation, assign={setting.name: end})
+    except RlsdkError:  # this value is for agents that were made with another one of its kind
+        return []
+    if same(assigned, loaded):
+        return []
+    text = f"agent.{setting.name} = {shown(end)} after {shown(setting.value)} "
+    if same(assigned, unchanged):
+        return [text + "changes nothing in the training that follows"]
+    return [text + f"gives another training than load(path, {setting.name}={shown(end)})"]
+
+
+def training_settings(trials: Trials) -> list[Setting]:
+    """Those that are not declared to change something else only."""
+    found = [setting for setting in settings_of(trials.config) if setting.name not in OF_EVERY_AGENT]
+    return [setting for setting in found if setting.affects == "training"]
+
+
+def _require_effects(trials: Trials, asked: dict[Setting, list[Question]]) -> str:
+    """Which settings no other value could be tried for."""
+    chosen, failures, untried = training_settings(trials), [], []
+    for setting, wanted in asked.items():
+        found = [search(trials, setting, question, chosen) for question in wanted]
+        ignored = [each for each in found if each.effective is None and each.tried]
+        if ignored:
+            failures.append(_failure(setting, ignored[0]))
+        elif not any(each.effective for each in found):
+            why = found[0].refused if found else "give described(..., examples=...) other values"
+            untried.append(f"{setting.name} ({why})")
+    require(not failures, "\n".join(failures))
+    return f"not tried: {', '.join(untried)}" if untried else ""
+
+
+def _failure(setting: Setting, found: Search) -> str:
+    values = list(dict.fromkeys(shown(value) for value in found.tried))
+    where = [str(each) for each in found.situations]
+    rest = f" and {len(where) - 8} more" if len(where) > 8 else ""
+    return (
+        f"{setting.name} = {shown(setting.value)} has no effect: with {', '.join(values[:6])} training leaves the same weights"
+        f" and actions to the bit; tried with {'; '.join(where[:8])}{rest}"
+    )
+
+
+def _near(one: Left, other: Left, first: Left) -> bool:
+    """Whether the weights of two trainings differ much less than training moved them."""
+    names = [name for name in first if first[name].is_floating_point() and first[name].shape == one[name].shape]
+    if not all(name in other and other[name].shape == one[name].shape for name in names):
+        return False
+    moved = sum(float((one[name] - first[name]).pow(2).sum()) for name in names)
+    apart = sum(float((one[name] - other[name]).pow(2).sum()) for name in names)
+    return apart <= 0.01 * moved and bool(torch.isfinite(torch.tensor(apart)))

@@ -1,0 +1,161 @@
+"""That everything learns: every trained tensor, every optimiser, every target network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from rlsdk.agent import Agent
+from rlsdk.testing.batches import recording, small_agent
+from rlsdk.testing.kit import clause, require
+from rlsdk.testing.networks import Found, equal, held, overlaps
+from rlsdk.testing.not_applicable import NotApplicable
+from rlsdk.testing.subject import Subject
+
+FIRST, LONGEST = 48, 1600
+"""Steps (or updates) of the first training, and of all together: what has not moved by then does not move."""
+MEMBERS = 10
+"""Networks in one tensor, at most."""
+
+
+def _train_until(agent: Agent, done: Callable[[], bool]) -> int:
+    """Train a little, and on until `done()`. Returns the steps."""
+    steps, total = FIRST, 0
+    while total < LONGEST:
+        agent.learn(steps, reset_num_timesteps=False)
+        total += steps
+        if done():
+            break
+        steps *= 2
+    return total
+
+
+def _still(before: Mapping[str, Tensor], now: Mapping[str, Tensor]) -> list[str]:
+    """The tensors that have not changed in a bit, and those of which a member of an ensemble [C, .., ..] has not."""
+    return [path for path, value in before.items() if not _moved(value, now[path])]
+
+
+def _moved(before: Tensor, now: Tensor) -> bool:
+    if before.dim() == 3 and len(before) <= MEMBERS:
+        return bool((before != now).flatten(1).any(1).all())
+    return not torch.equal(before, now)
+
+
+@clause(
+    "training.parameters-move",
+    "Every tensor that requires gradients changes in a short training, for every kind of action.",
+    "build(), update(): give it to an optimiser and let the loss depend on it; requires_grad_(False) for what is not trained.",
+)
+def parameters_move(subject: Subject) -> None:
+    for kind in subject.manifest.actions:
+        agent = small_agent(subject, kind)
+        found = Found(agent).parameters()
+        if not found:
+            raise NotApplicable("nothing requires gradients")
+        before = {path: value.detach().clone() for path, value in found.items()}
+        steps = _train_until(agent, lambda: not _still(before, found))  # noqa: B023  # used in this round only
+        still = _still(before, found)
+        unit = agent.parts.plan.unit
+        require(
+            not still,
+            f"{kind} actions: after {steps} {unit} of training these are what they were at first: {', '.join(still[:5])}",
+        )
+
+
+@clause(
+    "training.optimisers-hold-networks",
+    "What an optimiser trains is what the agent uses: parameters of its networks, or tensors of its algorithm.",
+    "__init__(): make optimisers of the networks that act and learn, not of copies, once these networks are complete.",
+)
+def optimisers_hold_networks(subject: Subject) -> None:
+    agent = small_agent(subject)
+    for moment in ("at first", "after a training"):
+        found = Found(agent)
+        if not found.optimizers:
+            raise NotApplicable("it has no optimiser")
+        used = [each for module in found.modules.values() for each in module.parameters()] + list(
+            found.tensors.values()
+        )
+        for path, optimizer in found.optimizers.items():
+            every = held(optimizer)
+            shared = {id(tensor): tensor for each in every for tensor in used if overlaps(each, tensor)}
+            stale = sum(each.numel() for each in every) - sum(tensor.numel() for tensor in shared.values())
+            require(
+                stale <= 0, f"{moment} {path} trains {stale} numbers that belong to no network or tensor of the agent"
+            )
+        agent.learn(FIRST)
+
+
+@clause(
+    "training.optimisers-remember",
+    "Every optimiser has a state for each of its parameters, from update to update.",
+    "update(): make optimisers once, in __init__(); give them only parameters that get gradients.",
+)
+def optimisers_remember(subject: Subject) -> None:
+    agent, updates = small_agent(subject), list[object]()
+    with recording(agent.parts.algorithm, updates.append):
+        _train_until(agent, lambda: len(updates) > 4)
+    found = Found(agent)
+    stateful = {path: optimizer for path, optimizer in found.optimizers.items() if optimizer.state}
+    if not stateful:
+        raise NotApplicable("it has no optimiser with a state")
+    for path, optimizer in stateful.items():
+        without = [
+            tuple(each.shape) for each in held(optimizer) if each.requires_grad and not optimizer.state.get(each)
+        ]
+        require(
+            not without, f"{path} has no state for its parameters of shapes {without[:5]}: they never get gradients"
+        )
+        counts = [float(state["step"]) for state in optimizer.state.values() if "step" in state]
+        require(
+            len(updates) < 2 or not counts or max(counts) >= 2,
+            f"after {len(updates)} updates {path} counts {max(counts, default=0):g} step: it is made again in every update",
+        )
+
+
+def _copies(subject: Subject) -> tuple[Agent, dict[str, tuple[nn.Module, nn.Module]]]:
+    """A new agent, and its networks that begin as copies of trained ones; see `Found.copies`."""
+    agent = small_agent(subject)
+    copies = Found(agent).copies()
+    if not copies:
+        raise NotApplicable("it has no target network: none begins as a copy of a trained one")
+    return agent, copies
+
+
+@clause(
+    "training.targets-follow",
+    "Every network that begins as a copy of a trained one, such as a target network, follows it.",
+    "update(), collected(): move the copy towards its source, as `TargetNetwork.update(tau)` does.",
+)
+def targets_follow(subject: Subject) -> None:
+    agent, copies = _copies(subject)
+    tensors = {f"{path}.{name}": p for path, (copy, _) in copies.items() for name, p in copy.named_parameters()}
+    before = {path: value.detach().clone() for path, value in tensors.items()}
+    steps = _train_until(agent, lambda: not _still(before, tensors))
+    still = _still(before, tensors)
+    require(
+        not still, f"after {steps} {agent.parts.plan.unit} of training these are what they were at first: {still[:5]}"
+    )
+
+
+@clause(
+    "training.targets-lag",
+    "A target network is not its source: after updates it differs from it, but for those that copy it whole.",
+    "update(), collected(): move the target by tau, or copy its source once in a while, and not in every update.",
+)
+def targets_lag(subject: Subject) -> None:
+    agent, copies = _copies(subject)
+    lagging = dict.fromkeys(copies, False)
+    count = 0
+
+    def look(_: object) -> None:
+        nonlocal count
+        count += 1
+        lagging.update({path: lagging[path] or not equal(*pair) for path, pair in copies.items()})
+
+    with recording(agent.parts.algorithm, look):
+        _train_until(agent, lambda: all(lagging.values()) and count > 1)
+    never = [path for path, seen in lagging.items() if not seen]
+    require(not never, f"after each of {count} updates {never} are equal to the networks that they copy, to the bit")

@@ -1,0 +1,27 @@
+"""Whether rows of a memory are what `ChainEnv` gave."""
+
+from __future__ import annotations
+
+import torch
+
+from rlsdk.environments.toy import ChainEnv
+from rlsdk.records import Transitions
+
+
+def untrue(batch: Transitions, gamma: float, length: int = 4) -> str | None:
+    """The defect of a batch from `ChainEnv`, or None."""
+    rules = ChainEnv(length)
+    now, after = batch.observation.features, batch.next_observation.features
+    for row in range(len(batch.reward)):
+        episode, step = (int(v) for v in now[row])
+        ends = step == length - 1
+        discount = 0.0 if ends and rules.terminates(episode) else gamma
+        expected = torch.tensor([episode, step + 1.0])
+        if not torch.equal(after[row], expected):
+            return f"step {step} of episode {episode} led to {after[row].tolist()}, not to {expected.tolist()}"
+        if float(batch.reward[row]) != float(step):
+            return f"step {step} has the reward {float(batch.reward[row])}"
+        if abs(float(batch.discount[row]) - discount) > 1e-6:
+            kind = "a termination" if discount == 0.0 else "a time limit" if ends else "an ordinary step"
+            return f"step {step} of episode {episode}, {kind}, has the discount {float(batch.discount[row])}, not {discount}"
+    return None

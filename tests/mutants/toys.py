@@ -1,0 +1,367 @@
+"""Wrong signs and targets, which only learning shows: the classic mistakes of every family of algorithms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlsdk.networks import ActorCritic, DiscreteValuePolicy, FlattenEncoder, SquashedActor
+from rlsdk.records import Rollout, Transitions
+from rlsdk.training import population
+from rlsdk.tree import map_tensors
+from rlsdk.updates import ClippedPolicy, QLearning, SoftActorCritic, clipped_policy, minibatches
+from rlsdk.updates.soft_actor_critic import EntropyCoefficient
+from rlsdk_ars import algorithm as ars
+from rlsdk_tqc import algorithm as tqc
+from rlsdk_trpo import algorithm as trpo
+from tests.mutants.catalogue import Patch, mutant
+
+
+def negated(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *arguments, **keywords: -function(*arguments, **keywords)
+
+
+def learns_from(patch: Patch, kind: Any, changed: Callable[[Any], Any]) -> None:
+    """`update` gets another batch."""
+    update = kind.update
+    patch.setattr(kind, "update", lambda self, batch, **keywords: update(self, changed(batch), **keywords))
+
+
+def of_steps(**changes: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A rollout with other steps."""
+
+    def changed(batch: Rollout[Any, Any]) -> Rollout[Any, Any]:
+        new = {name: change(batch.steps) for name, change in changes.items()}
+        return replace(batch, steps=replace(batch.steps, **new))
+
+    return changed
+
+
+def later(values: Tensor) -> Tensor:
+    """Those of the next row."""
+    return values.roll(-1, 0)
+
+
+# --- found by one clause only ---------------------------------------------------------------------------------------
+
+
+@mutant("learns.bandit", "qrdqn")
+def the_last_of_five_actions_is_never_tried(patch: Patch) -> None:
+    decode = DiscreteValuePolicy.to_environment
+    patch.setattr(DiscreteValuePolicy, "to_environment", lambda self, action: decode(self, action.clamp(max=3)))
+
+
+@mutant("learns.sign-of-observation", "trpo")
+def the_sign_of_observations_is_lost(patch: Patch) -> None:
+    forward = FlattenEncoder.forward
+    patch.setattr(FlattenEncoder, "forward", lambda self, features: forward(self, features).abs())
+
+
+@mutant("learns.two-state-chain", "ars")
+def scores_are_rewards_per_step(patch: Patch) -> None:
+    score = population._score
+    patch.setattr(
+        population, "_score", lambda result, offset: score(result, offset) / (sum(result.lengths) / len(result.lengths))
+    )
+
+
+@mutant("learns.time-limit", "trpo")
+def advantages_take_time_limits_for_terminations(patch: Patch) -> None:
+    batch = trpo.policy_batch
+    ended = of_steps(terminated=lambda steps: steps.terminated | steps.truncated)
+
+    def broken(rollout: Any, *rest: Any, **settings: Any) -> Any:
+        wrong = batch(ended(rollout), *rest, **settings)
+        return replace(batch(rollout, *rest, **settings), advantage=wrong.advantage)
+
+    patch.setattr(trpo, "policy_batch", broken)
+
+
+@mutant("learns.known-values", "trpo")
+def targets_of_values_are_too_large(patch: Patch) -> None:
+    batch = trpo.policy_batch
+
+    def broken(*arguments: Any, **settings: Any) -> Any:
+        rows = batch(*arguments, **settings)
+        return replace(rows, target=rows.target + 1.0)
+
+    patch.setattr(trpo, "policy_batch", broken)
+
+
+# --- clipped policy -------------------------------------------------------------------------------------------------
+
+
+@mutant("learns.bandit", "maskable-ppo")
+def the_policy_descends(patch: Patch) -> None:
+    patch.setattr(clipped_policy, "clipped_surrogate_grad", negated(clipped_policy.clipped_surrogate_grad))
+
+
+@mutant("learns.sign-of-observation", "maskable-ppo")
+def advantages_are_those_of_the_next_step(patch: Patch) -> None:
+    gae = minibatches.gae
+    patch.setattr(minibatches, "gae", lambda *arguments: later(gae(*arguments)))
+
+
+@mutant("learns.sign-of-observation", "maskable-ppo")
+def rewards_are_those_of_the_next_step(patch: Patch) -> None:
+    learns_from(patch, ClippedPolicy, of_steps(reward=lambda steps: later(steps.reward)))
+
+
+@mutant("learns.bandit", "maskable-ppo")
+def the_ratio_is_inverted(patch: Patch) -> None:
+    grad = clipped_policy.clipped_surrogate_grad
+    patch.setattr(clipped_policy, "clipped_surrogate_grad", lambda ratio, *rest: -grad(1.0 / ratio, *rest))
+
+
+@mutant("learns.sign-of-observation", "maskable-ppo")
+def likelihoods_are_those_of_other_actions(patch: Patch) -> None:
+    internal = ActorCritic.internal
+    patch.setattr(ActorCritic, "internal", lambda self, action: internal(self, action).roll(1, 0))
+
+
+@mutant("learns.entropy", "maskable-ppo")
+def entropy_is_punished(patch: Patch) -> None:
+    loss = ClippedPolicy._loss
+
+    def broken(self: Any, *arguments: Any) -> Any:
+        seen, (log_prob, entropy, value) = loss(self, *arguments)
+        return seen, (log_prob, None if entropy is None else -entropy, value)
+
+    patch.setattr(ClippedPolicy, "_loss", broken)
+
+
+@mutant("learns.known-values", "maskable-ppo")
+def values_flee_their_targets(patch: Patch) -> None:
+    patch.setattr(clipped_policy, "value_error_grad", negated(clipped_policy.value_error_grad))
+
+
+@mutant("learns.known-values", "maskable-ppo")
+def values_of_the_same_state_follow(patch: Patch) -> None:
+    gae = minibatches.gae
+    patch.setattr(minibatches, "gae", lambda reward, value, _, *rest: gae(reward, value, value, *rest))
+
+
+@mutant("learns.known-values", "maskable-ppo")
+def terminations_are_bootstrapped(patch: Patch) -> None:
+    gae = minibatches.gae
+    patch.setattr(
+        minibatches, "gae", lambda r, v, n, discount, trace: gae(r, v, n, torch.full_like(discount, 0.6), trace)
+    )
+
+
+@mutant("learns.known-values", "maskable-ppo")
+def time_limits_are_terminations(patch: Patch) -> None:
+    learns_from(patch, ClippedPolicy, of_steps(terminated=lambda steps: steps.terminated | steps.truncated))
+
+
+@mutant("learns.known-values", "maskable-ppo")
+def nothing_is_discounted(patch: Patch) -> None:
+    batch = clipped_policy.policy_batch
+    patch.setattr(clipped_policy, "policy_batch", lambda *a, gamma, **k: batch(*a, gamma=1.0, **k))
+
+
+@mutant("learns.known-values", "maskable-ppo")
+def lambda_discounts_the_next_value(patch: Patch) -> None:
+    gae = minibatches.gae
+    patch.setattr(minibatches, "gae", lambda r, v, n, discount, trace: gae(r, v, n, trace, trace))
+
+
+@mutant("learns.two-state-chain", "maskable-ppo")
+def advantages_do_not_look_ahead(patch: Patch) -> None:
+    gae = minibatches.gae
+    patch.setattr(minibatches, "gae", lambda r, v, n, discount, trace: gae(r, v, n, discount * 0.0, trace * 0.0))
+
+
+@mutant("learns.t-maze", "recurrent-ppo")
+def memories_are_forgotten_at_every_step(patch: Patch) -> None:
+    from rlsdk.networks import recurrent
+
+    forgotten = recurrent._forgotten
+    patch.setattr(recurrent, "_forgotten", lambda state, is_first: forgotten(state, torch.ones_like(is_first)))
+
+
+@mutant("learns.masked-choice", "qrdqn")
+def the_first_allowed_action_is_taken_where_the_best_is_forbidden(patch: Patch) -> None:
+    act = DiscreteValuePolicy.act
+
+    def broken(self: Any, observation: Any, *rest: Any, **keywords: Any) -> Any:
+        mask = observation.action_mask
+        if mask is None:
+            return act(self, observation, *rest, **keywords)
+        free = act(self, replace(observation, action_mask=None), *rest, **keywords)
+        allowed = mask.gather(1, free.action[:, None]).squeeze(1)
+        return replace(free, action=torch.where(allowed, free.action, mask.float().argmax(1)))
+
+    patch.setattr(DiscreteValuePolicy, "act", broken)
+
+
+# --- trust region ---------------------------------------------------------------------------------------------------
+
+
+@mutant("learns.bandit", "trpo")
+def the_natural_gradient_descends(patch: Patch) -> None:
+    for name in ("surrogate", "surrogate_grad"):
+        patch.setattr(trpo, name, negated(getattr(trpo, name)))
+
+
+@mutant("learns.known-values", "trpo")
+def values_of_trpo_are_of_terminated_time_limits(patch: Patch) -> None:
+    learns_from(patch, trpo.TrustRegionPolicy, of_steps(terminated=lambda steps: steps.terminated | steps.truncated))
+
+
+@mutant("learns.sign-of-observation", "trpo")
+def rewards_of_trpo_are_those_of_the_step_before(patch: Patch) -> None:
+    learns_from(patch, trpo.TrustRegionPolicy, of_steps(reward=lambda steps: steps.reward.roll(1, 0)))
+
+
+# --- values of discrete actions -------------------------------------------------------------------------------------
+
+
+def of_rows(**changes: Callable[[Transitions], Any]) -> Callable[[Transitions], Transitions]:
+    return lambda batch: replace(batch, **{name: change(batch) for name, change in changes.items()})
+
+
+def every_discount(batch: Transitions) -> Tensor:
+    return torch.full_like(batch.discount, float(batch.discount.max()))
+
+
+def no_discount(batch: Transitions) -> Tensor:
+    return (batch.discount > 0.0).float()
+
+
+def rolled(values: Any) -> Any:
+    return map_tensors(lambda leaf: leaf.roll(1, 0), values)
+
+
+ROWS: dict[str, Callable[[Transitions], Transitions]] = {
+    "terminations are ignored": of_rows(discount=every_discount),
+    "nothing is discounted": of_rows(discount=no_discount),
+    "no next value": of_rows(discount=lambda batch: batch.discount * 0.0),
+    "s for s'": of_rows(next_observation=lambda batch: batch.observation),
+    "s' for s": of_rows(observation=lambda batch: batch.next_observation),
+    "reward of another row": of_rows(reward=lambda batch: rolled(batch.reward)),
+    "action of another row": of_rows(action=lambda batch: rolled(batch.action)),
+    "next observation of another row": of_rows(next_observation=lambda batch: rolled(batch.next_observation)),
+    "discount of another row": of_rows(discount=lambda batch: rolled(batch.discount)),
+    "rewards have the wrong sign": of_rows(reward=lambda batch: -batch.reward),
+}
+
+
+@mutant("learns.two-state-chain", "qrdqn")
+def terminations_are_ignored(patch: Patch) -> None:
+    learns_from(patch, QLearning, ROWS["terminations are ignored"])
+
+
+@mutant("learns.two-state-chain", "qrdqn")
+def targets_of_q_are_not_discounted(patch: Patch) -> None:
+    learns_from(patch, QLearning, ROWS["nothing is discounted"])
+
+
+@mutant("learns.two-state-chain", "qrdqn")
+def the_state_itself_follows(patch: Patch) -> None:
+    learns_from(patch, QLearning, ROWS["s for s'"])
+
+
+@mutant("learns.sign-of-observation", "qrdqn")
+def values_are_of_another_action(patch: Patch) -> None:
+    learns_from(patch, QLearning, ROWS["action of another row"])
+
+
+@mutant("learns.bandit", "qrdqn")
+def the_least_value_is_taken(patch: Patch) -> None:
+    from rlsdk.networks import discrete_value_policy
+
+    greedy = discrete_value_policy.greedy_action
+    patch.setattr(discrete_value_policy, "greedy_action", lambda values, *rest: greedy(-values, *rest))
+
+
+@mutant("learns.time-limit", "qrdqn")
+def time_limits_of_q_are_terminations(patch: Patch) -> None:
+    from rlsdk.buffers.replay import ReplayBuffer
+
+    extend = ReplayBuffer.extend
+    ended = of_steps(terminated=lambda steps: steps.terminated | steps.truncated)
+    patch.setattr(ReplayBuffer, "extend", lambda self, item: extend(self, ended(item)))
+
+
+# --- soft actor-critic ----------------------------------------------------------------------------------------------
+
+
+@mutant("learns.two-state-chain", "tqc")
+def terminations_of_critics_are_ignored(patch: Patch) -> None:
+    learns_from(patch, SoftActorCritic, ROWS["terminations are ignored"])
+
+
+@mutant("learns.known-values", "tqc")
+def targets_of_critics_are_not_discounted(patch: Patch) -> None:
+    learns_from(patch, SoftActorCritic, ROWS["nothing is discounted"])
+
+
+@mutant("learns.sign-of-observation", "tqc")
+def critics_learn_rewards_of_other_rows(patch: Patch) -> None:
+    learns_from(patch, SoftActorCritic, ROWS["reward of another row"])
+
+
+@mutant("learns.two-state-chain", "tqc")
+def critics_see_the_state_itself(patch: Patch) -> None:
+    learns_from(patch, SoftActorCritic, ROWS["s for s'"])
+
+
+@mutant("learns.bandit", "tqc")
+def the_actor_climbs_down(patch: Patch) -> None:
+    climbs = SoftActorCritic._action_gradient
+
+    def broken(self: Any, *arguments: Any) -> Any:
+        value, grad = climbs(self, *arguments)
+        return value, -grad
+
+    patch.setattr(SoftActorCritic, "_action_gradient", broken)
+
+
+@mutant("learns.entropy", "tqc")
+def the_actor_minimises_its_entropy(patch: Patch) -> None:
+    evaluate = SquashedActor.evaluate
+
+    def broken(self: Any, *arguments: Any) -> Any:
+        result, vjp = evaluate(self, *arguments)
+        return result, lambda action, log_prob: vjp(action, -log_prob)
+
+    patch.setattr(SquashedActor, "evaluate", broken)
+
+
+@mutant("learns.entropy", "tqc")
+def the_learnt_coefficient_goes_the_wrong_way(patch: Patch) -> None:
+    update = EntropyCoefficient.update
+
+    def broken(self: Any, log_prob: Tensor, rate: float) -> Any:
+        return update(self, -log_prob - 2.0 * self.target_entropy, rate)
+
+    patch.setattr(EntropyCoefficient, "update", broken)
+
+
+@mutant("learns.two-state-chain", "tqc")
+def soft_targets_subtract_the_entropy(patch: Patch) -> None:
+    target = tqc.truncated_target
+
+    def broken(values: Tensor, log_prob: Tensor, *rest: Any, **keywords: Any) -> Tensor:
+        return target(values, -log_prob, *rest, **keywords)
+
+    patch.setattr(tqc, "truncated_target", broken)
+
+
+# --- populations ----------------------------------------------------------------------------------------------------
+
+
+@mutant("learns.bandit", "ars")
+def the_search_goes_back(patch: Patch) -> None:
+    search = ars.search_step
+
+    def broken(*arguments: Any) -> Any:
+        direction, deviation = search(*arguments)
+        return -direction, deviation
+
+    patch.setattr(ars, "search_step", broken)

@@ -1,0 +1,96 @@
+"""Updates of our off-policy algorithms beside those of stable-baselines3: equal weights, batches and noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from rlsdk.interchange.sb3 import Translated
+from rlsdk.records import Observation, Transitions
+from rlsdk.tree import flatten
+
+Translate = Callable[[Mapping[str, Tensor], Any], Translated]
+
+
+FAST = 8
+"""Of many random cases, those that the fast suite tries."""
+
+
+def some_in_the_fast_suite(count: int) -> list[Any]:
+    """Seeds of random cases for `parametrize`; most are for `make test-slow`."""
+    return [pytest.param(seed, marks=() if seed < FAST else pytest.mark.slow) for seed in range(count)]
+
+
+def transplant(ours: Any, theirs: Any, translate: Translate) -> None:
+    """Put their weights, target networks included, into our agent."""
+    found = translate(theirs.policy.state_dict(), ours.context.action_space)
+    ours.set_parameters(found.parameters, exact_match=False)
+
+
+def distance(ours: Any, theirs: Any, translate: Translate) -> float:
+    """The largest difference between two weights, target networks included."""
+    found = flatten(translate(theirs.policy.state_dict(), ours.context.action_space).parameters)
+    mine = flatten(ours.get_parameters())
+    assert found
+    return max(float((mine[name] - value).abs().max()) for name, value in found.items())
+
+
+def rounding(settings: Mapping[str, Any], updates: int) -> float:
+    """How far weights may differ after some updates: Adam divides by the gradient's size, so where a gradient is nearly 0 its
+    rounding error moves a weight by a share of the step."""
+    return 1e-5 + 1e-3 * float(settings["learning_rate"]) * updates
+
+
+def batches(rng: np.random.Generator, theirs: Any, rows: int) -> tuple[Transitions, Any]:
+    """(a random batch for us, the same one for them), of CartPole-v1 or Pendulum-v1."""
+    from stable_baselines3.common.type_aliases import ReplayBufferSamples
+
+    width = theirs.observation_space.shape[0]
+    seen, following = (torch.tensor(rng.normal(size=(rows, width)), dtype=torch.float32) for _ in range(2))
+    reward = torch.tensor(rng.normal(size=rows) * 3, dtype=torch.float32)
+    done, first = torch.tensor(rng.random(rows) < 0.2), torch.zeros(rows, dtype=torch.bool)
+    if theirs.action_space.shape:
+        unit = torch.tensor(rng.uniform(-1, 1, (rows, 1)), dtype=torch.float32)
+        action, stored = unit * 2.0, unit  # Pendulum's torque is in [-2, 2]
+    else:
+        action = torch.tensor(rng.integers(2, size=rows))
+        stored = action[:, None]
+    discount = theirs.gamma * (~done).float()
+    ours = Transitions(
+        Observation(seen, first), action, reward, discount, Observation(following, first), torch.arange(rows)
+    )
+    return ours, ReplayBufferSamples(seen, stored, following, done.float()[:, None], reward[:, None], None)
+
+
+def updated(
+    ours: Any,
+    theirs: Any,
+    count: int,
+    monkeypatch: pytest.MonkeyPatch,
+    noise: Callable[[torch.Generator], None] | None = None,
+) -> None:
+    """`count` updates of both with the same batches; every metric that both have is the same to 1e-5. `noise`: called
+    before each update with a generator that draws what ours is about to draw, to give it to them."""
+    from stable_baselines3.common.logger import configure
+
+    theirs.set_logger(configure(None, []))
+    rng, rows = np.random.default_rng(1), theirs.batch_size
+    for step in range(count):
+        mine, samples = batches(rng, theirs, rows)
+        if noise is not None:
+            twin = torch.Generator()
+            twin.set_state(ours.streams["update"].get_state())
+            noise(twin)
+        monkeypatch.setattr(theirs.replay_buffer, "sample", lambda *a, s=samples, **k: s)
+        theirs.train(gradient_steps=1, batch_size=rows)
+        metrics = ours.parts.algorithm.update(mine, progress=0.0)
+        expected = {name: value for name, value in theirs.logger.name_to_value.items() if name in metrics}
+        assert any("loss" in name for name in expected)
+        for name, value in expected.items():
+            assert float(metrics[name]) == pytest.approx(float(value), rel=1e-5, abs=1e-5), (name, step)
+        theirs.logger.name_to_value.clear()

@@ -1,0 +1,197 @@
+"""python -m tests.planted    plants each bug, has the kit look for it, stores what was found and writes the page"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkProcess
+from pathlib import Path
+
+from tests.planted import BUGS
+from tests.planted.bug import Bug
+from tests.planted.copies import Copy
+from tests.planted.kinds import KINDS
+from tests.planted.looking import LOADING, Task, look
+from tests.planted.page import PAGE, page
+from tests.planted.results import Result, is_current, store, stored
+
+LIMIT = 150.0
+"""Seconds for one bug."""
+Failures = dict[str, str]
+"""Id of a clause -> its message."""
+
+
+class Search:
+    """One process that looks for a bug in a copy, or tries a clause there without one."""
+
+    def __init__(self, copy: Copy, bug: Bug | None, task: Task) -> None:
+        """`task`: without paths, which are those of the copy."""
+        self.copy, self.bug, self.task = copy, bug, task
+        self.failures, self.running = Failures(), ""
+        self.began, self.ended = time.monotonic(), 0.0
+        self._stack = ExitStack()
+        self._stack.enter_context(copy.with_bug(bug))
+        context = get_context("fork")
+        self.receiver, sender = context.Pipe(duplex=False)
+        self.process: ForkProcess = context.Process(target=look, args=(replace(task, paths=copy.paths), sender))
+        self.process.start()
+        sender.close()
+
+    @property
+    def seconds(self) -> float:
+        """How long it takes, or took."""
+        return (self.ended or time.monotonic()) - self.began
+
+    def read(self) -> bool:
+        """Take in one message; whether there was one."""
+        try:
+            identity, found = self.receiver.recv()
+        except EOFError:
+            return False
+        self.running = identity
+        if found is not None:
+            self.failures[identity] = found
+        return True
+
+    def end(self) -> None:
+        """Stop the process and all that it started, and take the bug out of the copy."""
+        self.ended = time.monotonic()
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid or 0, signal.SIGKILL)
+        self.process.join()
+        self.receiver.close()
+        self._stack.close()
+
+
+class Searches:
+    """Searches side by side, one in each copy.
+
+    Where a clause fails, it is tried without the bug too, once for each algorithm: one that fails then finds nothing, and the
+    bug is looked for without it.
+    """
+
+    def __init__(self, tasks: Iterable[tuple[Bug, Task]], copies: Sequence[Copy]) -> None:
+        self.waiting: deque[tuple[Bug | None, Task]] = deque(tasks)
+        self.free, self.running = list(copies), dict[Connection, Search]()
+        self.holds: dict[tuple[str, str], bool | None] = {}
+        """Whether a clause holds for an algorithm without bugs; None: it is being tried."""
+        self.unsure: list[Search] = []
+        """Ended, and found by a clause that may fail without the bug."""
+
+    def ended(self) -> Iterator[Search]:
+        """Each search for a bug, with a result that counts."""
+        while self.waiting or self.running:
+            while self.waiting and self.free:
+                started = Search(self.free.pop(), *self.waiting.popleft())
+                self.running[started.receiver] = started
+            ready = set(wait(list(self.running), timeout=1.0))
+            for receiver, search in list(self.running.items()):
+                if (receiver in ready and not search.read()) or search.seconds > LIMIT:
+                    search.end()
+                    del self.running[receiver]
+                    self.free.append(search.copy)
+                    yield from self._judged(search)
+
+    def _judged(self, search: Search) -> Iterator[Search]:
+        if search.bug is None:
+            (clause,) = search.task.groups
+            self.holds[search.task.algorithm, clause] = not search.failures
+            if LOADING in search.failures:
+                sys.exit(f"{search.task.algorithm} does not load without a bug: {search.failures[LOADING]}")
+            if search.failures:
+                print(f"{search.task.algorithm:<20} breaks {clause} without a bug: {search.failures}", flush=True)
+        else:
+            self.unsure.append(search)
+        for one in list(self.unsure):
+            failed = next(iter(one.failures), None)
+            name = one.task.algorithm
+            holds = failed is None or self.holds.get((name, failed))
+            if holds is None:
+                if (name, failed) not in self.holds and failed is not None:
+                    self.holds[name, failed] = None
+                    self.waiting.appendleft((None, Task(name, (), (), (), (failed,))))
+                continue
+            self.unsure.remove(one)
+            if holds:
+                yield one
+            else:
+                self.waiting.append((one.bug, replace(one.task, passed_over=[*one.task.passed_over, failed or ""])))
+
+
+def result_of(search: Search, bug: Bug) -> Result:
+    """What is stored of an ended search."""
+    for identity, detail in search.failures.items():
+        return Result(bug.digest, identity, " ".join(detail.split())[:300])
+    tried = "every clause that was tried" if search.task.groups else "every clause"
+    why = f"{search.running} takes more than {LIMIT:.0f} s" if search.seconds > LIMIT else f"{tried} holds"
+    return Result(bug.digest, None, why)
+
+
+def run(bugs: Sequence[Bug], options: argparse.Namespace) -> None:
+    """Look for each of `bugs`; results are stored as they come. Where only some clauses are tried, a bug that they do not find
+    keeps the result it had."""
+    import gymnasium  # noqa: F401  # once for all processes, which are copies of this one
+    import hypothesis  # noqa: F401
+    import torch
+
+    torch.set_num_threads(1)
+    results = stored()
+    with tempfile.TemporaryDirectory(prefix="planted-") as folder:
+        copies = [Copy(Path(folder) / str(k)) for k in range(options.jobs)]
+        chosen = [(bug, KINDS[bug.kind] if options.likely else options.clauses) for bug in bugs]
+        tasks = [(bug, _task(bug, results.get(bug.id), own)) for bug, own in chosen]
+        for search in Searches(tasks, copies).ended():
+            assert search.bug is not None
+            bug, result = search.bug, result_of(search, search.bug)
+            if result.clause or not options.clauses:
+                results[bug.id] = result
+            found = result.clause or f"NOT FOUND: {result.detail}"
+            print(f"{bug.algorithm:<20} {search.seconds:6.1f} s  {bug.id:<60} {found}", flush=True)
+            if not options.dry:
+                store(results)
+
+
+def _task(bug: Bug, before: Result | None, groups: Sequence[str]) -> Task:
+    recorded = [before.clause] if before is not None and before.clause else []
+    return Task(bug.algorithm, (), [*recorded, *KINDS[bug.kind]], (), groups)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.planted", description=__doc__)
+    parser.add_argument("--jobs", type=int, default=2, help="processes side by side")
+    parser.add_argument("--only", nargs="+", default=[], help="ids, kinds or algorithms")
+    parser.add_argument("--new", action="store_true", help="bugs without a result of their present text")
+    parser.add_argument("--missed", action="store_true", help="bugs that were not found")
+    parser.add_argument("--clauses", nargs="+", default=[], help="try only clauses whose ids begin so")
+    parser.add_argument("--likely", action="store_true", help="try only clauses for the kind of the bug")
+    parser.add_argument("--dry", action="store_true", help="store nothing, and leave the page as it is")
+    parser.add_argument("--page", action="store_true", help="write the page of the stored results, and do nothing else")
+    options = parser.parse_args()
+    results = stored()
+    chosen = [
+        bug
+        for bug in BUGS
+        if (not options.only or {bug.id, bug.kind, bug.algorithm} & set(options.only))
+        and not (options.new and is_current(bug, results))
+        and not (options.missed and bug.id in results and results[bug.id].clause is not None)
+    ]
+    if not options.page:
+        if not chosen:
+            sys.exit("no bug is left: change --only, or leave out --new and --missed")
+        run(chosen, options)
+    if not options.dry:
+        PAGE.write_text(page(stored()))
+
+
+if __name__ == "__main__":
+    main()

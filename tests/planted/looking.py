@@ -1,0 +1,81 @@
+"""Looking for one bug: the kit on a copy of the sources, in a process of its own that imports them from there."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from tests.planted.copies import SCAFFOLDS, install
+
+LOADING = "(loading)"
+"""In place of a clause's id: the plugin did not load."""
+LATE = ("learns.",)
+"""Groups of clauses that take seconds."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What one process does."""
+
+    algorithm: str
+    paths: Sequence[str]
+    """First on `sys.path`; the first of them is a copy of the sources."""
+    first: Sequence[str]
+    """Beginnings of the ids of clauses that are tried before others."""
+    passed_over: Collection[str]
+    """Ids of clauses that are not tried."""
+    groups: Sequence[str]
+    """Beginnings of the ids of those that are; empty: all."""
+
+
+def look(task: Task, to: Connection) -> None:
+    """Send (id of a clause, None) before each clause, and (id, what it found) for the first one that fails."""
+    os.setsid()
+    os.chdir(task.paths[0])
+    os.environ |= {"PYTHONPATH": os.pathsep.join(task.paths), "RLSDK_KERNELS": "off"}
+    sys.path[:0] = task.paths
+    sys.stdout = sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115  # until the process ends
+    warnings.simplefilter("ignore")
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            if task.algorithm in SCAFFOLDS:
+                _scaffold(task.algorithm, Path(folder))
+            _check(task, to)
+        except BaseException as error:  # the plugin does not even load
+            to.send((LOADING, f"{type(error).__name__}: {error}"))
+
+
+def _scaffold(identity: str, folder: Path) -> None:
+    from rlsdk.registry import plugins
+    from rlsdk.scaffold.package import new_package
+
+    site = folder / "site"
+    site.mkdir()
+    family, actions = SCAFFOLDS[identity]
+    install(new_package(identity, family, folder, actions=actions), site)
+    sys.path.insert(0, str(site))
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(site), os.environ["PYTHONPATH"]])
+    plugins(rescan=True)
+
+
+def _check(task: Task, to: Connection) -> None:
+    from rlsdk.testing.kit import clauses, outcome_of
+
+    def place(identity: str) -> tuple[bool, int]:
+        found = [k for k, beginning in enumerate(task.first) if identity.startswith(beginning)]
+        return identity.startswith(LATE) and min(found, default=1) > 0, min(found, default=len(task.first))
+
+    for clause in sorted(clauses(), key=lambda each: place(each.id)):
+        if clause.id in task.passed_over or (task.groups and not clause.id.startswith(tuple(task.groups))):
+            continue
+        to.send((clause.id, None))
+        outcome = outcome_of(clause, task.algorithm)
+        if outcome.status == "failed":
+            to.send((clause.id, outcome.detail))
+            return

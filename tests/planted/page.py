@@ -1,0 +1,57 @@
+"""docs/planted-bugs.md, from the stored results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tests.planted import BUGS
+from tests.planted.bug import Bug
+from tests.planted.kinds import TITLES
+from tests.planted.reasons import REASONS
+from tests.planted.results import Result
+
+PAGE = Path(__file__).parents[2] / "docs" / "planted-bugs.md"
+UNTRIED = "not tried yet"
+HEAD = """# What the kit finds
+
+{total} bugs, as outside authors make them, were planted one at a time into the sources of six plugins, of the examples in
+`examples/third_party` and of the packages of `rlsdk new`, and into the parts of the core that they are made of. The kit finds
+**{found} of {total}** ({share}); {untried} were not tried yet.
+They were written from the sources, not from the clauses, and none stops a package from loading.
+Generated: `python -m tests.planted`; the bugs are data in `tests/planted`.
+
+What this does not show: that a plugin without a finding has no bug.
+
+| kind | found | planted |
+|---|---|---|
+"""
+
+
+def page(results: Mapping[str, Result]) -> str:
+    """The page for stored results."""
+    found = [bug for bug in BUGS if _clause(bug, results)]
+    share = f"{len(found) / len(BUGS):.0%}"
+    untried = sum(bug.id not in results or results[bug.id].detail == UNTRIED for bug in BUGS)
+    lines = [HEAD.format(total=len(BUGS), found=len(found), share=share, untried=untried).rstrip()]
+    for kind, title in TITLES.items():
+        planted = [bug for bug in BUGS if bug.kind == kind]
+        lines.append(f"| {title} | {sum(bug in found for bug in planted)} | {len(planted)} |")
+    lines += ["", "## Not found", "", *_missed([bug for bug in BUGS if bug not in found], results)]
+    lines += ["", "## Found", "", "| bug | planted for | file | found by |", "|---|---|---|---|"]
+    lines += [f"| {bug.id} | `{bug.algorithm}` | `{bug.file}` | `{_clause(bug, results)}` |" for bug in found]
+    return "\n".join(lines) + "\n"
+
+
+def _missed(bugs: list[Bug], results: Mapping[str, Result]) -> Iterator[str]:
+    if not bugs:
+        yield "Nothing."
+        return
+    yield from ("| bug | planted for | file | why |", "|---|---|---|---|")
+    for bug in bugs:
+        detail = results[bug.id].detail if bug.id in results else UNTRIED
+        yield f"| {bug.id} | `{bug.algorithm}` | `{bug.file}` | {REASONS.get(bug.id, detail)} |"
+
+
+def _clause(bug: Bug, results: Mapping[str, Result]) -> str | None:
+    return results[bug.id].clause if bug.id in results else None

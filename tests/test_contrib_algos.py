@@ -1,0 +1,166 @@
+"""The packages of contrib_algos: what they are to one another, to the core and to stable-baselines3."""
+
+from __future__ import annotations
+
+import inspect
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from rlsdk.environments import make_vec_env
+from rlsdk.registry import find
+from rlsdk.testing.rollouts import rollout_of
+from rlsdk.tree import flatten
+from rlsdk_a2c import A2C
+from rlsdk_ddpg import DDPG
+from rlsdk_ppo import PPO
+from rlsdk_td3 import TD3
+from tests.test_core_algorithms import code_of
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = {
+    path.parent.name.removeprefix("rlsdk-"): path.parent for path in ROOT.glob("contrib_algos/*/pyproject.toml")
+}
+SIBLINGS = {"ppo": "recurrent-ppo", "a2c": "ppo", "dqn": "qrdqn", "sac": "tqc", "td3": "sac", "ddpg": "td3"}
+"""The nearest package of each."""
+MOST_LINES, MOST_SHARED = 350, 0.3
+
+
+def module(name: str) -> str:
+    return f"rlsdk_{name.replace('-', '_')}"
+
+
+def folder(name: str) -> Path:
+    place = PACKAGES.get(name, ROOT / "plugins" / f"rlsdk-{name}")
+    return place / "src" / module(name)
+
+
+def test_every_package_is_known_to_the_checks() -> None:
+    """mypy, import-linter and the tests have all packages; the core names none of them."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    contracts = settings["importlinter"]["contracts"]
+    core = next(each for each in contracts if each["name"] == "The core knows no plugin")
+    independent = next(each for each in contracts if each["name"] == "Plugins do not know one another")
+    for name, path in PACKAGES.items():
+        package = f"rlsdk_{name}"
+        assert str(path.relative_to(ROOT) / "src") in settings["mypy"]["mypy_path"].split(":")
+        assert package in settings["importlinter"]["root_packages"]
+        assert package in core["forbidden_modules"]
+        assert package in independent["modules"]
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_packages_are_short_and_say_nothing_twice(name: str) -> None:
+    mine = [line for path in sorted(folder(name).glob("*.py")) for line in code_of(path)]
+    others = {line for path in sorted(folder(SIBLINGS[name]).glob("*.py")) for line in code_of(path)}
+    boilerplate = {line for other in ("trpo", "ars") for path in folder(other).glob("*.py") for line in code_of(path)}
+    own = [line for line in mine if line not in boilerplate]
+    shared = sum(line in others for line in own)
+    assert len(mine) <= MOST_LINES
+    assert shared <= max(MOST_SHARED * len(mine), 12), f"{shared} of {len(mine)} lines"
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_parameters_are_those_of_stable_baselines3(name: str) -> None:
+    """In order and with the same defaults; those that have no counterpart are refused by name."""
+    peer = pytest.importorskip("stable_baselines3")
+    from importlib import import_module
+
+    kind = getattr(import_module(module(name)), name.upper())
+    theirs = inspect.signature(getattr(peer, name.upper())).parameters
+    ours = inspect.signature(kind).parameters
+    left_out = {"rollout_buffer_class", "rollout_buffer_kwargs", "_init_setup_model"}
+    by_name = {"stats_window_size", "tensorboard_log", "policy_kwargs", "verbose", "seed", "device"}
+    assert set(theirs) - left_out <= set(ours)
+    order = [each for each in theirs if each not in left_out | by_name]
+    positional = [each for each, parameter in ours.items() if parameter.kind is not inspect.Parameter.KEYWORD_ONLY]
+    assert positional == order
+    for each in set(order) - {"policy", "env"}:
+        assert plain(ours[each].default) == plain(theirs[each].default), each
+
+
+def plain(value: Any) -> Any:
+    """Defaults as numbers and texts: schedules and frequencies print as theirs."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+
+
+def test_ddpg_is_td3_with_three_settings() -> None:
+    common: dict[str, Any] = {
+        "seed": 0,
+        "learning_starts": 20,
+        "buffer_size": 200,
+        "batch_size": 16,
+        "action_noise": {"kind": "normal", "mean": 0.0, "sigma": 0.1},
+    }
+    networks = {"net_arch": [8], "n_critics": 1}
+    same = {"policy_delay": 1, "target_policy_noise": 0.0, "target_noise_clip": 0.0}
+    td3 = TD3("MlpPolicy", "Pendulum-v1", **common, **same, policy_kwargs=networks).learn(80)
+    ddpg = DDPG("MlpPolicy", "Pendulum-v1", **common, policy_kwargs={"net_arch": [8]}).learn(80)
+    one, two = flatten(td3.get_parameters()), flatten(ddpg.get_parameters())
+    assert one.keys() == two.keys()
+    assert all(torch.equal(torch.as_tensor(one[name]), torch.as_tensor(two[name])) for name in one)
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
+def test_a2c_is_ppo_with_its_settings(env: str) -> None:
+    """One epoch, one minibatch, no clipping, the same optimiser (arXiv:2205.09123)."""
+    common: dict[str, Any] = {"seed": 0, "n_steps": 8, "learning_rate": 7e-4, "gae_lambda": 1.0, "ent_coef": 0.01}
+    networks = {"optimizer_class": "rmsprop", "optimizer_kwargs": {"alpha": 0.99, "eps": 1e-5}}
+    a2c = A2C("MlpPolicy", make_vec_env(env, 2), **common)
+    ppo = PPO(
+        "MlpPolicy",
+        make_vec_env(env, 2),
+        **common,
+        n_epochs=1,
+        batch_size=None,
+        normalize_advantage=False,
+        policy_kwargs=networks,
+    )
+    for _ in range(5):
+        rollout = rollout_of(ppo, 8)
+        for agent in (a2c, ppo):
+            agent.parts.algorithm.update(rollout, progress=0.0)
+        one, two = a2c.policy.state_dict(), ppo.policy.state_dict()
+        assert all(torch.allclose(one[name], two[name], rtol=0, atol=1e-6) for name in one)
+
+
+def test_a_dueling_head_adds_advantages_without_their_mean() -> None:
+    """Equation 9 of arXiv:1511.06581, for each choice of a MultiDiscrete action, by hand."""
+    from rlsdk.networks.dueling_head import DuelingHead
+
+    head, features = DuelingHead(3, (2, 3), 2), torch.randn(4, 3)
+    found = head(features).view(4, 5, 2)
+    value, advantage = head.value(features).view(4, 2, 2), head.advantage(features).view(4, 5, 2)
+    for row in range(4):
+        for action in range(5):
+            choice, own = (0, slice(0, 2)) if action < 2 else (1, slice(2, 5))
+            expected = value[row, choice] + advantage[row, action] - advantage[row, own].mean(0)
+            torch.testing.assert_close(found[row, action], expected)
+
+
+def test_dueling_networks_learn_and_are_saved(tmp_path: Path) -> None:
+    from rlsdk_dqn import DQN
+
+    networks = {"dueling": True, "net_arch": [8]}
+    settings = {"seed": 0, "learning_starts": 8, "buffer_size": 100, "batch_size": 8}
+    model = DQN("MlpPolicy", "CartPole-v1", policy_kwargs=networks, **settings)
+    before = {name: value.clone() for name, value in model.policy.state_dict().items()}
+    model.learn(40)
+    moved = {name for name, value in model.policy.state_dict().items() if not torch.equal(value, before[name])}
+    assert {"head.value.weight", "head.advantage.weight", "body.0.weight"} <= moved
+    loaded = DQN.load(model.save(tmp_path / "agent"))
+    seen = model.observation_space.sample()
+    assert model.predict(seen)[0] == loaded.predict(seen)[0]
+
+
+def test_every_package_states_its_range_and_ships_its_files() -> None:
+    for name, path in PACKAGES.items():
+        manifest = find(name).manifest
+        assert manifest is not None
+        project = tomllib.loads((path / "pyproject.toml").read_text())["project"]
+        assert f"rlsdk{manifest.sdk}" in project["dependencies"]
+        for file in ("README.md", "CHANGELOG.md", "LICENSE", "tests/test_contract.py", "tests/test_parity.py"):
+            assert (path / file).is_file(), f"{name} has no {file}"

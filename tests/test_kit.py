@@ -1,0 +1,328 @@
+"""The contract kit itself: plugins that misbehave during a check, settings and time for a check, and what it answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rlsdk
+from rlsdk.errors import ArtifactError, ContractViolation, PluginError, SettingsError
+from rlsdk.registry import child_process, unregister
+from rlsdk.testing import CheckResult, clauses, isolation, run_checks, running, verify, worker_process
+from rlsdk.testing.isolation import Isolated
+from rlsdk.testing.kit import named_clause
+from rlsdk.testing.request import Request
+from rlsdk.testing.running import InProcess, checker, summary
+from rlsdk.testing.worker_process import Fault
+from tests.bad_plugins import add_plugin
+from tests.plugin_site import Site
+from tests.small_algorithms import register_reinforce
+
+FIRST, UPDATES, STATES, LAST = (
+    "plugin.manifest-agrees",
+    "algorithm.metrics",
+    "agent.parameters-round-trip",
+    "serializer.round-trip",
+)
+"""Clauses that run no code of parts, that call `update`, that also call `state_dict`, and again none."""
+
+
+def only(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """The kit has these clauses, in this order."""
+    chosen = tuple(map(named_clause, names))
+    monkeypatch.setattr(running, "clauses", lambda: chosen)
+
+
+def outcomes(**options: Any) -> dict[str, CheckResult]:
+    return {result.id: result for result in run_checks("bad", **options)}
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        pytest.param(
+            {"state_dict": "time.sleep(1e6)"},
+            "it did not end within 15 s in state_dict (acme_bad/parts.py, line",
+            id="hangs",
+        ),
+        pytest.param({"state_dict": "os._exit(3)"}, "it ended the process with exit code 3", id="exits"),
+        pytest.param(
+            {"state_dict": "import ctypes; ctypes.string_at(0)"}, "it ended the process by SIGSEGV in ", id="crashes"
+        ),
+        pytest.param(
+            {"state_dict": "kept = []\n        while True: kept.append(bytearray(20_000_000))"},
+            "it used more than 1.2 GB of memory",
+            id="exhausts memory",
+        ),
+    ],
+)
+def test_a_clause_that_loses_the_process_fails_and_the_others_are_checked(
+    site: Site, monkeypatch: pytest.MonkeyPatch, lines: dict[str, str], words: str
+) -> None:
+    add_plugin(site, **lines)
+    only(monkeypatch, FIRST, STATES, UPDATES)
+    monkeypatch.setattr(isolation, "SECONDS", 15.0)
+    monkeypatch.setattr(worker_process, "MEMORY", 12 * 10**8)
+    found = outcomes()
+    assert [(name, result.status) for name, result in found.items()] == [
+        (FIRST, "passed"),
+        (STATES, "failed"),
+        (UPDATES, "passed"),
+    ]
+    assert found[STATES].detail.startswith(words)
+    assert f"rlsdk.testing.verify('acme-bad/bad', '{STATES}')" in found[STATES].remedy
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        pytest.param("sys.exit(3)", "the plugin called sys.exit(3)", id="sys.exit"),
+        pytest.param("raise KeyboardInterrupt", "KeyboardInterrupt", id="interrupt"),
+        pytest.param(
+            "import subprocess; subprocess.Popen(['sleep', '300'], start_new_session=True)", "it left ", id="leaves"
+        ),
+        pytest.param(
+            "vars(os).setdefault('forked', []) or os.forked.append(os.fork())",
+            "a process that it forked did not end",
+            id="forks",
+        ),
+    ],
+)
+def test_what_happens_in_a_process_that_stays_is_named(
+    site: Site, monkeypatch: pytest.MonkeyPatch, line: str, words: str
+) -> None:
+    add_plugin(site, state_dict=line)
+    only(monkeypatch, STATES, UPDATES)
+    found = outcomes()
+    assert (found[STATES].status, found[UPDATES].status) == ("failed", "passed")
+    assert words in found[STATES].detail
+    assert found[STATES].remedy
+
+
+def test_prints_of_a_plugin_do_not_reach_the_table_or_the_json(
+    site: Site, monkeypatch: pytest.MonkeyPatch, cli: Any
+) -> None:
+    add_plugin(site, update="print('NOISE'); os.write(1, b'NOISE'); os.write(2, b'NOISE'); sys.stdin.read()")
+    only(monkeypatch, UPDATES, "plugin.prints-nothing")
+    code, out, err = cli("check", "bad", "--json")
+    assert [entry["status"] for entry in json.loads(out)] == ["passed", "failed"]
+    assert code == 1
+    assert err == "1 holds, 1 is broken (plugin.prints-nothing)\n"
+    assert "NOISE" in json.loads(out)[1]["detail"]  # the clause quotes it
+
+
+def test_time_that_is_over_leaves_clauses_that_were_not_run(
+    site: Site, monkeypatch: pytest.MonkeyPatch, cli: Any
+) -> None:
+    add_plugin(site, state_dict="time.sleep(1e6)")
+    only(monkeypatch, FIRST, STATES, UPDATES)
+    began = time.monotonic()
+    code, out, _ = cli("check", "bad", "--seconds", "25")
+    assert code == 3
+    assert time.monotonic() - began < 50
+    assert out.splitlines()[-1] == f"1 holds, 2 were not run ({STATES}, {UPDATES})"
+    assert "the time of the whole check was over before it ended" in out
+
+
+def test_a_clause_that_fails_shows_the_counter_example_and_what_to_change(
+    site: Site, monkeypatch: pytest.MonkeyPatch, cli: Any
+) -> None:
+    add_plugin(site, update="print('NOISE')")
+    only(monkeypatch, "plugin.prints-nothing", "policy.masks-obeyed", "policy.episode-start-forgets")
+    code, out, _ = cli("check", "bad")
+    lines = [line.strip() for line in out.splitlines()]
+    assert code == 1
+    assert "building, training and predicting wrote 'NOISE" in out
+    assert f"to mend: {named_clause('plugin.prints-nothing').remedy}" in lines
+    assert "because: the algorithm ignores action masks" in lines
+    assert lines[-1] == (
+        "0 hold, 1 is broken (plugin.prints-nothing),"
+        " 2 do not apply (the algorithm ignores action masks; the policy remembers nothing)"
+    )
+
+
+class Losing:
+    """A process that answers no question."""
+
+    fault = Fault("ended the process by SIGSEGV", "")
+
+    def ask(self, question: bytes, seconds: float) -> object:
+        return self.fault if question.startswith(b"[") else {"ready": True}
+
+    def close(self) -> None: ...
+
+
+def test_clauses_are_not_run_once_eight_in_a_row_lost_their_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolation, "WorkerProcess", Losing)
+    lost = Isolated(Request(algorithm="tqc"), "rlsdk_tqc")
+    found = [lost.check(named_clause(FIRST)).status for _ in range(isolation.MOST_LOST + 2)]
+    assert found == [*["failed"] * isolation.MOST_LOST, "not run", "not run"]
+
+
+def test_a_clause_gets_less_time_after_one_that_hung(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolation, "WorkerProcess", Losing)
+    asked: list[float] = []
+    monkeypatch.setattr(Losing, "fault", Fault("hangs", "", hangs=True))
+    monkeypatch.setattr(
+        Losing,
+        "ask",
+        lambda self, question, seconds: asked.append(seconds) or (self.fault if question[:1] == b"[" else {}),
+    )
+    hanging = Isolated(Request(algorithm="tqc"), "rlsdk_tqc")
+    for _ in range(2):
+        hanging.check(named_clause(FIRST))
+    assert asked[1::2] == [isolation.SECONDS, isolation.SECONDS_AFTER_HANGING]
+    assert hanging.check(named_clause(FIRST), 3.0).status == "not run"
+
+
+def test_settings_reach_the_agents_of_the_check(
+    site: Site, monkeypatch: pytest.MonkeyPatch, cli: Any, tmp_path: Path
+) -> None:
+    """A plugin that reads a file when it is built: by `settings`, `--set`, `--rlsdk-set` and `testing_settings`."""
+    data = tmp_path / "data.txt"
+    data.write_text("3")
+    add_plugin(site, build="open(config.places).close()")
+    only(monkeypatch, "agent.predict-array")
+    (without,) = outcomes().values()
+    assert without.detail.startswith("TypeError: ")
+    assert without.status == "failed"
+    assert outcomes(settings={"places": data})["agent.predict-array"].status == "passed"
+    assert cli("check", "bad", "--set", f"places={data}")[0] == 0
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--rlsdk-check",
+        "bad",
+        "-k",
+        "predict-array",
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(site.folder)}
+    done = subprocess.run(
+        [*command, "--rlsdk-set", f"places={data}"],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+    add_plugin(site, "fixed", spec=f"testing_settings=dict(places={str(data)!r})", build="open(config.places).close()")
+    (own,) = run_checks("fixed")
+    assert own.status == "passed", own.detail
+
+
+def test_a_file_that_is_not_there_any_more_is_named_with_its_setting(site: Site, tmp_path: Path) -> None:
+    data = tmp_path / "data.txt"
+    data.write_text("3")
+    add_plugin(site, build="open(config.places).close()")
+    agent = rlsdk.make("bad", env="Pendulum-v1", places=str(data))
+    agent.save(tmp_path / "agent")
+    data.unlink()
+    with pytest.raises(ArtifactError, match=r"places = .*data\.txt.*load\(path, custom_objects=\{'places': "):
+        rlsdk.load(tmp_path / "agent")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nope"], "no installed plugin"),
+        (["tqc", "--seconds", "0"], "seconds must be a number above 0"),
+        (["tqc", "--seconds", "nan"], "seconds must be a number above 0"),
+        (["tqc", "--set", "batch_size"], "is not NAME=VALUE"),
+        (["tqc", "--set", "batch_siz=3"], "did you mean 'batch_size'?"),
+        (["tqc", "--set", "batch_size=-3"], "batch_size = -3 is outside"),
+        (["broken"], "importing it raised ZeroDivisionError"),
+    ],
+)
+def test_bad_input_is_one_line(site: Site, cli: Any, arguments: list[str], words: str) -> None:
+    site.add("broken", code="1 / 0")
+    site.listed()
+    code, out, err = cli("check", *arguments)
+    assert (code, out) == (1, "")
+    assert words in err
+    assert len(err.splitlines()) == 1
+
+
+def test_objects_as_settings_need_this_process() -> None:
+    with pytest.raises(SettingsError, match="use isolate=False"):
+        run_checks("tqc", settings={"learning_rate": lambda progress: 1e-3})
+
+
+def test_registered_algorithms_and_verify_stay_in_this_process(site: Site) -> None:
+    register_reinforce()
+    try:
+        assert isinstance(checker(Request(algorithm="reinforce")), InProcess)
+    finally:
+        unregister("reinforce")
+    assert isinstance(checker(Request(algorithm="tqc"), isolate=False), InProcess)
+    assert isinstance(checker(Request(algorithm="tqc")), Isolated)
+    add_plugin(site, build="raise SystemExit(3)")
+    with pytest.raises(ContractViolation, match=r"sys.exit\(3\)"):
+        verify("bad", "agent.predict-array")
+
+
+def test_the_check_needs_no_guard_of_main_and_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = (
+        "from rlsdk.testing import running, clauses\n"
+        "running.clauses = lambda: clauses()[:2]\n"
+        "print([r.status for r in running.run_checks('tqc')])\n"
+        "from rlsdk.registry import child_process; import os\n"
+        "print([m.command for m in child_process.members(os.getpid()) if m.pid != os.getpid()])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["['passed', 'passed']", "[]"]
+
+
+def test_the_summary_counts_reasons() -> None:
+    results = [
+        CheckResult("a.b", "", "passed"),
+        CheckResult("a.c", "", "not applicable", "no masks"),
+        CheckResult("a.d", "", "not applicable", "no masks"),
+        CheckResult("a.e", "", "not applicable", "no memory"),
+        CheckResult("a.f", "", "not run", "the 3 s were over"),
+    ]
+    assert summary(results) == "1 holds, 3 do not apply (no masks: 2; no memory), 1 was not run (a.f)"
+
+
+def test_every_clause_tells_what_to_change() -> None:
+    silent = [clause.id for clause in clauses() if not clause.remedy]
+    assert not silent, f"clauses without a remedy: {silent}"
+
+
+def test_a_spec_that_differs_from_its_manifest_shows_both_values(site: Site) -> None:
+    package = add_plugin(site)
+    plugin = package / "plugin.py"
+    plugin.write_text(plugin.read_text().replace('family="off-policy"', 'family="on-policy"'))
+    site.listed()
+    with pytest.raises(PluginError, match="family = 'on-policy' in the spec, 'off-policy' in the manifest"):
+        run_checks("bad")
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="processes are found in /proc")
+def test_members_are_the_processes_of_a_session() -> None:
+    code = "import subprocess, time; subprocess.Popen(['sleep', '60']); print(flush=True); time.sleep(60)"
+    leader = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True)
+    assert leader.stdout is not None
+    leader.stdout.readline()
+    assert sorted(m.command.split()[0].rpartition("/")[2][:5] for m in child_process.members(leader.pid)) == [
+        "pytho",
+        "sleep",
+    ]
+    assert child_process.private_bytes(leader.pid) > 10**6
+    child_process.end(leader)
+    limit = time.monotonic() + 30
+    while child_process.members(leader.pid) and time.monotonic() < limit:  # a killed process takes a moment to end
+        time.sleep(0.05)
+    assert child_process.members(leader.pid) == ()
+    leader.stdout.close()

@@ -1,0 +1,59 @@
+"""`make test-oldest` installs what the metadata accept at least: constraints-oldest.txt has the lower bounds, no others."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+from rlsdk.scaffold import rendered
+
+ROOT = Path(__file__).parents[1]
+PROJECTS = [ROOT / "pyproject.toml", *sorted((ROOT / "plugins").glob("*/pyproject.toml"))]
+PINNED = {
+    requirement.name: Version(next(iter(requirement.specifier)).version)
+    for line in (ROOT / "constraints-oldest.txt").read_text().splitlines()
+    if line and not line.startswith("#")
+    for requirement in [Requirement(line)]
+}
+"""Package -> the version that is tried."""
+
+
+def requirements(text: str) -> Iterator[Requirement]:
+    """What users install: the dependencies, and the extra `testing`."""
+    project = tomllib.loads(text)["project"]
+    yield from map(
+        Requirement, [*project["dependencies"], *project.get("optional-dependencies", {}).get("testing", [])]
+    )
+
+
+def lower_bounds(text: str) -> dict[str, Version]:
+    """Package -> the oldest version that is accepted; rlsdk itself is left out."""
+    return {
+        requirement.name: Version(each.version)
+        for requirement in requirements(text)
+        for each in requirement.specifier
+        if each.operator == ">=" and requirement.name != "rlsdk"
+    }
+
+
+@pytest.mark.parametrize("project", PROJECTS, ids=lambda path: path.parent.name)
+def test_what_is_accepted_at_least_is_tried(project: Path) -> None:
+    bounds = lower_bounds(project.read_text())
+    assert bounds
+    assert {name: PINNED.get(name) for name in bounds} == bounds
+    unbounded = [each.name for each in requirements(project.read_text()) if each.name not in (*bounds, "rlsdk")]
+    assert unbounded == [], "give a lower bound; any version is not what was tried"
+
+
+def test_nothing_else_is_pinned() -> None:
+    assert set(PINNED) == set(lower_bounds(PROJECTS[0].read_text()))
+
+
+def test_new_packages_accept_what_was_tried() -> None:
+    bounds = lower_bounds(rendered("my-algo", "on-policy")["pyproject.toml"])
+    assert {name: PINNED[name] for name in bounds} == bounds

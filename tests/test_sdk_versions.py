@@ -1,0 +1,226 @@
+"""Plugins as strangers wrote them against a minor version of the SDK work with this one (docs/decisions/0029)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from packaging.version import Version
+
+import rlsdk
+from rlsdk.errors import PluginError, SettingsError
+from rlsdk.registry import discovery, plugins
+from rlsdk.registry.sdk_range import misfit
+from rlsdk.testing import clauses, verify
+from tests.sdk_versions.frozen import (
+    AGENTS,
+    EXPECTED,
+    FOLDER,
+    SUMS,
+    Frozen,
+    answers,
+    copied,
+    frozen,
+    minors,
+    on_the_path,
+    range_of,
+    sums,
+)
+from tests.test_public_imports import not_public
+from tests.throwaway import Environment, build_wheels
+
+ROOT = Path(__file__).parents[1]
+HERE = Version(rlsdk.__version__)
+NEXT = f"{HERE.major}.{HERE.minor + 1}.0"
+FAST = ("plugin.", "algorithm.")
+"""Clauses that the fast suite tries; the slow one tries all."""
+PLUGINS = {f"{plugin.id} of {minor}": (minor, plugin) for minor in minors() for plugin in frozen(minor)}
+FILES = {
+    f"{path.stem} of {minor}": (minor, path)
+    for minor in minors()
+    for path in sorted((FOLDER / minor / AGENTS).iterdir())
+}
+
+
+def widened(plugin: Frozen, minor: str, folder: Path, sdk: str) -> Path:
+    """A copy of the sources whose range reaches `sdk`: all that an author changes for the next minor version."""
+    upper = Version(sdk)
+    wider = f">={minor},<{upper.major}.{upper.minor + 1}"
+    changes = {name: {range_of(minor): wider} for name in ("rlsdk.toml", "pyproject.toml")}
+    return copied(plugin, folder, None if misfit(range_of(minor), sdk, "") is None else changes)
+
+
+@pytest.fixture
+def installed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Frozen]:
+    """The plugin with a range that has this SDK, as if it was installed."""
+    minor, plugin = request.param
+    with on_the_path(widened(plugin, minor, tmp_path, rlsdk.__version__), tmp_path / "site") as found:
+        yield found
+
+
+with_each_plugin = pytest.mark.parametrize("installed", PLUGINS.values(), ids=PLUGINS, indirect=True)
+
+
+@pytest.mark.parametrize("minor", minors())
+def test_frozen_plugins_are_not_edited(minor: str) -> None:
+    """A plugin that stops working is not mended here: the SDK broke it."""
+    assert sums(minor) == json.loads((FOLDER / minor / SUMS).read_text())
+
+
+def test_this_minor_version_and_the_one_before_are_frozen() -> None:
+    wanted = [f"{HERE.major}.{number}" for number in (HERE.minor - 1, HERE.minor) if number > 0]
+    assert set(wanted) <= set(minors()), "write plugins for it: tests/sdk_versions/frozen.py"
+
+
+@with_each_plugin
+def test_they_train_and_come_back_from_a_file(installed: Frozen, tmp_path: Path) -> None:
+    (listed,) = [plugin for plugin in rlsdk.algorithms() if plugin.id == installed.id]
+    assert (listed.problem, listed.version) == (None, installed.version)
+    agent = rlsdk.make(installed.id, env="CartPole-v1", seed=3).learn(300)
+    assert agent.num_timesteps >= 300
+    agent.save(tmp_path / "agent")
+    again = rlsdk.load(tmp_path / "agent", env="CartPole-v1")
+    assert answers(again) == answers(agent)
+    assert again.learn(50, reset_num_timesteps=False).num_timesteps > agent.num_timesteps
+
+
+@with_each_plugin
+@pytest.mark.parametrize("clause", [str(clause) for clause in clauses() if str(clause).startswith(FAST)])
+def test_a_fast_part_of_the_kit(installed: Frozen, clause: str) -> None:
+    verify(installed.id, clause)
+
+
+@with_each_plugin
+@pytest.mark.slow
+@pytest.mark.parametrize("clause", [str(clause) for clause in clauses() if not str(clause).startswith(FAST)])
+def test_the_rest_of_the_kit(installed: Frozen, clause: str) -> None:
+    verify(installed.id, clause)
+
+
+@pytest.mark.parametrize(("minor", "path"), FILES.values(), ids=FILES)
+def test_files_made_then_are_read_now(minor: str, path: Path, tmp_path: Path) -> None:
+    """The agent acts as it did, and trains on; settings that its plugin renamed meanwhile are changed by `upgrade`."""
+    identity = path.name.partition("-")[0]
+    (plugin,) = [plugin for plugin in frozen(minor) if plugin.id == identity]
+    with on_the_path(widened(plugin, minor, tmp_path, rlsdk.__version__), tmp_path / "site"):
+        agent = rlsdk.load(path, env="CartPole-v1")
+        assert answers(agent) == json.loads((FOLDER / minor / EXPECTED).read_text())[path.name]
+        steps = agent.num_timesteps
+        assert agent.learn(50, reset_num_timesteps=False).num_timesteps > steps >= 600
+
+
+def test_a_renamed_setting_without_upgrade_names_file_version_and_setting(tmp_path: Path) -> None:
+    (plugin,) = [plugin for plugin in frozen("0.1") if plugin.id == "recall"]
+    source = widened(plugin, "0.1", tmp_path, rlsdk.__version__)
+    code = next(source.rglob("plugin.py"))
+    code.write_text(code.read_text().replace("upgrade=upgrade", "upgrade=None"))
+    file = FOLDER / "0.1" / AGENTS / "recall-1.0.0.rlsdk"
+    with on_the_path(source, tmp_path / "site"), pytest.raises(SettingsError) as caught:
+        rlsdk.load(file)
+    message = str(caught.value)
+    assert "unknown setting 'polyak'" in message
+    assert (
+        f"{file} was made with acme-recall 1.0.0, installed is acme-recall 1.1.0; install acme-recall==1.0.0" in message
+    )
+    assert len(message.splitlines()) == 1
+
+
+@with_each_plugin
+def test_they_use_public_names(installed: Frozen) -> None:
+    """A name that a plugin of then imports is in the snapshot of the API, and so cannot go unnoticed."""
+    sources = list(installed.package.rglob("*.py"))
+    assert len(sources) > 3
+    assert [problem for path in sources for problem in not_public(path.read_text())] == []
+
+
+@pytest.mark.parametrize(("minor", "plugin"), PLUGINS.values(), ids=PLUGINS)
+def test_the_next_sdk_refuses_them_until_their_range_reaches_it(
+    minor: str, plugin: Frozen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(discovery, "sdk_version", lambda: NEXT)
+    with (
+        on_the_path(copied(plugin, tmp_path / "then"), tmp_path / "then" / "site"),
+        pytest.raises(
+            PluginError, match=f"needs rlsdk {range_of(minor)}, installed is {NEXT}; .*pip install --upgrade"
+        ),
+    ):
+        rlsdk.make(plugin.id, env="CartPole-v1")
+    with on_the_path(widened(plugin, minor, tmp_path / "now", NEXT), tmp_path / "now" / "site"):
+        assert rlsdk.make(plugin.id, env="CartPole-v1").learn(100).num_timesteps >= 100
+    monkeypatch.undo()
+    plugins(rescan=True)
+
+
+@pytest.mark.parametrize(
+    ("claimed", "fix"),
+    [
+        (f">={NEXT[:-2]}", f"pip install 'rlsdk>={NEXT[:-2]}'"),
+        ("<0.1", "pip install --upgrade acme-recall, or an older SDK: pip install 'rlsdk<0.1'"),
+    ],
+)
+def test_plugins_for_other_versions_of_the_sdk(claimed: str, fix: str, tmp_path: Path) -> None:
+    (plugin,) = [plugin for plugin in frozen("0.1") if plugin.id == "recall"]
+    source = copied(plugin, tmp_path, {"rlsdk.toml": {range_of("0.1"): claimed}})
+    with on_the_path(source, tmp_path / "site"):
+        with pytest.raises(PluginError) as caught:
+            rlsdk.make("recall", env="CartPole-v1")
+        wanted = (
+            f"acme-recall/recall 1.1.0 cannot be used: it needs rlsdk {claimed}, installed is {rlsdk.__version__}; "
+        )
+        assert str(caught.value).startswith(wanted)
+        assert str(caught.value).endswith(fix)
+
+
+def sdk_as(version: str, folder: Path) -> Path:
+    """The sources of this SDK with another version number."""
+    target = folder / f"sdk-{version}"
+    shutil.copytree(ROOT / "rlsdk", target / "rlsdk", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, target)
+    start = target / "rlsdk" / "__init__.py"
+    text = start.read_text()
+    assert f'__version__ = "{rlsdk.__version__}"' in text
+    start.write_text(text.replace(f'"{rlsdk.__version__}"', f'"{version}"'))
+    return target
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", [rlsdk.__version__, NEXT])
+@pytest.mark.parametrize("minor", minors())
+def test_wheels_of_then_with_the_sdk_of_now(minor: str, version: str, tmp_path: Path) -> None:
+    """As users have it: everything installed from wheels, looked at with the command line."""
+    fits = misfit(range_of(minor), version, "") is None
+    released = [copied(plugin, tmp_path / "released") for plugin in frozen(minor)]
+    wheels = build_wheels([sdk_as(version, tmp_path), *released], tmp_path / "wheels")
+    environment = Environment(tmp_path / "env", wheels)
+    assert environment.json("import rlsdk; result = rlsdk.__version__") == version
+    for plugin in frozen(minor):
+        done = environment.run("-m", "rlsdk", "info", plugin.id)
+        assert (done.returncode == 0) == fits, done.stderr
+        assert fits or f"installed is {version}" in done.stderr
+    if not fits:
+        sources = [widened(plugin, minor, tmp_path / "widened", version) for plugin in frozen(minor)]
+        environment = Environment(
+            tmp_path / "env-widened", build_wheels([tmp_path / f"sdk-{version}", *sources], tmp_path / "wider")
+        )
+    for plugin in frozen(minor):
+        line = [
+            plugin.id,
+            "--env",
+            "CartPole-v1",
+            "--steps",
+            "300",
+            "--out",
+            str(tmp_path / f"run-{plugin.id}"),
+            "--no-preset",
+        ]
+        done = environment.run("-m", "rlsdk", "run", *line)
+        assert done.returncode == 0, done.stderr
+        done = environment.run("-m", "rlsdk", "check", plugin.id)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+        for path in (FOLDER / minor / AGENTS).glob(f"{plugin.id}-*"):
+            done = environment.run("-m", "rlsdk", "eval", str(path), "--episodes", "1")
+            assert done.returncode == 0, done.stderr
