@@ -222,6 +222,31 @@ def test_settings_reach_the_agents_of_the_check(
     assert own.status == "passed", own.detail
 
 
+def test_a_manifest_names_settings_and_bounds_for_testing(
+    site: Site, monkeypatch: pytest.MonkeyPatch, cli: Any
+) -> None:
+    package = add_plugin(site, build="assert config.batch_size == 7")
+    with (package / "rlsdk.toml").open("a") as manifest:
+        manifest.write('testing_settings = "acme_bad.testing:SETTINGS"\ntesting_bounds = "acme_bad.testing:BOUNDS"\n')
+    (package / "testing.py").write_text('SETTINGS = {"batch_size": 7}\nBOUNDS = {"bandit": 0.0}\n')
+    site.listed()
+    only(monkeypatch, "agent.predict-array", "learns.bandit")
+    assert {outcome.status for outcome in outcomes().values()} == {"passed"}
+    assert outcomes(settings={"batch_size": 8})["agent.predict-array"].status == "failed"
+    for line, words in {
+        'SETTINGS, BOUNDS = {"nope": 7}, {}': "names ['nope']; the settings are policy, env, ",
+        "SETTINGS, BOUNDS = 7, {}": "is 7; name a dictionary",
+        "BOUNDS = {}": "has no 'SETTINGS'; accepted: BOUNDS",
+        'SETTINGS = {}\nBOUNDS = {"bandit": "high"}': "give a number for each toy",
+    }.items():
+        (package / "testing.py").write_text(line + "\n")
+        sys.modules.pop("acme_bad.testing", None)
+        code, _, text = cli("check", "bad")
+        assert code == 1
+        assert words in text
+        assert len(text.strip().splitlines()) == 1
+
+
 def test_a_file_that_is_not_there_any_more_is_named_with_its_setting(site: Site, tmp_path: Path) -> None:
     data = tmp_path / "data.txt"
     data.write_text("3")

@@ -32,8 +32,9 @@ _NAMES = {
     ),
 }
 _PLACE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*):([A-Za-z_][A-Za-z0-9_]*)")
-PLACES = ("build", "config", "agent", "from_sb3", "upgrade")
-"""Fields that name a function or a class as `module:name`."""
+OF_SPEC = ("build", "config", "agent", "from_sb3", "upgrade")
+PLACES = (*OF_SPEC, "testing_settings", "testing_bounds")
+"""Fields that name a function, a class or a dictionary as `module:name`."""
 TABLE, COUNT, MOST_ENVS = "policy_classes", "default_envs", 10_000
 MASK_USES = get_args(MaskUse)
 MOST_TEXT, MOST_ITEMS = 1000, 100
@@ -80,6 +81,9 @@ class Manifest:
     """`package.agent:Class`, the class that users import; empty = one is made."""
     from_sb3: str = ""
     upgrade: str = ""
+    testing_settings: str = ""
+    """`package.testing:SETTINGS`, a dictionary: see `AlgorithmSpec`. Imported by the contract kit only; so is the next."""
+    testing_bounds: str = ""
     paper: str = ""
     sinks: tuple[str, ...] = ()
     """Names of the metric sinks its hook `metric_sinks` gives."""
@@ -184,7 +188,7 @@ def _check_places(manifest: Manifest) -> None:
             raise ManifestError(
                 f"its manifest field {field!r} has {shown(place, 60)}; write module:name, such as 'my_package.{field}:{field}'"
             )
-    if given := [field for field in PLACES if getattr(manifest, field)]:
+    if given := [field for field in OF_SPEC if getattr(manifest, field)]:
         if missing := [field for field in ("family", "build", "config") if not getattr(manifest, field)]:
             raise ManifestError(f"its manifest has {given[0]} but lacks {missing}; give them too")
     elif manifest.live or manifest.action_masks != MASK_USES[0]:

@@ -59,7 +59,8 @@ class Named:
         try:
             return getattr(module, name)
         except AttributeError:
-            raise self._broken(f"{self.module} has no {name!r}; {suggest(name, sorted(vars(module)))}") from None
+            known = sorted(each for each in vars(module) if not each.startswith("_"))
+            raise self._broken(f"{self.module} has no {name!r}; {suggest(name, known)}") from None
 
     def __call__(self, *args: object) -> Any:
         """What the function returns.

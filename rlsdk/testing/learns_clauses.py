@@ -156,7 +156,7 @@ def entropy(subject: Subject) -> None:
     outcomes = [(Outcome(0.0, (0,), "terminated"), Outcome(1.0, (0,), "terminated"))]
     env = partial(TableEnv, outcomes, (0,), ACTIONS[kind])
     toy = Toy("entropy", env, spread(env()), SPREAD, "", {"ent_coef": LARGE})
-    found, bound = score_after(subject, toy, 200), subject.spec.testing_bounds.get("entropy", SPREAD)
+    found, bound = score_after(subject, toy, 200), subject.bounds.get("entropy", SPREAD)
     require(
         found >= bound,
         f"after 200 updates with ent_coef = {LARGE:g} and rewards of 0 and 1, twice the deviation of sampled actions is"

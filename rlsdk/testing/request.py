@@ -9,8 +9,9 @@ from collections.abc import Mapping
 import attrs
 
 from rlsdk.errors import SettingsError, one_line
-from rlsdk.registry import load
+from rlsdk.registry import find, load
 from rlsdk.settings import merge, structure
+from rlsdk.testing.declared import declared_bounds, declared_settings
 
 
 @attrs.frozen(kw_only=True)
@@ -43,7 +44,11 @@ class Request:
 
 
 def require_settings(algorithm: str, settings: Mapping[str, object]) -> None:
-    """Raises PluginError: the algorithm does not load. SettingsError: it refuses `settings`."""
+    """Raises PluginError: the algorithm does not load, or what it declares for testing is wrong. SettingsError: it refuses
+    `settings`."""
     spec = load(algorithm)
+    plugin = find(algorithm)
+    declared_bounds(plugin, spec)
+    declared = declared_settings(plugin, spec)
     if settings:
-        structure({"policy": spec.policies[0], **merge(spec.testing_settings, settings)}, spec.config_type)
+        structure({"policy": spec.policies[0], **merge(declared, settings)}, spec.config_type)

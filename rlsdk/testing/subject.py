@@ -20,6 +20,7 @@ from rlsdk.settings import merge
 from rlsdk.settings.dataset import dataset_names
 from rlsdk.spaces import choices_of
 from rlsdk.testing.datasets import random_dataset
+from rlsdk.testing.declared import declared_bounds, declared_settings
 from rlsdk.testing.not_applicable import NotApplicable
 from rlsdk.testing.strategies import is_thorough
 
@@ -54,13 +55,16 @@ class Subject:
     """One algorithm, with ways to get agents of it."""
 
     def __init__(self, algorithm: str, settings: Mapping[str, object] | None = None) -> None:
-        """`settings`: used for every agent, before `AlgorithmSpec.testing_settings`."""
+        """`settings`: used for every agent, before the `testing_settings` that the plugin declares."""
         self.spec: AlgorithmSpec = load(algorithm)
         self.plugin: Plugin = find(algorithm)
         if self.plugin.manifest is None:
             raise NotApplicable("the algorithm has no manifest")
         self.manifest: Manifest = self.plugin.manifest
-        self._testing_settings = merge(self.spec.testing_settings, settings or {})
+        self.given: Mapping[str, object] = merge(declared_settings(self.plugin, self.spec), settings or {})
+        """Settings that the plugin or the caller gives for testing, which replace the kit's own."""
+        self.bounds = declared_bounds(self.plugin, self.spec)
+        """Bounds of toys that the plugin declares, by name."""
         self._folder: TemporaryDirectory[str] | None = None
         self._recorded = 0
 
@@ -69,34 +73,39 @@ class Subject:
         """The first action space the manifest lists."""
         return self.manifest.actions[0]
 
-    def settings(self, **changes: object) -> dict[str, object]:
-        """Quick settings for this algorithm's config class, then those that the plugin or the caller declares for testing, then
-        `changes`; changes it has no field for are left out."""
+    def settings(self, base: Mapping[str, object] = SMALL, /, **changes: object) -> dict[str, object]:
+        """`base`, settings of the kit's own, then those that the plugin or the caller gives for testing, then `changes`. Those
+        that this algorithm's config class has no field for are left out."""
         names = {f.name: f for f in attrs.fields(self.spec.config_type)}
-        chosen: dict[str, object] = {name: value for name, value in SMALL.items() if name in names}
+        chosen: dict[str, object] = {name: value for name, value in base.items() if name in names}
         if "buffer_size" in names:  # with a replay memory it is how far targets look ahead
             chosen.pop("n_steps", None)
         if "policy_kwargs" in names:
             own = _networks_of(names["policy_kwargs"])
             chosen["policy_kwargs"] = {n: v for n, v in SMALL_NETWORKS.items() if n in own or n == "net_arch"}
         known = {name: value for name, value in changes.items() if name in names}
-        return {**merge({"seed": 1, **chosen}, self._testing_settings), **known}
+        return {**merge({"seed": 1, **chosen}, self.given), **known}
 
     def predict(self, agent: Agent, observation: object, *, deterministic: bool = False) -> Any:
         """`agent.predict` without restrictions, for algorithms that insist on masks too; the action only."""
         masks = "none" if self.spec.action_masks == "required" else None
         return agent.predict(observation, deterministic=deterministic, action_masks=masks)[0]
 
-    def agent(self, env: Any | None = None, *, policy: str | None = None, **changes: Any) -> Agent:
-        """A small agent, by default on a vector observation and the first action space the manifest lists."""
+    def agent(
+        self, env: Any = None, base: Mapping[str, object] = SMALL, /, *, policy: str | None = None, **changes: Any
+    ) -> Agent:
+        """A small agent, by default on a vector observation and the first action space the manifest lists.
+
+        `base`, `changes`: see `settings`.
+        """
         env = self.with_info(env or AnySpaceEnv(OBSERVATIONS["Box"], ACTIONS[self.action_kind]))
         kind = agent_class(self.spec)
         changes = {**self._datasets(env, changes), **changes}
-        return kind(policy or self.policy_for("Mlp", "Linear"), env, **self.settings(**changes))
+        return kind(policy or self.policy_for("Mlp", "Linear"), env, **self.settings(base, **changes))
 
     def _datasets(self, env: Any, given: Mapping[str, object]) -> dict[str, object]:
         """A recorded data set of `env` for each setting that is one."""
-        fixed = {**self._testing_settings, **given}
+        fixed = {**self.given, **given}
         names = [name for name in dataset_names(self.spec.config_type) if name not in fixed]
         if not names:
             return {}

@@ -27,7 +27,7 @@ from rlsdk.spaces import choices_of
 from rlsdk.testing.datasets import random_action, recorded_dataset
 from rlsdk.testing.kit import require
 from rlsdk.testing.not_applicable import NotApplicable
-from rlsdk.testing.subject import Subject
+from rlsdk.testing.subject import SMALL, Subject
 from rlsdk.training.train import Run
 
 ENVS = 4
@@ -44,6 +44,7 @@ EPISODES, EXPERT = 100, 0.75
 """Of a data set: its episodes, and the share of right actions; a method that imitates most rows and one that compares rewards
 find the same."""
 QUICK: dict[str, object] = {
+    **SMALL,
     "n_steps": 32,
     "batch_size": 32,
     "buffer_size": 10_000,
@@ -51,7 +52,7 @@ QUICK: dict[str, object] = {
     "target_update_interval": 2,
     "tau": 0.05,
 }
-"""Settings that make trainings of a few seconds possible, used where the plugin's config has them."""
+"""Settings that make trainings of a few seconds possible, used where the plugin's config has them and declares no others."""
 RATES: tuple[Callable[[float], float], ...] = (
     lambda usual: max(usual, 1e-2),
     lambda usual: 10.0 * usual,
@@ -68,7 +69,7 @@ class Toy:
     """A task, and how near a policy is to what it should learn there."""
 
     name: str
-    """Key of `AlgorithmSpec.testing_bounds`."""
+    """Key of the `testing_bounds` that a plugin may declare."""
     make: Callable[[], gymnasium.Env[object, object]]
     score: Score
     bound: float
@@ -123,10 +124,10 @@ def require_learnt(subject: Subject, toy: Toy) -> None:
     Raises:
         ContractViolation: it is reached with none.
     """
-    bound = subject.spec.testing_bounds.get(toy.name, toy.bound)
+    bound = subject.bounds.get(toy.name, toy.bound)
     found: list[str] = []
     for rate in _rates(subject):
-        with _agent(subject, toy, {**QUICK, **rate, **toy.settings}) as agent:
+        with _agent(subject, toy, {**rate, **toy.settings}) as agent:
             watch = Watch(partial(toy.score, agent), bound)
             agent.learn(STEPS if agent.parts.plan.unit == "steps" else OFFLINE, callback=watch)
         if watch.reached:
@@ -138,16 +139,16 @@ def require_learnt(subject: Subject, toy: Toy) -> None:
 
 def score_after(subject: Subject, toy: Toy, updates: int) -> float:
     """The score after so many updates with the first step size of `RATES`, however good it was before."""
-    with _agent(subject, toy, {**QUICK, **next(_rates(subject)), **toy.settings}) as agent:
+    with _agent(subject, toy, {**next(_rates(subject)), **toy.settings}) as agent:
         steps = STEPS if agent.parts.plan.unit == "steps" else updates
         agent.learn(steps, callback=Watch(lambda: -1.0, 0.0, updates))
         return toy.score(agent)
 
 
 def _rates(subject: Subject) -> Iterator[dict[str, object]]:
-    """Settings with each of `RATES`; none where the config has no `learning_rate`."""
+    """Settings with each of `RATES`; none where the config has no `learning_rate`, or the plugin declares one for testing."""
     known = {each.name: each for each in attrs.fields(subject.spec.config_type)}
-    if "learning_rate" not in known:
+    if "learning_rate" not in known or "learning_rate" in subject.given:
         yield {}
         return
     default = known["learning_rate"].default
@@ -169,7 +170,7 @@ def _agent(subject: Subject, toy: Toy, settings: Mapping[str, object]) -> Iterat
         raise NotApplicable("the algorithm learns from recordings, which the kit does not make of this toy")
     with TemporaryDirectory(prefix="rlsdk-toy-") as folder:
         data = dict.fromkeys(names, _recorded(make_vec_env(make, 1), toy, Path(folder))) if names else {}
-        yield subject.agent(copies, policy=subject.policy_for("Linear", "Mlp"), **{**settings, **data})
+        yield subject.agent(copies, QUICK, policy=subject.policy_for("Linear", "Mlp"), **{**settings, **data})
 
 
 def with_masks(env: gymnasium.Env[object, object]) -> gymnasium.Env[object, object]:
