@@ -10,11 +10,12 @@ from rlsdk.networks.build_encoder import build_encoder, uses_nature_cnn
 from rlsdk.networks.build_soft_actor_critic import build_soft_actor_critic
 from rlsdk.networks.build_squashed_actor import build_squashed_actor
 from rlsdk.networks.combined_encoder import CombinedEncoder
-from rlsdk.networks.critics import ContinuousCritics, EnsembleMLP
+from rlsdk.networks.critics import ContinuousCritics
 from rlsdk.networks.deterministic_actor import DeterministicActor, smoothed
 from rlsdk.networks.discrete_value_policy import DiscreteValuePolicy
 from rlsdk.networks.documented_methods import explains_documented_methods
 from rlsdk.networks.encoders import FlattenEncoder, features_dim
+from rlsdk.networks.ensemble import EnsembleMLP
 from rlsdk.networks.features_extractors import BaseFeaturesExtractor, CombinedExtractor, FlattenExtractor, NatureCNN
 from rlsdk.networks.flat import FlatParameters, flatten_parameters
 from rlsdk.networks.mlp import activation, mlp

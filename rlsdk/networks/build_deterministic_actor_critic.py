@@ -6,9 +6,10 @@ from rlsdk.interfaces import BuildContext
 from rlsdk.kernels import KernelChoice
 from rlsdk.networks.action_scale import ActionScale
 from rlsdk.networks.build_encoder import build_encoder
-from rlsdk.networks.critics import ContinuousCritics, EnsembleMLP
+from rlsdk.networks.critics import ContinuousCritics
 from rlsdk.networks.deterministic_actor import DeterministicActor
 from rlsdk.networks.encoders import features_dim
+from rlsdk.networks.ensemble import EnsembleMLP
 from rlsdk.settings.deterministic_actor_critic import DeterministicActorCriticConfig
 from rlsdk.settings.networks import widths
 from rlsdk.spaces import Box

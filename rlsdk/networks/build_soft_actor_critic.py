@@ -10,8 +10,9 @@ from rlsdk.kernels import KernelChoice
 from rlsdk.networks.action_scale import ActionScale
 from rlsdk.networks.build_encoder import build_encoder
 from rlsdk.networks.build_squashed_actor import build_squashed_actor
-from rlsdk.networks.critics import ContinuousCritics, EnsembleMLP
+from rlsdk.networks.critics import ContinuousCritics
 from rlsdk.networks.encoders import features_dim
+from rlsdk.networks.ensemble import EnsembleMLP
 from rlsdk.networks.own_networks import Columns, OwnCritics, OwnNetworkSettings, own_critics, own_network
 from rlsdk.networks.squashed_actor import SquashedActor
 from rlsdk.settings.networks import widths

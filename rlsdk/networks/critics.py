@@ -1,16 +1,15 @@
-"""Ensembles of critics evaluated together: the members' weights are stacked, one batched product per layer."""
+"""Critics of continuous actions, evaluated together."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
 from rlsdk.kernels import AUTOGRAD, Autograd, KernelChoice, KernelSlot, factory
 from rlsdk.kernels.protocol import DenseNetwork
-from rlsdk.networks.mlp import activation
+from rlsdk.networks.ensemble import EnsembleMLP
 
 ValueOf = Callable[[Tensor], tuple[Tensor, Tensor]]
 """Of the critics' outputs [C, N, outputs]: (one number to climb, 0-d; its gradient with respect to them)."""
@@ -19,46 +18,6 @@ ValueOf = Callable[[Tensor], tuple[Tensor, Tensor]]
 def mean_value(values: Tensor) -> tuple[Tensor, Tensor]:
     """(mean over critics, rows and outputs, 0-d; its gradient), for values float [C, N, K]."""
     return values.mean(), torch.full_like(values, 1.0 / values.numel())
-
-
-class EnsembleLinear(nn.Module):
-    """`members` linear layers side by side: [C, N, inputs] -> [C, N, outputs]; each initialised as `nn.Linear`."""
-
-    is_ensemble_linear = True  # `rlsdk.kernels` looks for it
-
-    def __init__(self, members: int, inputs: int, outputs: int) -> None:
-        super().__init__()
-        bound = 1.0 / math.sqrt(inputs)
-        self.weight = nn.Parameter(torch.empty(members, inputs, outputs).uniform_(-bound, bound))
-        self.bias = nn.Parameter(torch.empty(members, 1, outputs).uniform_(-bound, bound))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[C, N, inputs] -> [C, N, outputs]."""
-        return torch.baddbmm(self.bias, x, self.weight)
-
-
-class EnsembleMLP(nn.Module):
-    """`members` perceptrons with the same shape and different weights: [N, inputs] -> [C, N, outputs]."""
-
-    def __init__(
-        self,
-        members: int,
-        inputs: int,
-        widths: Sequence[int],
-        outputs: int,
-        activation_fn: str | Callable[[], nn.Module],
-    ) -> None:
-        super().__init__()
-        layers: list[nn.Module] = []
-        for width in widths:
-            layers += [EnsembleLinear(members, inputs, width), activation(activation_fn)]
-            inputs = width
-        self.layers = nn.Sequential(*layers, EnsembleLinear(members, inputs, outputs))
-        self.members = members
-
-    def forward(self, x: Tensor) -> Tensor:
-        result: Tensor = self.layers(x.unsqueeze(0).expand(self.members, -1, -1))
-        return result
 
 
 class ContinuousCritics(nn.Module):

@@ -1,4 +1,4 @@
-"""The critics' part of a soft actor-critic update."""
+"""Losses of predicted values, and the critics' part of a soft actor-critic update."""
 
 from __future__ import annotations
 
@@ -9,6 +9,15 @@ from torch import Tensor
 from rlsdk.records import Transitions
 
 ConfigT_contra = TypeVar("ConfigT_contra", contravariant=True)
+
+
+class ValueLoss(Protocol):
+    """A loss of predicted values."""
+
+    def __call__(self, values: Tensor, target: Tensor, *, weight: Tensor | None) -> tuple[Tensor, Tensor]:
+        """(loss 0-d, its gradient with respect to `values`), for values [C, N, K] of C critics or choices, and targets that fit
+        them; `weight` of each row, float [N] or None = 1."""
+        ...
 
 
 class CriticLoss(Protocol[ConfigT_contra]):

@@ -7,20 +7,15 @@ from typing import Protocol
 import torch
 from torch import Generator, Tensor
 
-from rlsdk.kernels import Structure
-from rlsdk.math.quantiles import td_error
 from rlsdk.math.value_losses import clipped_double_q, first_value, squared_error
 from rlsdk.networks.critics import ContinuousCritics
 from rlsdk.networks.deterministic_actor import DeterministicActor, smoothed
-from rlsdk.networks.modes import has_train_mode
 from rlsdk.records import Metrics, Observation, Transitions
-from rlsdk.runtime.stored import count_in
 from rlsdk.settings.action_noise import ActionNoise, require_noise_stays
 from rlsdk.settings.deterministic_actor_critic import DeterministicActorCriticNetworks
 from rlsdk.settings.schedules import Schedule
-from rlsdk.updates.optimizer import FlatOptimizer
 from rlsdk.updates.states import DeterministicActorCriticState
-from rlsdk.updates.target_network import TargetNetwork
+from rlsdk.updates.target_network import TargetNetwork, TrainedCritics
 
 
 class DeterministicSettings(Protocol):
@@ -66,17 +61,13 @@ class DeterministicActorCritic:
     ) -> None:
         """`generator`: of the target actions' noise, on the device of the networks."""
         self.actor, self.critics, self.config, self.generator = actor, critics, config, generator
-        self.shared = critics.encoder is actor.encoder
-        networks, rate = config.policy_kwargs, config.learning_rate(1.0)
-        choice, arguments = networks.optimizer_class, networks.optimizer_kwargs
-        trained = critics.ensemble if self.shared else critics
-        self.actor_optimizer = FlatOptimizer(actor, choice, rate, arguments)
-        self.critic_optimizer = FlatOptimizer(trained, choice, rate, arguments)
-        self.actor_target, self.critic_target = TargetNetwork(actor), TargetNetwork(critics)
-        self.structure, self.has_train_mode = Structure(actor, critics), False
-        self.updates = 0
-        self.td_error: Tensor | None = None
-        """[N], of the last batch, for prioritised memories."""
+        self.trained = TrainedCritics(actor, critics, config.policy_kwargs, config.learning_rate(1.0))
+        self.actor_target, self.critic_target = TargetNetwork(actor), self.trained.target
+
+    @property
+    def td_error(self) -> Tensor | None:
+        """Errors [N] of the last batch with weights; see `rlsdk.interfaces.HasTdError`."""
+        return self.trained.td_error
 
     def reconfigure(self, config: DeterministicSettings) -> None:
         """Use new settings from the next update on.
@@ -95,15 +86,11 @@ class DeterministicActorCritic:
 
     def update(self, batch: Transitions, *, progress: float) -> Metrics:
         """Learn from N transitions; `train/actor_loss` is there when the actor was updated."""
-        if self.structure.changed():
-            self.has_train_mode = has_train_mode(self.actor, self.critics)
-        if self.has_train_mode:
-            self.actor.train()
-            self.critics.train()
+        self.trained.begin()
         rate = self.config.learning_rate(1.0 - progress)
-        self.updates += 1
-        metrics = {"train/critic_loss": self._update_critics(batch, rate)}
-        if self.updates % self.config.policy_delay == 0:
+        self.trained.updates += 1
+        metrics = {"train/critic_loss": self.trained.step(batch, self._target(batch), squared_error, rate)}
+        if self.trained.updates % self.config.policy_delay == 0:
             metrics["train/actor_loss"] = self._update_actor(batch, rate)
             self.actor_target.update(self.config.tau)
             self.critic_target.update(self.config.tau)
@@ -120,46 +107,18 @@ class DeterministicActorCritic:
         values, _ = critics.evaluate(critics.encoder(observation), action)
         return clipped_double_q(values, torch.zeros_like(batch.reward), batch.reward, batch.discount)
 
-    def _update_critics(self, batch: Transitions, rate: float) -> Tensor:
-        """One step of the critics; their loss, 0-d."""
-        target = self._target(batch)
-        with torch.set_grad_enabled(not self.shared):
-            features = self.critics.encoder(batch.observation.features)
-        values, vjp = self.critics.evaluate(features, self.actor.scale.to_unit(batch.action))
-        loss, grad = squared_error(values, target, weight=batch.weight)
-        if batch.weight is not None:
-            self.td_error = td_error(values, target)
-        self.critic_optimizer.zero_grad()
-        vjp(grad)
-        self.critic_optimizer.step(rate)
-        return loss
-
     def _update_actor(self, batch: Transitions, rate: float) -> Tensor:
         """One step of the actor up the first critic; its loss, 0-d: minus that value."""
         action, vjp = self.actor.evaluate(self.actor.encoder(batch.observation.features))
-        with torch.no_grad():
-            features = self.critics.encoder(batch.observation.features)
-        value, grad = self.critics.action_gradient(features, action, first_value)
-        self.actor_optimizer.zero_grad()
+        value, grad = self.trained.action_gradient(batch, action, first_value)
+        self.trained.actor_optimizer.zero_grad()
         vjp(-grad)
-        self.actor_optimizer.step(rate)
+        self.trained.actor_optimizer.step(rate)
         return -value
 
     def state_dict(self) -> DeterministicActorCriticState:
-        return {
-            "critic": dict(self.critics.ensemble.state_dict() if self.shared else self.critics.state_dict()),
-            "critic_target": self.critic_target.state_dict(),
-            "actor_target": self.actor_target.state_dict(),
-            "actor_optimizer": self.actor_optimizer.state_dict(),
-            "critic_optimizer": self.critic_optimizer.state_dict(),
-            "counters": {"updates": self.updates},
-        }
+        return {**self.trained.state_dict(), "actor_target": self.actor_target.state_dict()}
 
     def load_state_dict(self, state: DeterministicActorCriticState, /) -> None:
-        critics = self.critics.ensemble if self.shared else self.critics
-        critics.load_state_dict(state["critic"])
-        self.critic_target.load_state_dict(state["critic_target"])
+        self.trained.load_state_dict(state)
         self.actor_target.load_state_dict(state["actor_target"])
-        self.actor_optimizer.load_state_dict(state["actor_optimizer"])
-        self.critic_optimizer.load_state_dict(state["critic_optimizer"])
-        self.updates = count_in(state["counters"], "updates")

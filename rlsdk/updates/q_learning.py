@@ -7,7 +7,7 @@ Dabney et al. 2017, arXiv:1710.10044 (quantiles).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from rlsdk.networks.discrete_value_policy import DiscreteValuePolicy
 from rlsdk.records import Metrics, Transitions
 from rlsdk.runtime.stored import count_in
 from rlsdk.settings.q_learning import QLearningConfig
+from rlsdk.updates.critic_loss import ValueLoss
 from rlsdk.updates.optimizer import FlatOptimizer
 from rlsdk.updates.states import QLearningState
 from rlsdk.updates.target_network import TargetNetwork
@@ -26,15 +27,6 @@ COUNTERS = ("target_updates", "since_target", "counted")
 
 
 ConfigT = TypeVar("ConfigT", bound=QLearningConfig)
-
-
-class ValueLoss(Protocol):
-    """A loss of predicted values."""
-
-    def __call__(self, values: Tensor, target: Tensor, *, weight: Tensor | None) -> tuple[Tensor, Tensor]:
-        """(loss 0-d, its gradient with respect to `values`), for values and targets [choices, N, K]; `weight` of each row,
-        float [N] or None = 1."""
-        ...
 
 
 def optimizer_arguments(config: QLearningConfig) -> Mapping[str, object]:

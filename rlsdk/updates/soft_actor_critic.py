@@ -8,20 +8,16 @@ from typing import Generic, TypeVar
 import torch
 from torch import Generator, Tensor, nn
 
-from rlsdk.kernels import Structure
-from rlsdk.math.quantiles import td_error
 from rlsdk.networks.critics import ContinuousCritics
-from rlsdk.networks.modes import has_train_mode
 from rlsdk.networks.own_networks import OwnCritics
 from rlsdk.networks.squashed_actor import SquashedActor
 from rlsdk.records import Metrics, Observation, Transitions
-from rlsdk.runtime.stored import count_in
 from rlsdk.settings.action_noise import require_noise_stays
 from rlsdk.settings.soft_actor_critic import SoftActorCriticConfig, parse_entropy_coefficient
 from rlsdk.updates.critic_loss import CriticLoss
 from rlsdk.updates.optimizer import FlatOptimizer
 from rlsdk.updates.states import EntropyState, SoftActorCriticState
-from rlsdk.updates.target_network import TargetNetwork
+from rlsdk.updates.target_network import TrainedCritics
 
 ConfigT = TypeVar("ConfigT", bound=SoftActorCriticConfig)
 
@@ -43,19 +39,16 @@ class SoftActorCritic(Generic[ConfigT]):
     ) -> None:
         """`generator`: for the noise of the actor's samples, on the device of the networks."""
         self.actor, self.critics, self.critic_loss, self.config = actor, critics, critic_loss, config
-        self.generator, self.shared = generator, critics.encoder is actor.encoder
-        networks, rate = config.policy_kwargs, config.learning_rate(1.0)
-        trained = critics.ensemble if self.shared else critics
-        choice, arguments = networks.optimizer_class, networks.optimizer_kwargs
+        self.generator, rate = generator, config.learning_rate(1.0)
         target_entropy = config.target_entropy_for(actor.scale.size)
         self.entropy = EntropyCoefficient(config.ent_coef, target_entropy, rate, str(generator.device))
-        self.actor_optimizer = FlatOptimizer(actor, choice, rate, arguments)
-        self.critic_optimizer = FlatOptimizer(trained, choice, rate, arguments)
-        self.target = TargetNetwork(critics)
-        self.structure, self.has_train_mode = Structure(actor, critics), False
-        self.updates = 0
-        self.td_error: Tensor | None = None
-        """[N], of the last batch, for prioritised memories."""
+        self.trained = TrainedCritics(actor, critics, config.policy_kwargs, rate)
+        self.actor_optimizer, self.target = self.trained.actor_optimizer, self.trained.target
+
+    @property
+    def td_error(self) -> Tensor | None:
+        """Errors [N] of the last batch with weights; see `rlsdk.interfaces.HasTdError`."""
+        return self.trained.td_error
 
     def reconfigure(self, config: ConfigT) -> None:
         """Use new settings from the next update on.
@@ -75,24 +68,21 @@ class SoftActorCritic(Generic[ConfigT]):
 
     def update(self, batch: Transitions, *, progress: float) -> Metrics:
         """Learn from N transitions: one gradient step of each part, then the target network's move."""
-        if self.structure.changed():
-            self.has_train_mode = has_train_mode(self.actor, self.critics)
-        if self.has_train_mode:
-            self.actor.train()
-            self.critics.train()
+        self.trained.begin()
         rate = self.config.learning_rate(1.0 - progress)
         shape = (2, len(batch.reward), self.actor.scale.size)  # for the two passes of the actor
         noise = torch.randn(shape, generator=self.generator, device=self.generator.device)
         (action, log_prob), vjp = self.actor.evaluate(self.actor.encoder(batch.observation.features), noise[0])
         alpha, metrics = self.entropy.update(log_prob, rate)
-        critic_loss = self._update_critics(batch, alpha, noise[1], rate)
-        value, grad = self._action_gradient(batch, action)
+        target = self._target(batch, alpha, noise[1])
+        critic_loss = self.trained.step(batch, target, self.critic_loss.loss, rate)
+        value, grad = self.trained.action_gradient(batch, action, self.critic_loss.actor_value)
         self.actor_optimizer.zero_grad()
         vjp(-grad, (alpha / len(log_prob)).expand_as(log_prob))  # of mean(alpha * log pi - Q), equation 9
         self.actor_optimizer.step(rate)
-        if self.updates % self.config.target_update_interval == 0:
+        if self.trained.updates % self.config.target_update_interval == 0:
             self.target.update(self.config.tau)
-        self.updates += 1
+        self.trained.updates += 1
         return {"train/critic_loss": critic_loss, "train/actor_loss": alpha * log_prob.mean() - value, **metrics}
 
     @torch.no_grad()
@@ -103,26 +93,6 @@ class SoftActorCritic(Generic[ConfigT]):
         values, _ = target.evaluate(target.encoder(observation), action)
         return self.critic_loss.target(values, log_prob, alpha, batch)
 
-    def _update_critics(self, batch: Transitions, alpha: Tensor, noise: Tensor, rate: float) -> Tensor:
-        """One step of the critics; their loss, 0-d."""
-        target = self._target(batch, alpha, noise)
-        with torch.set_grad_enabled(not self.shared):
-            features = self.critics.encoder(batch.observation.features)
-        values, vjp = self.critics.evaluate(features, self.actor.scale.to_unit(batch.action))
-        loss, grad = self.critic_loss.loss(values, target, weight=batch.weight)
-        if batch.weight is not None:
-            self.td_error = td_error(values, target)
-        self.critic_optimizer.zero_grad()
-        vjp(grad)
-        self.critic_optimizer.step(rate)
-        return loss
-
-    def _action_gradient(self, batch: Transitions, action: Tensor) -> tuple[Tensor, Tensor]:
-        """(value, 0-d; its gradient with respect to the actor's actions [N, A]): what the actor climbs."""
-        with torch.no_grad():
-            features = self.critics.encoder(batch.observation.features)
-        return self.critics.action_gradient(features, action, self.critic_loss.actor_value)
-
     @torch.no_grad()
     def state_values(self, observation: Observation) -> Tensor:
         """V [N]: the mean of all critics for the policy's modes; see `rlsdk.interfaces.EstimatesValues`."""
@@ -131,23 +101,11 @@ class SoftActorCritic(Generic[ConfigT]):
         return self.critics.evaluate(self.critics.encoder(observation.features), action)[0].mean((0, -1))
 
     def state_dict(self) -> SoftActorCriticState:
-        return {
-            "critic": dict(self.critics.ensemble.state_dict() if self.shared else self.critics.state_dict()),
-            "critic_target": self.target.state_dict(),
-            "entropy": self.entropy.state_dict(),
-            "actor_optimizer": self.actor_optimizer.state_dict(),
-            "critic_optimizer": self.critic_optimizer.state_dict(),
-            "counters": {"updates": self.updates},
-        }
+        return {**self.trained.state_dict(), "entropy": self.entropy.state_dict()}
 
     def load_state_dict(self, state: SoftActorCriticState, /) -> None:
-        critics = self.critics.ensemble if self.shared else self.critics
-        critics.load_state_dict(state["critic"])
-        self.target.load_state_dict(state["critic_target"])
+        self.trained.load_state_dict(state)
         self.entropy.load_state_dict(state["entropy"])
-        self.actor_optimizer.load_state_dict(state["actor_optimizer"])
-        self.critic_optimizer.load_state_dict(state["critic_optimizer"])
-        self.updates = count_in(state["counters"], "updates")
 
 
 class EntropyCoefficient:

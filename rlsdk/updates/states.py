@@ -30,23 +30,23 @@ class EntropyState(TypedDict):
     optimizer: Mapping[str, object]
 
 
-class SoftActorCriticState(TypedDict):
+class TrainedCriticsState(TypedDict):
+    """Of `TrainedCritics`."""
+
+    critic: Mapping[str, Tensor]
+    critic_target: Mapping[str, Tensor]
+    actor_optimizer: Mapping[str, object]
+    critic_optimizer: Mapping[str, object]
+    counters: Mapping[str, int]
+
+
+class SoftActorCriticState(TrainedCriticsState):
     """Of `SoftActorCritic`."""
 
-    critic: Mapping[str, Tensor]
-    critic_target: Mapping[str, Tensor]
     entropy: EntropyState
-    actor_optimizer: Mapping[str, object]
-    critic_optimizer: Mapping[str, object]
-    counters: Mapping[str, int]
 
 
-class DeterministicActorCriticState(TypedDict):
+class DeterministicActorCriticState(TrainedCriticsState):
     """Of `DeterministicActorCritic`."""
 
-    critic: Mapping[str, Tensor]
-    critic_target: Mapping[str, Tensor]
     actor_target: Mapping[str, Tensor]
-    actor_optimizer: Mapping[str, object]
-    critic_optimizer: Mapping[str, object]
-    counters: Mapping[str, int]

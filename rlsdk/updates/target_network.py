@@ -1,4 +1,4 @@
-"""Target networks: a slowly moving copy of an online network."""
+"""Target networks, slowly moving copies of online networks; and critics of continuous actions that are trained towards one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,19 @@ import torch
 from torch import Tensor, nn
 
 from rlsdk.kernels import Structure
+from rlsdk.math.quantiles import td_error
 from rlsdk.networks.architecture import architecture
+from rlsdk.networks.critics import ContinuousCritics, ValueOf
+from rlsdk.networks.deterministic_actor import DeterministicActor
+from rlsdk.networks.modes import has_train_mode
+from rlsdk.networks.own_networks import OwnCritics
+from rlsdk.networks.squashed_actor import SquashedActor
+from rlsdk.records import Transitions
+from rlsdk.runtime.stored import count_in
+from rlsdk.settings.networks import NetworkConfig
+from rlsdk.updates.critic_loss import ValueLoss
+from rlsdk.updates.optimizer import FlatOptimizer
+from rlsdk.updates.states import TrainedCriticsState
 
 NetworkT = TypeVar("NetworkT", bound=nn.Module)
 
@@ -51,3 +63,72 @@ class TargetNetwork(Generic[NetworkT]):
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         self.network.load_state_dict(state)
+
+
+class TrainedCritics:
+    """Critics of continuous actions and the actor that climbs them: their steps, optimisers, state and the critics' target.
+
+    The critics' encoder may be the actor's own, which then only the actor's loss trains.
+    """
+
+    def __init__(
+        self,
+        actor: SquashedActor | DeterministicActor,
+        critics: ContinuousCritics | OwnCritics,
+        config: NetworkConfig,
+        rate: float,
+    ) -> None:
+        """`rate`: the first learning rate."""
+        self.actor, self.critics, self.shared = actor, critics, critics.encoder is actor.encoder
+        self.own = critics.ensemble if self.shared else critics
+        choice, arguments = config.optimizer_class, config.optimizer_kwargs
+        self.actor_optimizer = FlatOptimizer(actor, choice, rate, arguments)
+        self.optimizer = FlatOptimizer(self.own, choice, rate, arguments)
+        self.target = TargetNetwork(critics)
+        self.structure, self.has_train_mode = Structure(actor, critics), False
+        self.updates = 0
+        self.td_error: Tensor | None = None
+        """[N], of the last batch with weights, for prioritised memories."""
+
+    def begin(self) -> None:
+        """Put networks with a train mode into it."""
+        if self.structure.changed():
+            self.has_train_mode = has_train_mode(self.actor, self.critics)
+        if self.has_train_mode:
+            self.actor.train()
+            self.critics.train()
+
+    def step(self, batch: Transitions, target: Tensor, loss_of: ValueLoss, rate: float) -> Tensor:
+        """One step of the critics towards targets [N, M]; their loss, 0-d."""
+        with torch.set_grad_enabled(not self.shared):
+            features = self.critics.encoder(batch.observation.features)
+        values, vjp = self.critics.evaluate(features, self.actor.scale.to_unit(batch.action))
+        loss, grad = loss_of(values, target, weight=batch.weight)
+        if batch.weight is not None:
+            self.td_error = td_error(values, target)
+        self.optimizer.zero_grad()
+        vjp(grad)
+        self.optimizer.step(rate)
+        return loss
+
+    def action_gradient(self, batch: Transitions, action: Tensor, value_of: ValueOf) -> tuple[Tensor, Tensor]:
+        """(value, 0-d; its gradient with respect to the actor's actions [N, A]): what the actor climbs."""
+        with torch.no_grad():
+            features = self.critics.encoder(batch.observation.features)
+        return self.critics.action_gradient(features, action, value_of)
+
+    def state_dict(self) -> TrainedCriticsState:
+        return {
+            "critic": dict(self.own.state_dict()),
+            "critic_target": self.target.state_dict(),
+            "actor_optimizer": self.actor_optimizer.state_dict(),
+            "critic_optimizer": self.optimizer.state_dict(),
+            "counters": {"updates": self.updates},
+        }
+
+    def load_state_dict(self, state: TrainedCriticsState) -> None:
+        self.own.load_state_dict(state["critic"])
+        self.target.load_state_dict(state["critic_target"])
+        self.actor_optimizer.load_state_dict(state["actor_optimizer"])
+        self.optimizer.load_state_dict(state["critic_optimizer"])
+        self.updates = count_in(state["counters"], "updates")

@@ -36,7 +36,7 @@ def the_count_of_updates_is_lost(patch: Patch) -> None:
 
     def broken(self: Any, state: Any) -> None:
         restore(self, state)
-        self.updates = 0
+        self.trained.updates = 0
 
     patch.setattr(SoftActorCritic, "load_state_dict", broken)
 

@@ -99,7 +99,7 @@ def errors_are_weighed(patch: Patch) -> None:
     def broken(self: Any, batch: Transitions, *, progress: float) -> Any:
         metrics = update(self, batch, progress=progress)
         if self.td_error is not None and batch.weight is not None:
-            self.td_error = self.td_error * batch.weight
+            self.trained.td_error = self.td_error * batch.weight
         return metrics
 
     patch.setattr(SoftActorCritic, "update", broken)

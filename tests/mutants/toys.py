@@ -15,6 +15,7 @@ from rlsdk.training import population
 from rlsdk.tree import map_tensors
 from rlsdk.updates import ClippedPolicy, QLearning, SoftActorCritic, clipped_policy, minibatches
 from rlsdk.updates.soft_actor_critic import EntropyCoefficient
+from rlsdk.updates.target_network import TrainedCritics
 from rlsdk_ars import algorithm as ars
 from rlsdk_tqc import algorithm as tqc
 from rlsdk_trpo import algorithm as trpo
@@ -313,13 +314,13 @@ def critics_see_the_state_itself(patch: Patch) -> None:
 
 @mutant("learns.bandit", "tqc")
 def the_actor_climbs_down(patch: Patch) -> None:
-    climbs = SoftActorCritic._action_gradient
+    climbs = TrainedCritics.action_gradient
 
     def broken(self: Any, *arguments: Any) -> Any:
         value, grad = climbs(self, *arguments)
         return value, -grad
 
-    patch.setattr(SoftActorCritic, "_action_gradient", broken)
+    patch.setattr(TrainedCritics, "action_gradient", broken)
 
 
 @mutant("learns.entropy", "tqc")

@@ -6,7 +6,8 @@ from tests.planted.bug import Bug
 
 PLUGIN = "plugins/rlsdk-tqc/src/rlsdk_tqc"
 ALGORITHM, BUILD, LOSS = f"{PLUGIN}/algorithm.py", f"{PLUGIN}/build.py", f"{PLUGIN}/loss.py"
-UPDATE, GAUSSIAN = "rlsdk/updates/soft_actor_critic.py", "rlsdk/distributions/gaussian.py"
+UPDATE, CRITICS = "rlsdk/updates/soft_actor_critic.py", "rlsdk/updates/target_network.py"
+GAUSSIAN = "rlsdk/distributions/gaussian.py"
 SCALE, STORAGE = "rlsdk/networks/action_scale.py", "rlsdk/buffers/row_storage.py"
 
 BUGS = (
@@ -79,17 +80,17 @@ BUGS = (
         id="the-encoder-of-the-critics-is-not-trained",
         algorithm="tqc",
         kind="training",
-        file=UPDATE,
-        old="trained = critics.ensemble if self.shared else critics",
-        new="trained = critics.ensemble",
+        file=CRITICS,
+        old="self.own = critics.ensemble if self.shared else critics",
+        new="self.own = critics.ensemble",
     ),
     Bug(
         id="the-target-moves-once",
         algorithm="tqc",
         kind="training",
         file=UPDATE,
-        old="if self.updates % self.config.target_update_interval == 0:",
-        new="if self.updates == 0:",
+        old="if self.trained.updates % self.config.target_update_interval == 0:",
+        new="if self.trained.updates == 0:",
     ),
     Bug(
         id="the-entropy-coefficient-is-not-restored",
@@ -119,7 +120,7 @@ BUGS = (
         id="critics-see-actions-in-other-units",
         algorithm="tqc",
         kind="spaces",
-        file=UPDATE,
+        file=CRITICS,
         old="self.critics.evaluate(features, self.actor.scale.to_unit(batch.action))",
         new="self.critics.evaluate(features, batch.action.flatten(1))",
     ),

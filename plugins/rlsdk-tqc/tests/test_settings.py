@@ -249,7 +249,7 @@ def test_shared_features_extractor_is_trained_by_the_actor_only() -> None:
     model = small(policy="MultiInputPolicy", env=SimpleMultiObsEnv(), policy_kwargs=kwargs, batch_size=4).learn(10)
     algorithm = model.parts.algorithm
     assert algorithm.critics.encoder is model.policy.encoder
-    trained = algorithm.critic_optimizer.flat.numel()
+    trained = algorithm.trained.optimizer.flat.numel()
     assert trained == sum(p.numel() for p in algorithm.critics.ensemble.parameters())
 
 

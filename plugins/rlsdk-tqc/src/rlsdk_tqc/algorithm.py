@@ -28,9 +28,8 @@ class TruncatedQuantiles:
         """(J_Z, 0-d, equations 13 and 14; its gradient), for quantiles [C, N, K] and the target [N, keep]."""
         return quantile_huber(values, target, sum_over_quantiles=False, weight=weight)
 
-    def actor_value(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """(mean of all C * K quantiles, 0-d, equation 15: without truncation; its gradient), for quantiles [C, N, K]."""
-        return mean_value(values)
+    actor_value = staticmethod(mean_value)
+    """The mean of all C * K quantiles, equation 15: without truncation."""
 
     def reconfigure(self, config: TQCConfig) -> None:
         self.keep = config.kept_quantiles
