@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,20 @@ import torch
 from rlsdk.agent import Agent
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import AnySpaceEnv
+from rlsdk.records import Scored
+from rlsdk.testing.batches import recording
 from rlsdk.testing.kit import clause, require
 from rlsdk.testing.not_applicable import NotApplicable
+from rlsdk.testing.noted_env import NotedEnv, NotedEpisode, steps_in
 from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject, differing, equal_values, flat_state
 from rlsdk.training import PopulationPlan
+
+EPISODES, ROUNDS = 3, 3
+"""Of a candidate, where a setting says how many; and of a training."""
+OFFSET = 0.5
+"""Added to every reward, where a setting says so."""
+ROUNDING = 1e-4
+"""Between float32 scores of the loop and float64 ones of the kit."""
 
 
 def _plan(agent: Agent) -> PopulationPlan:
@@ -91,3 +102,103 @@ def same_everywhere(subject: Subject) -> None:
     for count, kind in ((3, "sync"), (2, "async")):
         wrong = differing(alone, trained(count, kind))
         require(not wrong, f"with {count} environments ({kind}) these differ from one alone: {wrong[:5]}")
+
+
+@dataclass
+class _Round:
+    """What candidates were given for their episodes, and the episodes."""
+
+    scored: Scored
+    episodes: list[NotedEpisode]
+
+    def of_candidates(self) -> list[list[NotedEpisode]]:
+        """The episodes of each candidate, which one environment plays one after another."""
+        count = len(self.scored.score)
+        require(
+            len(self.episodes) % count == 0,
+            f"{count} candidates played {len(self.episodes)} episodes in a round, not equally many each",
+        )
+        each = len(self.episodes) // count
+        return [self.episodes[i * each : (i + 1) * each] for i in range(count)]
+
+
+def _rounds(subject: Subject, **changes: object) -> tuple[Agent, list[_Round]]:
+    """An agent after `ROUNDS` rounds in one environment, and what was played in each.
+
+    Raises NotApplicable where the algorithm plays no candidates.
+    """
+    episodes, found = list[NotedEpisode](), list[_Round]()
+    chosen: dict[str, Any] = {"n_eval_episodes": EPISODES, "alive_bonus_offset": OFFSET, **changes}
+    env = make_vec_env(lambda: subject.with_info(NotedEnv(subject.action_kind, episodes)), 1)
+    agent = subject.agent(env, zero_policy=False, **chosen)
+    _plan(agent)
+    episodes.clear()  # of making the agent
+
+    def note(scored: Scored) -> None:
+        played = [episode for episode in episodes if episode.rewards]  # a training begins with a reset
+        found.append(_Round(scored, played))
+        episodes.clear()
+
+    with recording(agent.parts.algorithm, note):
+        while len(found) < ROUNDS:
+            before = len(found)
+            agent.learn(1, reset_num_timesteps=False)
+            require(len(found) > before, "a training made no update")
+    return agent, found
+
+
+@clause(
+    "population.episodes-differ",
+    "The episodes of a candidate begin differently, and no round plays those of an earlier one.",
+    "rounds(): derive the seed of an episode from the seed of the training, the round, the candidate and the number of the"
+    " episode.",
+)
+def episodes_differ(subject: Subject) -> None:
+    _, rounds = _rounds(subject)
+    starts = [[[_start(episode) for episode in own] for own in each.of_candidates()] for each in rounds]
+    for number, each in enumerate(starts):
+        for i, own in enumerate(each):
+            count = len(set(own))
+            require(count == len(own), f"of {len(own)} episodes of a candidate {count} are different ones")
+            earlier = {start for others in starts[:number] for start in others[i % len(others)]}
+            require(not earlier & set(own), f"round {number + 1} begins as an earlier one, from the same observations")
+
+
+def _start(episode: NotedEpisode) -> tuple[float, ...]:
+    return tuple(episode.observations[0].tolist())
+
+
+@clause(
+    "population.scores-are-true",
+    "A candidate's score is the mean return of its episodes, with the bonus that the plan adds to every step; `Scored` counts"
+    " the steps of all.",
+    "rounds(): begin the sum of rewards again with every episode, and divide the sum of all returns by their number.",
+)
+def scores_are_true(subject: Subject) -> None:
+    agent, rounds = _rounds(subject)
+    bonus = _plan(agent).alive_bonus_offset
+    for each in rounds:
+        expected = [
+            float(np.mean([sum(episode.rewards) + bonus * len(episode.rewards) for episode in own]))
+            for own in each.of_candidates()
+        ]
+        found, steps = each.scored.score.tolist(), steps_in(each.episodes)
+        close = np.allclose(found, expected, rtol=ROUNDING, atol=ROUNDING)
+        require(close, f"scores {found[:3]} of candidates whose episodes have the mean return {expected[:3]}")
+        require(each.scored.env_steps == steps, f"{each.scored.env_steps} steps were counted of {steps}")
+
+
+@clause(
+    "population.statistics",
+    "Statistics for normalising are those of the observations of all candidates' steps.",
+    "rounds(): merge the moments of every result into the plan's normalizer.",
+)
+def statistics(subject: Subject) -> None:
+    agent, rounds = _rounds(subject, normalize=True)
+    normalizer = _plan(agent).normalizer
+    assert normalizer is not None
+    acted = [episode.observations[:-1] for each in rounds for episode in each.episodes]
+    rows = np.concatenate([np.stack(part) for part in acted])
+    expected, found = rows.mean(0), normalizer.flat()[0]
+    close = np.allclose(found, expected, rtol=ROUNDING, atol=ROUNDING)
+    require(close, f"the mean is {found.round(4)}, that of the observations of {len(rows)} steps {expected.round(4)}")

@@ -8,14 +8,19 @@ import torch
 from torch import Tensor, nn
 
 from rlsdk.agent import Agent
+from rlsdk.callbacks import LambdaCallback
+from rlsdk.environments import make_vec_env
+from rlsdk.records import Report
 from rlsdk.testing.batches import recording, small_agent
 from rlsdk.testing.kit import clause, require
 from rlsdk.testing.networks import Found, equal, held, overlaps
 from rlsdk.testing.not_applicable import NotApplicable
+from rlsdk.testing.noted_env import NotedEnv, NotedEpisode, steps_in
 from rlsdk.testing.subject import Subject
 
 FIRST, LONGEST = 48, 1600
 """Steps (or updates) of the first training, and of all together: what has not moved by then does not move."""
+ENVS = 3
 MEMBERS = 10
 """Networks in one tensor, at most."""
 
@@ -159,3 +164,34 @@ def targets_lag(subject: Subject) -> None:
         _train_until(agent, lambda: all(lagging.values()) and count > 1)
     never = [path for path, seen in lagging.items() if not seen]
     require(not never, f"after each of {count} updates {never} are equal to the networks that they copy, to the bit")
+
+
+@clause(
+    "training.counts",
+    "Reports and the agent count the steps that all environments made, and the calls of update() or, where the algorithm has a"
+    " count of its own, `updates`, that count.",
+    "rounds(): add len(rollout.steps.reward) * collector.num_envs to cursor.env_steps, and the calls of update() to"
+    " cursor.updates.",
+)
+def counts(subject: Subject) -> None:
+    for num_envs in (1, ENVS):
+        episodes, calls, reports = list[NotedEpisode](), list[object](), list[Report]()
+        agent = subject.agent(make_vec_env(lambda: _noted(subject, episodes), num_envs))  # noqa: B023  # in this round only
+        episodes.clear()  # of making the agent
+        watch = LambdaCallback(on_report=lambda run, report: reports.append(report))  # noqa: B023
+        with recording(agent.parts.algorithm, calls.append):
+            while len(calls) < 4 and (not reports or reports[-1].env_steps + reports[-1].updates < LONGEST):
+                agent.learn(FIRST, watch, reset_num_timesteps=False)
+        made = steps_in(episodes)
+        found = [reports[-1].env_steps, *([agent.num_timesteps] if agent.parts.plan.needs_environment else [])]
+        what = f"{num_envs} environments"
+        require(set(found) == {made}, f"{what} made {made} steps, and {found} are counted")
+        own = getattr(agent.parts.algorithm, "updates", len(calls))
+        require(
+            reports[-1].updates in (len(calls), own),
+            f"{what}: update() was called {len(calls)} times, and {reports[-1].updates} updates are counted",
+        )
+
+
+def _noted(subject: Subject, episodes: list[NotedEpisode]) -> object:
+    return subject.with_info(NotedEnv(subject.action_kind, episodes))

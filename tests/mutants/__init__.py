@@ -1,6 +1,18 @@
 """Real bugs, planted on purpose, by the kind of thing they are in."""
 
-from tests.mutants import acting, agents, batches, learning, memories, packages, policies, printing, settings, toys
+from tests.mutants import (
+    acting,
+    agents,
+    batches,
+    learning,
+    memories,
+    packages,
+    policies,
+    printing,
+    rounds,
+    settings,
+    toys,
+)
 from tests.mutants.catalogue import MUTANTS, Patch
 
 __all__ = [
@@ -14,6 +26,7 @@ __all__ = [
     "packages",
     "policies",
     "printing",
+    "rounds",
     "settings",
     "toys",
 ]

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from rlsdk.networks import ActorCritic, DiscreteValuePolicy, FlattenEncoder, SquashedActor
 from rlsdk.records import Rollout, Transitions
-from rlsdk.training import population
 from rlsdk.tree import map_tensors
 from rlsdk.updates import ClippedPolicy, QLearning, SoftActorCritic, clipped_policy, minibatches
 from rlsdk.updates.soft_actor_critic import EntropyCoefficient
@@ -60,14 +59,6 @@ def the_last_of_five_actions_is_never_tried(patch: Patch) -> None:
 def the_sign_of_observations_is_lost(patch: Patch) -> None:
     forward = FlattenEncoder.forward
     patch.setattr(FlattenEncoder, "forward", lambda self, features: forward(self, features).abs())
-
-
-@mutant("learns.two-state-chain", "ars")
-def scores_are_rewards_per_step(patch: Patch) -> None:
-    score = population._score
-    patch.setattr(
-        population, "_score", lambda result, offset: score(result, offset) / (sum(result.lengths) / len(result.lengths))
-    )
 
 
 @mutant("learns.time-limit", "trpo")

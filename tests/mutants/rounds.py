@@ -1,0 +1,77 @@
+"""Bugs of training loops: what they play, score and count."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from rlsdk.records import Scored
+from rlsdk.training import OffPolicyPlan, OnPolicyPlan, population, population_episodes
+from rlsdk_ars.algorithm import RandomSearch
+from tests.mutants.catalogue import Patch, mutant
+
+
+@mutant("population.episodes-differ", "ars")
+def every_episode_of_a_candidate_has_the_same_seed(patch: Patch) -> None:
+    request = population._request
+
+    def broken(*arguments: Any) -> Any:
+        found = request(*arguments)
+        return type(found)(found.parameters, found.seeds[:1] * len(found.seeds), found.mean, found.factor, found.clip)
+
+    patch.setattr(population, "_request", broken)
+
+
+@mutant("population.episodes-differ", "ars")
+def every_round_has_the_same_seeds(patch: Patch) -> None:
+    request = population._request
+    patch.setattr(population, "_request", lambda plan, row, seed, iteration, i: request(plan, row, seed, 0, i))
+
+
+@mutant("population.scores-are-true", "ars")
+def scores_are_of_the_longest_episode(patch: Patch) -> None:
+    def broken(result: Any, offset: float) -> float:
+        length, total = max(zip(result.lengths, result.returns, strict=True))
+        return float(total + offset * length)
+
+    patch.setattr(population, "_score", broken)
+
+
+@mutant("population.statistics", "ars")
+def statistics_are_of_first_observations(patch: Patch) -> None:
+    moments = population_episodes._moments
+    patch.setattr(
+        population_episodes, "_moments", lambda seen: moments([rows[:1].repeat(len(rows), 0) for rows in seen])
+    )
+
+
+@mutant("training.counts")
+def updates_of_earlier_rounds_are_not_counted(patch: Patch) -> None:
+    rounds = OffPolicyPlan.rounds
+
+    def broken(self: Any, *arguments: Any) -> Any:
+        for cursor, report in rounds(self, *arguments):
+            yield cursor, replace(report, updates=int(report.metrics is not None))
+
+    patch.setattr(OffPolicyPlan, "rounds", broken)
+
+
+@mutant("training.counts", "trpo")
+def steps_are_those_of_one_environment(patch: Patch) -> None:
+    rounds = OnPolicyPlan.rounds
+
+    def broken(self: Any, training: Any, cursor: Any) -> Any:
+        for after, report in rounds(self, training, cursor):
+            yield after, replace(report, env_steps=report.env_steps // training.collector.num_envs)
+
+    patch.setattr(OnPolicyPlan, "rounds", broken)
+
+
+@mutant("learns.two-state-chain", "ars")
+def scores_are_whole_numbers(patch: Patch) -> None:
+    update = RandomSearch.update
+
+    def broken(self: Any, batch: Scored, *, progress: float) -> Any:
+        return update(self, replace(batch, score=batch.score.trunc()), progress=progress)
+
+    patch.setattr(RandomSearch, "update", broken)
