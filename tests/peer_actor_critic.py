@@ -1,11 +1,22 @@
-"""Our actor-critics beside those of sb3-contrib: equal weights, equal rollouts, and how far apart they end up."""
+"""Our actor-critics beside those of stable-baselines3 and sb3-contrib: equal weights, rollouts, and how far they end apart."""
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+
+from rlsdk.environments import make_vec_env
+from rlsdk.records import Metrics
+from rlsdk.testing.rollouts import rollout_of
+from tests.peer_updates import rounding
+
+Fill = Callable[[Any, Any, Any, Any], None]
+Order = Callable[[Any, pytest.MonkeyPatch], None]
 
 
 def _pairs(ours: Any, theirs: Any) -> list[tuple[Any, Any]]:
@@ -64,9 +75,82 @@ def fill(buffer: Any, rollout: Any, theirs: Any, ours: Any) -> None:
 
 def same_order(ours: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let numpy shuffle as our generator is about to."""
-    import numpy as np
-
     twin = torch.Generator()
     twin.set_state(ours.streams["update"].get_state())
     monkeypatch.setattr(np.random, "permutation", lambda count: torch.randperm(count, generator=twin).numpy())
     monkeypatch.setattr(np.random, "randint", lambda count: int(torch.randint(count, (), generator=twin)))
+
+
+def same_order_of_trpo(ours: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same for TRPO, and both solvers begin at 0: the peer's begins at noise."""
+    twin, rows = torch.Generator(), ours.config.n_steps * ours.context.num_envs
+    twin.set_state(ours.streams["update"].get_state())
+    epochs = range(ours.config.n_critic_updates)
+    # the peer shuffles for its policy step too, where the order does not matter
+    orders = [np.arange(rows), *(torch.randperm(rows, generator=twin).numpy() for _ in epochs)]
+    monkeypatch.setattr(np.random, "permutation", lambda count: orders.pop(0))
+    monkeypatch.setattr(torch, "randn_like", torch.zeros_like)
+
+
+def pair(kinds: tuple[Any, Any], env: Any, num_envs: int, settings: Mapping[str, Any]) -> tuple[Any, Any]:
+    """(our agent, theirs) with the same weights; `kinds`: our class and theirs. `settings` may name a policy."""
+    from stable_baselines3.common.env_util import make_vec_env as make_theirs
+    from stable_baselines3.common.logger import configure
+
+    given = {"policy": "MlpPolicy", "seed": 0, "device": "cpu", **settings}
+    theirs = kinds[1](env=make_theirs(env, num_envs), **copy.deepcopy(given))
+    theirs.set_logger(configure(None, []))
+    ours = kinds[0](env=make_vec_env(env, num_envs, vectorization="sync"), **given)
+    transplant(ours.policy, theirs.policy)
+    return ours, theirs
+
+
+def update_both(
+    ours: Any, theirs: Any, monkeypatch: pytest.MonkeyPatch, *, fill: Fill = fill, order: Order = same_order
+) -> Metrics:
+    """One update of both with a rollout of ours; our metrics."""
+    rollout = rollout_of(ours, ours.config.n_steps)
+    fill(theirs.rollout_buffer, rollout, theirs, ours.policy)
+    order(ours, monkeypatch)
+    metrics: Metrics = ours.parts.algorithm.update(rollout, progress=0.0)
+    theirs._update_current_progress_remaining(0, 100)
+    theirs.train()
+    return metrics
+
+
+def assert_same_metrics(metrics: Metrics, theirs: Any, names: Mapping[str, str], atol: float = 1e-4) -> None:
+    """`names`: ours and theirs, without "train/"."""
+    for mine, other in names.items():
+        expected = float(theirs.logger.name_to_value[f"train/{other}"])
+        assert float(metrics[f"train/{mine}"]) == pytest.approx(expected, abs=atol, rel=1e-3), mine
+
+
+LOSSES = {name: name for name in ("explained_variance", "entropy_loss", "policy_gradient_loss", "value_loss")}
+
+
+def random_settings(rng: np.random.Generator) -> dict[str, Any]:
+    """Of PPO and A2C."""
+    return {
+        "n_steps": 40,
+        "learning_rate": float(10 ** rng.uniform(-4, -2)),
+        "gamma": float(rng.uniform(0.5, 1.0)),
+        "gae_lambda": float(rng.uniform(0.5, 1.0)),
+        "normalize_advantage": bool(rng.integers(2)),
+        "ent_coef": float(rng.choice([0.0, 0.02])),
+        "vf_coef": float(rng.uniform(0.1, 1.0)),
+        "max_grad_norm": float(rng.choice([0.1, 0.5])),
+        "policy_kwargs": {"net_arch": [int(width) for width in rng.integers(4, 20, rng.integers(1, 3))]},
+    }
+
+
+def compare_an_update(
+    kinds: tuple[Any, Any], seed: int, settings: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> tuple[Metrics, Any]:
+    """(our metrics, their agent) after an update that leaves the same weights, of CartPole-v1 or Pendulum-v1 by the seed."""
+    env = ("CartPole-v1", "Pendulum-v1")[seed % 2]
+    ours, theirs = pair(kinds, env, 2, settings)
+    metrics = update_both(ours, theirs, monkeypatch)
+    rows = 2 * settings["n_steps"]
+    minibatches = rows * settings.get("n_epochs", 1) // settings.get("batch_size", rows) + 1
+    assert distance(ours.policy, theirs.policy) < rounding(settings, minibatches)
+    return metrics, theirs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from rlsdk.records import Observation, Transitions
 from rlsdk.tree import flatten
 
 Translate = Callable[[Mapping[str, Tensor], Any], Translated]
+Noise = Callable[[torch.Generator], None]
 
 
 FAST = 8
@@ -72,7 +74,7 @@ def updated(
     theirs: Any,
     count: int,
     monkeypatch: pytest.MonkeyPatch,
-    noise: Callable[[torch.Generator], None] | None = None,
+    noise: Noise | None = None,
 ) -> None:
     """`count` updates of both with the same batches; every metric that both have is the same to 1e-5. `noise`: called
     before each update with a generator that draws what ours is about to draw, to give it to them."""
@@ -94,3 +96,52 @@ def updated(
         for name, value in expected.items():
             assert float(metrics[name]) == pytest.approx(float(value), rel=1e-5, abs=1e-5), (name, step)
         theirs.logger.name_to_value.clear()
+
+
+SMALL: Mapping[str, Any] = {"buffer_size": 100, "seed": 0, "device": "cpu", "learning_starts": 0}
+
+
+def random_settings(rng: np.random.Generator) -> dict[str, Any]:
+    """Of all off-policy algorithms."""
+    return {
+        "learning_rate": float(10 ** rng.uniform(-4, -2)),
+        "gamma": float(rng.uniform(0.5, 1.0)),
+        "batch_size": int(rng.integers(1, 65)),
+    }
+
+
+def random_critics(rng: np.random.Generator) -> dict[str, Any]:
+    """Of those for Box actions."""
+    networks = {"net_arch": [8, 12], "n_critics": int(rng.integers(1, 4))}
+    return {"tau": float(rng.uniform(0.001, 1.0)), "policy_kwargs": networks}
+
+
+def target_noise(rows: int, monkeypatch: pytest.MonkeyPatch) -> Noise:
+    """Give the peer the noise of our target actions [rows, 1]."""
+    drawn = list[Tensor]()
+
+    def normal(self: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
+        return self.copy_(drawn.pop() * std)
+
+    def noise(generator: torch.Generator) -> None:
+        drawn[:] = [torch.randn(rows, 1, generator=generator)]
+
+    monkeypatch.setattr(torch.Tensor, "normal_", normal)
+    return noise
+
+
+def compare_updates(
+    kinds: tuple[Any, Any, Translate],
+    env: str,
+    settings: Mapping[str, Any],
+    count: int,
+    monkeypatch: pytest.MonkeyPatch,
+    noise: Noise | None = None,
+) -> None:
+    """`count` updates from equal weights leave equal weights; `kinds`: our class, theirs, and our `from_sb3`. `noise`: as of
+    `updated`."""
+    theirs = kinds[1]("MlpPolicy", env, **SMALL, **copy.deepcopy(dict(settings)))
+    ours = kinds[0]("MlpPolicy", env, **SMALL, **settings)
+    transplant(ours, theirs, kinds[2])
+    updated(ours, theirs, count, monkeypatch, noise=noise)
+    assert distance(ours, theirs, kinds[2]) < rounding(settings, count)

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
 
-from rlsdk.environments import make_vec_env
-from rlsdk.testing.rollouts import rollout_of
 from rlsdk_recurrent_ppo import RecurrentPPO
 from rlsdk_trpo import TRPO
-from tests.peer_actor_critic import distance, fill, transplant
+from tests.peer_actor_critic import distance, pair, same_order_of_trpo, update_both
 from tests.peer_gsde import Counting, drawn_by_ours, drawn_by_theirs
 
 sb3_contrib = pytest.importorskip("sb3_contrib")
-from stable_baselines3.common.env_util import make_vec_env as make_theirs  # noqa: E402
-from stable_baselines3.common.logger import configure  # noqa: E402
-
-ENVS, STEPS = 2, 60
 
 
 @pytest.mark.parametrize(
@@ -28,29 +20,11 @@ ENVS, STEPS = 2, 60
     ids=["defaults", "deviations per feature", "expln", "squashed"],
 )
 def test_an_update_equals_the_peers(networks: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    common: dict[str, Any] = {"n_steps": STEPS, "batch_size": 40, "n_critic_updates": 2, "seed": 0, "device": "cpu"}
-    common |= {
-        "use_sde": True,
-        "sde_sample_freq": 8,
-        "cg_max_steps": 4,
-        "policy_kwargs": {"net_arch": [16], **networks},
-    }
-    theirs = sb3_contrib.TRPO("MlpPolicy", make_theirs(Counting, ENVS), **common)
-    theirs.set_logger(configure(None, []))
-    ours = TRPO("MlpPolicy", make_vec_env(Counting, ENVS, vectorization="sync"), **common)
-    transplant(ours.policy, theirs.policy)
-    rollout = rollout_of(ours, STEPS)
-    fill(theirs.rollout_buffer, rollout, theirs, ours.policy)
-    twin = torch.Generator()
-    twin.set_state(ours.streams["update"].get_state())
-    rows = ENVS * STEPS
-    orders = [np.arange(rows), *(torch.randperm(rows, generator=twin).numpy() for _ in range(2))]
-    monkeypatch.setattr(np.random, "permutation", lambda count: orders.pop(0))
-    monkeypatch.setattr(torch, "randn_like", torch.zeros_like)  # the peer's solver starts from noise, ours from 0
+    settings = {"n_steps": 60, "batch_size": 40, "n_critic_updates": 2, "cg_max_steps": 4}
+    noise = {"use_sde": True, "sde_sample_freq": 8, "policy_kwargs": {"net_arch": [16], **networks}}
+    ours, theirs = pair((TRPO, sb3_contrib.TRPO), Counting, 2, {**settings, **noise})
     before = [value.clone() for value in ours.policy.parameters()]
-    metrics = ours.parts.algorithm.update(rollout, progress=0.0)
-    theirs._update_current_progress_remaining(0, 100)
-    theirs.train()
+    metrics = update_both(ours, theirs, monkeypatch, order=same_order_of_trpo)
     moved = max(float((a - b).abs().max()) for a, b in zip(before, ours.policy.parameters(), strict=True))
     assert moved > 1e-3
     assert distance(ours.policy, theirs.policy) < 0.02 * moved

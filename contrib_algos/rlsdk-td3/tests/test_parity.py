@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import copy
-from typing import Any
-
 import numpy as np
 import pytest
-import torch
-from torch import Tensor
 
 from rlsdk_td3 import TD3
 from rlsdk_td3.interchange import from_sb3
-from tests.peer_updates import distance, rounding, some_in_the_fast_suite, transplant, updated
+from tests.peer_updates import compare_updates, random_critics, random_settings, some_in_the_fast_suite, target_noise
 
 stable_baselines3 = pytest.importorskip("stable_baselines3")
 
@@ -20,29 +15,12 @@ stable_baselines3 = pytest.importorskip("stable_baselines3")
 @pytest.mark.parametrize("seed", some_in_the_fast_suite(100))
 def test_updates_equal_the_peers(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(seed)
-    settings: dict[str, Any] = {
-        "learning_rate": float(10 ** rng.uniform(-4, -2)),
-        "gamma": float(rng.uniform(0.5, 1.0)),
-        "tau": float(rng.uniform(0.001, 1.0)),
-        "batch_size": int(rng.integers(1, 65)),
+    settings = random_settings(rng) | random_critics(rng)
+    settings |= {
         "policy_delay": int(rng.integers(1, 4)),
         "target_policy_noise": float(rng.uniform(0.0, 1.0)),
         "target_noise_clip": float(rng.uniform(0.0, 1.0)),
-        "policy_kwargs": {"net_arch": [8, 12], "n_critics": int(rng.integers(1, 4))},
     }
-    common = {"buffer_size": 100, "seed": 0, "device": "cpu", "learning_starts": 0}
-    theirs = stable_baselines3.TD3("MlpPolicy", "Pendulum-v1", **common, **copy.deepcopy(settings))
-    ours = TD3("MlpPolicy", "Pendulum-v1", **common, **settings)
-    transplant(ours, theirs, from_sb3)
-    count = int(rng.integers(1, 8))
-    drawn = list[Tensor]()
-
-    def normal(self: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
-        return self.copy_(drawn.pop() * std)
-
-    def noise(generator: torch.Generator) -> None:
-        drawn[:] = [torch.randn(settings["batch_size"], 1, generator=generator)]
-
-    monkeypatch.setattr(torch.Tensor, "normal_", normal)
-    updated(ours, theirs, count, monkeypatch, noise=noise)
-    assert distance(ours, theirs, from_sb3) < rounding(settings, count)
+    noise = target_noise(settings["batch_size"], monkeypatch)
+    kinds = (TD3, stable_baselines3.TD3, from_sb3)
+    compare_updates(kinds, "Pendulum-v1", settings, int(rng.integers(1, 8)), monkeypatch, noise)

@@ -8,17 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from rlsdk.environments import make_vec_env
 from rlsdk.networks.state_dependent_noise import StateDependentNoise
-from rlsdk.testing.rollouts import rollout_of
 from rlsdk_recurrent_ppo import RecurrentPPO
-from tests.peer_actor_critic import distance, same_order, transplant
+from tests.peer_actor_critic import LOSSES, assert_same_metrics, distance, pair, update_both
 from tests.peer_gsde import Counting
 
 sb3_contrib = pytest.importorskip("sb3_contrib")
 from sb3_contrib.common.recurrent.type_aliases import RNNStates  # noqa: E402
-from stable_baselines3.common.env_util import make_vec_env as make_theirs  # noqa: E402
-from stable_baselines3.common.logger import configure  # noqa: E402
 
 ENVS, STEPS = 3, 48
 
@@ -28,13 +24,14 @@ def theirs_of(state: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
     return tuple(part.transpose(0, 1).contiguous() for part in state)
 
 
-def fill(buffer: Any, rollout: Any, model: Any) -> None:
+def fill(buffer: Any, rollout: Any, theirs: Any, ours: Any) -> None:
     """Our rollout in their buffer, with the states of both memories before every step."""
     steps, extras = rollout.steps, rollout.steps.extras
     actor, critic = extras.memory
     buffer.reset()
     reward = steps.reward.clone()
     finals = rollout.final_observations
+    assert bool(steps.terminated.any())  # states are reset inside
     assert finals is None or not bool(steps.truncated.any())  # no time limits in so few steps
     for t in range(STEPS):
         pi = theirs_of(tuple(part[t] for part in actor))
@@ -46,7 +43,7 @@ def fill(buffer: Any, rollout: Any, model: Any) -> None:
         carry = rollout.last_carry
         state = theirs_of(carry.critic or carry.actor)
         starts = rollout.last_observation.is_first.float()
-        last = model.policy.predict_values(rollout.last_observation.features, state, starts)
+        last = theirs.policy.predict_values(rollout.last_observation.features, state, starts)
     buffer.compute_returns_and_advantage(last.flatten(), rollout.last_observation.is_first.numpy())
 
 
@@ -61,26 +58,13 @@ def fill(buffer: Any, rollout: Any, model: Any) -> None:
     ids=["two memories", "shared", "actor only", "two layers"],
 )
 def test_an_update_equals_the_peers(kwargs: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    common = {"n_steps": STEPS, "batch_size": 36, "n_epochs": 2, "seed": 0, "device": "cpu", "ent_coef": 0.01}
+    common = {"n_steps": STEPS, "batch_size": 36, "n_epochs": 2, "ent_coef": 0.01, "policy": "MlpLstmPolicy"}
     networks = {"lstm_hidden_size": 16, "net_arch": {"pi": [8], "vf": [8]}, **kwargs}
-    theirs = sb3_contrib.RecurrentPPO(
-        "MlpLstmPolicy", make_theirs("CartPole-v1", ENVS), policy_kwargs=dict(networks), **common
-    )
-    theirs.set_logger(configure(None, []))
-    env = make_vec_env("CartPole-v1", ENVS, vectorization="sync")
-    ours = RecurrentPPO("MlpLstmPolicy", env, policy_kwargs=networks, **common)
-    transplant(ours.policy, theirs.policy)
-    rollout = rollout_of(ours, STEPS)
-    assert bool(rollout.steps.terminated.any())  # states are reset inside
-    fill(theirs.rollout_buffer, rollout, theirs)
-    same_order(ours, monkeypatch)
-    metrics = ours.parts.algorithm.update(rollout, progress=0.0)
-    theirs._update_current_progress_remaining(0, 100)
-    theirs.train()
+    kinds = (RecurrentPPO, sb3_contrib.RecurrentPPO)
+    ours, theirs = pair(kinds, "CartPole-v1", ENVS, {**common, "policy_kwargs": networks})
+    metrics = update_both(ours, theirs, monkeypatch, fill=fill)
     assert distance(ours.policy, theirs.policy) < 1e-4
-    for name in ("train/explained_variance", "train/entropy_loss", "train/policy_gradient_loss", "train/value_loss"):
-        expected = float(theirs.logger.name_to_value[name])
-        assert float(metrics[name]) == pytest.approx(expected, abs=1e-4, rel=1e-3), name
+    assert_same_metrics(metrics, theirs, LOSSES)
     assert np.isfinite(float(metrics["train/loss"]))
 
 
@@ -125,23 +109,19 @@ def replay(rollout: Any, model: Any, drawn: list[torch.Tensor]) -> None:
 )
 def test_an_update_with_gsde_equals_the_peers(networks: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     entropy = 0.0 if "squash_output" in networks else 0.01  # of squashed actions: integrated here, sampled there
-    common: dict[str, Any] = {"n_steps": STEPS, "batch_size": ENVS * STEPS, "n_epochs": 1, "seed": 0, "device": "cpu"}
+    common: dict[str, Any] = {"n_steps": STEPS, "batch_size": ENVS * STEPS, "n_epochs": 1, "policy": "MlpLstmPolicy"}
     common |= {"use_sde": True, "sde_sample_freq": EVERY, "ent_coef": entropy, "learning_rate": 3e-3}
     common |= {"policy_kwargs": {"lstm_hidden_size": 8, "net_arch": {"pi": [8], "vf": [8]}, **networks}}
-    theirs = sb3_contrib.RecurrentPPO("MlpLstmPolicy", make_theirs(Rewarding, ENVS), **common)
-    theirs.set_logger(configure(None, []))
-    ours = RecurrentPPO("MlpLstmPolicy", make_vec_env(Rewarding, ENVS, vectorization="sync"), **common)
-    transplant(ours.policy, theirs.policy)
+    ours, theirs = pair((RecurrentPPO, sb3_contrib.RecurrentPPO), Rewarding, ENVS, common)
     drawn, draw = list[torch.Tensor](), StateDependentNoise.matrices
     monkeypatch.setattr(StateDependentNoise, "matrices", lambda *given: (drawn.append(draw(*given)), drawn[-1])[1])
-    rollout = rollout_of(ours, STEPS)
-    replay(rollout, theirs, drawn)
-    fill(theirs.rollout_buffer, rollout, theirs)
-    same_order(ours, monkeypatch)
+
+    def replay_and_fill(buffer: Any, rollout: Any, theirs: Any, ours: Any) -> None:
+        replay(rollout, theirs, drawn)
+        fill(buffer, rollout, theirs, ours)
+
     before = [value.detach().clone() for value in ours.policy.parameters()]
-    metrics = ours.parts.algorithm.update(rollout, progress=0.0)
-    theirs._update_current_progress_remaining(0, 100)
-    theirs.train()
+    metrics = update_both(ours, theirs, monkeypatch, fill=replay_and_fill)
     moved = [float((a - b).abs().max()) for a, b in zip(before, ours.policy.parameters(), strict=True)]
     assert min(moved) > 1e-3
     assert distance(ours.policy, theirs.policy) < 1e-5

@@ -9,18 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from gymnasium import spaces
 
-from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import AnySpaceEnv
-from rlsdk.testing.rollouts import rollout_of
 from rlsdk_trpo import TRPO
-from tests.peer_actor_critic import distance, fill, transplant
+from tests.peer_actor_critic import assert_same_metrics, distance, pair, same_order_of_trpo, update_both
 
 sb3_contrib = pytest.importorskip("sb3_contrib")
-from stable_baselines3.common.env_util import make_vec_env as make_theirs  # noqa: E402
-from stable_baselines3.common.logger import configure  # noqa: E402
 
 ENVS, STEPS = 2, 120
 OBSERVED = spaces.Box(-1.0, 1.0, (5,), np.float32)
@@ -51,28 +46,12 @@ def source(name: str) -> Any:
     ids=["defaults", "other solver", "raw advantages"],
 )
 def test_an_update_equals_the_peers(env: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    common = {"n_steps": STEPS, "batch_size": 64, "n_critic_updates": 3, "seed": 0, "device": "cpu", **settings}
-    theirs = sb3_contrib.TRPO("MlpPolicy", make_theirs(source(env), ENVS), **common)
-    theirs.set_logger(configure(None, []))
-    ours = TRPO("MlpPolicy", make_vec_env(source(env), ENVS, vectorization="sync"), **common)
-    transplant(ours.policy, theirs.policy)
-    rollout = rollout_of(ours, STEPS)
-    fill(theirs.rollout_buffer, rollout, theirs, ours.policy)
-    twin = torch.Generator()
-    twin.set_state(ours.streams["update"].get_state())
-    rows = ENVS * STEPS
-    # the peer shuffles for its policy step too, where the order does not matter
-    orders = [np.arange(rows), *(torch.randperm(rows, generator=twin).numpy() for _ in range(3))]
-    monkeypatch.setattr(np.random, "permutation", lambda count: orders.pop(0))
-    monkeypatch.setattr(torch, "randn_like", torch.zeros_like)  # the peer's solver starts from noise, ours from 0
-    metrics = ours.parts.algorithm.update(rollout, progress=0.0)
-    theirs._update_current_progress_remaining(0, 100)
-    theirs.train()
+    common = {"n_steps": STEPS, "batch_size": 64, "n_critic_updates": 3, **settings}
+    ours, theirs = pair((TRPO, sb3_contrib.TRPO), source(env), ENVS, common)
+    metrics = update_both(ours, theirs, monkeypatch, order=same_order_of_trpo)
     assert distance(ours.policy, theirs.policy) < 1e-4
     names = {"objective": "policy_objective", "kl_divergence_loss": "kl_divergence_loss", "value_loss": "value_loss"}
-    for mine, other in names.items():
-        expected = float(theirs.logger.name_to_value[f"train/{other}"])
-        assert float(metrics[f"train/{mine}"]) == pytest.approx(expected, abs=1e-4, rel=1e-3), mine
+    assert_same_metrics(metrics, theirs, names)
     assert bool(metrics["train/is_line_search_success"]) == bool(
         theirs.logger.name_to_value["train/is_line_search_success"]
     )
