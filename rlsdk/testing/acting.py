@@ -66,13 +66,13 @@ def action_spaces(subject: Subject) -> Iterator[GymSpace]:
 def may_exceed(agent: Agent, act: Act[object, object]) -> bool:
     """Whether Box actions may lie outside their bounds, see `Policy.act`."""
     replayed = agent.parts.buffer is not None and agent.parts.plan.needs_environment
-    return not replayed or log_prob_in(act) is not None
+    return not replayed or extra_of(act, "log_prob") is not None
 
 
-def log_prob_in(act: Act[object, object]) -> Tensor | None:
-    """The entry `log_prob` [B] of the extras, where they have one."""
+def extra_of(act: Act[object, object], name: str) -> Tensor | None:
+    """An entry of the extras, such as `log_prob` [B] or `value` [B], where they have it."""
     extras = act.extras
-    found = extras.get("log_prob") if isinstance(extras, Mapping) else getattr(extras, "log_prob", None)
+    found = extras.get(name) if isinstance(extras, Mapping) else getattr(extras, name, None)
     return found if isinstance(found, Tensor) else None
 
 

@@ -92,6 +92,26 @@ def discount_read(subject: Subject) -> None:
 
 
 @clause(
+    "batch.discounts-mark-ends",
+    "In all sequences that update() gets, from a memory or straight from the environments, `discount` is 0 at terminations and"
+    " above 0 elsewhere.",
+    "plan and memory: discount = gamma * ~terminated; at truncated rows what follows counts.",
+)
+def discounts_mark_ends(subject: Subject) -> None:
+    learner = Learner(subject)
+    if not isinstance(learner.batch, Sequences):
+        raise NotApplicable("it does not learn from sequences; buffer.rows-are-true is about Transitions")
+    for number, batch in enumerate(learner.batches):
+        wrong = batch.steps.valid & ((batch.discount == 0.0) != batch.steps.terminated)
+        row = wrong.nonzero()[:1].flatten().tolist()
+        require(
+            not row,
+            f"update {number}: row {row} has terminated = {bool(batch.steps.terminated[wrong][:1].any())} and discount ="
+            f" {batch.discount[wrong][:1].sum():.4g}",
+        )
+
+
+@clause(
     "batch.ends-have-no-next",
     "Rows with discount 0 ended by termination; update() does not learn from their next observation.",
     "update(): multiply all that belongs to next_observation, an entropy bonus too, by batch.discount.",

@@ -93,7 +93,8 @@ class Learner:
         self.agent = small_agent(subject)
         self.batch: Batch = None
         """The batch of the last update of the training."""
-        seen = list[Batch]()
+        self.batches = seen = list[Batch]()
+        """Those of all its updates."""
         steps = 2 * EPISODE * ENVS
         with recording(self.agent.parts.algorithm, seen.append):
             while len(seen) < 3 and steps < PATIENCE:

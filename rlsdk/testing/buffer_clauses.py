@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from copy import deepcopy
+from typing import Any
 
 import torch
 from hypothesis import given
@@ -234,8 +236,12 @@ def _memories(subject: Subject) -> Iterator[dict[str, object]]:
     """Settings of the memories to be sampled from."""
     small = {**_capacity(subject, 2, 24), **({"n_steps": 1} if issubclass(_kind(subject), Transitions) else {})}
     yield small
-    if "replay_buffer_class" in subject.settings(replay_buffer_class="prioritized"):
-        yield {**small, "replay_buffer_class": "prioritized"}
+    prioritized: dict[str, Any] = {**small, "replay_buffer_class": "prioritized"}
+    if "replay_buffer_class" not in subject.settings(replay_buffer_class="prioritized"):
+        return
+    with suppress(SettingsError):  # a memory of the algorithm's own may refuse it
+        subject.chain_agent(2, **prioritized)
+        yield prioritized
 
 
 def _frequencies(memory: FilledMemory, single: bool) -> None:

@@ -164,6 +164,60 @@ def entropy(subject: Subject) -> None:
     )
 
 
+ENTROPY_LATER = 0.6
+"""Of agreement with the outcome that leads to entropy: with `ent_coef` 1 the policy stays soft, and correct ones have 0.7."""
+LATER_STEPS = 5
+
+
+@clause(
+    "learns.entropy-later",
+    "In targets of an off-policy algorithm with `ent_coef` the entropy of later actions counts like a reward.",
+    "update(): the soft value of next_observation is Q - ent_coef * log_prob of an action sampled there",
+)
+def entropy_later(subject: Subject) -> None:
+    kind = _kinds(subject)[0]
+    if not _has(subject, "ent_coef"):
+        raise NotApplicable("the algorithm has no setting ent_coef")
+    if not _remembers(subject, Transitions):
+        raise NotApplicable(
+            "it does not learn from remembered Transitions, so its entropy may be a part of the loss alone"
+        )
+    for goes_on in (1, 0):
+        ends, on = Outcome(0.0, (0,), "terminated"), Outcome(0.0, (1,))
+        outcomes = [(ends, on) if goes_on else (on, ends)]
+        outcomes += [(Outcome(0.0, (i + 1,)),) * 2 for i in range(1, LATER_STEPS)] + [(ends, ends)]
+        env = partial(TableEnv, outcomes, (0,), ACTIONS[kind])
+        table = env()
+        which = "high" if goes_on else "low"
+        expected = (
+            f"rewards are 0, {which} actions lead to {LATER_STEPS} more steps, which pay by their entropy, ent_coef = 1"
+        )
+        score = agreement(table, {0: float(goes_on)})
+        require_learnt(subject, Toy("entropy-later", env, score, ENTROPY_LATER, expected, {"ent_coef": 1.0}))
+
+
+FAR = np.array([[80.0, -3.0], [82.0, -3.0]], np.float32)
+"""Observations whose differences are small beside their sizes."""
+
+
+@clause(
+    "learns.normalized",
+    "With `normalize` a chain is learnt whose observations lie far from 0: every observation of an update is normalised.",
+    "apply context.observation_normalizer to records of your own; sample with parts.sample(); where a plan has a memory and"
+    " learns from the newest steps too, give these to parts.preprocess_batch()",
+)
+def normalized(subject: Subject) -> None:
+    kind = _kinds(subject)[0]
+    if not _has(subject, "gamma"):
+        raise NotApplicable("the algorithm has no setting gamma")
+    for waits in (True, False):
+        env = partial(TableEnv, _chain(1.6), (0,), ACTIONS[kind], FAR)
+        gamma = PATIENT if waits else IMPATIENT
+        expected = f"with normalised observations: 1 at once, or 1.6 a step later, at gamma = {gamma}"
+        settings = {"gamma": gamma, "normalize": {"norm_reward": False}}
+        _require_answers(subject, "normalized", env, {0: float(waits)}, expected, **settings)
+
+
 @clause(
     "learns.time-limit",
     "an episode that a time limit ends is worth what would have followed, where values are learnt",
@@ -187,13 +241,15 @@ def time_limit(subject: Subject) -> None:
 
 def _learns_values(subject: Subject) -> bool:
     """Whether the policy estimates values, or a memory gives discounts."""
-    agent = subject.trained()
-    if _estimator(agent) is not None:
-        return True
-    parts = agent.parts
-    if parts.buffer is None or not len(parts.buffer):
-        return False
-    return isinstance(parts.buffer.sample(1, torch.Generator().manual_seed(0)), Transitions | Sequences)
+    return _estimator(subject.trained()) is not None or _remembers(subject, Transitions, Sequences)
+
+
+def _remembers(subject: Subject, *kinds: type) -> bool:
+    """Whether it has a memory that samples one of these."""
+    buffer = subject.trained().parts.buffer
+    return bool(
+        buffer is not None and len(buffer) and isinstance(buffer.sample(1, torch.Generator().manual_seed(0)), kinds)
+    )
 
 
 VALUE_GAMMA = 0.6

@@ -24,8 +24,8 @@ from rlsdk.testing.acting import (
     action_spaces,
     allowed,
     chosen,
+    extra_of,
     fault_of,
-    log_prob_in,
     may_exceed,
     near,
     observations,
@@ -188,7 +188,7 @@ def log_prob_is_true(subject: Subject) -> None:
         policy, same = agent.parts.policy, observations(agent, 1, seed=4)
         same = map_tensors(lambda leaf: leaf.expand(FREQUENCIES, *leaf.shape[1:]), same)
         answer = act_on(policy, same, policy.initial_carry(FREQUENCIES), seed=5, deterministic=False)
-        log_prob, choices = log_prob_in(answer), chosen(inner, answer.action)
+        log_prob, choices = extra_of(answer, "log_prob"), chosen(inner, answer.action)
         if log_prob is None or len(leaves(answer.action)) > 1 or not choices.shape[1]:
             continue
         for action in map(torch.tensor, sorted(set(map(tuple, choices.tolist())))):
@@ -346,13 +346,17 @@ def ratio_is_one(subject: Subject) -> None:
         if network is None or not isinstance(agent.parts.plan, HasRolloutLength):
             continue
         policy: Any = agent.policy
-        rows = policy_batch(rollout_of(agent, 16), policy, gamma=0.9, lam=0.9)
-        with torch.no_grad():
-            distribution, value = network(rows.observation, rows.memory, rows.starts)
-            log_prob = distribution.log_prob(policy.internal(rows.action))
-        for name, now, then in (("log-probability", log_prob, rows.log_prob), ("value", value, rows.value)):
-            gap = float((now - then).abs().max())
-            require(gap < 1e-5, f"{what}: a recomputed {name} differs by {gap}")
+        rollout = rollout_of(agent, 16)
+        for cut_every in (None, 1):  # from memories at the start of episodes, and from those stored with each row
+            rows = policy_batch(rollout, policy, gamma=0.9, lam=0.9, cut_every=cut_every)
+            with torch.no_grad():
+                distribution, value = network(rows.observation, rows.memory, rows.starts)
+                log_prob = distribution.log_prob(policy.internal(rows.action))
+            for name, now, then in (("log-probability", log_prob, rows.log_prob), ("value", value, rows.value)):
+                gap = float((now - then).abs().max())
+                require(
+                    gap < 1e-5, f"{what}, sequences of {cut_every or 'all'} steps: a recomputed {name} differs by {gap}"
+                )
         checked += 1
     if not checked:
         raise NotApplicable("the policy is not an actor-critic of rlsdk.networks")

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from rlsdk.records import FinalObservations, Observation, Rollout
+from rlsdk.testing.acting import act_on, extra_of
 from rlsdk.testing.batches import (
     EPISODE,
     ROUNDING,
@@ -115,6 +116,28 @@ def last_observation_read(subject: Subject) -> None:
     require(
         learner.reads(unfinished, _with_other_last(unfinished)),
         "other observations after the rollout give the same weights, to the bit",
+    )
+
+
+@clause(
+    "rollout.last-carry-read",
+    "Where values depend on a memory, the value after the rollout is that of the memory there, `last_carry`.",
+    "update(): after the last row compute the next value from rollout.last_observation and rollout.last_carry.",
+)
+def last_carry_read(subject: Subject) -> None:
+    learner, batch, _ = _learning(subject)
+    unfinished = _unfinished(batch)
+    if not learner.reads(unfinished, _with_other_last(unfinished)):
+        raise NotApplicable("it does not bootstrap: the observation after the rollout is not read")
+    last, carry = unfinished.last_observation, unfinished.last_carry
+    other = map_tensors(lambda leaf: leaf + 0.5 if leaf.is_floating_point() else leaf, carry)
+    answers = [act_on(learner.agent.parts.policy, last, each, seed=1, deterministic=True) for each in (carry, other)]
+    one, two = (extra_of(answer, "value") for answer in answers)
+    if one is None or two is None or torch.equal(one, two):
+        raise NotApplicable("no entry `value` of what act() adds to a step depends on the carry")
+    require(
+        learner.reads(unfinished, replace(unfinished, last_carry=other)),
+        "another memory after the rollout gives the same weights, to the bit",
     )
 
 

@@ -9,6 +9,7 @@ import attrs
 import torch
 
 from rlsdk.errors import RlsdkError
+from rlsdk.settings.schedules import Constant, Piecewise
 from rlsdk.testing.alternatives import KEEP, Question, Setting, questions, schedule_question, settings_of
 from rlsdk.testing.effects import MidTrainings, Search, search, shown
 from rlsdk.testing.kit import clause, require
@@ -19,6 +20,8 @@ from rlsdk.testing.trials import Left, Refused, Trials, same, usual
 OF_EVERY_AGENT = frozenset({"env", "policy"})
 """What an agent is made of; other clauses try them all."""
 FOLDER = "tensorboard_log"
+LATE = 0.6
+"""Share of the training that is done when a schedule changes; a round may pass the half."""
 
 
 @clause(
@@ -46,7 +49,26 @@ def schedules_followed(subject: Subject) -> str:
     if not asked:
         raise NotApplicable("no setting is a schedule")
     usual(trials)
-    return _require_effects(trials, asked)
+    untried = _require_effects(trials, asked)
+    for setting in asked:
+        _require_order(trials, setting)
+    return untried
+
+
+def _require_order(trials: Trials, setting: Setting) -> None:
+    """A schedule that changes in the second half of the training leaves the first half as it was."""
+    if not isinstance(setting.value, Constant):
+        return
+    level = setting.value.value
+    late = Piecewise(((0.0, level), (LATE, level), (LATE, level / 4), (1.0, level / 4)))
+    constant, changing = (trials.first_half({setting.name: value}) for value in (setting.value, late))
+    if isinstance(constant, Refused) or isinstance(changing, Refused):
+        return
+    require(
+        same(constant, changing),
+        f"{setting.name} = {shown(late)} changes in the second half of the training only, and the weights that the first half"
+        " leaves are others than with a constant",
+    )
 
 
 @clause(

@@ -131,18 +131,18 @@ def _copies(subject: Subject) -> tuple[Agent, dict[str, tuple[nn.Module, nn.Modu
 
 @clause(
     "training.targets-follow",
-    "Every network that begins as a copy of a trained one, such as a target network, follows it.",
+    "Every network that begins as a copy of a trained one, such as a target network, follows it, again and again.",
     "update(), collected(): move the copy towards its source, as `TargetNetwork.update(tau)` does.",
 )
 def targets_follow(subject: Subject) -> None:
     agent, copies = _copies(subject)
     tensors = {f"{path}.{name}": p for path, (copy, _) in copies.items() for name, p in copy.named_parameters()}
-    before = {path: value.detach().clone() for path, value in tensors.items()}
-    steps = _train_until(agent, lambda: not _still(before, tensors))
-    still = _still(before, tensors)
-    require(
-        not still, f"after {steps} {agent.parts.plan.unit} of training these are what they were at first: {still[:5]}"
-    )
+    for moment in ("at first", "after they had moved once"):
+        before = {path: value.detach().clone() for path, value in tensors.items()}
+        steps = _train_until(agent, lambda: not _still(before, tensors))  # noqa: B023  # used in this round only
+        still = _still(before, tensors)
+        unit = agent.parts.plan.unit
+        require(not still, f"after {steps} {unit} of training these are what they were {moment}: {still[:5]}")
 
 
 @clause(

@@ -13,14 +13,19 @@ import torch
 from gymnasium import spaces
 
 from rlsdk.agent import Agent
+from rlsdk.callbacks import Callback
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import AnySpaceEnv, FakeImageEnv, SimpleMultiObsEnv
+from rlsdk.records import Report
 from rlsdk.settings import evolve
 from rlsdk.testing.not_applicable import NotApplicable
 from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject, differing, flat_state
+from rlsdk.training.train import Run
 
 STEPS, ROUNDS = 32, 3
 """Environment steps of a training, and rounds of collecting and updating that it has at least."""
+LONG = 4
+"""Times the usual length: a training whose halves have several rounds."""
 RESTLESS: dict[str, object] = {"learning_rate": 1e-2, "n_epochs": 2}
 """Settings with which a short training moves far, where a config class has them and the plugin declares no others."""
 Left = dict[str, torch.Tensor]
@@ -102,6 +107,16 @@ class Trials:
             return False
         return True
 
+    def first_half(self, changes: Mapping[str, object]) -> Left | Refused:
+        """What the first half of a long training in the usual place leaves."""
+        length = LONG * self.steps
+        try:
+            with quietly():
+                agent = self.agent(self.places[0], changes).learn(length, callback=_FirstHalf(length))
+        except Exception as error:  # see `left`
+            return Refused(f"{type(error).__name__}: {error}")
+        return left_by(self.subject, agent)
+
     def left(self, place: Place, changes: Mapping[str, object], times: int = 1) -> Left | Refused:
         """What a training of `times` the usual length leaves."""
         key = (place.name, times, tuple(sorted((name, repr(value)) for name, value in changes.items())))
@@ -112,6 +127,16 @@ class Trials:
             except Exception as error:  # a value may be refused, or be of no use: another one is tried
                 self._done[key] = Refused(f"{type(error).__name__}: {error}")
         return self._done[key]
+
+
+class _FirstHalf(Callback):
+    """Ends a training of `length` steps, or updates where no steps are made, in the middle."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def on_report(self, run: Run, report: Report) -> bool:
+        return 2 * (report.env_steps or report.updates) < self.length
 
 
 def left_by(subject: Subject, agent: Agent) -> Left:

@@ -66,6 +66,42 @@ def terminations_bootstrap(patch: Patch) -> None:
     _given(patch, QLearning, lambda batch: replace(batch, discount=batch.discount.clamp(min=0.5)), "_target")
 
 
+@mutant("batch.discounts-mark-ends", "v-trace")
+def the_newest_steps_never_end(patch: Patch) -> None:
+    from acme_vtrace import algorithm
+
+    sequences = algorithm.as_sequences
+
+    def broken(rollout: Any, gamma: float) -> Any:
+        batch = sequences(rollout, gamma)
+        return replace(batch, discount=torch.full_like(batch.discount, gamma))
+
+    patch.setattr(algorithm, "as_sequences", broken)
+
+
+@mutant("rollout.last-carry-read", "recurrent-ppo")
+def the_value_after_a_rollout_is_of_its_first_memory(patch: Patch) -> None:
+    values = minibatches._next_values
+    patch.setattr(
+        minibatches,
+        "_next_values",
+        lambda rollout, *rest: values(replace(rollout, last_carry=rollout.initial_carry), *rest),
+    )
+
+
+@mutant("training.targets-follow", "tqc")
+def targets_move_once(patch: Patch) -> None:
+    update = TargetNetwork.update
+    moved = set[int]()
+
+    def broken(self: Any, *rest: Any) -> None:
+        if id(self) not in moved:
+            moved.add(id(self))
+            update(self, *rest)
+
+    patch.setattr(TargetNetwork, "update", broken)
+
+
 @mutant("batch.next-masks-read", "qrdqn")
 def forbidden_next_actions_are_valued(patch: Patch) -> None:
     greedy = q_learning.greedy_action

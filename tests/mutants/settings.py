@@ -155,6 +155,16 @@ def the_deviation_is_that_of_the_start(patch: Patch) -> None:
     patch.setattr(RandomSearch, "propose", broken)
 
 
+@mutant("settings.schedules-followed", "ars")
+def the_deviation_runs_backwards(patch: Patch) -> None:
+    propose = RandomSearch.propose
+
+    def broken(self: Any, *, progress: float) -> Any:
+        return propose(self, progress=1.0 - progress)
+
+    patch.setattr(RandomSearch, "propose", broken)
+
+
 @mutant("settings.schedules-followed")
 def the_step_size_is_that_of_the_start(patch: Patch) -> None:
     update = SoftActorCritic.update

@@ -84,6 +84,26 @@ def targets_of_values_are_too_large(patch: Patch) -> None:
     patch.setattr(trpo, "policy_batch", broken)
 
 
+@mutant("learns.entropy-later", "tqc")
+def later_entropy_is_punished(patch: Patch) -> None:
+    target = tqc.truncated_target
+    patch.setattr(
+        tqc, "truncated_target", lambda atoms, log_prob, *rest, **named: target(atoms, -log_prob, *rest, **named)
+    )
+
+
+@mutant("learns.normalized", "dyna")
+def what_followed_is_not_normalised(patch: Patch) -> None:
+    from acme_dyna.algorithm import Dyna
+
+    normalised = Dyna._normalised
+    patch.setattr(
+        Dyna,
+        "_normalised",
+        lambda self, moves: replace(normalised(self, moves), next_observation=moves.next_observation),
+    )
+
+
 # --- clipped policy -------------------------------------------------------------------------------------------------
 
 

@@ -94,8 +94,8 @@ BUGS = (
         algorithm="v-trace",
         kind="seeds",
         file=ALGORITHM,
-        old='self.memory.sample(self.batch_size, training.streams["replay"])',
-        new="self.memory.sample(self.batch_size, torch.Generator().manual_seed(0))",
+        old='parts.sample(self.batch_size, training.streams["replay"])',
+        new="parts.sample(self.batch_size, torch.Generator().manual_seed(0))",
     ),
     Bug(
         id="steps-of-one-environment-are-counted",

@@ -46,7 +46,7 @@ class TableEnv(gymnasium.Env[object, object]):
         observations: NDArray[np.float32] | Literal["one-hot", "number"] = "one-hot",
         episode_length: int | None = None,
     ) -> None:
-        """`observations`: float32 [states, F] from -1 to 1, "one-hot" for rows with a single 1, or "number" for a Discrete
+        """`observations`: float32 [states, F], "one-hot" for rows with a single 1, or "number" for a Discrete
         space. `episode_length`: a time limit."""
         self.outcomes, self.starts = tuple(outcomes), tuple(starts)
         self.episode_length, self._steps = episode_length, 0
@@ -56,9 +56,7 @@ class TableEnv(gymnasium.Env[object, object]):
         numbers = isinstance(observations, str) and observations == "number"
         self.shown: Sequence[object] = range(count) if numbers else list(rows)
         """The observation of each state."""
-        self.observation_space: gymnasium.Space[object] = (
-            spaces.Discrete(count) if numbers else spaces.Box(-1.0, 1.0, rows.shape[1:], np.float32)
-        )
+        self.observation_space: gymnasium.Space[object] = spaces.Discrete(count) if numbers else _box_around(rows)
         self.state = self.starts[0]
 
     def reset(
@@ -80,3 +78,9 @@ class TableEnv(gymnasium.Env[object, object]):
         self.state = states[int(self.np_random.integers(len(states)))]
         seen = self.shown[self.state]
         return seen.copy() if isinstance(seen, np.ndarray) else seen
+
+
+def _box_around(rows: NDArray[np.float32]) -> spaces.Box:
+    """The space of observations float32 [states, F]: from -1 to 1 in each number, wider where one lies outside."""
+    ends = np.ones(rows.shape[1:], np.float32)
+    return spaces.Box(np.minimum(rows.min(0), -ends), np.maximum(rows.max(0), ends))

@@ -96,10 +96,8 @@ class ReplayedRollouts:
             metrics, updates = None, cursor.updates
             if len(rollout.steps.reward) == self.n_steps:
                 progress = training.progress(steps)
-                batches = [as_sequences(rollout, self.gamma)]
-                batches += [
-                    self.memory.sample(self.batch_size, training.streams["replay"]) for _ in range(self.replay_ratio)
-                ]
+                batches = [parts.preprocess_batch(as_sequences(rollout, self.gamma))]
+                batches += [parts.sample(self.batch_size, training.streams["replay"]) for _ in range(self.replay_ratio)]
                 found = [parts.algorithm.update(batch, progress=progress) for batch in batches]
                 metrics = {name: torch.stack([each[name] for each in found]).mean() for name in found[0]}
                 updates += len(found)
