@@ -18,7 +18,7 @@ from rlsdk_a2c import A2C
 from rlsdk_ddpg import DDPG
 from rlsdk_ppo import PPO
 from rlsdk_td3 import TD3
-from tests.test_core_algorithms import code_of
+from tests.training_trace import code_lines
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = {
@@ -27,6 +27,13 @@ PACKAGES = {
 SIBLINGS = {"ppo": "recurrent-ppo", "a2c": "ppo", "dqn": "qrdqn", "sac": "tqc", "td3": "sac", "ddpg": "td3"}
 """The nearest package of each."""
 MOST_LINES, MOST_SHARED = 350, 0.3
+
+
+def code_of(path: Path) -> list[str]:
+    """The lines of code but for imports, stripped."""
+    lines = path.read_text().splitlines()
+    code = [lines[number - 1].strip() for number in sorted(code_lines(path))]
+    return [line for line in code if not line.startswith(("import ", "from ")) and len(line) > 1]
 
 
 def module(name: str) -> str:

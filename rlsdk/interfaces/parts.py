@@ -112,10 +112,17 @@ class Training:
         return min(1.0, (count - self.start) / max(1, self.end - self.start))
 
 
+EVERY_SPACE = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
+
+
 def require_spaces(
-    context: BuildContext, algorithm: str, *, actions: tuple[str, ...], observations: tuple[str, ...]
+    context: BuildContext,
+    algorithm: str,
+    *,
+    actions: tuple[str, ...] = EVERY_SPACE,
+    observations: tuple[str, ...] = EVERY_SPACE,
 ) -> None:
-    """Refuse spaces an algorithm cannot handle.
+    """Refuse spaces an algorithm cannot handle; `actions` and `observations`: those it can, by default all there are.
 
     Raises:
         UnsupportedSpaceError: names the space and lists what is supported.

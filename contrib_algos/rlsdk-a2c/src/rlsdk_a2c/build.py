@@ -8,8 +8,6 @@ from rlsdk.training import OnPolicyPlan
 from rlsdk_a2c.algorithm import AdvantageActorCritic
 from rlsdk_a2c.config import A2CConfig
 
-SPACES = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
-
 
 def build(context: BuildContext, config: A2CConfig) -> Parts:
     """The parts of one A2C agent.
@@ -17,7 +15,7 @@ def build(context: BuildContext, config: A2CConfig) -> Parts:
     Raises:
         UnsupportedSpaceError: the policy does not fit the observations. SettingsError: gSDE without a Box action.
     """
-    require_spaces(context, "A2C", actions=SPACES, observations=SPACES)
+    require_spaces(context, "A2C")
     memory, every = memory_of(config.policy), config.sde_sample_freq
     network = build_actor_critic(context, config, memory=memory, use_sde=config.use_sde, sde_every=every)
     update = AdvantageActorCritic(network, config, context.num_envs)

@@ -10,8 +10,6 @@ from rlsdk.training import OffPolicyPlan
 from rlsdk.updates import DeterministicActorCritic
 from rlsdk_ddpg.config import DDPGConfig
 
-OBSERVATIONS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
-
 
 def build(context: BuildContext, config: DDPGConfig) -> Parts:
     """The parts of one DDPG agent.
@@ -19,7 +17,7 @@ def build(context: BuildContext, config: DDPGConfig) -> Parts:
     Raises:
         UnsupportedSpaceError: the action space is not a bounded Box, or the policy does not fit the observations.
     """
-    require_spaces(context, "DDPG", actions=("Box",), observations=OBSERVATIONS)
+    require_spaces(context, "DDPG", actions=("Box",))
     actor, critics = build_deterministic_actor_critic(context, config)
     update = DeterministicActorCritic(actor, critics, config, context.streams["update"])
     behavior, memory = noisy_behavior(actor, context, config), build_replay(context, config)

@@ -11,8 +11,6 @@ from rlsdk.training import OffPolicyPlan
 from rlsdk.updates import QLearning
 from rlsdk_dqn.config import DQNConfig
 
-OBSERVATIONS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
-
 
 def build(context: BuildContext, config: DQNConfig) -> Parts:
     """The parts of one DQN agent: one value per action, learnt with the Huber loss (doi:10.1038/nature14236).
@@ -20,7 +18,7 @@ def build(context: BuildContext, config: DQNConfig) -> Parts:
     Raises:
         UnsupportedSpaceError: the actions are neither Discrete nor MultiDiscrete, or the policy does not fit the observations.
     """
-    require_spaces(context, "DQN", actions=("Discrete", "MultiDiscrete"), observations=OBSERVATIONS)
+    require_spaces(context, "DQN", actions=("Discrete", "MultiDiscrete"))
     policy = build_discrete_value_policy(context, config)
     warm_up = UniformWarmUp(policy, context.action_space, config.learning_starts, context.num_envs)
     update = QLearning(policy, config, smooth_l1, num_envs=context.num_envs)

@@ -8,8 +8,6 @@ from rlsdk.training import OnPolicyPlan
 from rlsdk.updates import ClippedPolicy
 from rlsdk_ppo.config import PPOConfig
 
-SPACES = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
-
 
 def build(context: BuildContext, config: PPOConfig) -> Parts:
     """The parts of one PPO agent.
@@ -17,7 +15,7 @@ def build(context: BuildContext, config: PPOConfig) -> Parts:
     Raises:
         UnsupportedSpaceError: the policy does not fit the observations. SettingsError: gSDE without a Box action.
     """
-    require_spaces(context, "PPO", actions=SPACES, observations=SPACES)
+    require_spaces(context, "PPO")
     memory, every = memory_of(config.policy), config.sde_sample_freq
     network = build_actor_critic(context, config, memory=memory, use_sde=config.use_sde, sde_every=every)
     update = ClippedPolicy(network, config, context.streams["update"], num_envs=context.num_envs)

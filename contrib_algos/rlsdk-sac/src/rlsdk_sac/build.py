@@ -11,8 +11,6 @@ from rlsdk.updates import SoftActorCritic
 from rlsdk_sac.algorithm import MinimumOfCritics
 from rlsdk_sac.config import SACConfig
 
-OBSERVATIONS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
-
 
 def build(context: BuildContext, config: SACConfig) -> Parts:
     """The parts of one SAC agent.
@@ -20,7 +18,7 @@ def build(context: BuildContext, config: SACConfig) -> Parts:
     Raises:
         UnsupportedSpaceError: the action space is not a bounded Box, or the policy does not fit the observations.
     """
-    require_spaces(context, "SAC", actions=("Box",), observations=OBSERVATIONS)
+    require_spaces(context, "SAC", actions=("Box",))
     actor, critics = build_soft_actor_critic(context, config)
     update = SoftActorCritic(actor, critics, MinimumOfCritics(), config, context.streams["update"])
     behavior = noisy_behavior(actor, context, config, warm_up=config.warms_up_uniformly)

@@ -10,8 +10,6 @@ from rlsdk.training import OffPolicyPlan
 from rlsdk.updates import DeterministicActorCritic
 from rlsdk_td3.config import TD3Config
 
-OBSERVATIONS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
-
 
 def build(context: BuildContext, config: TD3Config) -> Parts:
     """The parts of one TD3 agent.
@@ -19,7 +17,7 @@ def build(context: BuildContext, config: TD3Config) -> Parts:
     Raises:
         UnsupportedSpaceError: the action space is not a bounded Box, or the policy does not fit the observations.
     """
-    require_spaces(context, "TD3", actions=("Box",), observations=OBSERVATIONS)
+    require_spaces(context, "TD3", actions=("Box",))
     actor, critics = build_deterministic_actor_critic(context, config)
     update = DeterministicActorCritic(actor, critics, config, context.streams["update"])
     behavior, memory = noisy_behavior(actor, context, config), build_replay(context, config)

@@ -11,7 +11,6 @@ from rlsdk_ars.config import ARSConfig
 
 HIDDEN = (64, 64)
 ACTIONS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary")
-OBSERVATIONS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
 
 
 def build(context: BuildContext, config: ARSConfig) -> Parts:
@@ -20,7 +19,7 @@ def build(context: BuildContext, config: ARSConfig) -> Parts:
     Raises:
         UnsupportedSpaceError: the actions are Dict or Tuple. SettingsError: an activation numpy has not.
     """
-    require_spaces(context, "ARS", actions=ACTIONS, observations=OBSERVATIONS)
+    require_spaces(context, "ARS", actions=ACTIONS)
     networks, linear = config.policy_kwargs, config.policy == "LinearPolicy"
     hidden = () if linear else widths(networks.net_arch, "pi", HIDDEN, names=("pi",))
     squash = not linear and networks.squash_output

@@ -9,7 +9,6 @@ from rlsdk.updates import ClippedPolicy
 from rlsdk_maskable_ppo.config import MaskablePPOConfig
 
 ACTIONS = ("Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
-OBSERVATIONS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
 
 
 def build(context: BuildContext, config: MaskablePPOConfig) -> Parts:
@@ -18,7 +17,7 @@ def build(context: BuildContext, config: MaskablePPOConfig) -> Parts:
     Raises:
         UnsupportedSpaceError: the action space has nothing to mask, or the policy does not fit the observations.
     """
-    require_spaces(context, "MaskablePPO", actions=ACTIONS, observations=OBSERVATIONS)
+    require_spaces(context, "MaskablePPO", actions=ACTIONS)
     network = build_actor_critic(context, config)
     network.use_masks = config.use_masking
     update = ClippedPolicy(network, config, context.streams["update"], num_envs=context.num_envs)

@@ -10,8 +10,6 @@ from rlsdk.training import OffPolicyPlan
 from rlsdk_qrdqn.algorithm import quantile_regression
 from rlsdk_qrdqn.config import QRDQNConfig
 
-OBSERVATIONS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
-
 
 def build(context: BuildContext, config: QRDQNConfig) -> Parts:
     """The parts of one QRDQN agent.
@@ -19,7 +17,7 @@ def build(context: BuildContext, config: QRDQNConfig) -> Parts:
     Raises:
         UnsupportedSpaceError: the actions are neither Discrete nor MultiDiscrete, or the policy does not fit the observations.
     """
-    require_spaces(context, "QRDQN", actions=("Discrete", "MultiDiscrete"), observations=OBSERVATIONS)
+    require_spaces(context, "QRDQN", actions=("Discrete", "MultiDiscrete"))
     policy = build_discrete_value_policy(context, config, config.policy_kwargs.n_quantiles)
     return Parts(
         policy=policy,

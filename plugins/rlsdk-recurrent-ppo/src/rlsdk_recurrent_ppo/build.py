@@ -8,8 +8,6 @@ from rlsdk.training import OnPolicyPlan
 from rlsdk.updates import ClippedPolicy
 from rlsdk_recurrent_ppo.config import RecurrentPPOConfig
 
-SPACES = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
-
 
 def build(context: BuildContext, config: RecurrentPPOConfig) -> Parts:
     """The parts of one RecurrentPPO agent; the policy's name selects the memory.
@@ -17,7 +15,7 @@ def build(context: BuildContext, config: RecurrentPPOConfig) -> Parts:
     Raises:
         UnsupportedSpaceError: the policy does not fit the observations. SettingsError: gSDE without a Box action.
     """
-    require_spaces(context, "RecurrentPPO", actions=SPACES, observations=SPACES)
+    require_spaces(context, "RecurrentPPO")
     memory, every = memory_of(config.policy), config.sde_sample_freq
     network = build_actor_critic(context, config, memory=memory, use_sde=config.use_sde, sde_every=every)
     update = ClippedPolicy(

@@ -11,8 +11,6 @@ from rlsdk.updates import SoftActorCritic
 from rlsdk_tqc.algorithm import TruncatedQuantiles
 from rlsdk_tqc.config import TQCConfig
 
-OBSERVATIONS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
-
 
 def build(context: BuildContext, config: TQCConfig) -> Parts:
     """The parts of one TQC agent.
@@ -20,7 +18,7 @@ def build(context: BuildContext, config: TQCConfig) -> Parts:
     Raises:
         UnsupportedSpaceError: the action space is not a bounded Box, or the policy does not fit the observations.
     """
-    require_spaces(context, "TQC", actions=("Box",), observations=OBSERVATIONS)
+    require_spaces(context, "TQC", actions=("Box",))
     actor, critics = build_soft_actor_critic(context, config, config.policy_kwargs.n_quantiles)
     update = SoftActorCritic(actor, critics, TruncatedQuantiles(config), config, context.streams["update"])
     return Parts(

@@ -11,8 +11,6 @@ from rlsdk.training import OnPolicyPlan
 from rlsdk_trpo.algorithm import TrustRegionPolicy
 from rlsdk_trpo.config import TRPOConfig
 
-SPACES = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
-
 
 def build(context: BuildContext, config: TRPOConfig) -> Parts:
     """The parts of one TRPO agent.
@@ -20,7 +18,7 @@ def build(context: BuildContext, config: TRPOConfig) -> Parts:
     Raises:
         UnsupportedSpaceError: the policy does not fit the observations. SettingsError: gSDE without a Box action.
     """
-    require_spaces(context, "TRPO", actions=SPACES, observations=SPACES)
+    require_spaces(context, "TRPO")
     network = build_actor_critic(context, config, use_sde=config.use_sde, sde_every=config.sde_sample_freq)
     parts = _dimensions(context.action_space) if config.kl_per_dimension else 1
     streams, envs = context.streams, context.num_envs
