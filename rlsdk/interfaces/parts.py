@@ -112,27 +112,23 @@ class Training:
         return min(1.0, (count - self.start) / max(1, self.end - self.start))
 
 
-EVERY_SPACE = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
+ALL = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
+"""Kinds of spaces."""
 
 
 def require_spaces(
-    context: BuildContext,
-    algorithm: str,
-    *,
-    actions: tuple[str, ...] = EVERY_SPACE,
-    observations: tuple[str, ...] = EVERY_SPACE,
+    context: BuildContext, algorithm: str, *, actions: tuple[str, ...] = ALL, observations: tuple[str, ...] = ALL
 ) -> None:
     """Refuse spaces an algorithm cannot handle; `actions` and `observations`: those it can, by default all there are.
 
     Raises:
         UnsupportedSpaceError: names the space and lists what is supported.
     """
-    kind = type(context.action_space).__name__
+    kind, top = type(context.action_space).__name__, type(context.observation_space).__name__
     if kind not in actions:
         raise UnsupportedSpaceError(
             f"{algorithm} cannot act in a {kind} action space; supported action spaces: {', '.join(actions)}"
         )
-    top = type(context.observation_space).__name__
     for path, leaf in (("observation", context.observation_space), *leaf_spaces(context.observation_space)):
         if type(leaf).__name__ not in observations:
             raise UnsupportedSpaceError(
