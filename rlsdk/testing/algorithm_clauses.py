@@ -7,12 +7,13 @@ from typing import Any
 import torch
 
 from rlsdk.agent import Agent
-from rlsdk.interfaces import HasRolloutLength, NormalizesEpisodes
+from rlsdk.interfaces import HasRolloutLength, NormalizesEpisodes, Stateful
 from rlsdk.records import Rollout, Scored
 from rlsdk.testing.kit import clause, require
 from rlsdk.testing.not_applicable import NotApplicable
 from rlsdk.testing.rollouts import rollout_of, scored
-from rlsdk.testing.subject import Subject, differing, flat_state
+from rlsdk.testing.subject import Subject, differing, equal_values, flat_state
+from rlsdk.tree import flatten, unflatten
 
 
 def _batch(agent: Agent) -> object:
@@ -93,3 +94,31 @@ def state_round_trip(subject: Subject) -> None:
             agent.parts.algorithm.update(batch, progress=0.25)
     wrong = differing(flat_state(one), flat_state(two))
     require(not wrong, f"after three more updates these differ: {wrong[:5]}")
+
+
+@clause(
+    "algorithm.state-restored",
+    "load_state_dict() puts back every number of a state_dict(), also those that a short training does not change.",
+    "load_state_dict(): assign every entry that state_dict() gives.",
+)
+def state_restored(subject: Subject) -> None:
+    algorithm = subject.trained().parts.algorithm
+    state = _flat(algorithm)
+    for name, value in state.items():
+        if not (isinstance(value, float) or (isinstance(value, torch.Tensor) and value.is_floating_point())):
+            continue
+        other = value * 1.25 + 0.125
+        try:
+            algorithm.load_state_dict(unflatten({**state, name: other}))
+        except Exception:  # noqa: S112  # a state that cannot be; it may be refused with any error
+            continue
+        found = _flat(algorithm).get(name)
+        require(
+            equal_values(found, other), f"{name} is {found} after load_state_dict() of a state where it is {other}"
+        )
+
+
+def _flat(algorithm: Stateful) -> dict[str, Any]:
+    """Its state by the names of entries joined with slashes, copied."""
+    found = flatten(algorithm.state_dict())
+    return {name: value.clone() if isinstance(value, torch.Tensor) else value for name, value in found.items()}

@@ -11,6 +11,7 @@ import attrs
 
 from rlsdk.agent import agent_class
 from rlsdk.settings import AgentConfig
+from rlsdk.settings.dataset import dataset_names
 from rlsdk.settings.schedules import Constant
 from rlsdk.testing.alternatives import KEEP, Question, Setting, questions, words
 from rlsdk.testing.trials import Left, Place, Refused, Trials, left_by, quietly, same
@@ -91,6 +92,8 @@ class MidTrainings:
     def __init__(self, trials: Trials, folder: Path) -> None:
         self.trials, self.folder = trials, folder
         self._begun: dict[str, Path] = {}
+        self._datasets: dict[Path, dict[str, object]] = {}
+        """Data sets of each training by setting: files do not say where these lie."""
         self._unchanged: dict[str, Left] = {}
 
     def unchanged(self, situation: Situation) -> Left:
@@ -110,7 +113,8 @@ class MidTrainings:
         trials, path = self.trials, self._file(situation)
         with quietly():
             kind = agent_class(trials.subject.spec)
-            agent = kind.load(path, env=situation.place.make(), force_reset=False, custom_objects=load)
+            given = {**self._datasets[path], **(load or {})}
+            agent = kind.load(path, env=situation.place.make(), force_reset=False, custom_objects=given)
             for name, value in (assign or {}).items():
                 setattr(agent, name, value)
             agent.learn(situation.times * trials.steps, reset_num_timesteps=False)
@@ -124,6 +128,8 @@ class MidTrainings:
                 memory = ["replay"] if agent.replay_buffer is not None else None
                 self._begun[key] = self.folder / f"{len(self._begun)}.rlsdk"
                 agent.save(self._begun[key], include=memory)
+                names = dataset_names(type(agent.config))
+                self._datasets[self._begun[key]] = {name: getattr(agent.config, name) for name in names}
         return self._begun[key]
 
 

@@ -19,6 +19,7 @@ from rlsdk.records import Report
 from rlsdk.settings.dataset import dataset_names
 from rlsdk.settings.schedule import Constant
 from rlsdk.settings.schedules import Linear
+from rlsdk.testing.buffer_clauses import capacity_for
 from rlsdk.testing.kit import clause, require
 from rlsdk.testing.not_applicable import NotApplicable
 from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject
@@ -31,6 +32,8 @@ LONG_ROUND = 400
 POINTS = (0.01, 0.09, 0.22, 0.45, 0.7)
 """Shares of the training after which it is saved: before the first update, in the warm-up, and after some updates; with 60
 steps in the middle of episodes of 12, and after odd and even numbers of updates."""
+ROOM, INTERVAL = 24, 10
+"""Rows of the memory, and steps or updates after which a target moves; no multiple of usual rounds."""
 SAMPLED = 64
 OUT_OF_FILES = (
     "state_dict() of the algorithm, the memory or the plan must hold every count, schedule, generator and statistic that later"
@@ -84,11 +87,13 @@ def _copies(subject: Subject, count: int, kind: str) -> object:
 
 
 def _sensitive(subject: Subject) -> dict[str, object]:
-    """Settings with which a lost count of steps shows: exploration and learning rate change during the whole training."""
-    config = subject.agent().config
-    rate = getattr(config, "learning_rate", None)
+    """Settings with which a lost count shows: exploration and learning rate change during the whole training, targets move now
+    and then, and the memory is full before the training ends."""
+    agent = subject.agent()
+    rate = getattr(agent.config, "learning_rate", None)
     falling = {"learning_rate": Linear(rate.value)} if isinstance(rate, Constant) else {}
-    return {**falling, "exploration_fraction": 1.0}
+    small = {"buffer_size": capacity_for(subject, 1, ROOM)} if _remembers(agent) else {}
+    return {**falling, **small, "exploration_fraction": 1.0, "target_update_interval": INTERVAL}
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,7 @@ QUICK: dict[str, object] = {
     "learning_starts": 64,
     "target_update_interval": 2,
     "tau": 0.05,
+    "action_noise": {"kind": "normal", "mean": 0.0, "sigma": 0.5},
 }
 """Settings that make trainings of a few seconds possible, used where the plugin's config has them and declares no others."""
 RATES: tuple[Callable[[float], float], ...] = (
