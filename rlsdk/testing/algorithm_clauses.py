@@ -113,9 +113,7 @@ def state_restored(subject: Subject) -> None:
         except Exception:  # noqa: S112  # a state that cannot be; it may be refused with any error
             continue
         found = _flat(algorithm).get(name)
-        require(
-            equal_values(found, other), f"{name} is {found} after load_state_dict() of a state where it is {other}"
-        )
+        require(equal_values(found, other), f"{name} is {found} after load_state_dict() of a state where it is {other}")
 
 
 def _flat(algorithm: Stateful) -> dict[str, Any]:

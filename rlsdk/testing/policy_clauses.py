@@ -231,7 +231,7 @@ def no_hidden_state(subject: Subject) -> None:
     " start for all rows, nor the first row's for the others",
 )
 def episode_start_forgets(subject: Subject) -> None:
-    agent, remembers = subject.agent(), False
+    agent, remembers = subject.agent(), _noise_starts_again(subject)
     for name, policy in acting_policies(agent):
         fresh = policy.initial_carry(4)
         used = act_on(policy, observations(agent, 4, seed=1), fresh, seed=1, deterministic=False).carry
@@ -256,6 +256,27 @@ def episode_start_forgets(subject: Subject) -> None:
                 require(not same, f"{name}: in the middle of an episode row {row} does not depend on its carry")
     if not remembers:
         raise NotApplicable("the policy remembers nothing")
+
+
+def _noise_starts_again(subject: Subject) -> bool:
+    """The same of noise that goes on from step to step, where the manifest lists it; it belongs to sampled actions only."""
+    if "action_noise" not in subject.manifest.traits:
+        return False
+    noise = {"kind": "ornstein-uhlenbeck", "mean": [0.0], "sigma": [0.2]}
+    agent = subject.agent(action_noise=noise, learning_starts=0)
+    policy, first = agent.parts.behavior_policy, torch.tensor([True, False, True, False])
+    fresh = policy.initial_carry(4)
+    used = act_on(policy, observations(agent, 4, seed=1), fresh, seed=1, deterministic=False).carry
+    seen = Observation(observations(agent, 4, seed=2).features, first)
+    answers = [act_on(policy, seen, carry, seed=3, deterministic=False) for carry in (used, fresh)]
+    for row in range(4):
+        one, two = (row_of((answer.action, answer.carry), row) for answer in answers)
+        where = "at an episode's start" if first[row] else "in the middle of an episode"
+        require(
+            near(rows_in(one), rows_in(two)) == bool(first[row]),
+            f"action noise: {where} a used carry gives {one[0]}, a fresh one {two[0]}",
+        )
+    return True
 
 
 @clause(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from rlsdk.agent import Agent
 from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
+from rlsdk.interfaces import Buffer
 from rlsdk.records import Report
 from rlsdk.testing.batches import recording, small_agent
 from rlsdk.testing.kit import clause, require
@@ -195,3 +197,45 @@ def counts(subject: Subject) -> None:
 
 def _noted(subject: Subject, episodes: list[NotedEpisode]) -> object:
     return subject.with_info(NotedEnv(subject.action_kind, episodes))
+
+
+@clause(
+    "training.samples-differ",
+    "Every sample of the memory is drawn with random numbers of its own, which depend on the seed.",
+    "rounds(): give sample() a generator of training.streams, such as training.streams['replay'], and none that begins again.",
+)
+def samples_differ(subject: Subject) -> None:
+    states = list[bytes]()
+    for seed in (1, 2):
+        agent = subject.agent(seed=seed)
+        memory = agent.parts.buffer
+        if memory is None:
+            raise NotApplicable("it has no memory")
+        before = len(states)
+        with _noting_generators(memory, states):
+            _train_until(agent, lambda: len(states) > before + 4)  # noqa: B023  # used in this round only
+    require(
+        len(set(states)) == len(states),
+        f"of {len(states)} samples in trainings with two seeds only {len(set(states))} began with other random numbers",
+    )
+
+
+@contextmanager
+def _noting_generators(memory: Buffer[object, object], states: list[bytes]) -> Iterator[None]:
+    """Adds the state of the generator of each call of `memory.sample` to `states`."""
+    kind = type(memory)
+
+    def noted(self: Buffer[object, object], size: int, generator: Generator) -> object:
+        if self is memory:
+            states.append(generator.get_state().numpy().tobytes())
+        return sample(self, size, generator)
+
+    sample, own = kind.sample, "sample" in vars(kind)
+    setattr(kind, "sample", noted)  # noqa: B010
+    try:
+        yield
+    finally:
+        if own:
+            setattr(kind, "sample", sample)  # noqa: B010
+        else:
+            delattr(kind, "sample")

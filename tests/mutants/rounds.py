@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from rlsdk.records import Scored
+from rlsdk.settings.action_noise import OrnsteinUhlenbeckActionNoise
 from rlsdk.training import OffPolicyPlan, OnPolicyPlan, population, population_episodes
+from rlsdk.training.replay_updates import ReplayUpdates
 from rlsdk_ars.algorithm import RandomSearch
 from tests.mutants.catalogue import Patch, mutant
 
@@ -75,3 +79,32 @@ def scores_are_whole_numbers(patch: Patch) -> None:
         return update(self, replace(batch, score=batch.score.trunc()), progress=progress)
 
     patch.setattr(RandomSearch, "update", broken)
+
+
+@mutant("training.samples-differ")
+def every_sample_begins_with_the_same_random_numbers(patch: Patch) -> None:
+    begin = ReplayUpdates.__init__
+
+    def broken(self: Any, parts: Any, streams: Any) -> None:
+        begin(self, parts, streams)
+        sample = self.sample
+        self.sample = lambda size, generator: sample(size, torch.Generator().manual_seed(0))
+
+    patch.setattr(ReplayUpdates, "__init__", broken)
+
+
+@mutant("algorithm.state-restored", "ppo-lagrangian")
+def a_number_that_stays_at_first_is_not_restored(patch: Patch) -> None:
+    from acme_constrained.algorithm import LagrangianPPO
+
+    restore = LagrangianPPO.load_state_dict
+    patch.setattr(
+        LagrangianPPO,
+        "load_state_dict",
+        lambda self, state: restore(self, {**state, "multiplier": self.multiplier}),
+    )
+
+
+@mutant("policy.episode-start-forgets")
+def action_noise_goes_on_in_the_next_episode(patch: Patch) -> None:
+    patch.setattr(OrnsteinUhlenbeckActionNoise, "started", lambda self, state, is_first: state)
