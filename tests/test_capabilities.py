@@ -14,12 +14,11 @@ import pytest
 
 from rlsdk.registry import algorithms, capabilities, find, unregister
 from rlsdk.testing.capabilities import measure, write
+from tests.combination_table import BEGIN, END, OURS, table
 from tests.small_algorithms import register_reinforce
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "capabilities.md"
-PACKAGES = (*ROOT.glob("plugins/*/pyproject.toml"), *ROOT.glob("contrib_algos/*/pyproject.toml"))
-OURS = sorted(path.parent.name.removeprefix("rlsdk-") for path in PACKAGES)
 HEAD = """# What each algorithm can do
 
 Generated from runs: small agents trained, predicted, were stopped and continued, and were exported
@@ -29,6 +28,14 @@ Generated from runs: small agents trained, predicted, were stopped and continued
 | algorithm | actions | observations | masks | recurrent | several environments | resume | export |
 |---|---|---|---|---|---|---|---|
 """
+COMBINED = f"""
+## What can be combined
+
+All columns of a line go together: an LSTM with masks, images and gSDE, n-step targets with priorities. But hindsight
+replay looks one step ahead and needs a Dict observation with goals; gSDE needs Box actions. From the manifests and settings
+(`python -m tests.combination_table`).
+
+{BEGIN}"""
 
 
 def page() -> str:
@@ -39,7 +46,7 @@ def page() -> str:
         marks = ["yes" if found[key] else "no" for key in ("recurrent", "environments", "resume", "export")]
         cells = [f"`{name}`", ", ".join(found["actions"]), ", ".join(found["observations"]), found["masks"], *marks]
         rows.append(f"| {' | '.join(cells)} |\n")
-    return HEAD + "".join(rows)
+    return f"{HEAD}{''.join(rows)}{COMBINED}{table()}{END}\n"
 
 
 def as_json(found: Any) -> Any:

@@ -1,0 +1,81 @@
+"""Which combinations each algorithm of this repository has, from its manifest and its settings.
+
+python -m tests.combination_table     writes the table into README.md and docs/capabilities.md
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from rlsdk.registry import Manifest, find, load
+
+ROOT = Path(__file__).parents[1]
+PAGES = (ROOT / "README.md", ROOT / "docs" / "capabilities.md")
+BEGIN, END = "<!-- combinations: begin -->\n", "<!-- combinations: end -->"
+PACKAGES = (*ROOT.glob("plugins/*/pyproject.toml"), *ROOT.glob("contrib_algos/*/pyproject.toml"))
+OURS = sorted(path.parent.name.removeprefix("rlsdk-") for path in PACKAGES)
+KINDS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
+HEAD = """| algorithm | actions | observations | masks | memory | replay | gSDE | action noise | switches |
+|---|---|---|---|---|---|---|---|---|
+"""
+SWITCHES = {"double_q": "double", "policy_kwargs.dueling": "dueling"}
+"""Settings that choose another algorithm -> its name."""
+
+
+def settings_of(config: Any) -> set[str]:
+    """Names of settings, those of networks as `policy_kwargs.NAME`."""
+    names = set(attrs.fields_dict(config))
+    networks = attrs.fields_dict(config).get("policy_kwargs")
+    if networks is None:
+        return names
+    return names | {f"policy_kwargs.{name}" for name in attrs.fields_dict(networks.default.factory)}
+
+
+def _spaces(kinds: tuple[str, ...], images: bool = False) -> str:
+    names = "all" if set(kinds) == set(KINDS) else ", ".join(kinds)
+    return f"{names}, images" if images else names
+
+
+def memories(manifest: Manifest) -> list[str]:
+    """Kinds of recurrent memories that policies have."""
+    return [kind for kind in ("LSTM", "GRU") if any(kind.title() in name for name in manifest.policies)]
+
+
+def row(name: str) -> str:
+    """The line of an algorithm."""
+    manifest = find(name).manifest
+    assert manifest is not None
+    settings = settings_of(load(name).config_type)
+    images = any(policy.startswith("Cnn") for policy in manifest.policies)
+    replay = "uniform, n-step, prioritised, hindsight" if "replay" in manifest.traits else ""
+    cells = (
+        f"`{name}`",
+        _spaces(manifest.actions),
+        _spaces(manifest.observations, images),
+        manifest.action_masks,
+        ", ".join(memories(manifest)),
+        replay,
+        "yes" if "gsde" in manifest.traits else "",
+        "yes" if "action_noise" in manifest.traits else "",
+        ", ".join(label for setting, label in SWITCHES.items() if setting in settings),
+    )
+    return f"| {' | '.join(cells)} |\n"
+
+
+def table() -> str:
+    """All lines, in the order of their ids."""
+    return HEAD + "".join(map(row, OURS))
+
+
+def with_table(page: str) -> str:
+    """The page with the table as it has to be."""
+    before, rest = page.split(BEGIN)
+    return f"{before}{BEGIN}{table()}{END}{rest.split(END)[1]}"
+
+
+if __name__ == "__main__":
+    for path in PAGES:
+        path.write_text(with_table(path.read_text()))

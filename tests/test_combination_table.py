@@ -1,0 +1,72 @@
+"""The table of combinations is what manifests and settings say, and what it says is so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+import rlsdk
+from rlsdk.environments.toy import BitFlippingEnv
+from rlsdk.registry import find, load
+from tests.combination_table import BEGIN, OURS, PAGES, SWITCHES, memories, settings_of, with_table
+
+REPLAY: dict[str, dict[str, Any]] = {
+    "uniform": {},
+    "n-step": {"n_steps": 3},
+    "prioritised": {"replay_buffer_class": "prioritized", "n_steps": 3},
+    "hindsight": {"replay_buffer_class": "hindsight"},
+}
+SMALL = {"learning_starts": 10, "buffer_size": 200, "batch_size": 8, "train_freq": 1, "seed": 0}
+
+
+def named(trait: str) -> list[str]:
+    return [name for name in OURS if trait in find(name).manifest.traits]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_pages_have_the_table(path: Path) -> None:
+    text = path.read_text()
+    assert text.count(BEGIN) == 1
+    assert text == with_table(text), "write it again: python -m tests.combination_table"
+
+
+@pytest.mark.parametrize("kind", REPLAY)
+@pytest.mark.parametrize("name", named("replay"))
+def test_every_memory_of_the_table_learns(name: str, kind: str) -> None:
+    env = BitFlippingEnv(3, continuous="Box" in find(name).manifest.actions)  # type: ignore[union-attr]
+    model = rlsdk.make(name, policy="MultiInputPolicy", env=env, **SMALL, **REPLAY[kind]).learn(40)
+    assert model.cursor.updates > 0
+    if kind == "prioritised":
+        errors: Any = model.parts.algorithm
+        assert errors.td_error.shape == (8,)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_recurrent_policies_remember(name: str) -> None:
+    manifest = find(name).manifest
+    assert manifest is not None
+    for kind in memories(manifest):
+        env: Any = gymnasium.make("CartPole-v1")
+        model: Any = rlsdk.make(name, policy=f"Mlp{kind.title()}Policy", env=env, n_steps=16, seed=0).learn(16)
+        _, state = model.predict(np.zeros(4, np.float32))
+        assert state is not None
+        assert type(model.policy.memory.cells).__name__ == kind
+    if not memories(manifest):
+        assert not any("Lstm" in policy or "Gru" in policy for policy in manifest.policies)
+
+
+@pytest.mark.parametrize("name", [name for name in OURS if settings_of(load(name).config_type) & set(SWITCHES)])
+def test_switches_can_be_combined(name: str) -> None:
+    settings = {
+        "double_q": True,
+        "policy_kwargs": {"dueling": True},
+        "replay_buffer_class": "prioritized",
+        "n_steps": 2,
+    }
+    model = rlsdk.make(name, env="CartPole-v1", **SMALL, **settings).learn(40)
+    assert hasattr(model.policy.head, "advantage")
+    assert model.cursor.updates > 0
