@@ -180,4 +180,4 @@ WITHOUT_DEFAULT: dict[object, tuple[object, ...]] = {
     Schedule: (Constant(1e-3), Constant(0.5), Constant(1e-6)),
     Dataset: (),
 }
-"""Values for a setting that is None, by type."""
+"""Type -> values to try for a setting of that type whose value is None."""

@@ -162,7 +162,7 @@ def _step_fault(memory: FilledMemory, batch: Sequences[object], at: tuple[int, i
 
 
 def _carry_fault(memory: FilledMemory, batch: Sequences[object], n: int) -> str | None:
-    """What is wrong with the carry before the first row."""
+    """The fault of the carry that stands before the first row."""
     if batch.initial_carry is None or not bool(batch.steps.valid[0, n]):
         return None
     key = key_of(batch.steps.observation.features[0, n])

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import cycle, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -59,7 +60,9 @@ RATES: tuple[Callable[[float], float], ...] = (
     lambda usual: 10.0 * usual,
     lambda usual: 3.0 * usual,
 )
-"""Step sizes that are tried in turn, of the plugin's own; from 1e-3 the first two are the same. One that suits is enough: a bug
+"""Step sizes that are tried in turn, of the plugin's own; from 1e-3 the first two are the same."""
+ATTEMPTS = 4
+"""Trainings with one step size and seed after the other, from the third on twice as long. One that suits is enough: a bug
 reaches the bound with none."""
 
 Score = Callable[[Agent], float]
@@ -120,42 +123,48 @@ def _masks(agent: Agent) -> str | None:
 
 
 def require_learnt(subject: Subject, toy: Toy) -> None:
-    """Train until the bound of `toy` is reached, with one step size after the other.
+    """Train until the bound of `toy` is reached, with one step size and seed after the other.
 
     Raises:
         ContractViolation: it is reached with none.
     """
     bound = subject.bounds.get(toy.name, toy.bound)
     found: list[str] = []
-    for rate in _rates(subject):
-        with _agent(subject, toy, {**rate, **toy.settings}) as agent:
-            watch = Watch(partial(toy.score, agent), bound)
+    for number, attempt in enumerate(islice(_attempts(subject), ATTEMPTS)):
+        with _agent(subject, toy, {**attempt, **toy.settings}) as agent:
+            watch = Watch(partial(toy.score, agent), bound, UPDATES * (1 + number // 2))
             agent.learn(STEPS if agent.parts.plan.unit == "steps" else OFFLINE, callback=watch)
         if watch.reached:
             return
         found.append(f"{watch.best:.2f}")
-    tried = f"with {len(found)} step sizes it reached {', '.join(found)}"
+    tried = f"in {len(found)} trainings with other step sizes and seeds it reached {', '.join(found)}"
     require(False, f"{toy.expected}; {tried}, where {bound:g} is demanded (1 is perfect)")
 
 
 def score_after(subject: Subject, toy: Toy, updates: int) -> float:
     """The score after so many updates with the first step size of `RATES`, however good it was before."""
-    with _agent(subject, toy, {**next(_rates(subject)), **toy.settings}) as agent:
+    with _agent(subject, toy, {**next(_attempts(subject)), **toy.settings}) as agent:
         steps = STEPS if agent.parts.plan.unit == "steps" else updates
         agent.learn(steps, callback=Watch(lambda: -1.0, 0.0, updates))
         return toy.score(agent)
 
 
-def _rates(subject: Subject) -> Iterator[dict[str, object]]:
+def _attempts(subject: Subject) -> Iterator[dict[str, object]]:
+    """Settings with each of `RATES` in turn, and another seed each time."""
+    seed = subject.settings()["seed"]
+    assert isinstance(seed, int)
+    for number, rate in enumerate(cycle(_rates(subject))):
+        yield {**rate, "seed": seed + number}
+
+
+def _rates(subject: Subject) -> list[dict[str, object]]:
     """Settings with each of `RATES`; none where the config has no `learning_rate`, or the plugin declares one for testing."""
     known = {each.name: each for each in attrs.fields(subject.spec.config_type)}
     if "learning_rate" not in known or "learning_rate" in subject.given:
-        yield {}
-        return
+        return [{}]
     default = known["learning_rate"].default
     usual = float(default(1.0) if callable(default) else default)
-    for each in dict.fromkeys(rate(usual) for rate in RATES):
-        yield {"learning_rate": each}
+    return [{"learning_rate": each} for each in dict.fromkeys(rate(usual) for rate in RATES)]
 
 
 @contextmanager
@@ -198,7 +207,7 @@ def _recorded(env: object, toy: Toy, folder: Path) -> Path:
 class Watch(Callback):
     """Looks at the policy now and then; ends the training once it has learnt, or after `updates`."""
 
-    def __init__(self, score: Callable[[], float], bound: float, updates: int = UPDATES) -> None:
+    def __init__(self, score: Callable[[], float], bound: float, updates: int) -> None:
         self.score, self.bound, self.updates = score, bound, updates
         self.looks: deque[float] = deque(maxlen=LOOKS)
         self.next, self.best = 0, -np.inf

@@ -20,7 +20,7 @@ class Outcome:
 
     reward: float
     states: tuple[int, ...] = (0,)
-    """Where the episode ends: what is shown last."""
+    """At the end of an episode: the states that the last observation may show."""
     ends: Literal["no", "terminated", "truncated"] = "no"
 
 
