@@ -29,7 +29,7 @@ from rlsdk.storage.factory import read
 from rlsdk.testing import Clause, clauses
 from rlsdk.testing.datasets import random_dataset
 from rlsdk.testing.not_applicable import NotApplicable
-from rlsdk.testing.subject import Subject
+from rlsdk.testing.subject import SMALL, Subject
 from tests.example_plugins import installed_examples
 from tests.test_own_networks import CASES as OWN
 from tests.test_own_networks import VECTOR, objects_of
@@ -237,10 +237,10 @@ class OwnNetworks(Subject):
         self.networks = OWN[case][2]
         super().__init__(OWN[case][0])
 
-    def settings(self, **changes: object) -> dict[str, object]:
+    def settings(self, base: Mapping[str, object] = SMALL, /, **changes: object) -> dict[str, object]:
         given = changes.get("policy_kwargs")
         networks = {**(given if isinstance(given, dict) else {}), **self.networks}
-        return {**super().settings(**changes), "policy_kwargs": networks}
+        return {**super().settings(base, **changes), "policy_kwargs": networks}
 
 
 KIT = [case for case in OWN if ", " not in case]
