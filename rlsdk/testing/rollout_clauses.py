@@ -15,13 +15,13 @@ from rlsdk.testing.batches import (
     ROUNDING_OF_ZEROS,
     AnyRollout,
     Learner,
-    other_rows,
     permuted_distance,
     require_rewards,
     rows_where,
 )
 from rlsdk.testing.kit import clause, require
 from rlsdk.testing.not_applicable import NotApplicable
+from rlsdk.testing.rollouts import with_ends, with_other_finals, with_other_last
 from rlsdk.testing.subject import Subject
 from rlsdk.tree import leaves, map_tensors
 
@@ -44,28 +44,6 @@ def _learning(subject: Subject) -> tuple[Learner, AnyRollout, Tensor]:
         raise NotApplicable("no episode ended within its rollout")
     require_rewards(learner, batch)
     return learner, batch, ended
-
-
-def _with_ends(batch: AnyRollout, *, terminated: bool) -> AnyRollout:
-    """The rollout in which every episode ended by termination, or by a time limit."""
-    steps = batch.steps
-    ended, never = steps.terminated | steps.truncated, torch.zeros_like(steps.terminated)
-    kinds = (ended, never) if terminated else (never, ended)
-    return replace(batch, steps=replace(steps, terminated=kinds[0], truncated=kinds[1]))
-
-
-def _with_other_finals(batch: AnyRollout) -> AnyRollout:
-    finals = batch.final_observations
-    assert finals is not None
-    features = other_rows(finals.observation.features)
-    return replace(
-        batch, final_observations=replace(finals, observation=replace(finals.observation, features=features))
-    )
-
-
-def _with_other_last(batch: AnyRollout) -> AnyRollout:
-    last = batch.last_observation
-    return replace(batch, last_observation=replace(last, features=other_rows(last.features)))
 
 
 def _unfinished(batch: AnyRollout) -> AnyRollout:
@@ -93,11 +71,11 @@ def _unfinished(batch: AnyRollout) -> AnyRollout:
 def time_limits_bootstrap(subject: Subject) -> None:
     learner, batch, _ = _learning(subject)
     unfinished = _unfinished(batch)
-    if not learner.reads(unfinished, _with_other_last(unfinished)):
+    if not learner.reads(unfinished, with_other_last(unfinished)):
         raise NotApplicable("it does not bootstrap: the observation after the rollout is not read")
-    limited = _with_ends(batch, terminated=False)
+    limited = with_ends(batch, terminated=False)
     require(
-        learner.reads(limited, _with_other_finals(limited)),
+        learner.reads(limited, with_other_finals(limited)),
         "other final observations of truncated episodes give the same weights, to the bit",
     )
 
@@ -109,12 +87,12 @@ def time_limits_bootstrap(subject: Subject) -> None:
 )
 def last_observation_read(subject: Subject) -> None:
     learner, batch, _ = _learning(subject)
-    limited = _with_ends(batch, terminated=False)
-    if not learner.reads(limited, _with_other_finals(limited)):
+    limited = with_ends(batch, terminated=False)
+    if not learner.reads(limited, with_other_finals(limited)):
         raise NotApplicable("it does not bootstrap: the last observations of truncated episodes are not read")
     unfinished = _unfinished(batch)
     require(
-        learner.reads(unfinished, _with_other_last(unfinished)),
+        learner.reads(unfinished, with_other_last(unfinished)),
         "other observations after the rollout give the same weights, to the bit",
     )
 
@@ -127,7 +105,7 @@ def last_observation_read(subject: Subject) -> None:
 def last_carry_read(subject: Subject) -> None:
     learner, batch, _ = _learning(subject)
     unfinished = _unfinished(batch)
-    if not learner.reads(unfinished, _with_other_last(unfinished)):
+    if not learner.reads(unfinished, with_other_last(unfinished)):
         raise NotApplicable("it does not bootstrap: the observation after the rollout is not read")
     last, carry = unfinished.last_observation, unfinished.last_carry
     other = map_tensors(lambda leaf: leaf + 0.5 if leaf.is_floating_point() else leaf, carry)
@@ -148,11 +126,11 @@ def last_carry_read(subject: Subject) -> None:
 )
 def terminations_are_no_limits(subject: Subject) -> None:
     learner, batch, _ = _learning(subject)
-    limited = _with_ends(batch, terminated=False)
-    if not learner.reads(limited, _with_other_finals(limited)):
+    limited = with_ends(batch, terminated=False)
+    if not learner.reads(limited, with_other_finals(limited)):
         raise NotApplicable("it does not bootstrap: the last observations of truncated episodes are not read")
     require(
-        learner.reads(_with_ends(batch, terminated=True), limited),
+        learner.reads(with_ends(batch, terminated=True), limited),
         "a rollout with terminations and the same with time limits give the same weights, to the bit",
     )
 
@@ -216,8 +194,8 @@ def episodes_permuted(subject: Subject) -> None:
     length, envs = ended.shape
     if length % EPISODE or not bool(ended[EPISODE - 1 :: EPISODE].all()):
         raise NotApplicable(f"its rollouts of {length} steps are not made of whole episodes of {EPISODE} steps")
-    terminated = _with_ends(batch, terminated=True)
-    if learner.reads(terminated, _with_other_finals(terminated)):
+    terminated = with_ends(batch, terminated=True)
+    if learner.reads(terminated, with_other_finals(terminated)):
         raise NotApplicable("it learns from what terminations led to, so from more than rewards")
     blocks = torch.randperm(length // EPISODE * envs, generator=torch.Generator().manual_seed(3))
     order = _rows_of(blocks, length, envs)

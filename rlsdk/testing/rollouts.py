@@ -1,13 +1,15 @@
-"""Experience for checks: what an agent collects in its own environment."""
+"""Experience for checks: what an agent collects in its own environment, and the same altered."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from rlsdk.agent import Agent
 from rlsdk.records import Rollout, Scored
+from rlsdk.testing.batches import AnyRollout, other_rows
 from rlsdk.training import LocalCollector, begin_acting
 
 
@@ -26,3 +28,27 @@ def scored(agent: Agent) -> Scored:
     candidates = proposer.propose(progress=0.5)
     score = torch.randn(len(candidates), generator=torch.Generator().manual_seed(5)).to(candidates.device)
     return Scored(candidates, score, len(candidates))
+
+
+def with_ends(batch: AnyRollout, *, terminated: bool) -> AnyRollout:
+    """The rollout in which every episode ended by termination, or by a time limit."""
+    steps = batch.steps
+    ended, never = steps.terminated | steps.truncated, torch.zeros_like(steps.terminated)
+    kinds = (ended, never) if terminated else (never, ended)
+    return replace(batch, steps=replace(steps, terminated=kinds[0], truncated=kinds[1]))
+
+
+def with_other_finals(batch: AnyRollout) -> AnyRollout:
+    """The rollout whose episodes ended with each other's last observations."""
+    finals = batch.final_observations
+    assert finals is not None
+    features = other_rows(finals.observation.features)
+    return replace(
+        batch, final_observations=replace(finals, observation=replace(finals.observation, features=features))
+    )
+
+
+def with_other_last(batch: AnyRollout) -> AnyRollout:
+    """The rollout after which environments show each other's observations."""
+    last = batch.last_observation
+    return replace(batch, last_observation=replace(last, features=other_rows(last.features)))

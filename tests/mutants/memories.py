@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import torch
 
 from rlsdk.buffers import replay
+from rlsdk.tree import map_tensors
 from tests.mutants.catalogue import Patch, mutant
 
 
@@ -84,3 +86,49 @@ def batches_are_given_out_again(patch: Patch) -> None:
         return cache[key]
 
     patch.setattr(replay.ReplayBuffer, "at", broken)
+
+
+# --- a record of the plugin's own ------------------------------------------------------------------------------------
+
+
+@mutant("buffer.fillers", "dyna")
+def fillers_become_moves(patch: Patch) -> None:
+    before_moves(patch, lambda item: replace(item, steps=replace(item.steps, valid=torch.ones_like(item.steps.valid))))
+
+
+@mutant("buffer.what-followed", "dyna")
+def the_last_moves_of_rollouts_lead_nowhere(patch: Patch) -> None:
+    before_moves(patch, lambda item: replace(item, last_observation=last_row(item.steps.observation)))
+
+
+@mutant("buffer.what-followed", "dyna")
+def moves_end_at_time_limits(patch: Patch) -> None:
+    before_moves(
+        patch,
+        lambda item: replace(item, steps=replace(item.steps, terminated=item.steps.terminated | item.steps.truncated)),
+    )
+
+
+@mutant("buffer.full-takes-new", "dyna")
+def a_full_memory_takes_nothing(patch: Patch) -> None:
+    from acme_dyna.memory import MoveMemory
+
+    extend = MoveMemory.extend
+
+    def broken(self: Any, item: Any) -> None:
+        if len(self) < self.capacity:
+            extend(self, item)
+
+    patch.setattr(MoveMemory, "extend", broken)
+
+
+def before_moves(patch: Patch, change: Callable[[Any], Any]) -> None:
+    """The memory of moves takes rollouts that were changed."""
+    from acme_dyna.memory import MoveMemory
+
+    extend = MoveMemory.extend
+    patch.setattr(MoveMemory, "extend", lambda self, item: extend(self, change(item)))
+
+
+def last_row(values: Any) -> Any:
+    return map_tensors(lambda leaf: leaf[-1], values)

@@ -1,0 +1,173 @@
+"""What a memory promises whose record only the plugin knows, seen by what changes its samples and what is learnt from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Generator, Tensor
+
+from rlsdk.interfaces import Buffer
+from rlsdk.records import Rollout, Sequences, Transitions
+from rlsdk.testing.batches import AnyRollout, rows_where
+from rlsdk.testing.buffer_clauses import LONGEST, MIXED, capacity_for
+from rlsdk.testing.experience import FilledMemory
+from rlsdk.testing.kit import clause, require
+from rlsdk.testing.memory_faults import tensors_in
+from rlsdk.testing.not_applicable import NotApplicable
+from rlsdk.testing.rollouts import with_ends
+from rlsdk.testing.subject import Subject, differing, flat_state
+from rlsdk.tree import map_tensors
+
+ENVS, STEPS = 2, 40
+SAMPLED, UPDATES = 64, 4
+FULL = 24
+"""Rows of a small memory."""
+AFTER = 8
+"""How many times its size it gets once it is full."""
+Change = Callable[[AnyRollout], AnyRollout]
+
+
+class _Altered:
+    """Gives a memory altered rollouts."""
+
+    def __init__(self, memory: Buffer[object, object], change: Change) -> None:
+        self.memory, self.change = memory, change
+
+    def extend(self, item: Rollout[object, object]) -> None:
+        self.memory.extend(self.change(item))
+
+
+def _two_agents(subject: Subject, change: Change, *, fillers: bool = False) -> tuple[FilledMemory, FilledMemory]:
+    """Two equal agents whose memories got the same rollouts, the second one altered."""
+    one, two = (FilledMemory(subject, ENVS, fillers=fillers) for _ in range(2))
+    while one.steps < STEPS or (not len(one.buffer) and one.steps < LONGEST):
+        one.take(STEPS, MIXED, also=_Altered(two.buffer, change))  # type: ignore[arg-type]  # it only extends
+    return one, two
+
+
+def _reads(subject: Subject, change: Change, *, before: Change = lambda rollout: rollout) -> bool:
+    """Whether samples differ in a bit when rollouts, altered by `before`, are altered by `change` too."""
+    samples = []
+    for alter in (before, lambda rollout: change(before(rollout))):
+        memory = _two_agents(subject, alter)[1]
+        samples.append(tensors_in(memory.sample(SAMPLED)))
+    return not all(a.shape == b.shape and torch.equal(a, b) for a, b in zip(*samples, strict=True))
+
+
+def _require_own(subject: Subject) -> None:
+    """Raises NotApplicable where the memory samples records of the SDK, whose rows other clauses look at."""
+    batch = _two_agents(subject, lambda rollout: rollout)[0].sample(2)
+    if isinstance(batch, Transitions | Sequences):
+        raise NotApplicable(f"the memory samples {type(batch).__name__}, which other clauses look at row by row")
+
+
+@clause(
+    "buffer.fillers",
+    "What rows with `valid` False hold changes nothing of what is learnt from a memory's samples.",
+    "extend(): leave out rows where steps.valid is False, or keep the column and multiply losses by it.",
+)
+def fillers(subject: Subject) -> None:
+    memories = _two_agents(subject, _other_fillers, fillers=True)
+    states = []
+    for memory in memories:
+        agent, generator = memory.agent, Generator().manual_seed(2)
+        for _ in range(UPDATES):
+            agent.parts.algorithm.update(agent.parts.sample(SAMPLED, generator), progress=0.5)
+        states.append(flat_state(agent))
+    wrong = differing(*states)
+    require(
+        not wrong, f"other rewards and actions in rows that are not valid change {wrong[:5]} after {UPDATES} updates"
+    )
+
+
+def _other_fillers(rollout: AnyRollout) -> AnyRollout:
+    """Other actions and rewards where rows are not valid; observations stay, as they are those that ended the episodes."""
+    steps = rollout.steps
+    action = map_tensors(lambda leaf: rows_where(~steps.valid, leaf.roll(1, 0), leaf), steps.action)
+    return replace(rollout, steps=replace(steps, reward=steps.reward + 50.0 * ~steps.valid, action=action))
+
+
+@clause(
+    "buffer.what-followed",
+    "A memory of a record of its own that tells terminations from time limits keeps what followed each step, at time limits"
+    " too, and one that keeps what followed tells them apart.",
+    "extend(): store rlsdk.records.successors(rollout), and steps.terminated rather than every end.",
+)
+def what_followed(subject: Subject) -> None:
+    _require_own(subject)
+    if not _reads(subject, _other_rewards):
+        raise NotApplicable("its memory holds no rewards")
+    tells = _reads(subject, lambda rollout: with_ends(rollout, terminated=True), before=_limited)
+    follows = _reads(subject, _other_last)
+    if not tells and not follows:
+        raise NotApplicable("its memory holds nothing of what followed a step")
+    require(
+        tells, "it stores what followed a step, and samples are the same where episodes terminated and at time limits"
+    )
+    require(follows, "it tells terminations from time limits, and what the last steps of rollouts led to is not stored")
+    require(
+        _reads(subject, _other_finals, before=_limited),
+        "it stores what followed a step, but not the last observations of episodes that a time limit ended",
+    )
+
+
+def _limited(rollout: AnyRollout) -> AnyRollout:
+    return with_ends(rollout, terminated=False)
+
+
+def _other_rewards(rollout: AnyRollout) -> AnyRollout:
+    return replace(rollout, steps=replace(rollout.steps, reward=rollout.steps.reward + 1.0))
+
+
+def _other_last(rollout: AnyRollout) -> AnyRollout:
+    last = rollout.last_observation
+    return replace(rollout, last_observation=replace(last, features=_shifted(last.features)))
+
+
+def _other_finals(rollout: AnyRollout) -> AnyRollout:
+    finals = rollout.final_observations
+    if finals is None:
+        return rollout
+    observation = replace(finals.observation, features=_shifted(finals.observation.features))
+    return replace(rollout, final_observations=replace(finals, observation=observation))
+
+
+def _shifted(features: object) -> object:
+    return map_tensors(lambda leaf: leaf + 0.5, features)
+
+
+@clause(
+    "buffer.full-takes-new",
+    "A full memory of a record of its own takes new steps: soon it holds few of those that it held when it was full.",
+    "extend(): write over the oldest row, and move on to the next with every row.",
+)
+def full_takes_new(subject: Subject) -> None:
+    if "buffer_size" not in subject.settings():
+        raise NotApplicable("the capacity is not a setting called buffer_size")
+    _require_own(subject)
+    capacity = capacity_for(subject, ENVS, FULL)
+    memory = FilledMemory(subject, ENVS, {"buffer_size": capacity})
+    memory.take(capacity, MIXED)
+    before = _rows(memory, capacity)
+    memory.take(AFTER * capacity, MIXED)
+    now = _rows(memory, capacity)
+    left = len(before & now)
+    require(
+        2 * left < len(now),
+        f"of {len(now)} rows {left} are those that the memory held when it was full, {AFTER * capacity * ENVS} steps ago",
+    )
+
+
+def _rows(memory: FilledMemory, capacity: int) -> set[bytes]:
+    """The rows that are sampled. Raises NotApplicable where samples are not made of rows."""
+    size = 20 * capacity
+    found = [leaf for leaf in tensors_in(memory.sample(size)) if leaf.shape[:1] == (size,)]
+    if not found:
+        raise NotApplicable("its samples have no row for each step")
+    return {b"".join(_bytes(leaf[i]) for leaf in found) for i in range(size)}
+
+
+def _bytes(value: Tensor) -> bytes:
+    return value.detach().contiguous().numpy().tobytes()
