@@ -22,7 +22,7 @@ from rlsdk.testing.batches import (
 from rlsdk.testing.kit import clause, require
 from rlsdk.testing.not_applicable import NotApplicable
 from rlsdk.testing.rollouts import with_ends, with_other_finals, with_other_last
-from rlsdk.testing.subject import Subject
+from rlsdk.testing.subject import Subject, differing
 from rlsdk.tree import leaves, map_tensors
 
 LARGE = 50.0
@@ -198,11 +198,74 @@ def episodes_permuted(subject: Subject) -> None:
     if learner.reads(terminated, with_other_finals(terminated)):
         raise NotApplicable("it learns from what terminations led to, so from more than rewards")
     blocks = torch.randperm(length // EPISODE * envs, generator=torch.Generator().manual_seed(3))
-    order = _rows_of(blocks, length, envs)
-    by_time, by_env = order.flatten(), _by_env(order, length, envs)
+    _require_same(learner, batch, _rows_of(blocks, length, envs), "the same episodes in another order")
+    if length >= 4 * EPISODE:
+        uneven, order = _of_two_lengths(batch), _exchanged(length, envs)
+        _require_same(learner, uneven, order, "the same episodes, of two lengths, in another order")
+
+
+def _require_same(learner: Learner, batch: AnyRollout, order: Tensor, what: str) -> None:
+    by_time, by_env = order.flatten(), _by_env(order, *order.shape)
     permuted = _reordered(batch, order)
     distance = min(permuted_distance(learner, batch, permuted, where) for where in (by_time, by_env))
-    require(distance <= ROUNDING, f"the same episodes in another order change an update by {distance:.1%}")
+    require(distance <= ROUNDING, f"{what} change an update by {distance:.1%}")
+
+
+def _of_two_lengths(batch: AnyRollout) -> AnyRollout:
+    """The rollout in which one episode of each environment is twice as long: the first two are one in even columns, the second
+    and third in odd ones; entries of info are large and all different."""
+    steps, finals = batch.steps, batch.final_observations
+    assert finals is not None
+    joined = torch.zeros_like(steps.terminated)
+    joined[EPISODE - 1, ::2], joined[2 * EPISODE - 1, 1::2] = True, True
+    stay = ~joined[finals.time, finals.env]
+    observation: Observation = map_tensors(lambda leaf: leaf[stay], finals.observation)
+    changed = replace(
+        steps,
+        terminated=steps.terminated & ~joined,
+        truncated=steps.truncated & ~joined,
+        observation=replace(steps.observation, is_first=steps.observation.is_first & ~joined.roll(1, 0)),
+    )
+    return _with_info(
+        replace(
+            batch,
+            steps=changed,
+            final_observations=FinalObservations(finals.time[stay], finals.env[stay], observation),
+        ),
+        seed=1,
+    )
+
+
+def _exchanged(length: int, envs: int) -> Tensor:
+    """The rows int64 [T, B] when in odd columns the first episode follows the longer one, as it does in the others."""
+    order = torch.arange(length * envs).view(length, envs).clone()
+    order[: 3 * EPISODE, 1::2] = order[: 3 * EPISODE, 1::2].roll(-EPISODE, 0)
+    return order
+
+
+def _with_info(batch: AnyRollout, seed: int) -> AnyRollout:
+    """The rollout with random entries of info from 0 to `LARGE`."""
+    generator, steps = torch.Generator().manual_seed(seed), batch.steps
+    info = {name: LARGE * torch.rand(value.shape, generator=generator) for name, value in steps.info.items()}
+    return replace(batch, steps=replace(steps, info=info))
+
+
+@clause(
+    "rollout.info-at-all-ends",
+    "What is learnt from entries of info is learnt in episodes that a time limit ends too.",
+    "update(): an episode is over at steps.terminated | steps.truncated.",
+)
+def info_at_all_ends(subject: Subject) -> None:
+    learner, batch, _ = _learning(subject)
+    if not batch.steps.info:
+        raise NotApplicable("it declares no entries of info")
+    reading = list[set[str]]()
+    for terminated in (True, False):
+        rollout = with_ends(batch, terminated=terminated)
+        states = [dict(learner.after(_with_info(rollout, seed))) for seed in (1, 2)]
+        reading.append(set(differing(*states)))
+    never = sorted(reading[0] - reading[1])
+    require(not never, f"other entries of info change {never[:5]} where episodes terminate, and not at time limits")
 
 
 def _rows_of(blocks: Tensor, length: int, envs: int) -> Tensor:

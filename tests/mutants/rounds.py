@@ -108,3 +108,29 @@ def a_number_that_stays_at_first_is_not_restored(patch: Patch) -> None:
 @mutant("policy.episode-start-forgets")
 def action_noise_goes_on_in_the_next_episode(patch: Patch) -> None:
     patch.setattr(OrnsteinUhlenbeckActionNoise, "started", lambda self, state, is_first: state)
+
+
+@mutant("rollout.info-at-all-ends", "ppo-lagrangian")
+def costs_of_episodes_at_a_time_limit_are_not_seen(patch: Patch) -> None:
+    from acme_constrained.algorithm import LagrangianPPO
+
+    found = LagrangianPPO._episode_costs
+    patch.setattr(
+        LagrangianPPO,
+        "_episode_costs",
+        lambda self, steps: found(self, replace(steps, truncated=torch.zeros_like(steps.truncated))),
+    )
+
+
+@mutant("rollout.episodes-permuted", "ppo-lagrangian")
+def one_start_forgets_the_costs_of_all(patch: Patch) -> None:
+    from acme_constrained.algorithm import LagrangianPPO
+
+    found = LagrangianPPO._episode_costs
+
+    def broken(self: Any, steps: Any) -> Any:
+        first = steps.observation.is_first
+        anywhere = first.any(1, keepdim=True).expand_as(first)
+        return found(self, replace(steps, observation=replace(steps.observation, is_first=anywhere)))
+
+    patch.setattr(LagrangianPPO, "_episode_costs", broken)
