@@ -191,14 +191,15 @@ def reseed(agent: AssembledAgent, seed: int) -> None:
 
 
 def warn_of_small_minibatches(agent: AssembledAgent) -> None:
-    """Warn if the last minibatch of every rollout is smaller than the others."""
+    """Warn if a rollout is smaller than a minibatch, or the last minibatch of every rollout than the others."""
     size, plan = getattr(agent.config, "batch_size", None), agent.parts.plan
     if not isinstance(plan, HasRolloutLength) or not size:
         return
     rollout = plan.n_steps * agent.context.num_envs
+    of = f"a rollout of n_steps x environments = {plan.n_steps} x {agent.context.num_envs} = {rollout} steps"
+    if size > rollout:
+        what = f"is more than {of}: minibatches of {rollout} are used; lower batch_size or raise n_steps"
+    else:
+        what = f"does not divide {of}: its last minibatch has {rollout % size}; choose a divisor"
     if rollout % size:
-        warnings.warn(
-            f"batch_size = {size} does not divide a rollout of n_steps x environments = {plan.n_steps} x"
-            f" {agent.context.num_envs} = {rollout} steps: its last minibatch has {rollout % size}; choose a divisor",
-            stacklevel=5,
-        )
+        warnings.warn(f"batch_size = {size} {what}", stacklevel=5)

@@ -207,6 +207,13 @@ def renamed(weights: Mapping[str, Tensor], names: Sequence[tuple[str, str]]) -> 
     }
 
 
+def require_names(weights: Mapping[str, Tensor], *starts: str) -> None:
+    """Raises LookupError: no weight [..] has a name that begins so; the file is that of another algorithm."""
+    for start in starts:
+        if not any(name.startswith(start) for name in weights):
+            raise LookupError(start)
+
+
 def layers_of(weights: Mapping[str, Tensor], prefix: str) -> list[Tensor]:
     """The weight matrices [outputs, inputs] called prefix + number + ".weight", in order."""
     numbers = sorted(
@@ -230,8 +237,11 @@ def actor_critic(weights: Mapping[str, Tensor], memory: str = "") -> Translated:
     """Policies of the on-policy algorithms, vectors [F] or images [C, H, W]; `memory` is in the policy's name, "" or "Lstm".
 
     Raises:
-        ValueError: an encoder this does not know.
+        ValueError: an encoder this does not know. LookupError: weights of another algorithm.
     """
+    require_names(weights, "action_net.", "value_net.", *(["lstm_actor."] if memory else []))
+    if not memory and any(name.startswith("lstm_actor.") for name in weights):
+        raise LookupError("lstm_actor.")
     images = any(name.startswith("features_extractor.cnn.") for name in weights)
     if any(name.startswith("features_extractor.extractors.") for name in weights):
         raise ValueError("encoders of Dict observations are not imported")
@@ -276,8 +286,9 @@ def deterministic_actor_critic(weights: Mapping[str, Tensor]) -> Translated:
     """Actor, critics and the targets of both, of TD3 and DDPG, from weights [out, in].
 
     Raises:
-        ValueError: observations go through a features extractor.
+        ValueError: observations go through a features extractor. LookupError: weights of another algorithm.
     """
+    require_names(weights, "actor.mu.", "actor_target.mu.", "critic.qf0.")
     require_plain(weights)
     last = 2 * len(layers_of(weights, "actor.mu.")) - 2
 

@@ -6,12 +6,17 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from rlsdk.interchange.sb3 import IMAGES, Translated, hidden, layers_of, renamed
+from rlsdk.interchange.sb3 import IMAGES, Translated, hidden, layers_of, renamed, require_names
 from rlsdk.spaces import Space
 
 
 def from_sb3(weights: Mapping[str, Tensor], actions: Space) -> Translated:
-    """The online and the target network, from weights [out, in]."""
+    """The online and the target network, from weights [out, in].
+
+    Raises:
+        LookupError: weights of another algorithm.
+    """
+    require_names(weights, "q_net.q_net.", "q_net_target.")
     prefix = "q_net.q_net."
     last = 2 * len(layers_of(weights, prefix)) - 2
     images = any(name.startswith("q_net.features_extractor.cnn.") for name in weights)

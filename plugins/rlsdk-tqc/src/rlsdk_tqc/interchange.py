@@ -6,7 +6,16 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from rlsdk.interchange.sb3 import Translated, critic_count, hidden, layers_of, renamed, require_plain, stacked_critics
+from rlsdk.interchange.sb3 import (
+    Translated,
+    critic_count,
+    hidden,
+    layers_of,
+    renamed,
+    require_names,
+    require_plain,
+    stacked_critics,
+)
 from rlsdk.spaces import Space
 
 
@@ -14,8 +23,9 @@ def from_sb3(weights: Mapping[str, Tensor], actions: Space) -> Translated:
     """The actor, and the critics stacked: weights [out, in] of each critic become [critics, in, out].
 
     Raises:
-        ValueError: an encoder this does not know.
+        ValueError: an encoder this does not know. LookupError: weights of another algorithm.
     """
+    require_names(weights, "actor.mu.", "actor.log_std.", "critic.qf0.")
     require_plain(weights)
     actor = renamed(weights, [("actor.latent_pi.", "body."), ("actor.mu.", "mean."), ("actor.log_std.", "log_std.")])
     networks = {
