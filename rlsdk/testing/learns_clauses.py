@@ -78,24 +78,6 @@ def _require_answers(
     require_learnt(subject, Toy(name, env, agreement(table, answers), BOUND, expected, settings, right))
 
 
-@clause(
-    "learns.bandit",
-    "the action that pays in a task of one state and one step is learnt, whichever it is",
-    "update(): look at the sign of the policy's loss, and at the reward that an action gets",
-)
-def bandit(subject: Subject) -> None:
-    kind = _kinds(subject)[0]
-    space = spaces.Discrete(5) if kind == "Discrete" else ACTIONS[kind]
-    for best in (1.0, 0.0):
-        outcomes = [(Outcome(1.0 - best, (0,), "terminated"), Outcome(best, (0,), "terminated"))]
-        env = partial(TableEnv, outcomes, (0,), space)
-        last, first = ("last", "first") if best else ("first", "last")
-        expected = (
-            f"the {last} action always pays 1, the {first} one never, those between the more often the nearer they are"
-        )
-        _require_answers(subject, "bandit", env, {0: best}, expected)
-
-
 ORDER = (1, -1, -2, 2, 3, -3)
 """The observations of an episode: which of three numbers is not 0, and its sign. No shift of the signs gives them again."""
 SIGNS = np.array([np.sign(each) * np.eye(3)[abs(each) - 1] for each in ORDER], np.float32)

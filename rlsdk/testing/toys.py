@@ -199,9 +199,18 @@ def _recorded(env: object, toy: Toy, folder: Path) -> Path:
     def act(envs: VectorEnv, observation: Observation, generator: Generator) -> Features:
         if float(torch.rand((), generator=generator)) > EXPERT:
             return random_action(envs, observation, generator)
-        return torch.as_tensor(np.asarray(right(observation))).unsqueeze(0)
+        return _as_row(right(observation))
 
     return recorded_dataset(env, folder / "toy", act, EPISODES)
+
+
+def _as_row(action: object) -> Features:
+    """An action of a gymnasium space as tensors [1, ..], nested as the space."""
+    if isinstance(action, dict):
+        return {name: _as_row(part) for name, part in action.items()}
+    if isinstance(action, tuple):
+        return tuple(map(_as_row, action))
+    return torch.as_tensor(np.asarray(action)).unsqueeze(0)
 
 
 class Watch(Callback):

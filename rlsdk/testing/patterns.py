@@ -1,0 +1,116 @@
+"""A task for actions of any kind: each part of the action has its own right place in the space."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from rlsdk.environments.toy import action_at, position_in
+
+GymSpace = gymnasium.Space[Any]
+INSIDE = 0.15
+"""Where right actions of a Box lie, from one of its ends. This end is near enough; the middle and the other end are not, where
+whoever reads actions in other units arrives."""
+SPACES: dict[str, GymSpace] = {
+    "Box": spaces.Box(np.array([[-0.2, -4.0]], np.float32), np.array([[4.0, 0.2]], np.float32)),
+    "Discrete": spaces.Discrete(5, start=6),
+    "MultiDiscrete": spaces.MultiDiscrete([2, 3], start=[4, 5]),
+    "MultiBinary": spaces.MultiBinary(3),
+    "Dict": spaces.Dict({"b": spaces.Discrete(3, start=4), "a": spaces.Box(-0.2, 4.0, (1,), np.float32)}),
+    "Tuple": spaces.Tuple([spaces.Box(-4.0, 0.2, (1,), np.float32), spaces.Discrete(3, start=4)]),
+}
+"""A space of each kind. No choice begins at 0 or at a number that another one has; sizes and bounds differ from part to part. A
+Box has 0 near an end, where unsquashed policies begin, and its right actions lie beyond 1 or -1 or where that is far away."""
+SLACK = 1e-5
+"""Of bounds, as a share of their distance: rounding of float32."""
+
+
+def parts_of(space: GymSpace, action: Any) -> Iterator[tuple[GymSpace, object]]:
+    """(space of one number, number) for each part of an action."""
+    if isinstance(space, spaces.Dict):
+        for name, child in space.spaces.items():
+            yield from parts_of(child, action[name])
+    elif isinstance(space, spaces.Tuple):
+        for child, part in zip(space.spaces, action, strict=True):
+            yield from parts_of(child, part)
+    else:
+        yield from zip(_single(space), np.ravel(action), strict=True)
+
+
+def _single(space: GymSpace) -> Iterator[GymSpace]:
+    """The spaces of the single numbers of a leaf."""
+    if isinstance(space, spaces.Box):
+        for low, high in zip(space.low.ravel(), space.high.ravel(), strict=True):
+            yield spaces.Box(low, high, (), np.float32)
+    elif isinstance(space, spaces.MultiDiscrete):
+        for size, start in zip(space.nvec, space.start, strict=True):
+            yield spaces.Discrete(int(size), start=int(start))
+    elif isinstance(space, spaces.MultiBinary):
+        yield from [spaces.Discrete(2)] * int(np.prod(space.shape))
+    else:
+        yield space
+
+
+def pattern(space: GymSpace, first: bool) -> list[float]:
+    """The right place of each part, from 0 to 1: low and high in turn, where `first` is low or high."""
+    found = []
+    for i, (part, _) in enumerate(parts_of(space, action_at(space, 0.0))):
+        high = float((i % 2 == 0) != first)
+        found.append(abs(high - INSIDE) if isinstance(part, spaces.Box) else high)
+    return found
+
+
+def misses(space: GymSpace, places: Sequence[float], action: object) -> NDArray[np.float64]:
+    """How far each part of the action is from its place, float64 [parts], as a share of its space."""
+    found = [position_in(part, value) for part, value in parts_of(space, action)]
+    return np.abs(np.array(found) - np.array(places))
+
+
+def action_with(space: GymSpace, places: Sequence[float]) -> object:
+    """The action whose parts are at `places`."""
+    return _filled(space, iter(places))
+
+
+def _filled(space: GymSpace, places: Iterator[float]) -> object:
+    if isinstance(space, spaces.Dict):
+        return {name: _filled(child, places) for name, child in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(_filled(child, places) for child in space.spaces)
+    values = [action_at(part, next(places)) for part in _single(space)]
+    return np.array(values, space.dtype).reshape(space.shape or ())
+
+
+class PatternEnv(gymnasium.Env[object, object]):
+    """One state and one step; the reward is 1 for the action with every part at its place, and falls with the mean distance.
+
+    An action outside the space raises.
+    """
+
+    def __init__(self, space: GymSpace, places: Sequence[float]) -> None:
+        self.action_space, self.places = space, list(places)
+        self.observation_space: GymSpace = spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, object] | None = None
+    ) -> tuple[object, dict[str, object]]:
+        super().reset(seed=seed)
+        return np.ones(1, np.float32), {}
+
+    def step(self, action: object) -> tuple[object, float, bool, bool, dict[str, object]]:
+        if not all(_inside(part, value) for part, value in parts_of(self.action_space, action)):
+            raise ValueError(f"an environment was given the action {action!r}, which is outside {self.action_space}")
+        reward = 1.0 - float(misses(self.action_space, self.places, action).mean())
+        return np.ones(1, np.float32), reward, True, False, {}
+
+
+def _inside(space: GymSpace, value: Any) -> bool:
+    if isinstance(space, spaces.Box):
+        slack = SLACK * (space.high - space.low)
+        return bool(space.low - slack <= value <= space.high + slack)
+    assert isinstance(space, spaces.Discrete)
+    return bool(value == int(value) and space.start <= value < space.start + space.n)
