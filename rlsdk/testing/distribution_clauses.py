@@ -2,71 +2,103 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
 
+from rlsdk.agent import Agent
+from rlsdk.environments.toy import AnySpaceEnv
 from rlsdk.interfaces import Distribution
-from rlsdk.testing.acting import observations
+from rlsdk.records import Observation
+from rlsdk.spaces import choices_of
+from rlsdk.testing.acting import observations, random_masks
 from rlsdk.testing.kit import clause, require
 from rlsdk.testing.not_applicable import NotApplicable
-from rlsdk.testing.subject import Subject
+from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject
+from rlsdk.tree import leaves, map_tensors
 
 ROWS, SAMPLES = 4, 4000
+NOISE = 0.15
+"""Deviation of what is added to the parameters: distributions of new networks are too much alike."""
 
 
-def _distribution(subject: Subject, seed: int) -> Any:
-    agent = subject.agent(seed=seed)
-    make = getattr(agent.parts.policy, "distribution_of", None)
-    if make is None:
-        raise NotApplicable("the policy offers no distribution_of(observation)")
-    with torch.no_grad():
-        return make(observations(agent, ROWS, seed=4))
+def _distributions(subject: Subject, seed: int, copies: int = 1) -> Iterator[tuple[str, Any]]:
+    """(kind, distribution of `ROWS * copies` rows, of which `copies` after each other are equal), for every kind of action.
+
+    Observations are always the same; `seed` is that of the parameters.
+    """
+    for kind in subject.manifest.actions:
+        agent = subject.agent(AnySpaceEnv(OBSERVATIONS["Box"], ACTIONS[kind]), seed=seed)
+        make = getattr(agent.parts.policy, "distribution_of", None)
+        if make is None:
+            raise NotApplicable("the policy offers no distribution_of(observation)")
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for parameter in agent.policy.parameters():
+                parameter.add_(NOISE * torch.randn(parameter.shape, generator=generator))
+            seen = _observations(subject, agent)
+            yield kind, make(map_tensors(lambda leaf: leaf.repeat_interleave(copies, 0), seen))
+
+
+def _observations(subject: Subject, agent: Agent) -> Observation:
+    """`ROWS` of them, with masks where the algorithm uses them."""
+    seen, space = observations(agent, ROWS, seed=4), agent.context.action_space
+    if subject.spec.action_masks == "ignored" or not choices_of(space):
+        return seen
+    return replace(seen, action_mask=random_masks(space, ROWS, seed=4))
 
 
 @clause(
     "distribution.shapes",
-    "log_prob, entropy and KL have the batch shape; sample and mode are alike.",
+    "log_prob, entropy and KL have the batch shape; sample and mode are alike, for every kind of action.",
     "log_prob(), entropy() and kl_divergence(): sum over the axis of the action, so that results are [N]",
 )
 def shapes(subject: Subject) -> None:
-    distribution = _distribution(subject, 1)
-    require(isinstance(distribution, Distribution), f"{type(distribution).__name__} lacks methods of Distribution")
-    sample = distribution.sample(torch.Generator().manual_seed(1))
-    require(sample.shape == distribution.mode().shape, f"sample {sample.shape}, mode {distribution.mode().shape}")
-    results = {
-        "log_prob": distribution.log_prob(sample),
-        "entropy": distribution.entropy(),
-        "kl_divergence": distribution.kl_divergence(distribution),
-    }
-    wrong = {name: tuple(value.shape) for name, value in results.items() if value.shape != (ROWS,)}
-    require(not wrong, f"expected shape ({ROWS},), got {wrong}")
+    for kind, distribution in _distributions(subject, 1):
+        require(isinstance(distribution, Distribution), f"{type(distribution).__name__} lacks methods of Distribution")
+        sample = distribution.sample(torch.Generator().manual_seed(1))
+        drawn, mode = ([tuple(leaf.shape) for leaf in leaves(each)] for each in (sample, distribution.mode()))
+        require(drawn == mode, f"{kind} actions: samples have shape {drawn}, modes {mode}")
+        results = {
+            "log_prob": distribution.log_prob(sample),
+            "entropy": distribution.entropy(),
+            "kl_divergence": distribution.kl_divergence(distribution),
+        }
+        wrong = {name: tuple(value.shape) for name, value in results.items() if value.shape != (ROWS,)}
+        require(not wrong, f"{kind} actions: expected shape ({ROWS},), got {wrong}")
+
+
+def _require_mean(what: str, stated: torch.Tensor, samples: torch.Tensor) -> None:
+    """`stated` [ROWS * SAMPLES], equal where rows are, is the mean of `samples` [ROWS * SAMPLES] over equal rows."""
+    stated, samples = stated.reshape(ROWS, SAMPLES)[:, 0], samples.reshape(ROWS, SAMPLES)
+    mean, error = samples.mean(1), samples.std(1) / SAMPLES**0.5
+    close = bool(((mean - stated).abs() <= 5 * error + 1e-3).all())
+    require(close, f"{what} is {stated.tolist()}, the mean over {SAMPLES} samples {mean.tolist()}")
 
 
 @clause(
     "distribution.entropy-is-mean-surprise",
-    "entropy() is the mean of -log_prob over samples (5 standard errors).",
+    "entropy() is the mean of -log_prob over samples (5 standard errors), for every kind of action.",
     "log_prob() and entropy(): both of the distribution that sample() draws from, after squashing, scaling and masks",
 )
 def entropy_is_mean_surprise(subject: Subject) -> None:
-    distribution, generator = _distribution(subject, 1), torch.Generator().manual_seed(2)
-    surprise = torch.stack([-distribution.log_prob(distribution.sample(generator)) for _ in range(SAMPLES)])
-    error = surprise.std(0) / SAMPLES**0.5
-    gap = (surprise.mean(0) - distribution.entropy()).abs()
-    require(
-        bool((gap <= 5 * error + 1e-3).all()), f"entropy {distribution.entropy()}, mean surprise {surprise.mean(0)}"
-    )
+    for kind, distribution in _distributions(subject, 1, SAMPLES):
+        surprise = -distribution.log_prob(distribution.sample(torch.Generator().manual_seed(2)))
+        _require_mean(f"{kind} actions: entropy", distribution.entropy(), surprise)
 
 
 @clause(
     "distribution.kl",
-    "KL(p || p) = 0, and KL(p || q) is the mean of log p - log q over samples of p (5 standard errors).",
+    "KL(p || p) = 0, and KL(p || q) is the mean of log p - log q over samples of p (5 standard errors), for every kind of"
+    " action.",
     "kl_divergence(other): return KL(self || other), the expectation under self, in this order",
 )
 def kl(subject: Subject) -> None:
-    p, q, generator = _distribution(subject, 1), _distribution(subject, 2), torch.Generator().manual_seed(3)
-    require(torch.allclose(p.kl_divergence(p), torch.zeros(ROWS), atol=1e-6), f"KL(p || p) = {p.kl_divergence(p)}")
-    draws = [p.sample(generator) for _ in range(SAMPLES)]
-    ratio = torch.stack([p.log_prob(x) - q.log_prob(x) for x in draws])
-    gap, error = (ratio.mean(0) - p.kl_divergence(q)).abs(), ratio.std(0) / SAMPLES**0.5
-    require(bool((gap <= 5 * error + 1e-3).all()), f"KL {p.kl_divergence(q)}, estimate {ratio.mean(0)}")
+    pairs = zip(_distributions(subject, 1, SAMPLES), _distributions(subject, 2, SAMPLES), strict=True)
+    for (kind, p), (_, q) in pairs:
+        own = p.kl_divergence(p)
+        require(bool((own.abs() <= 1e-6).all()), f"{kind} actions: KL(p || p) = {own[::SAMPLES].tolist()}")
+        sample = p.sample(torch.Generator().manual_seed(3))
+        _require_mean(f"{kind} actions: KL", p.kl_divergence(q), p.log_prob(sample) - q.log_prob(sample))

@@ -67,8 +67,9 @@ def pattern(space: GymSpace, first: bool) -> list[float]:
 
 def misses(space: GymSpace, places: Sequence[float], action: object) -> NDArray[np.float64]:
     """How far each part of the action is from its place, float64 [parts], as a share of its space."""
-    found = [position_in(part, value) for part, value in parts_of(space, action)]
-    return np.abs(np.array(found) - np.array(places))
+    found = np.array([position_in(part, value) for part, value in parts_of(space, action)])
+    distances: NDArray[np.float64] = np.abs(found - np.array(places))
+    return distances
 
 
 def action_with(space: GymSpace, places: Sequence[float]) -> object:

@@ -11,6 +11,7 @@ from torch import Generator, Tensor, nn
 from rlsdk.agent import Agent
 from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
+from rlsdk.environments.toy import FakeImageEnv, SimpleMultiObsEnv
 from rlsdk.interfaces import Buffer
 from rlsdk.records import Report
 from rlsdk.testing.batches import recording, small_agent
@@ -18,7 +19,7 @@ from rlsdk.testing.kit import clause, require
 from rlsdk.testing.networks import Found, equal, held, overlaps
 from rlsdk.testing.not_applicable import NotApplicable
 from rlsdk.testing.noted_env import NotedEnv, NotedEpisode, steps_in
-from rlsdk.testing.subject import Subject
+from rlsdk.testing.subject import ACTIONS, Subject
 
 FIRST, LONGEST = 48, 1600
 """Steps (or updates) of the first training, and of all together: what has not moved by then does not move."""
@@ -52,23 +53,40 @@ def _moved(before: Tensor, now: Tensor) -> bool:
 
 @clause(
     "training.parameters-move",
-    "Every tensor that requires gradients changes in a short training, for every kind of action.",
+    "Every tensor that requires gradients changes in a short training, for every kind of action, and with encoders of images"
+    " and of nested observations.",
     "build(), update(): give it to an optimiser and let the loss depend on it; requires_grad_(False) for what is not trained.",
 )
 def parameters_move(subject: Subject) -> None:
     for kind in subject.manifest.actions:
-        agent = small_agent(subject, kind)
-        found = Found(agent).parameters()
-        if not found:
-            raise NotApplicable("nothing requires gradients")
-        before = {path: value.detach().clone() for path, value in found.items()}
-        steps = _train_until(agent, lambda: not _still(before, found))  # noqa: B023  # used in this round only
-        still = _still(before, found)
-        unit = agent.parts.plan.unit
-        require(
-            not still,
-            f"{kind} actions: after {steps} {unit} of training these are what they were at first: {', '.join(still[:5])}",
-        )
+        _require_movement(f"{kind} actions", small_agent(subject, kind))
+    for what, agent in _with_encoders(subject):
+        _require_movement(what, agent)
+
+
+def _with_encoders(subject: Subject) -> Iterator[tuple[str, Agent]]:
+    """(description, small agent) for policies whose encoders have parameters."""
+    actions = ACTIONS[subject.action_kind]
+    makers = {"Cnn": ("images", FakeImageEnv), "MultiInput": ("Dict observations with an image", SimpleMultiObsEnv)}
+    for prefix, (what, make) in makers.items():
+        policy = next((name for name in subject.spec.policies if name.startswith(prefix)), None)
+        if policy is not None:
+            envs = make_vec_env(lambda make=make: subject.with_info(make(action_space=actions)), ENVS)
+            yield f"{policy}, {what}", subject.agent(envs, policy=policy)
+
+
+def _require_movement(what: str, agent: Agent) -> None:
+    found = Found(agent).parameters()
+    if not found:
+        raise NotApplicable("nothing requires gradients")
+    before = {path: value.detach().clone() for path, value in found.items()}
+    steps = _train_until(agent, lambda: not _still(before, found))
+    still = _still(before, found)
+    unit = agent.parts.plan.unit
+    require(
+        not still,
+        f"{what}: after {steps} {unit} of training these are what they were at first: {', '.join(still[:5])}",
+    )
 
 
 @clause(
