@@ -11,6 +11,7 @@ from tests.mutants import (
     printing,
     rounds,
     settings,
+    spaces,
     toys,
 )
 from tests.mutants.catalogue import MUTANTS, Patch
@@ -28,5 +29,6 @@ __all__ = [
     "printing",
     "rounds",
     "settings",
+    "spaces",
     "toys",
 ]

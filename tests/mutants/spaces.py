@@ -1,0 +1,44 @@
+"""Bugs in the units of actions, in distributions of some kinds of action, and in encoders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlsdk.distributions import Bernoulli, Gaussian
+from rlsdk.networks import ActionScale, search_policy
+from rlsdk.networks.nature_encoder import NatureEncoder
+from tests.mutants.catalogue import Patch, mutant
+
+
+@mutant("population.plays-the-policy", "ars")
+def candidates_have_another_activation(patch: Patch) -> None:
+    patch.setitem(search_policy.ACTIVATIONS, "relu", np.abs)
+
+
+@mutant("learns.bandit")
+def critics_see_actions_in_units_of_the_environment(patch: Patch) -> None:
+    patch.setattr(ActionScale, "to_unit", lambda self, action: action.flatten(1))
+
+
+@mutant("training.parameters-move", "qrdqn")
+def encoders_of_images_are_not_trained(patch: Patch) -> None:
+    forward = NatureEncoder.forward
+    patch.setattr(NatureEncoder, "forward", lambda self, features: forward(self, features).detach())
+
+
+@mutant("distribution.entropy-is-mean-surprise", "maskable-ppo")
+def bits_have_the_probabilities_of_their_opposites(patch: Patch) -> None:
+    log_prob = Bernoulli.log_prob
+    patch.setattr(Bernoulli, "log_prob", lambda self, action: log_prob(self, 1 - action))
+
+
+@mutant("distribution.kl", "trpo")
+def the_deviations_in_a_divergence_are_exchanged(patch: Patch) -> None:
+    divergence = Gaussian.kl_divergence
+
+    def broken(self: Gaussian, other: Gaussian) -> Any:
+        return divergence(Gaussian(self.mean, other.log_std), Gaussian(other.mean, self.log_std))
+
+    patch.setattr(Gaussian, "kl_divergence", broken)
