@@ -20,6 +20,8 @@ from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject
 from rlsdk.tree import leaves, map_tensors
 
 ROWS, SAMPLES = 4, 4000
+DENSITY = 0.02
+"""Between two log-densities: that of a squashed float32 action is computed from a rounded inverse."""
 NOISE = 0.15
 """Deviation of what is added to the parameters: distributions of new networks are too much alike."""
 
@@ -102,3 +104,32 @@ def kl(subject: Subject) -> None:
         require(bool((own.abs() <= 1e-6).all()), f"{kind} actions: KL(p || p) = {own[::SAMPLES].tolist()}")
         sample = p.sample(torch.Generator().manual_seed(3))
         _require_mean(f"{kind} actions: KL", p.kl_divergence(q), p.log_prob(sample) - q.log_prob(sample))
+
+
+@clause(
+    "distribution.transform",
+    "Where a distribution has transform(noise), it makes samples of standard normal noise [N, A], and what it gives beside them"
+    " is their log-density: log_prob of them, and -entropy() on average (5 standard errors).",
+    "transform(): add the logarithm of the derivative of every map that is applied after the Gaussian, such as tanh, with the"
+    " sign that log_prob() has",
+)
+def transform(subject: Subject) -> None:
+    checked = 0
+    for kind, distribution in _distributions(subject, 1, SAMPLES):
+        if not hasattr(distribution, "transform"):
+            continue
+        noise = torch.randn(distribution.mode().shape, generator=torch.Generator().manual_seed(4))
+        made = distribution.transform(noise)
+        sample, density = made if isinstance(made, tuple) else (made, distribution.log_prob(made))
+        stated = distribution.log_prob(sample)
+        row = int((density - stated).abs().argmax())
+        one, other = float(density[row]), float(stated[row])
+        require(
+            abs(one - other) <= DENSITY * (1.0 + abs(other)),
+            f"{kind} actions: transform() gives {sample[row].tolist()} with the log-density {one:.4f}, log_prob() of it is"
+            f" {other:.4f}",
+        )
+        _require_mean(f"{kind} actions: entropy", distribution.entropy(), -density)
+        checked += 1
+    if not checked:
+        raise NotApplicable("its distributions have no transform(noise)")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Generator, Tensor
 
-from rlsdk.distributions import Bernoulli, Gaussian
+from rlsdk.distributions import Bernoulli, Gaussian, SquashedGaussian
 from rlsdk.networks import ActionScale, search_policy
 from rlsdk.networks.nature_encoder import NatureEncoder
 from tests.mutants.catalogue import Patch, mutant
@@ -42,3 +45,23 @@ def the_deviations_in_a_divergence_are_exchanged(patch: Patch) -> None:
         return divergence(Gaussian(self.mean, other.log_std), Gaussian(other.mean, self.log_std))
 
     patch.setattr(Gaussian, "kl_divergence", broken)
+
+
+@mutant("distribution.transform", "trpo")
+def made_samples_are_too_far_away(patch: Patch) -> None:
+    transform = Gaussian.transform
+    patch.setattr(Gaussian, "sample", lambda self, generator: _sampled(transform, self, generator))
+    patch.setattr(Gaussian, "transform", lambda self, noise: transform(self, 1.5 * noise))
+
+
+def _sampled(transform: Callable[[Gaussian, Tensor], Tensor], of: Gaussian, generator: Generator) -> Tensor:
+    return transform(of, torch.randn(of.mean.shape, generator=generator))
+
+
+@mutant("distribution.transform", "tqc")
+def sampled_densities_are_not_those_of_squashed_actions(patch: Patch) -> None:
+    def broken(self: SquashedGaussian, noise: Tensor) -> tuple[Tensor, Tensor]:
+        raw = self._before_tanh.transform(noise)
+        return raw.tanh(), self._before_tanh.log_prob(raw)
+
+    patch.setattr(SquashedGaussian, "transform", broken)
