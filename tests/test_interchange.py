@@ -206,7 +206,7 @@ def test_what_is_no_such_file_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
         (tmp_path / "text.zip", "not a file of stable-baselines3"),
         (written(tmp_path / "evil.zip", {}, pickle.dumps(Exploit())), "not a file of stable-baselines3"),
         (written(tmp_path / "list.zip", [], buffer.getvalue()), "no settings or no weights"),
-        (written(tmp_path / "other.zip", {}, buffer.getvalue()), "missing"),
+        (written(tmp_path / "other.zip", {}, buffer.getvalue()), "holds no trpo agent"),
     ]
     for path, words in cases:
         with pytest.raises(ArtifactError, match=words):

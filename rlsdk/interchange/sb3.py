@@ -304,3 +304,18 @@ def deterministic_actor_critic(weights: Mapping[str, Tensor]) -> Translated:
         **{network: stacked_critics(weights, network) for network in ("critic", "critic_target")},
     }
     return Translated("MlpPolicy", {"net_arch": widths, "n_critics": critic_count(weights)}, parameters)
+
+
+def soft_actor_critic(weights: Mapping[str, Tensor]) -> Translated:
+    """The actor of SAC and TQC, and their critics side by side, from weights [out, in].
+
+    Raises:
+        ValueError: observations go through a features extractor. LookupError: weights of another algorithm.
+    """
+    require_names(weights, "actor.mu.", "actor.log_std.", "critic.qf0.")
+    require_plain(weights)
+    actor = renamed(weights, [("actor.latent_pi.", "body."), ("actor.mu.", "mean."), ("actor.log_std.", "log_std.")])
+    critics = {network: stacked_critics(weights, network) for network in ("critic", "critic_target")}
+    widths = {"pi": hidden(weights, "actor.latent_pi."), "qf": hidden(weights, "critic.qf0.", output=True)}
+    networks = {"net_arch": widths, "n_critics": critic_count(weights)}
+    return Translated("MlpPolicy", networks, {"policy": actor, **critics})

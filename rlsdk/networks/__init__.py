@@ -1,5 +1,6 @@
 """Network parts: encoders of observations, multi-layer perceptrons, critics, actors, flat parameter storage."""
 
+from rlsdk.networks.action_bounds import within_action_bounds
 from rlsdk.networks.action_scale import ActionScale
 from rlsdk.networks.actor_critic import ActorCritic, ActorCriticCarry, Estimates
 from rlsdk.networks.build_action_head import build_action_head
@@ -72,6 +73,7 @@ __all__ = [
     "sequence_by_steps",
     "smoothed",
     "uses_nature_cnn",
+    "within_action_bounds",
 ]
 
 for policy in (ActorCritic, SearchPolicy, SquashedActor):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from torch import nn
 
 from rlsdk.errors import SettingsError
@@ -39,12 +41,19 @@ def build_soft_actor_critic(
 
 def _actor(context: BuildContext, config: SoftActorCriticConfig, scale: ActionScale) -> SquashedActor:
     networks = config.policy_kwargs
+    if networks.initial_std is not None and (config.use_sde or networks.actor_class is not None):
+        what = "use_sde = true has log_std_init" if config.use_sde else "actor_class makes its own deviations"
+        raise SettingsError(f"initial_std is for actors without gSDE that rlsdk makes: {what}; leave initial_std out")
     if networks.actor_class is not None:
         return _own_actor(context, config, scale)
     encoder = build_encoder(context, config.policy, networks)
     hidden = widths(networks.net_arch, "pi", HIDDEN, names=NAMES)
     if not config.use_sde:
         actor = build_squashed_actor(encoder, hidden, networks.activation_fn, scale)
+        if networks.initial_std is not None:
+            assert isinstance(actor.log_std, nn.Linear)
+            nn.init.zeros_(actor.log_std.weight)
+            nn.init.constant_(actor.log_std.bias, math.log(networks.initial_std))
         return actor.use_kernel(_kernel(config, context, hidden))
     every = config.sde_period
     return build_squashed_actor(encoder, hidden, networks.activation_fn, scale, sde=networks, resample_every=every)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import attrs
@@ -29,6 +29,13 @@ class SoftActorCriticNetworks(NetworkConfig):
     )
     log_std_init: float = attrs.field(
         default=-3.0, validator=in_range(-20, 2), metadata=described("gSDE: first log standard deviation")
+    )
+    initial_std: float | None = attrs.field(
+        default=None,
+        validator=in_range(0, 7, open_low=True),
+        metadata=described(
+            "first standard deviation of actions before tanh, without gSDE; none = about 1", examples=(0.3,)
+        ),
     )
     sde_net_arch: tuple[int, ...] | None = attrs.field(
         default=None,
@@ -76,6 +83,21 @@ def _networks(value: Mapping[str, object] | SoftActorCriticNetworks | None) -> S
     return value if isinstance(value, SoftActorCriticNetworks) else structure(value or {}, SoftActorCriticNetworks)
 
 
+def as_bounds(value: object) -> tuple[float, float] | None:
+    """Two finite numbers, the lower one first, or None.
+
+    Raises:
+        ValueError: anything else.
+    """
+    if value is None:
+        return None
+    given = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else ()
+    numbers = tuple(float(each) for each in given if isinstance(each, int | float) and math.isfinite(each))
+    if len(given) != 2 or len(numbers) != 2 or numbers[0] >= numbers[1]:
+        raise ValueError(f"action_bounds = {value!r} must be two numbers, the lower one first, such as [-0.5, 0.5]")
+    return numbers[0], numbers[1]
+
+
 @attrs.frozen
 class SoftActorCriticConfig(ContinuousOffPolicyConfig):
     """The constructor parameters of the soft actor-critic family, in order, with the defaults of SAC."""
@@ -108,6 +130,15 @@ class SoftActorCriticConfig(ContinuousOffPolicyConfig):
     use_sde: bool = attrs.field(default=False, metadata=glossary.USE_SDE)
     sde_sample_freq: int = attrs.field(default=-1, validator=in_range(-1), metadata=glossary.SDE_SAMPLE_FREQ)
     use_sde_at_warmup: bool = attrs.field(default=False, metadata=glossary.USE_SDE_AT_WARMUP)
+    action_bounds: tuple[float, float] | None = attrs.field(
+        default=None,
+        converter=as_bounds,
+        kw_only=True,
+        metadata=described(
+            "lowest and highest action the policy can take, inside the action space, in its units; none = all of it",
+            examples=((-0.5, 0.5),),
+        ),
+    )
     policy_kwargs: SoftActorCriticNetworks = attrs.field(
         factory=SoftActorCriticNetworks, converter=_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
     )

@@ -1,0 +1,33 @@
+"""Policies that use a part of the action space only."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import attrs
+import numpy as np
+
+from rlsdk.errors import SettingsError
+from rlsdk.interfaces import BuildContext
+from rlsdk.spaces import Box
+
+
+def within_action_bounds(context: BuildContext, bounds: tuple[float, float] | None) -> BuildContext:
+    """The context with a Box action space from `bounds[0]` to `bounds[1]` in every dimension; None: as it is.
+
+    What is built for it, exploration and warm-up included, takes actions inside these bounds only. A space without bounds gets
+    some.
+
+    Raises:
+        SettingsError: the bounds are not inside the action space.
+    """
+    space = context.action_space
+    if bounds is None or not isinstance(space, Box):
+        return context
+    low, high = (np.full_like(space.low, bound) for bound in bounds)
+    if (low < space.low).any() or (high > space.high).any():
+        raise SettingsError(
+            f"action_bounds = {list(bounds)} are not inside the action space, which goes from {space.low.max():g} to"
+            f" {space.high.min():g}; narrow them"
+        )
+    return replace(context, action_space=attrs.evolve(space, low=low, high=high))
