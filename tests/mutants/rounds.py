@@ -11,6 +11,7 @@ from rlsdk.records import Scored
 from rlsdk.settings.action_noise import OrnsteinUhlenbeckActionNoise
 from rlsdk.training import OffPolicyPlan, OnPolicyPlan, population, population_episodes
 from rlsdk.training.replay_updates import ReplayUpdates
+from rlsdk.updates import SoftActorCritic
 from rlsdk_ars.algorithm import RandomSearch
 from tests.mutants.catalogue import Patch, mutant
 
@@ -134,3 +135,18 @@ def one_start_forgets_the_costs_of_all(patch: Patch) -> None:
         return found(self, replace(steps, observation=replace(steps.observation, is_first=anywhere)))
 
     patch.setattr(LagrangianPPO, "_episode_costs", broken)
+
+
+@mutant("algorithm.state-round-trip")
+def a_fixed_random_number_is_of_the_seed_and_not_stored(patch: Patch) -> None:
+    begin, update = SoftActorCritic.__init__, SoftActorCritic.update
+
+    def begun(self: Any, *arguments: Any, **settings: Any) -> None:
+        begin(self, *arguments, **settings)
+        self.shift = self.generator.initial_seed() % 97 / 970
+
+    def broken(self: Any, batch: Any, *, progress: float) -> Any:
+        return update(self, replace(batch, reward=batch.reward + self.shift), progress=progress)
+
+    patch.setattr(SoftActorCritic, "__init__", begun)
+    patch.setattr(SoftActorCritic, "update", broken)
