@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 
@@ -30,6 +31,9 @@ def register() -> None:
     """Make the environments known to gymnasium; calling it again does nothing."""
     for name in WITHOUT_ARGUMENTS:
         _register(f"rlsdk/{name}-v0", f"rlsdk.environments.toy:{name}", {})
+    flipping = "rlsdk.environments.toy:BitFlippingEnv"
+    _register("rlsdk/BitFlipping15-v0", flipping, {"n_bits": 15})
+    _register("rlsdk/BitFlipping15Continuous-v0", flipping, {"n_bits": 15, "continuous": True})
     for task in WITHOUT_VELOCITY:
         name, _, version = task.partition("-")
         entry = "rlsdk.environments.wrappers.no_velocity:without_velocity"
@@ -45,7 +49,7 @@ def register_game(identity: str) -> None:
         _register(identity, "rlsdk.environments.wrappers.atari:atari_game", {"game": found[1]}, checked=False)
 
 
-def _register(identity: str, entry: str, kwargs: dict[str, str], *, checked: bool = True) -> None:
+def _register(identity: str, entry: str, kwargs: dict[str, Any], *, checked: bool = True) -> None:
     if identity not in gymnasium.registry:
         gymnasium.register(identity, entry, kwargs=kwargs, disable_env_checker=not checked)
 
