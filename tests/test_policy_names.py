@@ -21,6 +21,12 @@ DOCUMENTED = {
     "recurrent-ppo": {"RecurrentActorCriticPolicy": "MlpLstmPolicy"},
     "tqc": {"TQCPolicy": "MlpPolicy"},
     "trpo": {},
+    "ppo": {"ActorCriticPolicy": "MlpPolicy", "ActorCriticCnnPolicy": "CnnPolicy"},
+    "a2c": {"ActorCriticPolicy": "MlpPolicy", "MultiInputActorCriticPolicy": "MultiInputPolicy"},
+    "dqn": {"DQNPolicy": "MlpPolicy"},
+    "sac": {"SACPolicy": "MlpPolicy"},
+    "td3": {"TD3Policy": "MlpPolicy"},
+    "ddpg": {"TD3Policy": "MlpPolicy"},
 }
 
 

@@ -6,6 +6,9 @@ from rlsdk.registry import public_names
 
 if TYPE_CHECKING:
     from rlsdk_a2c.agent import A2C as A2C
+    from rlsdk_a2c.policies import ActorCriticCnnPolicy as ActorCriticCnnPolicy
+    from rlsdk_a2c.policies import ActorCriticPolicy as ActorCriticPolicy
+    from rlsdk_a2c.policies import MultiInputActorCriticPolicy as MultiInputActorCriticPolicy
 
 __version__ = "0.1.0"
 

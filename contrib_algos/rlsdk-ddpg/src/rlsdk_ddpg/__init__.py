@@ -6,6 +6,7 @@ from rlsdk.registry import public_names
 
 if TYPE_CHECKING:
     from rlsdk_ddpg.agent import DDPG as DDPG
+    from rlsdk_ddpg.policies import TD3Policy as TD3Policy
 
 __version__ = "0.1.0"
 

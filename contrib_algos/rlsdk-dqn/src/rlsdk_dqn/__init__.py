@@ -6,6 +6,7 @@ from rlsdk.registry import public_names
 
 if TYPE_CHECKING:
     from rlsdk_dqn.agent import DQN as DQN
+    from rlsdk_dqn.policies import DQNPolicy as DQNPolicy
 
 __version__ = "0.1.0"
 

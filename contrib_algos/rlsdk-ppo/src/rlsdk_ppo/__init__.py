@@ -6,6 +6,9 @@ from rlsdk.registry import public_names
 
 if TYPE_CHECKING:
     from rlsdk_ppo.agent import PPO as PPO
+    from rlsdk_ppo.policies import ActorCriticCnnPolicy as ActorCriticCnnPolicy
+    from rlsdk_ppo.policies import ActorCriticPolicy as ActorCriticPolicy
+    from rlsdk_ppo.policies import MultiInputActorCriticPolicy as MultiInputActorCriticPolicy
 
 __version__ = "0.1.0"
 

@@ -6,6 +6,7 @@ from rlsdk.registry import public_names
 
 if TYPE_CHECKING:
     from rlsdk_sac.agent import SAC as SAC
+    from rlsdk_sac.policies import SACPolicy as SACPolicy
 
 __version__ = "0.1.0"
 

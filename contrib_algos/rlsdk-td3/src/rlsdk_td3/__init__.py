@@ -6,6 +6,7 @@ from rlsdk.registry import public_names
 
 if TYPE_CHECKING:
     from rlsdk_td3.agent import TD3 as TD3
+    from rlsdk_td3.policies import TD3Policy as TD3Policy
 
 __version__ = "0.1.0"
 
