@@ -91,22 +91,26 @@ def _other_fillers(rollout: AnyRollout) -> AnyRollout:
 
 @clause(
     "buffer.what-followed",
-    "A memory of a record of its own that tells terminations from time limits keeps what followed each step, at time limits"
-    " too, and one that keeps what followed tells them apart.",
+    "A memory of a record of its own that distinguishes terminations from time limits stores what followed each step, at time"
+    " limits too, and one that stores what followed distinguishes them.",
     "extend(): store rlsdk.records.successors(rollout), and steps.terminated rather than every end.",
 )
 def what_followed(subject: Subject) -> None:
     _require_own(subject)
     if not _reads(subject, _other_rewards):
         raise NotApplicable("its memory holds no rewards")
-    tells = _reads(subject, lambda rollout: with_ends(rollout, terminated=True), before=_limited)
+    distinguishes = _reads(subject, lambda rollout: with_ends(rollout, terminated=True), before=_limited)
     follows = _reads(subject, _other_last)
-    if not tells and not follows:
+    if not distinguishes and not follows:
         raise NotApplicable("its memory holds nothing of what followed a step")
     require(
-        tells, "it stores what followed a step, and samples are the same where episodes terminated and at time limits"
+        distinguishes,
+        "it stores what followed a step, and samples are the same where episodes terminated and at time limits",
     )
-    require(follows, "it tells terminations from time limits, and what the last steps of rollouts led to is not stored")
+    require(
+        follows,
+        "it distinguishes terminations from time limits, and what the last steps of rollouts led to is not stored",
+    )
     require(
         _reads(subject, _other_finals, before=_limited),
         "it stores what followed a step, but not the last observations of episodes that a time limit ended",

@@ -259,7 +259,7 @@ def episode_start_forgets(subject: Subject) -> None:
 
 
 def _noise_starts_again(subject: Subject) -> bool:
-    """The same of noise that goes on from step to step, where the manifest lists it; it belongs to sampled actions only."""
+    """The same of noise whose steps depend on each other, where the manifest lists it; it belongs to sampled actions only."""
     if "action_noise" not in subject.manifest.traits:
         return False
     noise = {"kind": "ornstein-uhlenbeck", "mean": [0.0], "sigma": [0.2]}

@@ -20,9 +20,9 @@ from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject, differing, equ
 from rlsdk.training import PopulationPlan
 
 EPISODES, ROUNDS = 3, 3
-"""Of a candidate, where a setting says how many; and of a training."""
+"""Of a candidate, where that is a setting; and of a training."""
 OFFSET = 0.5
-"""Added to every reward, where a setting says so."""
+"""Added to every reward, where that is a setting."""
 ROUNDING = 1e-4
 """Between float32 scores of the loop and float64 ones of the kit."""
 
