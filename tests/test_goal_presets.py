@@ -35,8 +35,9 @@ def reached(model: Any, known: Preset, goals: int = 100) -> float:
     return sum(result > -longest.max_steps for result in found.returns) / goals
 
 
-def test_dqn_ships_one() -> None:
+def test_dqn_and_sac_ship_one() -> None:
     assert preset("dqn", "rlsdk/BitFlipping15-v0") is not None
+    assert preset("sac", "rlsdk/BitFlipping15Continuous-v0") is not None
 
 
 @pytest.mark.parametrize(("name", "known"), GOALS)
