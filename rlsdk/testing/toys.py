@@ -82,6 +82,8 @@ class Toy:
     settings: Mapping[str, object] = field(default_factory=dict)
     right: Callable[[Observation], object] | None = None
     """observation [1, ..] -> the right action; data sets of offline algorithms are made of it."""
+    updates: int = UPDATES
+    """Of the first training, where steps are made."""
 
 
 def agreement(env: TableEnv, answers: Mapping[int, float]) -> Score:
@@ -132,7 +134,7 @@ def require_learnt(subject: Subject, toy: Toy) -> None:
     found: list[str] = []
     for number, attempt in enumerate(islice(_attempts(subject), ATTEMPTS)):
         with _agent(subject, toy, {**attempt, **toy.settings}) as agent:
-            watch = Watch(partial(toy.score, agent), bound, UPDATES * (1 + number // 2))
+            watch = Watch(partial(toy.score, agent), bound, toy.updates * (1 + number // 2))
             agent.learn(STEPS if agent.parts.plan.unit == "steps" else OFFLINE, callback=watch)
         if watch.reached:
             return
