@@ -1,4 +1,4 @@
-"""The table of combinations is what manifests and settings say, and what it says is so."""
+"""The table of combinations is that of manifests and settings, and what it lists works."""
 
 from __future__ import annotations
 

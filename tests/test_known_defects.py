@@ -56,7 +56,7 @@ class Counted(gymnasium.Env[Any, Any]):
         return self.seen(), -1.0, over and not odd, over and odd, {}
 
     def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
-        """Tells which goal is which, and of which step: 100 * what was achieved + what was wanted."""
+        """Shows which goal is which, and of which step: 100 * the achieved one + the desired one."""
         return (100.0 * np.asarray(achieved)[..., 1] + np.asarray(desired)[..., 1]).astype(np.float32)
 
 
