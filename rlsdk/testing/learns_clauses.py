@@ -178,7 +178,7 @@ def entropy_later(subject: Subject) -> None:
         require_learnt(subject, Toy("entropy-later", env, score, ENTROPY_LATER, expected, {"ent_coef": 1.0}))
 
 
-FAR = np.array([[80.0, -3.0], [82.0, -3.0]], np.float32)
+FAR = np.array([[1000.0, -3.0], [1004.0, -3.0]], np.float32)
 """Observations whose differences are small beside their sizes."""
 
 
