@@ -93,7 +93,7 @@ class MidTrainings:
         self.trials, self.folder = trials, folder
         self._begun: dict[str, Path] = {}
         self._datasets: dict[Path, dict[str, object]] = {}
-        """Data sets of each training by setting: files do not say where these lie."""
+        """Data sets of each training by setting; agent files do not have their paths."""
         self._unchanged: dict[str, Left] = {}
 
     def unchanged(self, situation: Situation) -> Left:

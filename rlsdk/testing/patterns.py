@@ -14,8 +14,8 @@ from rlsdk.environments.toy import action_at, position_in
 
 GymSpace = gymnasium.Space[Any]
 INSIDE = 0.15
-"""Where right actions of a Box lie, from one of its ends. This end is near enough; the middle and the other end are not, where
-whoever reads actions in other units arrives."""
+"""Where right actions of a Box lie, from one of its ends. This end is near enough. The middle and the other end are not, and
+there a policy arrives that reads actions in other units."""
 SPACES: dict[str, GymSpace] = {
     "Box": spaces.Box(np.array([[-0.2, -4.0]], np.float32), np.array([[4.0, 0.2]], np.float32)),
     "Discrete": spaces.Discrete(5, start=6),

@@ -32,7 +32,7 @@ SMALL: dict[str, int] = {
     "target_update_interval": 2,
 }
 """Settings that make any algorithm quick, used where its config has them."""
-SMALL_NETWORKS: dict[str, int | list[int]] = {"net_arch": [16, 16], "lstm_hidden_size": 16}
+SMALL_NETWORKS: dict[str, int | list[int]] = {"net_arch": [16, 16], "lstm_hidden_size": 16, "n_quantiles": 20}
 """The same of `policy_kwargs`."""
 
 ACTIONS: dict[str, spaces.Space[Any]] = {

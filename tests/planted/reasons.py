@@ -3,6 +3,16 @@
 from __future__ import annotations
 
 REASONS = {
+    "the-worst-directions-are-followed": "which directions are followed is the choice of a paper, and these learn too",
+    "quantiles-are-upside-down": "values are means over quantiles; which quantile an output stands for is in words only",
+    "steps-that-failed-stay": "how far a step may go is the choice of a paper",
+    "the-divergence-is-measured-to-itself": "how far a step may go is the choice of a paper",
+    "importance-weights-are-upside-down": "how samples of older policies are weighed is the choice of a paper, and it learns too",
+    "the-baseline-is-added": "a baseline changes the variance of gradients, not their mean: it learns too",
+    "cloned-actions-are-flat": "no violation: `Policy.act` may return [B, A], and the adapter shapes it as the space",
+    "deviations-are-frozen": "a parameter without gradients may be meant so",
+    "costs-are-rewarded": "whether an entry of `info` is good or bad is in words only",
+    "the-held-out-loss-is-of-what-is-learnt-from": "what a number of the log means is in words only",
     "gru-policies-have-an-lstm": "what the name of a policy promises is in words only",
     "explained-variance-of-the-prediction": "what a number of the log means is in words only",
     "the-largest-atoms-stay": "which atoms are dropped is the choice of a paper",
