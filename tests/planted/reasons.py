@@ -7,7 +7,7 @@ REASONS = {
     "quantiles-are-upside-down": "values are means over quantiles; which quantile an output stands for is in words only",
     "steps-that-failed-stay": "how far a step may go is the choice of a paper",
     "the-divergence-is-measured-to-itself": "how far a step may go is the choice of a paper",
-    "importance-weights-are-upside-down": "how samples of older policies are weighed is the choice of a paper, and it learns too",
+    "importance-weights-are-upside-down": "weights of older samples are the choice of a paper; it learns too",
     "the-baseline-is-added": "a baseline changes the variance of gradients, not their mean: it learns too",
     "cloned-actions-are-flat": "no violation: `Policy.act` may return [B, A], and the adapter shapes it as the space",
     "deviations-are-frozen": "a parameter without gradients may be meant so",
