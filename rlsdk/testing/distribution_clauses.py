@@ -41,7 +41,8 @@ def _distributions(subject: Subject, seed: int, copies: int = 1) -> Iterator[tup
             for parameter in agent.policy.parameters():
                 parameter.add_(NOISE * torch.randn(parameter.shape, generator=generator))
             seen = _observations(subject, agent)
-            yield kind, make(map_tensors(lambda leaf: leaf.repeat_interleave(copies, 0), seen))
+            distribution = make(map_tensors(lambda leaf: leaf.repeat_interleave(copies, 0), seen))
+        yield kind, distribution  # outside of no_grad(): what is between two values runs with the caller's grad mode
 
 
 def _observations(subject: Subject, agent: Agent) -> Observation:
@@ -123,7 +124,7 @@ def transform(subject: Subject) -> None:
         sample, density = made if isinstance(made, tuple) else (made, distribution.log_prob(made))
         stated = distribution.log_prob(sample)
         row = int((density - stated).abs().argmax())
-        one, other = float(density[row]), float(stated[row])
+        one, other = float(density[row].detach()), float(stated[row].detach())
         require(
             abs(one - other) <= DENSITY * (1.0 + abs(other)),
             f"{kind} actions: transform() gives {sample[row].tolist()} with the log-density {one:.4f}, log_prob() of it is"
