@@ -100,6 +100,7 @@ CHANGES: dict[str, Any] = {
     "burn_in": 2,
     "sde_sample_freq": 3,
     "action_noise": NormalActionNoise(0.0, 0.5),
+    "action_bounds": (-0.5, 0.5),
     "verbose": 1,
     "stats_window_size": 3,
     "tensorboard_log": "elsewhere",
@@ -289,7 +290,7 @@ def test_names_that_do_not_exist_are_refused_with_the_closest_one() -> None:
         _ = agent.gama
     with pytest.raises(UnknownAttributeError, match="did you mean 'gamma'"):
         agent.gama = 0.9
-    with pytest.raises(UnknownAttributeError, match="its settings are action_noise, batch_size"):
+    with pytest.raises(UnknownAttributeError, match="its settings are action_bounds, action_noise, batch_size"):
         agent.qqqqqq = 1
     with pytest.raises(UnknownAttributeError, match="rollouts are records"):
         _ = agent.rollout_buffer

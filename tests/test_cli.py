@@ -282,7 +282,7 @@ def test_check(cli: Any) -> None:
     assert set(statuses) <= {"passed", "not applicable"}
     passed, absent = statuses.count("passed"), statuses.count("not applicable")
     assert err.startswith(f"{passed} hold, {absent} do not apply (")
-    assert "the policy remembers nothing" in err
+    assert "the algorithm uses no masks" in err
 
 
 def test_a_terminal_gets_a_live_bar(tmp_path: Path) -> None:

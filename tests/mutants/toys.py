@@ -92,16 +92,11 @@ def later_entropy_is_punished(patch: Patch) -> None:
     )
 
 
-@mutant("learns.normalized", "dyna")
-def what_followed_is_not_normalised(patch: Patch) -> None:
-    from acme_dyna.algorithm import Dyna
+@mutant("learns.normalized", "v-trace")
+def replayed_sequences_are_not_normalised(patch: Patch) -> None:
+    from rlsdk.preprocessing import preprocessing
 
-    normalised = Dyna._normalised
-    patch.setattr(
-        Dyna,
-        "_normalised",
-        lambda self, moves: replace(normalised(self, moves), next_observation=moves.next_observation),
-    )
+    patch.setattr(preprocessing, "normalized_batch", lambda normalizer, batch: batch)
 
 
 # --- clipped policy -------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 REASONS = {
+    "few-recorded-steps-are-sampled": "what is sampled is recorded, and few rows teach the same",
     "the-worst-directions-are-followed": "which directions are followed is the choice of a paper, and these learn too",
     "quantiles-are-upside-down": "values are means over quantiles; which quantile an output stands for is in words only",
     "steps-that-failed-stay": "how far a step may go is the choice of a paper",
