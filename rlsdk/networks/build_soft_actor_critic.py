@@ -9,6 +9,7 @@ from torch import nn
 from rlsdk.errors import SettingsError
 from rlsdk.interfaces import BuildContext
 from rlsdk.kernels import KernelChoice
+from rlsdk.networks.action_bounds import within_action_bounds
 from rlsdk.networks.action_scale import ActionScale
 from rlsdk.networks.build_encoder import build_encoder
 from rlsdk.networks.build_squashed_actor import build_squashed_actor
@@ -30,9 +31,12 @@ def build_soft_actor_critic(
 ) -> tuple[SquashedActor, ContinuousCritics | OwnCritics]:
     """(actor; `n_critics` critics that predict `values_per_critic` values each), on the context's device.
 
+    The actor stays inside `config.action_bounds`. Exploration does where it is built from `within_action_bounds(context, ..)`.
+
     Raises:
         UnsupportedSpaceError, SettingsError: the policy or the settings do not fit the spaces.
     """
+    context = within_action_bounds(context, config.action_bounds)
     assert isinstance(context.action_space, Box)
     actor = _actor(context, config, ActionScale(context.action_space)).to(context.device)
     critics = _critics(context, config, actor, values_per_critic).to(context.device)
