@@ -11,7 +11,7 @@ import pytest
 from packaging.version import Version
 
 import rlsdk
-from rlsdk.errors import PluginError, SettingsError
+from rlsdk.errors import ContractViolation, PluginError, SettingsError
 from rlsdk.registry import discovery, plugins
 from rlsdk.registry.sdk_range import misfit
 from rlsdk.testing import clauses, verify
@@ -37,6 +37,11 @@ HERE = Version(rlsdk.__version__)
 NEXT = f"{HERE.major}.{HERE.minor + 1}.0"
 FAST = ("plugin.", "algorithm.")
 """Clauses that the fast suite tries; the slow one tries all."""
+FAULTS = {
+    ("returns", "settings.have-effect"): "optimizer_class",
+    ("recall", "settings.live-take-over"): "train_freq",
+}
+"""What the kit rightly finds in a frozen plugin: (its id, the clause) -> the setting that the plugin does not read."""
 PLUGINS = {f"{plugin.id} of {minor}": (minor, plugin) for minor in minors() for plugin in frozen(minor)}
 FILES = {
     f"{path.stem} of {minor}": (minor, path)
@@ -97,7 +102,11 @@ def test_a_fast_part_of_the_kit(installed: Frozen, clause: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("clause", [str(clause) for clause in clauses() if not str(clause).startswith(FAST)])
 def test_the_rest_of_the_kit(installed: Frozen, clause: str) -> None:
-    verify(installed.id, clause)
+    if (installed.id, clause) in FAULTS:
+        with pytest.raises(ContractViolation, match=FAULTS[installed.id, clause]):
+            verify(installed.id, clause)
+    else:
+        verify(installed.id, clause)
 
 
 @pytest.mark.parametrize(("minor", "path"), FILES.values(), ids=FILES)
