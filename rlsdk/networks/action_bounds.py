@@ -13,7 +13,7 @@ from rlsdk.spaces import Box
 
 
 def within_action_bounds(context: BuildContext, bounds: tuple[float, float] | None) -> BuildContext:
-    """The context with a Box action space from `bounds[0]` to `bounds[1]` in every dimension; None: as it is.
+    """The context with its Box action space narrowed to `bounds` (low, high) in every dimension; unchanged if `bounds` is None.
 
     What is built for it, exploration and warm-up included, takes actions inside these bounds only. A space without bounds gets
     some.

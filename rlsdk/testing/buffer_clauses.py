@@ -113,7 +113,7 @@ def rows_are_true(subject: Subject) -> None:
     "Sampled Sequences are consecutive stored steps of one environment, each whole; is_first, terminated and truncated mark the"
     " ends of episodes; filler rows and padding are not valid and not in loss_mask; initial carries are those of the time.",
     "sample(): take rows of one column in the order in which they were stored, none across the newest row of the ring, and"
-    " mark with valid and loss_mask what is none to learn from",
+    " set valid and loss_mask to False in rows that are not to be learnt from",
 )
 def sequences_are_true(subject: Subject) -> None:
     _require_kind(subject, Sequences)

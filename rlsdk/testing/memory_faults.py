@@ -91,7 +91,7 @@ def _seen_fault(memory: FilledMemory, seen: Observation, i: At, key: Key, masked
 
 
 def _stored_fault(memory: FilledMemory, stored: Beside, i: At, key: Key) -> str | None:
-    """What is wrong with the action, the extras and the info beside a row `i`, an index or a pair of them."""
+    """The first fault of the action, the extras or the info of a row; `i` is its index, or a pair (time, environment)."""
     step: Step = memory.truth[key]
     action, extras, info = stored
     own = [leaf[i] for leaf in leaves(action)]

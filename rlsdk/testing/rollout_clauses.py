@@ -63,6 +63,22 @@ def _unfinished(batch: AnyRollout) -> AnyRollout:
     )
 
 
+def _require_bootstrap_at_end(learner: Learner, batch: AnyRollout) -> AnyRollout:
+    """The rollout whose last row ends no episode. Raises NotApplicable where the observation after it is not read."""
+    unfinished = _unfinished(batch)
+    if not learner.reads(unfinished, with_other_last(unfinished)):
+        raise NotApplicable("it does not bootstrap: the observation after the rollout is not read")
+    return unfinished
+
+
+def _require_bootstrap_at_limits(learner: Learner, batch: AnyRollout) -> AnyRollout:
+    """The rollout in which every episode ended by a time limit. Raises NotApplicable where last observations are not read."""
+    limited = with_ends(batch, terminated=False)
+    if not learner.reads(limited, with_other_finals(limited)):
+        raise NotApplicable("it does not bootstrap: the last observations of truncated episodes are not read")
+    return limited
+
+
 @clause(
     "rollout.time-limits-bootstrap",
     "An algorithm that bootstraps does so at time limits too: from `final_observations`, where the episode ended.",
@@ -70,9 +86,7 @@ def _unfinished(batch: AnyRollout) -> AnyRollout:
 )
 def time_limits_bootstrap(subject: Subject) -> None:
     learner, batch, _ = _learning(subject)
-    unfinished = _unfinished(batch)
-    if not learner.reads(unfinished, with_other_last(unfinished)):
-        raise NotApplicable("it does not bootstrap: the observation after the rollout is not read")
+    _require_bootstrap_at_end(learner, batch)
     limited = with_ends(batch, terminated=False)
     require(
         learner.reads(limited, with_other_finals(limited)),
@@ -87,9 +101,7 @@ def time_limits_bootstrap(subject: Subject) -> None:
 )
 def last_observation_read(subject: Subject) -> None:
     learner, batch, _ = _learning(subject)
-    limited = with_ends(batch, terminated=False)
-    if not learner.reads(limited, with_other_finals(limited)):
-        raise NotApplicable("it does not bootstrap: the last observations of truncated episodes are not read")
+    _require_bootstrap_at_limits(learner, batch)
     unfinished = _unfinished(batch)
     require(
         learner.reads(unfinished, with_other_last(unfinished)),
@@ -104,9 +116,7 @@ def last_observation_read(subject: Subject) -> None:
 )
 def last_carry_read(subject: Subject) -> None:
     learner, batch, _ = _learning(subject)
-    unfinished = _unfinished(batch)
-    if not learner.reads(unfinished, with_other_last(unfinished)):
-        raise NotApplicable("it does not bootstrap: the observation after the rollout is not read")
+    unfinished = _require_bootstrap_at_end(learner, batch)
     last, carry = unfinished.last_observation, unfinished.last_carry
     other = map_tensors(lambda leaf: leaf + 0.5 if leaf.is_floating_point() else leaf, carry)
     answers = [act_on(learner.agent.parts.policy, last, each, seed=1, deterministic=True) for each in (carry, other)]
@@ -126,9 +136,7 @@ def last_carry_read(subject: Subject) -> None:
 )
 def terminations_are_no_limits(subject: Subject) -> None:
     learner, batch, _ = _learning(subject)
-    limited = with_ends(batch, terminated=False)
-    if not learner.reads(limited, with_other_finals(limited)):
-        raise NotApplicable("it does not bootstrap: the last observations of truncated episodes are not read")
+    limited = _require_bootstrap_at_limits(learner, batch)
     require(
         learner.reads(with_ends(batch, terminated=True), limited),
         "a rollout with terminations and the same with time limits give the same weights, to the bit",

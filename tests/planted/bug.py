@@ -12,7 +12,7 @@ class Bug:
     """`old`, which stands once in `file`, becomes `new`: what an author of a plugin could have written by mistake."""
 
     id: str
-    """Words joined by hyphens: what is wrong."""
+    """What is wrong, in words joined by hyphens."""
     algorithm: str
     """The id of the algorithm whose behaviour it breaks; `planted-FAMILY` for the untouched package of `rlsdk new`."""
     kind: str
