@@ -26,7 +26,7 @@ from rlsdk.experiments import Bench, Cell, Suite, bench, compare, load_suite, sc
 from rlsdk.experiments.report import write_report
 from rlsdk.experiments.report_tables import cells, normalised
 from rlsdk.experiments.scores import Score
-from rlsdk.registry import load, preset
+from rlsdk.registry import algorithms, load, preset
 
 values = st.lists(st.floats(-1e3, 1e3, allow_nan=False), min_size=1, max_size=12)
 
@@ -140,6 +140,35 @@ def test_damaged_suites_are_refused(tmp_path: Path, text: str, message: str) -> 
     path.write_text(text)
     with pytest.raises(SettingsError, match=message):
         load_suite(str(path))
+
+
+def test_plugins_add_cells_to_suites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, damaged, foreign = tmp_path / "mine.toml", tmp_path / "damaged.toml", tmp_path / "foreign.toml"
+    mine.write_text("[suite]\ndescription = 'New.'\nepisodes = 3\n[[cells]]\nenv = 'CartPole-v1'\nsteps = 5\n")
+    damaged.write_text("[[cells]]\nenvironment = 'CartPole-v1'\n")
+    foreign.write_text("[[cells]]\nalgorithm = 'ars'\nenv = 'CartPole-v1'\n")
+    found = {"classic": {"mine": mine, "b": damaged, "c": foreign}, "new": {"mine": mine}}
+    monkeypatch.setattr("rlsdk.experiments.suite.suite_files", lambda: found)
+
+    assert {"classic", "new"} < set(suites())
+    new = load_suite("new")
+    assert (new.description, new.episodes, new.cells) == (
+        "New.",
+        3,
+        (Cell(algorithm="mine", env="CartPole-v1", steps=5),),
+    )
+    with pytest.warns(RuntimeWarning, match="classic runs without") as caught:
+        classic = load_suite("classic")
+    assert [cell.algorithm for cell in classic.cells] == ["mine"]
+    assert classic.cells[0].range == (24.5, 500.0), "the range of the environment is that of the suite"
+    assert classic.description != "New.", "a plugin does not replace the description of a suite of rlsdk"
+    assert any("without b" in str(w.message) and "environment" in str(w.message) for w in caught)
+    assert any("without c" in str(w.message) and "of its own algorithm only" in str(w.message) for w in caught)
+
+
+def test_every_package_is_in_a_suite() -> None:
+    cells = {cell.algorithm for name in suites() for cell in load_suite(name).cells}
+    assert cells >= {plugin.id for plugin in algorithms() if plugin.module.startswith("rlsdk_")}
 
 
 def test_unknown_names_are_refused() -> None:

@@ -59,6 +59,10 @@ def run_bench(
         executor=executor,
         trust=trust,
     )
+    if not chosen.cells:
+        raise SettingsError(
+            f"no installed algorithm has cells in the suite {chosen.name}; install one, or give a .toml file"
+        )
     if not plan.cells():
         raise SettingsError(f"every cell of {chosen.name} is too large for one machine; add --all, or a --budget")
     typer.echo(f"{chosen.name}: {len(plan.cells())} cells, {seeds} seeds each, {plan.jobs} runs at a time")

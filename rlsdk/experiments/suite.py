@@ -4,19 +4,27 @@
 description = "..."
 episodes = 20              # of the evaluation every run ends with
 
+[ranges]
+CartPole-v1 = [22.0, 500.0]  # returns that count as 0 and as 1 where environments are put together; a cell may have its own
+
 [[cells]]
 algorithm = "trpo"
 env = "CartPole-v1"
 steps = 100_000            # left out: the preset's
-range = [22.0, 500.0]      # returns that count as 0 and as 1 where environments are put together
+range = [22.0, 500.0]      # instead of the one in [ranges]
 documented = [500.0, 0.0]  # mean and deviation; source names the place
 source = "..."
 measure = true             # false: too large for one machine, run only with --all
 [cells.settings]           # over the preset's
+
+The cells of a built-in suite come from the installed plugins: each ships `suites/<name of the suite>.toml` beside its manifest,
+with [[cells]] for its own algorithm (`algorithm` may be left out). A plugin whose file has [suite] adds a suite of that name.
 """
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -24,7 +32,8 @@ from typing import Any
 import attrs
 import cattrs
 
-from rlsdk.errors import SettingsError, suggest
+from rlsdk.errors import SettingsError, one_line, suggest
+from rlsdk.registry import suite_files
 from rlsdk.settings import load_settings
 
 FOLDER = Path(str(files("rlsdk.experiments"))) / "suite_files"
@@ -72,38 +81,80 @@ class Suite:
         return attrs.evolve(self, cells=selected)
 
 
-def suites() -> dict[str, Path]:
-    """The suites that are shipped, by name."""
-    return {path.stem: path for path in sorted(FOLDER.glob("*.toml"))}
+def suites() -> tuple[str, ...]:
+    """Names of the suites of rlsdk and of the installed plugins, sorted."""
+    return tuple(sorted({*_own_files(), *suite_files()}))
 
 
 def load_suite(name: str) -> Suite:
-    """A suite that is shipped, or one in a file.
+    """A suite by its name, with the cells of every installed plugin, or one in a file.
+
+    A plugin whose file is damaged is left out, with a warning.
 
     Raises:
         SettingsError: there is none of that name, or the file is damaged.
     """
     known, path = suites(), Path(name)
-    if name not in known and path.suffix != ".toml":
+    if name in known:
+        return _gathered(name)
+    if path.suffix != ".toml":
         raise SettingsError(f"no suite {name!r}; {suggest(name, known)}; or give a .toml file that describes one")
-    data = load_settings(known.get(name, path))
-    if wrong := sorted(set(data) - {"suite", "cells"}):
-        raise SettingsError(f"suite {name}: unknown tables {wrong}; accepted: [suite] and [[cells]]")
-    converter = cattrs.Converter(forbid_extra_keys=True)
-    header = data.get("suite", {})
-    if not isinstance(header, dict):
+    suite = _structured(path.stem, name, load_settings(path))
+    if not suite.cells:
+        raise SettingsError(f"suite {name} has no [[cells]]; each needs at least `algorithm` and `env`")
+    return suite
+
+
+def _own_files() -> dict[str, Path]:
+    """The suites that rlsdk itself describes: name -> file."""
+    return {path.stem: path for path in sorted(FOLDER.glob("*.toml"))}
+
+
+def _gathered(name: str) -> Suite:
+    """The description, by rlsdk or else by the first plugin that has one, with the cells of all plugins."""
+    own = _own_files().get(name)
+    header = load_settings(own) if own else {}
+    cells: list[Cell] = []
+    for algorithm, path in suite_files().get(name, {}).items():
+        try:
+            table = _with_algorithm(load_settings(path), algorithm)
+            header = header or {"suite": table.get("suite", {}), "ranges": table.get("ranges", {})}
+            cells += _structured(name, str(path), {"ranges": header.get("ranges", {}), **table, "suite": {}}).cells
+        except SettingsError as error:
+            warnings.warn(f"suite {name} runs without {algorithm}: {error}", RuntimeWarning, stacklevel=3)
+    return attrs.evolve(_structured(name, name, header), cells=tuple(cells))
+
+
+def _with_algorithm(table: Mapping[str, Any], algorithm: str) -> dict[str, Any]:
+    """The table of a plugin's file, each cell with the plugin's algorithm."""
+    cells = table.get("cells", [])
+    if not isinstance(cells, list) or not all(isinstance(cell, dict) for cell in cells):
+        raise SettingsError("cells is not a list of tables; write each cell as [[cells]]")
+    if others := sorted({str(cell["algorithm"]) for cell in cells if cell.get("algorithm", algorithm) != algorithm}):
+        raise SettingsError(f"its cells name {', '.join(others)}; a plugin adds cells of its own algorithm only")
+    return {**table, "cells": [{"algorithm": algorithm, **cell} for cell in cells]}
+
+
+def _structured(name: str, place: str, table: Mapping[str, object]) -> Suite:
+    """The suite `name` in a table that stands at `place`."""
+    if wrong := sorted(set(table) - {"suite", "ranges", "cells"}):
+        raise SettingsError(f"suite {place}: unknown tables {wrong}; accepted: [suite], [ranges] and [[cells]]")
+    header, ranges = table.get("suite", {}), table.get("ranges", {})
+    if not isinstance(header, dict) or not isinstance(ranges, dict):
+        wrong_one = "ranges" if isinstance(header, dict) else "suite"
         raise SettingsError(
-            f"suite {name}: suite = {header!r} is not a table; write its name and description in [suite]"
+            f"suite {place}: {wrong_one} = {table[wrong_one]!r} is not a table; write its name and description in [suite]"
         )
-    record = {"name": path.stem, "description": "", **header, "cells": data.get("cells", [])}
+    converter = cattrs.Converter(forbid_extra_keys=True)
     try:
+        common = converter.structure(ranges, dict[str, tuple[float, float]])
+        record = {"name": name, "description": "", **header, "cells": table.get("cells", [])}
         suite = converter.structure(record, Suite)
     except Exception as error:
         reasons = "; ".join(cattrs.transform_error(error, path="suite"))
-        raise SettingsError(f"suite {name} is not valid: {reasons}") from None
-    if not suite.cells:
-        raise SettingsError(f"suite {name} has no [[cells]]; each needs at least `algorithm` and `env`")
+        raise SettingsError(f"suite {place} is not valid: {one_line(reasons, 500)}") from None
     names = [cell.name for cell in suite.cells]
     if twice := sorted({n for n in names if names.count(n) > 1}):
-        raise SettingsError(f"suite {name} has {', '.join(twice)} twice; an algorithm has one cell per environment")
-    return suite
+        raise SettingsError(f"suite {place} has {', '.join(twice)} twice; an algorithm has one cell per environment")
+    cells = (attrs.evolve(cell, range=cell.range or common.get(cell.env)) for cell in suite.cells)
+    return attrs.evolve(suite, cells=tuple(cells))

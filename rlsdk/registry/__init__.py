@@ -8,6 +8,7 @@ from rlsdk.registry.manifest import Manifest
 from rlsdk.registry.package_names import policy_names, public_names
 from rlsdk.registry.preset_files import Preset, preset, preset_names, presets
 from rlsdk.registry.spec import AlgorithmSpec, MaskUse
+from rlsdk.registry.suite_files import suite_files
 
 __all__ = [
     "AlgorithmSpec",
@@ -34,5 +35,6 @@ __all__ = [
     "register",
     "require_usable",
     "spec_of_class",
+    "suite_files",
     "unregister",
 ]

@@ -17,7 +17,7 @@ import attrs
 
 from rlsdk.errors import SettingsError, one_line, shown
 from rlsdk.registry.discovery import find, unusable
-from rlsdk.registry.manifest import ManifestError, package_folder
+from rlsdk.registry.packaged_tables import packaged_tables
 from rlsdk.registry.plain_files import PlainFileError, read_toml
 
 
@@ -66,12 +66,7 @@ def _files(algorithm: str) -> dict[str, Path]:
     plugin = find(algorithm)
     if plugin.problem is not None:
         raise unusable(plugin)
-    try:
-        folder = package_folder(plugin.module) / "presets"
-        found = {path.relative_to(folder).with_suffix("").as_posix(): path for path in folder.rglob("*.toml")}
-    except (ManifestError, OSError):  # registered from a script or a notebook
-        return {}
-    return {name: found[name] for name in sorted(found) if name.isprintable()}
+    return packaged_tables(plugin, "presets")
 
 
 def _read(path: Path, env: str) -> Preset:

@@ -1,0 +1,20 @@
+"""Cells that plugins add to the suites of `rlsdk bench`: `suites/<name of the suite>.toml` beside a manifest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rlsdk.registry.discovery import algorithms
+from rlsdk.registry.packaged_tables import packaged_tables
+
+
+def suite_files() -> dict[str, dict[str, Path]]:
+    """Name of a suite -> algorithm -> file, both sorted. Left out: plugins that cannot be used or that share an id."""
+    found: dict[str, dict[str, Path]] = {}
+    everything = algorithms()
+    ids = [plugin.id for plugin in everything if plugin.problem is None]
+    for plugin in everything:
+        if plugin.problem is None and ids.count(plugin.id) == 1:
+            for name, path in packaged_tables(plugin, "suites").items():
+                found.setdefault(name, {})[plugin.id] = path
+    return {name: found[name] for name in sorted(found)}
