@@ -16,6 +16,7 @@ from rlsdk.settings import merge, parse_assignments
 
 TABLE = Path(__file__).parents[1] / "docs" / "performance.md"
 MARK = "<!-- measured by python -m benchmarks -->"
+PACKAGES = ("rlsdk", "stable-baselines3", "sb3-contrib", "torch", "gymnasium")
 
 
 def _resized(case: Case, options: argparse.Namespace) -> Case:
@@ -54,7 +55,7 @@ def _write(name: str, row: str, rounds: int) -> None:
     before, _, after = TABLE.read_text(encoding="utf-8").partition(MARK)
     known = {line.split("|")[1].strip(): line for line in after.splitlines() if line.startswith("| ")}
     known[name] = f"{row} {time.strftime('%Y-%m-%d')}, {rounds} rounds |"
-    versions = ", ".join(f"{p} {version(p)}" for p in ("rlsdk", "sb3-contrib", "torch", "gymnasium"))
+    versions = ", ".join(f"{p} {version(p)}" for p in PACKAGES)
     rows = "\n".join(known[case] for case in CASES if case in known)
     header = "\n".join(f"{line}{end}" for line, end in zip(HEADER.split("\n"), (" measured |", "---|"), strict=True))
     page = f"{before}{MARK}\n\n{versions}, Python {platform.python_version()}\n\n{header}\n{rows}\n"

@@ -8,14 +8,10 @@ import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from functools import partial
-from importlib.util import find_spec
 
 from benchmarks.cases import CASES, Case
 from benchmarks.floor import floor
 from benchmarks.trainers import Elsewhere, Timing, Trainer
-
-IN_SBX = ("tqc",)
-"""Algorithms of the cases that SBX has."""
 
 MEMORY = """
 import json
@@ -96,7 +92,7 @@ def compare(case: Case, *, rounds: int, threads: int, seed: int = 0) -> Comparis
 
     torch.set_num_threads(threads)
     sides: dict[str, Trainer | Elsewhere] = {"ours": case.ours(seed), "theirs": case.theirs(seed)}
-    if case.algorithm in IN_SBX and find_spec("sbx") is not None:
+    if case.sbx_class() is not None:
         sides["sbx"] = Elsewhere(partial(case.sbx, seed))
     timings: dict[str, list[Timing]] = {name: [] for name in sides}
     for turn in range(rounds):

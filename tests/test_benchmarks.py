@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import inspect
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import benchmarks.__main__ as command
 from benchmarks import floor
-from benchmarks.cases import CASES
+from benchmarks.cases import CASES, FILE, FOLDERS, ROOT, Case, read
 from benchmarks.compare import COLUMNS, Comparison
 from benchmarks.trainers import Elsewhere, Timing, Trainer
 
@@ -57,14 +61,45 @@ def test_updates_are_timed_where_they_happen() -> None:
     assert Trainer(lambda steps: sum(range(100_000)), model, "no_such_method")(1).update is None
 
 
-@pytest.mark.kernels("the floor is that of the quickest products")
-@pytest.mark.parametrize(
-    "name", ["tqc-pendulum", "trpo-pendulum", "maskable-ppo-toy-8", "qrdqn-cartpole", "ars-pendulum"]
-)
-def test_every_algorithm_has_a_floor(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["tqc-pendulum", "maskable-ppo-toy-8", "ars-pendulum"])
+def test_floors_are_found_from_what_networks_multiply(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(floor, "SECONDS", 1e-4)
     monkeypatch.setattr(floor, "BLOCKS", 1)
-    assert 0.0 < floor.floor(CASES[name]) < 1e6
+    assert 0.0 < floor.floor(replace(CASES[name], warmup=1010, chunk=10)) < 1e6
+
+
+def test_products_are_counted() -> None:
+    layers = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.ReLU(), torch.nn.Linear(5, 1))
+    with floor.Recorded() as recorded:
+        for _ in range(2):
+            layers(torch.randn(7, 3)).sum().backward()
+    found = sorted((kind.name, kind.times) for kind in recorded.kinds.values())
+    assert found == [("addmm", 2), ("addmm", 2), ("mm", 2), ("mm", 2), ("mm", 2)]  # the inputs need no gradient
+
+
+PACKAGES = [path.parent for folder in FOLDERS for path in sorted((ROOT / folder).glob("*/pyproject.toml"))]
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
+def test_every_package_names_cases(package: Path) -> None:
+    algorithm = package.name.removeprefix("rlsdk-")
+    cases = list(read(package / FILE))
+    assert cases
+    assert {case.algorithm for case in cases} == {algorithm}
+    assert all(case.name.startswith(algorithm) and CASES[case.name] == case for case in cases)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES.values() if not case.workers], ids=lambda case: case.name)
+def test_both_sides_accept_the_settings_of_a_case(case: Case) -> None:
+    if case.env.startswith("HalfCheetah"):
+        pytest.importorskip("mujoco")
+    agent = case.agent(0)
+    agent.env.close()
+    pytest.importorskip(case.peer.partition(".")[0])
+    for kind in (case.peer_class(), case.sbx_class()):
+        if kind is not None:
+            bound = inspect.signature(kind).bind(case.policy, None, seed=0, device="cpu", **case.settings)
+            assert set(case.settings) <= set(bound.arguments)
 
 
 def test_sizes_can_be_given() -> None:
