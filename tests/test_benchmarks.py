@@ -14,6 +14,8 @@ import torch
 import benchmarks.__main__ as command
 from benchmarks import floor
 from benchmarks.cases import CASES, FILE, FOLDERS, ROOT, Case, read
+from benchmarks import floor, learning
+from benchmarks.cases import CASES
 from benchmarks.compare import COLUMNS, Comparison
 from benchmarks.trainers import Elsewhere, Timing, Trainer
 
@@ -130,3 +132,20 @@ def test_collecting_is_measured_with_networks_and_without() -> None:
         name, count, *figures = (cell.strip() for cell in row.strip("|").split("|"))
         assert (name, count, len(figures)) == ("CartPole-v1", "2", 3)
         assert all(float(figure.strip("*").split()[0].rstrip("x*")) > 0.0 for figure in figures)
+
+
+def test_tables_of_results_are_those_of_the_measured_figures() -> None:
+    for path, text in learning.pages().items():
+        assert path.read_text(encoding="utf-8") == text, f"{path}: run python -m benchmarks.learning pages"
+    assert len(learning.pages()) == 1 + len(learning.measured())
+
+
+def test_results_of_other_lengths_are_not_mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learning, "ROOT", tmp_path)
+    (tmp_path / "contrib_algos" / "rlsdk-new").mkdir(parents=True)
+    for steps, seed, reached in ((100, "0", 1.0), (100, "1", 3.0), (200, "2", 5.0)):
+        learning.write("new", "Some-v0", "ours", {"steps": steps, "episodes": 10, "seeds": {seed: reached}})
+        expected = {"2": 5.0} if steps == 200 else {"0": 1.0, "1": 3.0} if seed == "1" else {"0": 1.0}
+        assert learning.known("new")["Some-v0"]["ours"]["seeds"] == expected
+    assert learning.measured() == ["new"]
+    assert "| Some-v0 | 200 | 5.0 | 5.0 |  |" in learning.card("new")

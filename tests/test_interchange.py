@@ -86,6 +86,33 @@ CASES: dict[str, tuple[str, str, Any, str, dict[str, Any]]] = {
             "policy_kwargs": {"net_arch": {"pi": [9, 6], "qf": [8]}, "n_critics": 3, "n_quantiles": 7},
         },
     ),
+    "gsde": ("TRPO", "MlpPolicy", "Pendulum-v1", "trpo", {"n_steps": 32, "batch_size": 32, "use_sde": True}),
+    "gsde-critics": (
+        "TQC",
+        "MlpPolicy",
+        "Pendulum-v1",
+        "tqc",
+        {
+            "learning_starts": 10,
+            "buffer_size": 500,
+            "use_sde": True,
+            "policy_kwargs": {**SMALL, "use_expln": True, "n_quantiles": 7, "clip_mean": 0.5},
+        },
+    ),
+    "gsde-unclipped": (
+        "TQC",
+        "MlpPolicy",
+        "Pendulum-v1",
+        "tqc",
+        {"learning_starts": 10, "buffer_size": 500, "use_sde": True, "policy_kwargs": {**SMALL, "clip_mean": 0.0}},
+    ),
+    "activation": (
+        "TRPO",
+        "MlpPolicy",
+        "Pendulum-v1",
+        "trpo",
+        {"n_steps": 32, "batch_size": 32, "policy_kwargs": {**SMALL, "activation_fn": torch.nn.ELU}},
+    ),
     "search": ("ARS", "LinearPolicy", "CartPole-v1", "ars", {"n_delta": 2}),
     "search-mlp": ("ARS", "MlpPolicy", "Pendulum-v1", "ars", {"n_delta": 2, "policy_kwargs": {"net_arch": [6, 5]}}),
 }
@@ -158,6 +185,10 @@ def test_values_and_targets_are_theirs(pair: Any) -> None:
 
 def test_training_goes_on(pair: Any, tmp_path: Path) -> None:
     _, ours, case = pair
+    if "gsde" in case:
+        assert ours.config.use_sde
+    if case == "gsde-critics":
+        assert ours.config.policy_kwargs.use_expln
     if "image" not in case:
         ours.learn(40)
     ours.save(tmp_path / "ours")
@@ -226,6 +257,17 @@ def test_another_environment_or_algorithm_is_noticed(tmp_path: Path) -> None:
     for algorithm, env in (("trpo", "Pendulum-v1"), ("trpo", "Acrobot-v1"), ("qrdqn", "CartPole-v1")):
         with pytest.raises(ArtifactError):
             import_sb3(tmp_path / "model.zip", algorithm, env)
+
+
+def test_an_activation_that_torch_does_not_have_is_named(tmp_path: Path) -> None:
+    class Own(torch.nn.Tanh):
+        pass
+
+    networks = {**SMALL, "activation_fn": Own}
+    sb3_contrib.TRPO("MlpPolicy", "CartPole-v1", n_steps=16, policy_kwargs=networks).save(tmp_path / "model.zip")
+    with pytest.raises(SettingsError, match="activation .*Own"):
+        import_sb3(tmp_path / "model.zip", "trpo", "CartPole-v1")
+    assert import_sb3(tmp_path / "model.zip", "trpo", "CartPole-v1", policy_kwargs={"activation_fn": "tanh"})
 
 
 def test_settings_that_only_a_pickle_holds_are_named(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import warnings
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ from torch import Tensor
 from rlsdk.environments import connect
 from rlsdk.errors import ArtifactError, PluginError, SettingsError, shown
 from rlsdk.registry import load as load_plugin
-from rlsdk.settings import merge
+from rlsdk.settings import describe, merge
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent
@@ -31,6 +32,7 @@ OURS = ("policy", "env", "seed", "device", "policy_kwargs", "normalize", "frame_
 """Settings that are not taken from a file."""
 MAX_SETTINGS, SMALL, MAX_GROWTH = 16 * 2**20, 2**20, 4
 """Bytes of settings; bytes that weights may have in any case; how many times the file's size they may be."""
+ACTIVATION = re.compile(r"<class 'torch\.nn\.modules\.activation\.(?P<name>\w+)'>")
 MAX_LAYER = 10_000
 """Layers have numbers below this one."""
 
@@ -47,9 +49,11 @@ class Translated:
 
 @attrs.frozen
 class Foreign:
-    """What is in a file: settings as JSON has them, weights by name, and the settings that only a pickle holds."""
+    """What is in a file: settings as JSON has them, those of networks that weights do not show, weights by name, and the
+    settings that only a pickle holds."""
 
     settings: dict[str, object]
+    networks: dict[str, object]
     weights: dict[str, Tensor]
     pickled: tuple[str, ...]
 
@@ -94,7 +98,8 @@ def import_sb3(
         )
     known = {field.name for field in attrs.fields(spec.config_type)} - set(OURS)
     settings = {name: value for name, value in foreign.settings.items() if name in known}
-    settings = merge(settings, {"policy": translated.policy, "policy_kwargs": translated.networks})
+    networks = {name: value for name, value in foreign.networks.items() if name in _network_settings(spec.config_type)}
+    settings = merge(settings, {"policy": translated.policy, "policy_kwargs": {**networks, **translated.networks}})
     if vecnormalize is not None:
         settings["normalize"] = {"norm_reward": False}
     with ConstructionLimit(sum(weight.nbytes for weight in foreign.weights.values())):
@@ -114,6 +119,13 @@ def import_sb3(
     if vecnormalize is not None:
         _set_statistics(agent, Path(vecnormalize))
     return agent
+
+
+def _network_settings(config_type: type[object]) -> set[str]:
+    """Names of the entries of `policy_kwargs`."""
+    return {
+        entry.name for setting in describe(config_type) if setting.name == "policy_kwargs" for entry in setting.children
+    }
 
 
 def _warn_of_unread(path: str | Path, settings: list[str]) -> None:
@@ -147,7 +159,21 @@ def read_sb3(path: str | Path) -> Foreign:
         raise ArtifactError(f"{path} is not a file of stable-baselines3: it has no settings or no weights")
     pickled = tuple(name for name, value in data.items() if isinstance(value, dict) and ":serialized:" in value)
     plain = {n: v for n, v in data.items() if v is not None and not isinstance(v, dict) and not n.startswith("_")}
-    return Foreign(plain, {name: value for name, value in loaded.items() if isinstance(value, Tensor)}, pickled)
+    weights_by_name = {name: value for name, value in loaded.items() if isinstance(value, Tensor)}
+    return Foreign(plain, _networks(data.get("policy_kwargs")), weights_by_name, pickled)
+
+
+def _networks(given: object) -> dict[str, object]:
+    """What `policy_kwargs` of a file states of networks and weights do not show. A class is stored as a pickle with its name as
+    text beside it; the name is enough for an activation of torch."""
+    if not isinstance(given, dict):
+        return {}
+    found = {name: given[name] for name in ("use_expln", "full_std", "clip_mean") if name in given}
+    activation = given.get("activation_fn")
+    if isinstance(activation, str):
+        named = ACTIVATION.fullmatch(activation)
+        found["activation_fn"] = named["name"] if named else activation
+    return found
 
 
 def _member(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
@@ -245,12 +271,13 @@ def actor_critic(weights: Mapping[str, Tensor], memory: str = "") -> Translated:
     images = any(name.startswith("features_extractor.cnn.") for name in weights)
     if any(name.startswith("features_extractor.extractors.") for name in weights):
         raise ValueError("encoders of Dict observations are not imported")
+    gsde = "log_std" in weights and weights["log_std"].dim() == 2  # [latent, actions]; one number per action without
     names = [
         ("mlp_extractor.policy_net.", "body."),
         ("mlp_extractor.value_net.", "critic_body."),
-        ("action_net.", "head.linear."),
+        ("action_net.", "head.head.linear." if gsde else "head.linear."),
         ("value_net.", "value."),
-        ("log_std", "head.log_std"),
+        ("log_std", "head.noise.log_std" if gsde else "head.log_std"),
         ("lstm_actor.", "memory.cells."),
         ("lstm_critic.", "critic_memory.cells."),
         ("critic.", "critic_memory.linear."),
@@ -312,9 +339,15 @@ def soft_actor_critic(weights: Mapping[str, Tensor]) -> Translated:
     Raises:
         ValueError: observations go through a features extractor. LookupError: weights of another algorithm.
     """
-    require_names(weights, "actor.mu.", "actor.log_std.", "critic.qf0.")
+    gsde = "actor.log_std" in weights  # a table; without, a layer gives deviations
+    require_names(weights, "actor.mu.", "actor.log_std" if gsde else "actor.log_std.", "critic.qf0.")
     require_plain(weights)
-    actor = renamed(weights, [("actor.latent_pi.", "body."), ("actor.mu.", "mean."), ("actor.log_std.", "log_std.")])
+    clipped = "actor.mu.0.weight" in weights  # the layer stands before a clip of the mean
+    heads = [
+        ("actor.mu.0." if clipped else "actor.mu.", "mean."),
+        ("actor.log_std", "sde.log_std" if gsde else "log_std"),
+    ]
+    actor = renamed(weights, [("actor.latent_pi.", "body."), *heads])
     critics = {network: stacked_critics(weights, network) for network in ("critic", "critic_target")}
     widths = {"pi": hidden(weights, "actor.latent_pi."), "qf": hidden(weights, "critic.qf0.", output=True)}
     networks = {"net_arch": widths, "n_critics": critic_count(weights)}

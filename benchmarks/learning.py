@@ -1,0 +1,248 @@
+"""What agents reach with the presets of their packages, beside stable-baselines3 with the same settings and seeds.
+
+rlsdk run sac --env Pendulum-v1 --seeds 5 --jobs 1 --out runs/sac    train
+python -m benchmarks.learning add runs/sac                           write the returns into contrib_algos/rlsdk-sac/results.json
+python -m benchmarks.learning peer sac Pendulum-v1 --seeds 5         the same with stable-baselines3
+python -m benchmarks.learning pages                                  write the tables of docs/results.md and of the cards
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rlsdk.evaluation.aggregate import estimate, mean
+from rlsdk.experiments import load_suite, suites
+from rlsdk.registry import find, preset
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "results.md"
+BEGIN, END = "<!-- measured by python -m benchmarks.learning -->\n", "<!-- end of results -->"
+COLUMNS = (
+    "algorithm",
+    "environment",
+    "steps",
+    "ours, mean [95 %]",
+    "per seed",
+    "sb3, mean",
+    "per seed",
+    "elsewhere",
+    "minutes",
+)
+HEAD = f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|\n"
+CARD_HEAD = """| environment | steps | mean over seeds | per seed | stable-baselines3, same settings and seeds |
+|---|---|---|---|---|
+"""
+EPISODES = 10
+Results = dict[str, dict[str, Any]]
+"""Environment -> steps, episodes, minutes, seeds (seed -> return), and the same of the peer."""
+
+
+def store(algorithm: str) -> Path:
+    """The file with the results of an algorithm's package."""
+    (package,) = ROOT.glob(f"*/rlsdk-{algorithm}")
+    return package / "results.json"
+
+
+def known(algorithm: str) -> Results:
+    """What was measured of an algorithm, by environment."""
+    path = store(algorithm)
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+
+
+def measured() -> list[str]:
+    """The algorithms with results, sorted."""
+    return sorted(path.parent.name.removeprefix("rlsdk-") for path in ROOT.glob("*/rlsdk-*/results.json"))
+
+
+def write(algorithm: str, env: str, measure: str, found: Mapping[str, Any]) -> None:
+    """Put `found` under an environment; seeds that were measured before with as many steps stay."""
+    results = known(algorithm)
+    row = results.setdefault(env, {})
+    before = row.get(measure, {})
+    same = before.get("steps") == found["steps"]
+    row[measure] = {**found, "seeds": {**(before["seeds"] if same else {}), **found["seeds"]}}
+    text = json.dumps({name: results[name] for name in sorted(results)}, indent=1)
+    store(algorithm).write_text(f"{text}\n", encoding="utf-8")
+
+
+def add(folder: Path) -> None:
+    """Write the finished seeds of a folder of `rlsdk run --seeds`."""
+    runs = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("seed-*/run.json"))]
+    finished = [run for run in runs if run["status"] == "finished"]
+    if not finished:
+        raise SystemExit(f"{folder} has no finished seed")
+    first = finished[0]
+    found = {
+        "steps": first["env_steps"],
+        "episodes": first["final_evaluation"]["episodes"],
+        "minutes": round(float(np.mean([run["seconds"] for run in finished])) / 60, 1),
+        "date": time.strftime("%Y-%m-%d"),
+        "seeds": {str(run["seed"]): round(run["final_evaluation"]["mean"], 1) for run in finished},
+    }
+    write(first["algorithm"], first["env"], "ours", found)
+
+
+def peer(algorithm: str, env: str, seeds: range, steps: int | None) -> None:
+    """Train stable-baselines3 with our preset, seed after seed, and write what each reached."""
+    known_preset = preset(algorithm, env)
+    if known_preset is None:
+        raise SystemExit(f"{algorithm} has no preset for {env}")
+    total = steps or known_preset.steps
+    for seed in seeds:
+        began = time.process_time()
+        reached = _trained_peer(algorithm, env, seed, known_preset.settings, known_preset.n_envs or 1, total)
+        found = {
+            "steps": total,
+            "episodes": EPISODES,
+            "minutes": round((time.process_time() - began) / 60, 1),
+            "date": time.strftime("%Y-%m-%d"),
+            "version": version("stable-baselines3"),
+            "seeds": {str(seed): round(reached, 1)},
+        }
+        write(algorithm, env, "peer", found)
+        print(f"stable-baselines3 {algorithm} on {env}, seed {seed}: {reached:.1f}", flush=True)
+
+
+def _trained_peer(algorithm: str, env: str, seed: int, settings: Mapping[str, Any], n_envs: int, steps: int) -> float:
+    """The mean return of a peer that was trained."""
+    import stable_baselines3
+    import torch
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.evaluation import evaluate_policy
+    from stable_baselines3.common.vec_env import VecNormalize
+
+    torch.set_num_threads(1)
+    given = {name: _translated(name, value) for name, value in settings.items()}
+    normalize = given.pop("normalize", False)
+    envs: Any = make_vec_env(env, n_envs, seed=seed)
+    others: Any = make_vec_env(env, 1, seed=seed + 1000)
+    if normalize:
+        envs = VecNormalize(envs, gamma=given.get("gamma", 0.99))
+        others = VecNormalize(others, training=False, norm_reward=False)
+        others.obs_rms = envs.obs_rms
+    model = getattr(stable_baselines3, algorithm.upper())("MlpPolicy", envs, seed=seed, device="cpu", **given)
+    model.learn(steps)
+    return float(np.mean(evaluate_policy(model, others, EPISODES)[0]))
+
+
+def _translated(name: str, value: Any) -> Any:
+    """A setting as stable-baselines3 takes it."""
+    from stable_baselines3.common.noise import NormalActionNoise
+    from torch import nn
+
+    if name == "policy_kwargs" and "activation_fn" in value:
+        return {**value, "activation_fn": {"relu": nn.ReLU, "tanh": nn.Tanh}[value["activation_fn"]]}
+    if isinstance(value, str) and value.startswith("lin_"):
+        first = float(value.removeprefix("lin_"))
+        return lambda remaining: first * remaining
+    if name == "action_noise":
+        return NormalActionNoise(np.array([value["mean"]]), np.array([value["sigma"]]))  # the same for every entry
+    return value
+
+
+# --- pages -----------------------------------------------------------------------------------------------------------
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 20 else f"{value:.1f}"
+
+
+def _per_seed(row: Mapping[str, Any]) -> str:
+    return ", ".join(_number(row["seeds"][seed]) for seed in sorted(row["seeds"], key=int))
+
+
+def _mean(row: Mapping[str, Any]) -> str:
+    return _number(float(np.mean(list(row["seeds"].values()))))
+
+
+def _interval(row: Mapping[str, Any]) -> str:
+    """The mean over seeds with its bootstrap interval."""
+    found = estimate([np.array(list(row["seeds"].values()))], mean)
+    if len(row["seeds"]) == 1:
+        return _number(found.value)
+    return f"**{_number(found.value)}** [{_number(found.low)} .. {_number(found.high)}]"
+
+
+def documented() -> dict[tuple[str, str], str]:
+    """Algorithm and environment -> what others report, from the packages' suites."""
+    cells = [cell for name in suites() for cell in load_suite(name).cells if cell.documented]
+    return {
+        (c.algorithm, c.env): f"{_number(c.documented[0])} ± {_number(c.documented[1])} ({c.source})"
+        for c in cells
+        if c.documented
+    }
+
+
+def table() -> str:
+    """The rows of docs/results.md."""
+    elsewhere, lines = documented(), []
+    for algorithm in measured():
+        manifest = find(algorithm).manifest
+        assert manifest is not None
+        for env, row in known(algorithm).items():
+            ours, theirs = row["ours"], row.get("peer")
+            peer_cells = (_mean(theirs), _per_seed(theirs)) if theirs else ("", "")
+            shown = (_interval(ours), _per_seed(ours), *peer_cells, elsewhere.get((algorithm, env), ""))
+            cells = (f"`{algorithm}`", env, f"{ours['steps']:,}", *shown, f"{ours.get('minutes', '')}")
+            lines.append(f"| {' | '.join(cells)} |\n")
+    return HEAD + "".join(lines)
+
+
+def card(algorithm: str) -> str:
+    """The rows of a package's README."""
+    lines = []
+    for env, row in known(algorithm).items():
+        ours, theirs = row["ours"], row.get("peer")
+        beside = f"{_mean(theirs)} ({_per_seed(theirs)})" if theirs else ""
+        lines.append(f"| {env} | {ours['steps']:,} | {_interval(ours)} | {_per_seed(ours)} | {beside} |\n")
+    return CARD_HEAD + "".join(lines)
+
+
+def with_table(text: str, rows: str) -> str:
+    """A page with its table replaced."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise SystemExit(f"a page lacks the lines {BEGIN.strip()} and {END}")
+    return f"{before}{begin}\n{rows}\n{end}{after}"
+
+
+def pages() -> dict[Path, str]:
+    """Every page with a table of results -> its text with the table made anew."""
+    cards = {store(algorithm).parent / "README.md": card(algorithm) for algorithm in measured()}
+    return {path: with_table(path.read_text(encoding="utf-8"), rows) for path, rows in {PAGE: table(), **cards}.items()}
+
+
+def main() -> None:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.learning", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("add").add_argument("runs", nargs="+", type=Path)
+    other = commands.add_parser("peer")
+    other.add_argument("algorithm")
+    other.add_argument("env")
+    other.add_argument("--seeds", type=int, default=5)
+    other.add_argument("--first", type=int, default=0, help="the first seed")
+    other.add_argument("--steps", type=int, help="instead of the preset's")
+    commands.add_parser("pages")
+    options = parser.parse_args()
+    if options.command == "add":
+        for folder in options.runs:
+            add(folder)
+    elif options.command == "peer":
+        peer(options.algorithm, options.env, range(options.first, options.first + options.seeds), options.steps)
+    else:
+        for path, text in pages().items():
+            path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
