@@ -265,7 +265,7 @@ def test_an_activation_that_torch_does_not_have_is_named(tmp_path: Path) -> None
 
     networks = {**SMALL, "activation_fn": Own}
     sb3_contrib.TRPO("MlpPolicy", "CartPole-v1", n_steps=16, policy_kwargs=networks).save(tmp_path / "model.zip")
-    with pytest.raises(SettingsError, match="activation .*Own"):
+    with pytest.raises(SettingsError, match=r"activation .*Own"):
         import_sb3(tmp_path / "model.zip", "trpo", "CartPole-v1")
     assert import_sb3(tmp_path / "model.zip", "trpo", "CartPole-v1", policy_kwargs={"activation_fn": "tanh"})
 
