@@ -12,10 +12,8 @@ import pytest
 import torch
 
 import benchmarks.__main__ as command
-from benchmarks import floor
-from benchmarks.cases import CASES, FILE, FOLDERS, ROOT, Case, read
 from benchmarks import floor, learning
-from benchmarks.cases import CASES
+from benchmarks.cases import CASES, FILE, FOLDERS, ROOT, Case, read
 from benchmarks.compare import COLUMNS, Comparison
 from benchmarks.trainers import Elsewhere, Timing, Trainer
 
