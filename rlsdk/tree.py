@@ -6,16 +6,12 @@ Mappings are visited by sorted key, so that two of them with the same keys alway
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 T = TypeVar("T")
 _Path = tuple[tuple[str | int, bool], ...]
@@ -31,7 +27,11 @@ def map_tensors(function: Callable[..., Tensor], first: T, *rest: T) -> T:
     node: object = first
     others: tuple[Any, ...] = rest  # nested as `first` is; no cast: this runs for every record of every step
     found: Any
-    if node is None:
+    if (names := _RECORDS[node.__class__]) is not None:  # the commonest
+        found = node.__class__(
+            *[map_tensors(function, getattr(node, n), *[getattr(r, n) for r in others]) for n in names]
+        )
+    elif node is None:
         found = None
     elif isinstance(node, Tensor):
         found = function(node, *others)
@@ -39,10 +39,6 @@ def map_tensors(function: Callable[..., Tensor], first: T, *rest: T) -> T:
         found = {k: map_tensors(function, v, *(r[k] for r in others)) for k, v in sorted(node.items())}
     elif isinstance(node, tuple):
         found = tuple(map_tensors(function, v, *(r[i] for r in others)) for i, v in enumerate(node))
-    elif dataclasses.is_dataclass(node):
-        make: Callable[..., object] = node.__class__
-        names = _names(node.__class__)
-        found = make(**{n: map_tensors(function, getattr(node, n), *(getattr(r, n) for r in others)) for n in names})
     else:
         raise _no_tree(node)
     mapped: T = found
@@ -65,10 +61,10 @@ def builder(node: object) -> Callable[[Iterator[Tensor]], Any]:
     if isinstance(node, tuple):
         parts = [builder(child) for child in node]
         return lambda found: tuple([make(found) for make in parts])
-    if not dataclasses.is_dataclass(node):
-        raise _no_tree(node)
     kind: Callable[..., object] = node.__class__
-    fields = [builder(getattr(node, name)) for name in _names(node.__class__)]
+    if (names := _RECORDS[node.__class__]) is None:
+        raise _no_tree(node)
+    fields = [builder(getattr(node, name)) for name in names]
     return lambda found: kind(*[make(found) for make in fields])
 
 
@@ -100,8 +96,8 @@ def _paths(node: object, before: _Path = ()) -> Iterator[_Path]:
     elif isinstance(node, tuple):
         for i, child in enumerate(node):
             yield from _paths(child, (*before, (i, False)))
-    elif dataclasses.is_dataclass(node):
-        for name in _names(node.__class__):
+    else:
+        for name in _RECORDS[node.__class__] or ():
             yield from _paths(getattr(node, name), (*before, (name, True)))
 
 
@@ -120,14 +116,14 @@ def leaves(node: object) -> list[Tensor]:
 
 
 def _gather(node: object, found: list[Tensor]) -> None:
-    if isinstance(node, Tensor):
+    if (names := _RECORDS[node.__class__]) is not None:  # the commonest
+        for name in names:
+            _gather(getattr(node, name), found)
+    elif isinstance(node, Tensor):
         found.append(node)
     elif isinstance(node, tuple):
         for value in node:
             _gather(value, found)
-    elif dataclasses.is_dataclass(node):
-        for name in _names(node.__class__):
-            _gather(getattr(node, name), found)
     elif isinstance(node, Mapping):
         for _, value in sorted(node.items()):
             _gather(value, found)
@@ -135,9 +131,16 @@ def _gather(node: object, found: list[Tensor]) -> None:
         raise _no_tree(node)
 
 
-@functools.cache
-def _names(kind: type[DataclassInstance]) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(kind))
+class _Records(dict[type, tuple[str, ...] | None]):
+    """The fields of records by class, found when it is first seen; None for what is none."""
+
+    def __missing__(self, kind: Any) -> tuple[str, ...] | None:
+        known = dataclasses.is_dataclass(kind)
+        self[kind] = tuple(field.name for field in dataclasses.fields(kind)) if known else None
+        return self[kind]
+
+
+_RECORDS = _Records()
 
 
 def number(node: object) -> dict[str, Tensor]:

@@ -9,8 +9,10 @@ import pytest
 import rlsdk
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import InvalidActionEnvDiscrete
-from rlsdk.kernels.factory import NUMPY_ROWS
+from rlsdk.kernels.factory import NUMPY_SIZE
 
+NUMPY_ROWS = NUMPY_SIZE // 64
+"""With layers of 64."""
 pytestmark = pytest.mark.kernels("which kernel is chosen")
 
 

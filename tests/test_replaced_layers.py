@@ -295,8 +295,8 @@ def test_critics_and_their_target_follow() -> None:
 
 @pytest.mark.kernels("names the kernel")
 def test_the_target_is_run_by_the_same_kernels() -> None:
-    algorithm = made("tqc", batch_size=200).learn(8).parts.algorithm
-    online, target = algorithm.critics._kernel(), algorithm.target.network._kernel()
+    algorithm = made("tqc", batch_size=20_000).learn(8).parts.algorithm
+    online, target = algorithm.critics._kernels()[0], algorithm.target.network._kernels()[0]
     assert online.name == target.name == "torch"
 
 

@@ -40,7 +40,10 @@ class RowStorage(PreallocatedRows):
             self.allocate(masks=item.steps.observation.action_mask is not None)
         steps, store = item.steps, self.storage
         count = len(steps.reward)
-        where = (self.head + torch.arange(count, device=self.context.device)) % self.ring
+        # a slice is written in less time
+        where = (
+            slice(self.head, self.head + count) if self.head + count <= self.ring else self._places(self.head, count)
+        )
         if self.shared and self.filled:
             self._keep_interrupted(steps.observation)
         _assign(store["observation"], where, steps.observation)
@@ -49,15 +52,19 @@ class RowStorage(PreallocatedRows):
         store["discount"][where] = self.gamma * (~steps.terminated).to(torch.float32)
         store["valid"][where] = steps.valid
         if self.columns is not PLAIN or steps.info or "info" in store:
-            extend_optional(self, where, item)
+            extend_optional(self, self._places(self.head, count), item)
         self.holes = self.holes or not bool(steps.valid.all())
         self.head, self.written = (self.head + count) % self.ring, self.written + count
         if self.shared:
-            self._store_finals(where, item)
+            self._store_finals(self._places(self.head - count, count), item)
         else:
             single = count == 1 and item.final_observations is None
             _assign(store["next_observation"], where, _unsqueeze(item.last_observation) if single else successors(item))
         self.filled = min(self.filled + count, self.rows)
+
+    def _places(self, first: int, count: int) -> Tensor:
+        """The rows from `first` on, int64 [count]."""
+        return (first + torch.arange(count, device=self.context.device)) % self.ring
 
     def _keep_interrupted(self, observation: Observation) -> None:
         """Where an environment was reset in mid-episode, keep what the newest transition led to before it is overwritten."""
@@ -113,7 +120,7 @@ class RowStorage(PreallocatedRows):
         return following
 
 
-def _assign(storage: Features, where: Tensor, value: Features) -> None:
+def _assign(storage: Features, where: Tensor | slice, value: Features) -> None:
     for target, source in zip(tree.leaves(storage), tree.leaves(value), strict=True):
         target[where] = source
 

@@ -125,3 +125,10 @@ class ActorCriticActing:
         mask = observation.action_mask if self.layers.use_masks else None
         distribution = self.head.of(torch.from_numpy(self.actor(features)), mask)
         return distribution, torch.from_numpy(self.critic(features)[:, 0])
+
+    @torch.no_grad()
+    def values(self, observation: Observation) -> Tensor:
+        """[N]."""
+        if observation.is_first.shape[0] > ACTING_ROWS or not observation.is_first.is_cpu:
+            return self.reference.values(observation)
+        return torch.from_numpy(self.critic(self.layers.encoder(observation.features).numpy())[:, 0])

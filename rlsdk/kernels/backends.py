@@ -77,16 +77,16 @@ def affine(x: Tensor, matrix: Tensor, bias: Tensor) -> Tensor:
     """x [N, I] or [C, N, I] times matrix [I, O] or [C, I, O] plus bias [1, O] or [C, 1, O] -> [N, O] or [C, N, O], on the
     processor."""
     if matrix.ndim == 3:
-        return torch.baddbmm(bias, x.expand(len(matrix), -1, -1), matrix)
-    if AHEAD and len(x) >= ROWS and len(x) * matrix.numel() >= WORTH and x.dtype is torch.float32:
+        return torch.baddbmm(bias, x.expand(matrix.shape[0], -1, -1), matrix)
+    if AHEAD and (rows := x.shape[0]) >= ROWS and rows * matrix.numel() >= WORTH and x.dtype is torch.float32:
         return _linear(x, matrix.mT, bias[0], "none", [], "")
     return torch.addmm(bias, x, matrix)
 
 
 def product(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
     """[N, K] or [C, N, K] times [K, M] or [C, K, M] -> [N, M] or [C, N, M], on the processor."""
-    may = AHEAD and left.ndim == 2 and len(left) >= ROWS and left.dtype is torch.float32
-    if not may or len(left) * right.numel() < WORTH or (out is not None and left.shape[-1] < SUMMED):
+    may = AHEAD and left.ndim == 2 and left.shape[0] >= ROWS and left.dtype is torch.float32
+    if not may or left.shape[0] * right.numel() < WORTH or (out is not None and left.shape[-1] < SUMMED):
         return torch.matmul(left, right, out=out)
     # oneDNN copies a first matrix that does not lie row by row: the smaller one, then
     if left.is_contiguous() or left.numel() <= right.numel():

@@ -79,7 +79,7 @@ class DenseKernel:
 
         def vjp(grad: Tensor) -> Tensor:
             found = self.backend.tensor(self.input_grad(trace, self.backend.array(grad)))
-            return found.sum(0) if self.ensemble else found
+            return found.sum(0) if self.ensemble and self.member is None else found
 
         return self.backend.tensor(outputs), vjp
 
@@ -169,7 +169,7 @@ class DenseKernel:
 
     def _is_split(self, x: Array) -> bool:
         """Whether members are better run one after another, so that what they pass on stays in the cache."""
-        return self.backend is TORCH and x.ndim == 2 and len(x) * self._widest >= backends.WORTH
+        return self.backend is TORCH and x.ndim == 2 and x.shape[0] * self._widest >= backends.WORTH
 
     def _layers(self) -> list[Layer]:
         """The layers, looked at again where a parameter was given other memory since."""

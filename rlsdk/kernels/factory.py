@@ -26,8 +26,9 @@ from rlsdk.kernels.protocol import (
 )
 from rlsdk.kernels.switch import exists, is_on, may_use
 
-NUMPY_WIDTH, NUMPY_ROWS = 128, 128
-"""Up to this width and batch numpy is faster: its calls cost a third of torch's, and the arithmetic is small."""
+NUMPY_WIDTH, NUMPY_SIZE = 128, 128 * 128
+"""Up to this width, and this product of width and rows of a batch, numpy is faster: its calls cost a third of torch's, and the
+arithmetic is small."""
 
 
 def backend_name(choice: KernelChoice) -> str | None:
@@ -36,20 +37,25 @@ def backend_name(choice: KernelChoice) -> str | None:
         return None
     if choice.setting != "auto":
         return choice.setting
-    return "numpy" if choice.width <= NUMPY_WIDTH and choice.rows <= NUMPY_ROWS else "torch"
+    return "numpy" if choice.width <= NUMPY_WIDTH and choice.width * choice.rows <= NUMPY_SIZE else "torch"
 
 
 def dense_network(
-    modules: Sequence[nn.Module], encoder: nn.Module, choice: KernelChoice, hooked: bool, reference: DenseNetwork
+    modules: Sequence[nn.Module],
+    encoder: nn.Module,
+    choice: KernelChoice,
+    hooked: bool,
+    reference: DenseNetwork,
+    member: int | None = None,
 ) -> DenseNetwork:
-    """For layers on an encoder's features. `reference`: calls the modules."""
+    """For layers on an encoder's features. `reference`: calls the modules. `member`: one of an ensemble alone."""
     name = backend_name(choice)
     if hooked or name is None or not may_use("dense_kernel") or has_parameters(encoder) or not is_dense(modules):
         return reference
     from rlsdk.kernels.backends import BACKENDS
     from rlsdk.kernels.dense_kernel import DenseKernel
 
-    return DenseKernel(modules, BACKENDS[name])
+    return DenseKernel(modules, BACKENDS[name], member)
 
 
 def dense_acting(
@@ -137,10 +143,17 @@ def seeded_draws(seed: int) -> AbstractContextManager[object]:
     return by_torch.seeded_draws(seed)
 
 
-def adam_step(optimizer: torch.optim.Optimizer, flat: nn.Parameter) -> Callable[[torch.optim.Optimizer], bool]:
-    """A function that makes the step of a fused Adam with one parameter `flat` [D]; False where it cannot."""
-    if not may_use("fused_adam"):
-        return lambda _: False
-    from rlsdk.kernels.fused_adam import AdamKernel
+def optimizer_step(
+    choice: object, optimizer: torch.optim.Optimizer, flat: nn.Parameter
+) -> Callable[[torch.optim.Optimizer], bool]:
+    """A function that makes the step of an optimiser of this name with one parameter `flat` [D]; False where it cannot."""
+    group = optimizer.param_groups[0]
+    if choice == "adam" and group["fused"] and not group.get("decoupled_weight_decay") and may_use("fused_adam"):
+        from rlsdk.kernels.fused_adam import AdamKernel
 
-    return AdamKernel(optimizer, flat).step
+        return AdamKernel(optimizer, flat).step
+    if choice == "rmsprop" and may_use("rmsprop_kernel"):
+        from rlsdk.kernels.rmsprop_kernel import RmspropKernel
+
+        return RmspropKernel(optimizer, flat).step
+    return lambda _: False

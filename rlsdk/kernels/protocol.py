@@ -129,6 +129,10 @@ class PolicyActor(Protocol):
         """(distribution, values [N]), without graph."""
         ...
 
+    def values(self, observation: Observation) -> Tensor:
+        """[N], without graph."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class KernelChoice:

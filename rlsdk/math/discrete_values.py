@@ -17,7 +17,7 @@ Sizes = tuple[int, ...]
 def greedy_action(values: Tensor, mask: Tensor | None, sizes: Sizes) -> Tensor:
     """Of each choice the allowed value with the largest mean over K, int64 [N, choices], for float [N, A, K] and a mask
     bool [N, A]."""
-    means = values.mean(-1)
+    means = values.mean(-1) if values.shape[-1] > 1 else values.squeeze(-1)
     allowed = means if mask is None else torch.where(mask, means, FORBIDDEN)
     if len(sizes) == 1:
         return allowed.argmax(-1, keepdim=True)
@@ -26,7 +26,7 @@ def greedy_action(values: Tensor, mask: Tensor | None, sizes: Sizes) -> Tensor:
 
 def flat_index(action: Tensor, sizes: Sizes) -> Tensor:
     """The rows of `values.flatten(0, 1)` [N * A, K] that `action` int64 [N, choices] chooses, int64 [choices * N]."""
-    rows = torch.arange(len(action), device=action.device) * sum(sizes)
+    rows = torch.arange(0, action.shape[0] * (total := sum(sizes)), total, device=action.device)
     if len(sizes) == 1:
         return rows + action[:, 0]
     offsets = action.new_tensor([sum(sizes[:k]) for k in range(len(sizes))])

@@ -45,13 +45,6 @@ def squared_error(values: Tensor, target: Tensor, *, weight: Tensor | None = Non
     return 2.0 * loss, 2.0 * grad
 
 
-def first_value(values: Tensor) -> tuple[Tensor, Tensor]:
-    """(mean over rows of the first critic's value, 0-d; its gradient), for values float [C, N, 1] (arXiv:1802.09477)."""
-    grad = torch.zeros_like(values)
-    grad[0] = 1.0 / values[0].numel()
-    return values[0].mean(), grad
-
-
 def minimum_value(values: Tensor) -> tuple[Tensor, Tensor]:
     """(mean over rows of the smallest critic's value, 0-d; its gradient), for values float [C, N, 1] (arXiv:1812.05905)."""
     smallest, chosen = values.min(0, keepdim=True)

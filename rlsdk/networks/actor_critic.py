@@ -18,6 +18,7 @@ from rlsdk.interfaces import Distribution
 from rlsdk.kernels import KernelChoice, KernelSlot, factory
 from rlsdk.kernels.protocol import ActorCriticLayers, PlainHead, PolicyActor, is_dense
 from rlsdk.networks.action_heads import PLAIN, ActionHead
+from rlsdk.networks.actor_critic_by_modules import ByModules
 from rlsdk.networks.modes import has_train_mode
 from rlsdk.networks.plain_encoders import is_fixed, is_identity
 from rlsdk.networks.recurrent import Memory, NoMemory
@@ -102,7 +103,7 @@ class ActorCritic(nn.Module):
         if isinstance(self.head, SdeHead):
             self.sde = self.head.noise
         self._dense = self.dense_layers()
-        return factory.policy_actor(self._dense, KernelChoice(self.kernel_setting), hooked, _ByModules(self))
+        return factory.policy_actor(self._dense, KernelChoice(self.kernel_setting), hooked, ByModules(self))
 
     def dense_layers(self) -> ActorCriticLayers | None:
         """The layers of a network without memory, state-dependent noise and parameters in its encoders, all of them dense; None
@@ -253,6 +254,12 @@ class ActorCritic(nn.Module):
         latent, _ = self._critic_step(others, latent, memory[1], first)
         return cast("Tensor", self.value(self.critic_body(latent)).squeeze(-1))
 
+    @torch.no_grad()
+    def found_values(self, observation: Observation, memory: tuple[States, States]) -> Tensor:
+        """`values_after` without graph."""
+        kernel = self._kernel()
+        return self.values_after(observation, memory) if self._dense is None else kernel.values(observation)
+
     def state_values(self, observation: Observation) -> Tensor:
         """V [N]; see `rlsdk.interfaces.EstimatesValues`."""
         carry = self.initial_carry(len(observation.is_first))
@@ -326,24 +333,3 @@ class ActorCritic(nn.Module):
         if isinstance(carry, ActorCriticCarry):
             return observation, (carry.actor, carry.critic)
         return observation, cast("tuple[States, States]", carry)
-
-
-class _ByModules:
-    """Calls the modules of a network without memory; see `rlsdk.kernels.protocol.PolicyActor`."""
-
-    def __init__(self, network: ActorCritic) -> None:
-        self.network = network
-
-    @torch.no_grad()
-    def act(self, observation: Observation, deterministic: bool, generator: Generator) -> Tensor:
-        """Actions [B, ..] in environment units."""
-        network = self.network
-        mask = observation.action_mask if network.use_masks else None
-        distribution = network.head(network.body(network.encoder(observation.features)), mask)
-        action = distribution.mode() if deterministic else distribution.sample(generator)
-        return cast("Tensor", cast("ActionHead", network.head).to_environment(action))
-
-    @torch.no_grad()
-    def forward(self, observation: Observation) -> tuple[Distribution, Tensor]:
-        """(distribution, values [N])."""
-        return self.network.evaluate(observation, ((), ()), observation.is_first)

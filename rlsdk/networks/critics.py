@@ -32,16 +32,19 @@ class ContinuousCritics(nn.Module):
         super().__init__()
         self.encoder, self.ensemble = encoder, ensemble
         self._choice = choice
-        self._kernel = KernelSlot(self._make_kernel, self)
+        self._kernels = KernelSlot(self._make_kernels, self)
 
-    def _make_kernel(self, hooked: bool) -> DenseNetwork:
+    def _make_kernels(self, hooked: bool) -> tuple[DenseNetwork, DenseNetwork]:
+        """Of all critics, and of the first alone."""
         layers, reference = list(self.ensemble.layers), Autograd(self.ensemble)
-        return factory.dense_network(layers, self.encoder, self._choice, hooked, reference)
+        alone = Autograd(lambda inputs: self.ensemble(inputs)[0])
+        every = factory.dense_network(layers, self.encoder, self._choice, hooked, reference)
+        return every, factory.dense_network(layers, self.encoder, self._choice, hooked, alone, 0)
 
     def evaluate(self, features: Tensor, unit_action: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
         """(values [C, N, outputs] without graph, vjp: writes the gradient of a loss, given that with respect to them, into the
         parameters' `grad`, which is taken to be zero), for features [N, F] and actions [N, A]."""
-        return self._kernel().evaluate(torch.cat([features, unit_action], dim=-1))
+        return self._kernels()[0].evaluate(torch.cat([features, unit_action], dim=-1))
 
     def action_gradient(
         self, features: Tensor, unit_action: Tensor, value_of: ValueOf = mean_value
@@ -50,8 +53,15 @@ class ContinuousCritics(nn.Module):
 
         The critics' own gradients, which autograd would compute only to be thrown away, are never formed.
         """
-        values, vjp = self._kernel().evaluate_inputs(torch.cat([features, unit_action], dim=-1))
+        values, vjp = self._kernels()[0].evaluate_inputs(torch.cat([features, unit_action], dim=-1))
         value, grad = value_of(values)
+        return value, vjp(grad)[:, features.shape[-1] :]
+
+    def first_action_gradient(self, features: Tensor, unit_action: Tensor) -> tuple[Tensor, Tensor]:
+        """(mean of the first critic's outputs, 0-d; its gradient with respect to the action [N, A]): the other critics are not
+        evaluated."""
+        values, vjp = self._kernels()[1].evaluate_inputs(torch.cat([features, unit_action], dim=-1))
+        value, grad = mean_value(values)
         return value, vjp(grad)[:, features.shape[-1] :]
 
     def forward(self, features: Tensor, unit_action: Tensor) -> Tensor:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Generator, Tensor, nn
 
-from rlsdk.kernels.reference import backward
+from rlsdk.kernels import AUTOGRAD, Autograd, KernelChoice, KernelSlot, factory
+from rlsdk.kernels.protocol import Acting, DenseNetwork
 from rlsdk.networks.action_scale import ActionScale
 from rlsdk.networks.documented_methods import explains_documented_methods
 from rlsdk.networks.encoders import features_dim
@@ -26,13 +27,24 @@ class DeterministicActor(nn.Module):
         hidden: Sequence[int],
         activation_fn: str | Callable[[], nn.Module],
         scale: ActionScale,
+        choice: KernelChoice = AUTOGRAD,
     ) -> None:
+        """`choice`: of what evaluates the dense layers."""
         super().__init__()
         inputs = features_dim(encoder)
         self.encoder, self.scale = encoder, scale
         self.body = mlp(inputs, hidden, activation_fn)
         self.mean = nn.Linear(hidden[-1] if hidden else inputs, scale.size)
         self.has_train_mode = has_train_mode(encoder, self.body)
+        self._choice = choice
+        self._kernels = KernelSlot(self._make_kernels, self)
+
+    def _make_kernels(self, hooked: bool) -> tuple[Acting, DenseNetwork]:
+        """For acting and for learning."""
+        self.has_train_mode = has_train_mode(self.encoder, self.body)
+        layers, choice = [*self.body, self.mean, nn.Tanh()], self._choice
+        acting = factory.dense_acting(layers, self.encoder, choice, hooked, self.unit_action)
+        return acting, factory.dense_network(layers, self.encoder, choice, hooked, Autograd(self.unit_action))
 
     def unit_action(self, features: Tensor) -> Tensor:
         """Unit actions [N, A] for encoded features [N, F]."""
@@ -41,8 +53,7 @@ class DeterministicActor(nn.Module):
     def evaluate(self, features: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
         """(unit actions [N, A] without graph, vjp: writes the gradient of a loss, given that with respect to them, into the
         parameters' `grad`, which is taken to be zero), for encoded features [N, F]."""
-        action = self.unit_action(features)
-        return action.detach(), lambda grad: backward((action,), (grad,))
+        return self._kernels()[1].evaluate(features)
 
     def initial_carry(self, batch: int) -> tuple[()]:
         return ()
@@ -52,9 +63,10 @@ class DeterministicActor(nn.Module):
         self, observation: Observation, carry: tuple[()], *, deterministic: bool, generator: Generator
     ) -> Act[tuple[()], tuple[()]]:
         """Actions [B, ..] in environment units, the same whether `deterministic` or not."""
+        acting, _ = self._kernels()
         if self.has_train_mode:
             self.eval()
-        return Act(self.scale.to_environment(self.unit_action(self.encoder(observation.features))), (), ())
+        return Act(self.scale.to_environment(acting(self.encoder(observation.features))), (), ())
 
 
 def smoothed(unit_action: Tensor, noise: Tensor, *, std: float, clip: float) -> Tensor:

@@ -9,10 +9,11 @@ import torch
 from torch import Generator, Tensor, nn
 
 from rlsdk.distributions import SquashedGaussian
-from rlsdk.kernels import AUTOGRAD, AutogradPair, KernelChoice, KernelSlot, factory
+from rlsdk.kernels import AUTOGRAD, KernelChoice, KernelSlot, factory
 from rlsdk.kernels.protocol import SampledVjp, SquashedLayers, SquashedPolicy, has_parameters, is_dense
 from rlsdk.networks.action_scale import ActionScale
 from rlsdk.networks.modes import has_train_mode
+from rlsdk.networks.squashed_by_modules import ByModules
 from rlsdk.networks.state_dependent_noise import NoiseMatrices, StateDependentNoise
 from rlsdk.records import Act, Observation
 
@@ -54,7 +55,7 @@ class SquashedActor(nn.Module):
 
     def _make_kernel(self, hooked: bool) -> SquashedPolicy:
         self.has_train_mode = has_train_mode(self.encoder, self.body, self.sde_body)
-        return factory.squashed_policy(self._layers(), self._choice, hooked, _ByModules(self))
+        return factory.squashed_policy(self._layers(), self._choice, hooked, ByModules(self.distribution))
 
     def _layers(self) -> SquashedLayers | None:
         """None where there are others than dense ones on an encoder without parameters."""
@@ -122,22 +123,3 @@ class SquashedActor(nn.Module):
         latent = self.body(features)
         noise = self.sde.noise(self._sde_latent(features, latent), following.matrix)
         return (self._mean(latent) + noise).tanh(), following
-
-
-class _ByModules:
-    """Calls the modules; see `rlsdk.kernels.protocol.SquashedPolicy`."""
-
-    def __init__(self, actor: SquashedActor) -> None:
-        self.actor = actor
-        sampled = AutogradPair(self._sampled)
-        self.name, self.evaluate = sampled.name, sampled.evaluate
-
-    def act(self, features: Tensor, deterministic: bool, generator: Generator) -> Tensor:
-        """Unit actions [N, A] for features [N, F]."""
-        if deterministic:
-            return self.actor._mean(self.actor.body(features)).tanh()
-        return self.actor.distribution(features).sample(generator)
-
-    def _sampled(self, inputs: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        features, noise = inputs
-        return self.actor.distribution(features).transform(noise)

@@ -46,7 +46,8 @@ class Run(RunRecord):
 
     def log(self, extra: dict[str, float] | None = None) -> None:
         """Write the current values to the sinks, under the names of docs/metrics.md."""
-        values = {**self._known_values(), **(extra or {}), **self.logger.name_to_value}
+        heard = self.logger.sinks or self.handlers["on_log"]  # means are only found for somebody
+        values = {**(self._known_values() if heard else {}), **(extra or {}), **self.logger.name_to_value}
         self.notify("on_log", values)
         self.logger.write(self.num_timesteps, values)
         self.episode_statistics.clear()

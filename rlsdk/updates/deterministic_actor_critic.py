@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Generator, Tensor
 
-from rlsdk.math.value_losses import clipped_double_q, first_value, squared_error
+from rlsdk.math.value_losses import clipped_double_q, squared_error
 from rlsdk.networks.critics import ContinuousCritics
 from rlsdk.networks.deterministic_actor import DeterministicActor, smoothed
 from rlsdk.records import Metrics, Observation, Transitions
@@ -81,7 +81,7 @@ class DeterministicActorCritic:
     @torch.no_grad()
     def state_values(self, observation: Observation) -> Tensor:
         """V [N]: the mean of all critics for the policy's actions; see `rlsdk.interfaces.EstimatesValues`."""
-        action = self.actor.unit_action(self.actor.encoder(observation.features))
+        action, _ = self.actor.evaluate(self.actor.encoder(observation.features))
         return self.critics.evaluate(self.critics.encoder(observation.features), action)[0].mean((0, -1))
 
     def update(self, batch: Transitions, *, progress: float) -> Metrics:
@@ -101,7 +101,7 @@ class DeterministicActorCritic:
         """y [N, 1]: r + discount * min Q'(s', smoothed pi'(s')), equations 10 and 14."""
         config, observation = self.config, batch.next_observation.features
         actor, critics = self.actor_target.network, self.critic_target.network
-        action = actor.unit_action(actor.encoder(observation))
+        action, _ = actor.evaluate(actor.encoder(observation))
         noise = torch.randn(action.shape, generator=self.generator, device=action.device)
         action = smoothed(action, noise, std=config.target_policy_noise, clip=config.target_noise_clip)
         values, _ = critics.evaluate(critics.encoder(observation), action)
@@ -110,7 +110,9 @@ class DeterministicActorCritic:
     def _update_actor(self, batch: Transitions, rate: float) -> Tensor:
         """One step of the actor up the first critic; its loss, 0-d: minus that value."""
         action, vjp = self.actor.evaluate(self.actor.encoder(batch.observation.features))
-        value, grad = self.trained.action_gradient(batch, action, first_value)
+        with torch.no_grad():
+            features = self.critics.encoder(batch.observation.features)
+        value, grad = self.critics.first_action_gradient(features, action)
         self.trained.actor_optimizer.zero_grad()
         vjp(-grad)
         self.trained.actor_optimizer.step(rate)

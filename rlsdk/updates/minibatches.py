@@ -85,6 +85,8 @@ def policy_batch(
         starts,
         weight,
     )
+    if ended.shape[1] == 1:
+        return tree.map_tensors(lambda leaf: leaf.squeeze(1), together)
     return tree.map_tensors(lambda leaf: leaf.transpose(0, 1).flatten(0, 1), together)
 
 
@@ -94,14 +96,14 @@ def _next_values(
 ) -> Tensor:
     """V [T, B] of the observation after each step, given those before each step and the memories [T, B, ..] there."""
     last_memory = (rollout.last_carry.actor, rollout.last_carry.critic)
-    following = torch.cat([values[1:], network.values_after(rollout.last_observation, last_memory).unsqueeze(0)])
+    following = torch.cat([values[1:], network.found_values(rollout.last_observation, last_memory).unsqueeze(0)])
     if finals := rollout.final_observations:
         after = tree.map_tensors(
             lambda rows, end: torch.cat([rows[1:], end.unsqueeze(0)])[finals.time, finals.env],
             memory,
             last_memory,
         )
-        following[finals.time, finals.env] = network.values_after(finals.observation, after)
+        following[finals.time, finals.env] = network.found_values(finals.observation, after)
     return following
 
 
@@ -115,7 +117,7 @@ def shuffled(batch: PolicyBatch, size: int, generator: Generator) -> Iterator[Po
             return
     drawn = batch.rows(index)
     drawn.starts[::size] = True
-    yield from tree.split(drawn, size)
+    yield from tree.split(drawn, size) if len(index) > size else (drawn,)
 
 
 def in_order(batch: PolicyBatch, size: int, generator: Generator, burn_in: int = 0) -> Iterator[PolicyBatch]:

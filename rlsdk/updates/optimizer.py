@@ -52,9 +52,7 @@ class FlatOptimizer:
         self.flat = nn.Parameter(self._memory.values)
         self.flat.grad = self.gradients
         self.optimizer = self._make(self.flat)
-        group = self.optimizer.param_groups[0]
-        is_adam = self._choice == "adam" and bool(group["fused"]) and not group.get("decoupled_weight_decay")
-        self._kernel = factory.adam_step(self.optimizer, self.flat) if is_adam else None
+        self._kernel = factory.optimizer_step(self._choice, self.optimizer, self.flat)
 
     def adopt(self, parameters: Iterable[nn.Parameter]) -> None:
         """Train these parameters from now on. Parameters that stay have their moments, new ones start at 0."""
@@ -90,7 +88,7 @@ class FlatOptimizer:
             self.gradients.mul_((max_norm / (norm + 1e-6)).clamp_(max=1.0))
         before = [parameter.detach().clone() for parameter in frozen]
         self.optimizer.param_groups[0]["lr"] = learning_rate
-        if self._kernel is None or not self._kernel(self.optimizer):
+        if not self._kernel(self.optimizer):
             self.optimizer.step()
         for parameter, value in zip(frozen, before, strict=True):  # momentum and weight decay would move them
             parameter.data.copy_(value)

@@ -1,0 +1,45 @@
+"""RMSprop for one vector of parameters, without the overhead of `torch.optim.RMSprop.step`, which cost more than the arithmetic
+of a small network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from rlsdk.kernels.fused_adam import HOOKS
+
+UNUSUAL = ("weight_decay", "momentum", "centered", "maximize", "differentiable", "capturable")
+
+
+class RmspropKernel:
+    """The arithmetic of `torch.optim.RMSprop.step` with its default options but for `lr`, `alpha` and `eps`."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, flat: nn.Parameter) -> None:
+        """`flat`: float [D], all that `optimizer` has."""
+        self.optimizer, self.flat = optimizer, flat
+
+    @torch.no_grad()
+    def step(self, optimizer: Any) -> bool:
+        """Make the step that `optimizer` would make; False where this is not known to be the same."""
+        groups, moments, gradients = optimizer.param_groups, optimizer.state.get(self.flat), self.flat.grad
+        options = groups[0]
+        if (
+            optimizer is not self.optimizer
+            or not moments
+            or gradients is None
+            or any(options[name] for name in UNUSUAL)
+        ):
+            return False
+        if (
+            len(groups) > 1
+            or options["params"][0] is not self.flat
+            or any(getattr(optimizer, name, True) for name in HOOKS)
+        ):
+            return False
+        alpha, square = options["alpha"], moments["square_avg"]
+        moments["step"] += 1
+        square.mul_(alpha).addcmul_(gradients, gradients, value=1 - alpha)
+        self.flat.addcdiv_(gradients, square.sqrt().add_(options["eps"]), value=-options["lr"])
+        return True

@@ -1,0 +1,56 @@
+"""An actor-critic network without memory evaluated by calling its modules."""
+
+from __future__ import annotations
+
+from typing import Protocol, cast
+
+import torch
+from torch import Generator, Tensor, nn
+
+from rlsdk.interfaces import Distribution
+from rlsdk.networks.action_heads import ActionHead
+from rlsdk.records import Observation
+
+NONE: tuple[tuple[()], tuple[()]] = ((), ())
+"""The memories of such a network."""
+
+
+class Network(Protocol):
+    """See `rlsdk.networks.ActorCritic`."""
+
+    encoder: nn.Module
+    body: nn.Module
+    head: nn.Module
+    use_masks: bool
+
+    def evaluate(
+        self, observation: Observation, memory: tuple[tuple[()], tuple[()]], starts: Tensor
+    ) -> tuple[Distribution, Tensor]: ...
+
+    def values_after(self, observation: Observation, memory: tuple[tuple[()], tuple[()]]) -> Tensor: ...
+
+
+class ByModules:
+    """See `rlsdk.kernels.protocol.PolicyActor`."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+
+    @torch.no_grad()
+    def act(self, observation: Observation, deterministic: bool, generator: Generator) -> Tensor:
+        """Actions [B, ..] in environment units."""
+        network = self.network
+        mask = observation.action_mask if network.use_masks else None
+        distribution = network.head(network.body(network.encoder(observation.features)), mask)
+        action = distribution.mode() if deterministic else distribution.sample(generator)
+        return cast("Tensor", cast("ActionHead", network.head).to_environment(action))
+
+    @torch.no_grad()
+    def forward(self, observation: Observation) -> tuple[Distribution, Tensor]:
+        """(distribution, values [N])."""
+        return self.network.evaluate(observation, NONE, observation.is_first)
+
+    @torch.no_grad()
+    def values(self, observation: Observation) -> Tensor:
+        """[N]."""
+        return self.network.values_after(observation, NONE)
