@@ -216,7 +216,7 @@ def with_table(text: str, rows: str) -> str:
 
 
 def pages() -> dict[Path, str]:
-    """Every page with a table of results -> its text with the table made anew."""
+    """Every page with a table of results -> its text with the table of today."""
     cards = {store(algorithm).parent / "README.md": card(algorithm) for algorithm in measured()}
     return {path: with_table(path.read_text(encoding="utf-8"), rows) for path, rows in {PAGE: table(), **cards}.items()}
 

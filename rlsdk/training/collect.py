@@ -122,9 +122,8 @@ class _Rows(Generic[ExtrasT]):
             return self._few()
         if self.pending:
             self._flush()
-        if self.written == self.length:
-            return self.storage
-        return tree.map_tensors(lambda leaf: leaf[: self.written], self.storage)
+        whole = self.written == self.length
+        return self.storage if whole else tree.map_tensors(lambda leaf: leaf[: self.written], self.storage)
 
 
 def _join(finals: list[_Finals]) -> FinalObservations | None:
