@@ -17,7 +17,7 @@ def test_the_wanted_action_is_in_the_space_and_pays_most(kind: str) -> None:
     assert space.contains(wanted)
     assert misses(space, one, wanted) == pytest.approx(np.zeros(len(one)), abs=1e-6)
     assert misses(space, one, other).min() > 0.6
-    env = PatternEnv(space, one)
+    env = PatternEnv(space, [one])
     env.reset(seed=0)
     assert env.step(wanted)[1] == pytest.approx(1.0)
     assert env.step(other)[1] < 0.4
@@ -39,4 +39,16 @@ def test_patterns_of_parts_differ() -> None:
 )
 def test_an_action_outside_the_space_raises(space: spaces.Space[object], action: object) -> None:
     with pytest.raises(ValueError, match="outside"):
-        PatternEnv(space, [0.0, 0.0]).step(np.array(action))
+        PatternEnv(space, [[0.0, 0.0]]).step(np.array(action))
+
+
+def test_each_state_has_its_pattern() -> None:
+    space = SPACES["MultiDiscrete"]
+    patterns = [pattern(space, first) for first in (True, False)]
+    env = PatternEnv(space, patterns)
+    for seed in range(8):
+        seen, _ = env.reset(seed=seed)
+        state = int(np.argmax(seen))
+        assert env.step(action_with(space, patterns[state]))[1] == pytest.approx(1.0)
+        assert env.step(action_with(space, patterns[1 - state]))[1] == pytest.approx(0.0)
+    assert {int(np.argmax(env.reset(seed=seed)[0])) for seed in range(8)} == {0, 1}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from itertools import product
 
@@ -25,14 +26,17 @@ BOUND = 0.8
 0.5 for the other; the middle of a Box has 0.75; correct algorithms of ours reach 0.9 to 1."""
 UPDATES = 500
 """Ours need 300 at most. Algorithms that learn some kinds of action only are tried for long with the others."""
-ORDERS = {"Dict": (True,), "Tuple": (False,)}
-"""Whether the first part's place is low: once where the parts are of kinds that are learnt alone, both ways elsewhere."""
+BOTH, LOW, HIGH = ((True, False),), ((True,),), ((False,),)
+"""Whether the first part's place is low, in each state of each task."""
+ORDERS = {"Dict": LOW, "Tuple": HIGH, "MultiDiscrete": BOTH, "MultiBinary": BOTH}
+"""Once where the parts are of kinds that are learnt alone, both ways elsewhere: of several choices in two states of one task,
+which is learnt by no luck where one choice's values are taken for another's."""
 
 
 @clause(
     "learns.bandit",
-    "the action that pays in a task of one state and one step is learnt, for every kind of action, whichever it is, and every"
-    " action that is played lies in the space",
+    "the action that pays in a task of one step is learnt, for every kind of action, whichever it is, and every action that is"
+    " played lies in the space",
     "update(): look at the sign of the policy's loss, at the reward that an action gets, and at the units of actions: choices"
     " count from `start`, Box actions from `low` to `high`, and each choice has its own columns",
 )
@@ -40,24 +44,26 @@ def bandit(subject: Subject) -> None:
     if "Box" not in subject.manifest.observations:
         raise NotApplicable("the task has vectors as observations, which the plugin does not support")
     for kind in subject.manifest.actions:
-        for first in ORDERS.get(kind, (True, False)):
+        for order in ORDERS.get(kind, LOW + HIGH):
             space = SPACES[kind]
-            places = pattern(space, first)
-            wanted = action_with(space, places)
-            env, score = partial(PatternEnv, space, places), partial(_score, space, places)
-            expected = f"of {kind} actions {wanted!r} pays 1, others the less the farther they are from it, in {space}"
+            patterns = [pattern(space, first) for first in order]
+            wanted = [action_with(space, places) for places in patterns]
+            env, score = partial(PatternEnv, space, patterns), partial(_score, space, patterns)
+            which = " or, in the other state, ".join(map(repr, wanted))
+            expected = f"of {kind} actions {which} pays 1, others the less the farther they are from it, in {space}"
             right = partial(_right, wanted)
             require_learnt(subject, Toy("bandit", env, score, BOUND, expected, right=right, updates=UPDATES))
 
 
-def _right(wanted: object, _: Observation) -> object:
-    return wanted
+def _right(wanted: Sequence[object], observation: Observation) -> object:
+    assert isinstance(observation.features, torch.Tensor)
+    return wanted[int(observation.features[0].argmax())]
 
 
-def _score(space: GymSpace, places: list[float], agent: Agent) -> float:
-    """1 minus the distance of the worst part of the action from its place."""
-    (action,) = greedy_actions(agent, np.ones((1, 1), np.float32))
-    return 1.0 - float(misses(space, places, action).max())
+def _score(space: GymSpace, patterns: Sequence[Sequence[float]], agent: Agent) -> float:
+    """1 minus the distance of the worst part of the action from its place, in the worst state."""
+    actions = greedy_actions(agent, np.eye(len(patterns), dtype=np.float32))
+    return min(1.0 - float(misses(space, *each).max()) for each in zip(patterns, actions, strict=True))
 
 
 CANDIDATES, ROUNDING = 32, 1e-5

@@ -14,6 +14,7 @@ import attrs
 import numpy as np
 import torch
 from gymnasium import spaces
+from torch import Tensor
 
 from rlsdk.agent import Agent
 from rlsdk.environments.toy import MaskedChoiceEnv, Outcome, TableEnv, TMazeEnv, action_at
@@ -235,14 +236,19 @@ def _remembers(subject: Subject, *kinds: type) -> bool:
 
 
 VALUE_GAMMA = 0.6
-PAYING: Outcomes = [
-    (Outcome(0.0, (1,)),) * 2,
-    (Outcome(2.0, (0,), "terminated"),) * 2,
-    (Outcome(0.4, (2,), "truncated"),) * 2,
-]
-"""What follows does not depend on actions. State 0 leads to 1, which pays 2 and ends; state 2 pays 0.4 and leads to itself,
-and a time limit ends each episode there."""
-VALUES = torch.tensor([VALUE_GAMMA * 2.0, 2.0, 0.4 / (1.0 - VALUE_GAMMA)])
+SCALE, SHIFT = -1.0, 0.5
+"""Other rewards, some of them negative; the values are about as far from 0 as without."""
+
+
+def _paying(scale: float, shift: float) -> tuple[Outcomes, list[float]]:
+    """Three states, in which nothing depends on actions, and their values; rewards are scaled, then shifted.
+
+    State 0 leads to 1, which pays 2 and ends; state 2 pays 0.4 and leads to itself, and a time limit ends each episode there.
+    """
+    first, last, again = (scale * reward + shift for reward in (0.0, 2.0, 0.4))
+    ends, stays = Outcome(last, (0,), "terminated"), Outcome(again, (2,), "truncated")
+    values = [first + VALUE_GAMMA * last, last, again / (1.0 - VALUE_GAMMA)]
+    return [(each, each) for each in (Outcome(first, (1,)), ends, stays)], values
 
 
 @clause(
@@ -251,6 +257,20 @@ VALUES = torch.tensor([VALUE_GAMMA * 2.0, 2.0, 0.4 / (1.0 - VALUE_GAMMA)])
     "update(): the values' target is reward + gamma * V(next), without the next value after a termination only",
 )
 def known_values(subject: Subject) -> None:
+    _require_values(subject, "known-values", 1.0, 0.0)
+
+
+@clause(
+    "learns.scaled-rewards",
+    "values follow rewards: where these have the other sign and 0.5 more, the value V of a state without a termination becomes"
+    " -V + 0.5 / (1 - gamma)",
+    "update(): use rewards as they come, also below 0; clip or normalise them only where a setting asks for it",
+)
+def scaled_rewards(subject: Subject) -> None:
+    _require_values(subject, "scaled-rewards", SCALE, SHIFT)
+
+
+def _require_values(subject: Subject, name: str, scale: float, shift: float) -> None:
     kind = _kinds(subject)[0]
     if not _has(subject, "gamma"):
         raise NotApplicable("the algorithm has no setting gamma")
@@ -258,25 +278,27 @@ def known_values(subject: Subject) -> None:
         raise NotApplicable(
             "neither the policy nor the algorithm has state_values(observation), see rlsdk.interfaces.EstimatesValues"
         )
+    outcomes, values = _paying(scale, shift)
+    listed = ", ".join(f"{value:g}" for value in values)
     toy = Toy(
-        "known-values",
-        partial(TableEnv, PAYING, (0, 1, 2), ACTIONS[kind]),
-        _value_score,
+        name,
+        partial(TableEnv, outcomes, (0, 1, 2), ACTIONS[kind]),
+        partial(_value_score, torch.tensor(values)),
         1.0 - ERROR,
-        "the values 1.2, 2 and 1 of three states whose rewards do not depend on actions",
+        f"the values {listed} of three states whose rewards do not depend on actions",
         {"gamma": VALUE_GAMMA, "gae_lambda": 0.5, "ent_coef": 0.0},
     )
     require_learnt(subject, toy)
 
 
-def _value_score(agent: Agent) -> float:
+def _value_score(values: Tensor, agent: Agent) -> float:
     """1 minus the error of the worst value."""
     estimator, device = _estimator(agent), agent.context.device
     assert estimator is not None
-    shown = Observation(torch.eye(len(VALUES), device=device), torch.ones(len(VALUES), dtype=torch.bool, device=device))
+    shown = Observation(torch.eye(len(values), device=device), torch.ones(len(values), dtype=torch.bool, device=device))
     with torch.no_grad():
         found = estimator.state_values(shown)
-    return 1.0 - float((found.cpu() - VALUES).abs().max())
+    return 1.0 - float((found.cpu() - values).abs().max())
 
 
 def _estimator(agent: Agent) -> EstimatesValues | None:

@@ -87,26 +87,30 @@ def _filled(space: GymSpace, places: Iterator[float]) -> object:
 
 
 class PatternEnv(gymnasium.Env[object, object]):
-    """One state and one step; the reward is 1 for the action with every part at its place, and falls with the mean distance.
+    """Episodes of one step; the reward is 1 for the action with every part at its place, and falls with the mean distance.
 
     An action outside the space raises.
     """
 
-    def __init__(self, space: GymSpace, places: Sequence[float]) -> None:
-        self.action_space, self.places = space, list(places)
-        self.observation_space: GymSpace = spaces.Box(-1.0, 1.0, (1,), np.float32)
+    def __init__(self, space: GymSpace, patterns: Sequence[Sequence[float]]) -> None:
+        """`patterns`: the places of each state; observations are one-hot."""
+        self.action_space, self.patterns, self.state = space, list(patterns), 0
+        self.shown = np.eye(len(self.patterns), dtype=np.float32)
+        """The observation of each state, float32 [states, states]."""
+        self.observation_space: GymSpace = spaces.Box(-1.0, 1.0, (len(self.patterns),), np.float32)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, object] | None = None
     ) -> tuple[object, dict[str, object]]:
         super().reset(seed=seed)
-        return np.ones(1, np.float32), {}
+        self.state = int(self.np_random.integers(len(self.patterns)))
+        return self.shown[self.state].copy(), {}
 
     def step(self, action: object) -> tuple[object, float, bool, bool, dict[str, object]]:
         if not all(_inside(part, value) for part, value in parts_of(self.action_space, action)):
             raise ValueError(f"an environment was given the action {action!r}, which is outside {self.action_space}")
-        reward = 1.0 - float(misses(self.action_space, self.places, action).mean())
-        return np.ones(1, np.float32), reward, True, False, {}
+        reward = 1.0 - float(misses(self.action_space, self.patterns[self.state], action).mean())
+        return self.shown[self.state].copy(), reward, True, False, {}
 
 
 def _inside(space: GymSpace, value: Any) -> bool:

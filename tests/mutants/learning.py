@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import torch
 
 from rlsdk.networks import NumpyPolicy, SquashedActor
+from rlsdk.training import population, population_episodes
 from rlsdk.updates import FlatOptimizer, SoftActorCritic
 from rlsdk_ars.algorithm import RandomSearch
 from tests.mutants.catalogue import Patch, mutant
@@ -72,15 +74,35 @@ def candidates_share_a_normalisation(patch: Patch) -> None:
     patch.setattr(NumpyPolicy, "__call__", broken)
 
 
+@mutant("population.rows-independent", "ars")
+def observations_are_rounded_where_many_candidates_play(patch: Patch) -> None:
+    make = NumpyPolicy.__call__
+
+    def broken(self: Any, parameters: Any) -> Any:
+        act = make(self, parameters)
+        return lambda vectors: act(vectors * (1.0 + 3e-7 * (len(vectors) > 4)))
+
+    patch.setattr(NumpyPolicy, "__call__", broken)
+
+
 @mutant("population.same-everywhere", "ars")
 def episodes_are_not_seeded(patch: Patch) -> None:
-    from rlsdk.training import population_episodes
-
     def begin(self: Any) -> Any:
         observation, _ = self.environment.reset()
         return self.read(observation)
 
     patch.setattr(population_episodes._EpisodeSlot, "begin", begin)
+
+
+@mutant("population.same-everywhere", "ars")
+def seeds_depend_on_how_many_environments_there_are(patch: Patch) -> None:
+    patch.setattr(population, "play_episodes", _with_other_seeds)
+
+
+def _with_other_seeds(make_act: Any, space: Any, environments: Any, requests: Any) -> Any:
+    """For workers too: a function that pickle finds."""
+    moved = [attrs.evolve(one, seeds=tuple(seed + len(environments) for seed in one.seeds)) for one in requests]
+    return population_episodes.play_episodes(make_act, space, environments, moved)
 
 
 @mutant("algorithm.state-round-trip")

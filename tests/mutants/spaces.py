@@ -10,8 +10,10 @@ import torch
 from torch import Generator, Tensor
 
 from rlsdk.distributions import Bernoulli, Gaussian, SquashedGaussian
+from rlsdk.math import discrete_values
 from rlsdk.networks import ActionScale, search_policy
 from rlsdk.networks.nature_encoder import NatureEncoder
+from rlsdk.updates import q_learning
 from tests.mutants.catalogue import Patch, mutant
 
 
@@ -35,6 +37,23 @@ def encoders_of_images_are_not_trained(patch: Patch) -> None:
 def bits_have_the_probabilities_of_their_opposites(patch: Patch) -> None:
     log_prob = Bernoulli.log_prob
     patch.setattr(Bernoulli, "log_prob", lambda self, action: log_prob(self, 1 - action))
+
+
+@mutant("distribution.entropy-is-mean-surprise", "maskable-ppo")
+def the_entropy_of_bits_is_that_of_one(patch: Patch) -> None:
+    entropy = Bernoulli.entropy
+    patch.setattr(Bernoulli, "entropy", lambda self: entropy(self) / self.logits.shape[-1])
+
+
+@mutant("learns.bandit", "qrdqn")
+def the_columns_of_several_choices_are_mixed(patch: Patch) -> None:
+    index = discrete_values.flat_index
+
+    def broken(action: Tensor, sizes: tuple[int, ...]) -> Tensor:
+        return torch.cat([index(column.unsqueeze(-1), (sum(sizes),)) for column in action.unbind(-1)])
+
+    patch.setattr(discrete_values, "flat_index", broken)
+    patch.setattr(q_learning, "flat_index", broken)
 
 
 @mutant("distribution.kl", "trpo")

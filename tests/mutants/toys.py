@@ -74,12 +74,22 @@ def advantages_take_time_limits_for_terminations(patch: Patch) -> None:
 
 
 @mutant("learns.known-values", "trpo")
-def targets_of_values_are_too_large(patch: Patch) -> None:
+def targets_of_values_see_no_rewards_above_1(patch: Patch) -> None:
+    targets_see(patch, lambda steps: steps.reward.clamp(max=1.0))
+
+
+@mutant("learns.scaled-rewards", "trpo")
+def targets_of_values_see_no_rewards_below_0(patch: Patch) -> None:
+    targets_see(patch, lambda steps: steps.reward.clamp(min=0.0))
+
+
+def targets_see(patch: Patch, paid: Callable[[Any], Tensor]) -> None:
+    """The targets of values, not advantages, have other rewards."""
     batch = trpo.policy_batch
 
-    def broken(*arguments: Any, **settings: Any) -> Any:
-        rows = batch(*arguments, **settings)
-        return replace(rows, target=rows.target + 1.0)
+    def broken(rollout: Any, *rest: Any, **settings: Any) -> Any:
+        seen = of_steps(reward=paid)(rollout)
+        return replace(batch(rollout, *rest, **settings), target=batch(seen, *rest, **settings).target)
 
     patch.setattr(trpo, "policy_batch", broken)
 
