@@ -89,6 +89,13 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "tqc": ("tqc", OFF, {"actor_class": Net, "critic_class": Critic, "n_quantiles": 5}),
     "tqc, actor": ("tqc", OFF, {"actor_class": Net, "net_arch": [4]}),
     "tqc, critics": ("tqc", OFF, {"critic_class": Critic, "n_critics": 3, "net_arch": [4]}),
+    "sac": ("sac", OFF, {"actor_class": Net, "critic_class": Critic}),
+    "td3": ("td3", OFF, {"actor_class": Net, "critic_class": Critic}),
+    "td3, actor": ("td3", OFF, {"actor_class": Net, "net_arch": [4]}),
+    "ddpg, critics": ("ddpg", OFF, {"critic_class": Critic, "net_arch": [4]}),
+    "dqn": ("dqn", OFF | {"train_freq": 1}, {"network_class": Net}),
+    "ppo": ("ppo", ON | {"n_epochs": 1}, {"actor_class": Net, "critic_class": Net}),
+    "a2c": ("a2c", {"n_steps": 8}, {"actor_class": Net, "critic_class": Net}),
     "trpo": ("trpo", ON, {"actor_class": Net, "critic_class": Net, "critic_kwargs": {"width": 4}}),
     "trpo, actor": ("trpo", ON, {"actor_class": Net, "net_arch": [4]}),
     "maskable-ppo": ("maskable-ppo", ON | {"n_epochs": 1}, {"actor_class": Net, "critic_class": Net}),
@@ -97,9 +104,12 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 }
 
 
+BOX = ("tqc", "sac", "td3", "ddpg")
+
+
 def made(case: str, observation: Any = VECTOR, action: Any = None, **changes: Any) -> Any:
     algorithm, settings, kwargs = CASES[case]
-    action = action or (spaces.Box(-1.0, 1.0, (2,), np.float32) if algorithm == "tqc" else spaces.Discrete(3))
+    action = action or (spaces.Box(-1.0, 1.0, (2,), np.float32) if algorithm in BOX else spaces.Discrete(3))
     kind = "MultiInput" if isinstance(observation, spaces.Dict) else "Mlp"
     policy = f"{kind}LstmPolicy" if algorithm == "recurrent-ppo" else f"{kind}Policy"
     env = AnySpaceEnv(observation, action, 5)
@@ -262,6 +272,9 @@ class InfiniteTrace(Trace):
             {"features_extractor_class": CannotBeMade, "actor_class": None},
             "trpo: .*extractor_class CannotBeMade cannot",
         ),
+        ("td3", {"actor_class": Wide}, r"td3: .*actor_class Wide gave \[2, 3\].*\[2, 2\]: 2 actions before tanh"),
+        ("sac", {"actor_class": None, "share_features_extractor": True}, "leave critic_class out"),
+        ("td3", {"critic_class": None, "share_features_extractor": True}, "leave actor_class out"),
         ("qrdqn", {"network_class": Infinite}, "qrdqn: .*network_class Infinite gave numbers that are not finite"),
         ("recurrent-ppo", {"actor_class": Net}, "features_extractor_class or memory_class"),
     ],

@@ -16,7 +16,14 @@ from rlsdk.networks.build_squashed_actor import build_squashed_actor
 from rlsdk.networks.critics import ContinuousCritics
 from rlsdk.networks.encoders import features_dim
 from rlsdk.networks.ensemble import EnsembleMLP
-from rlsdk.networks.own_networks import Columns, OwnCritics, OwnNetworkSettings, own_critics, own_network
+from rlsdk.networks.own_networks import (
+    Columns,
+    OwnCritics,
+    OwnNetworkSettings,
+    own_critics,
+    own_network,
+    require_own_features,
+)
 from rlsdk.networks.squashed_actor import SquashedActor
 from rlsdk.settings.networks import widths
 from rlsdk.settings.soft_actor_critic import SoftActorCriticConfig
@@ -38,6 +45,7 @@ def build_soft_actor_critic(
     """
     context = within_action_bounds(context, config.action_bounds)
     assert isinstance(context.action_space, Box)
+    require_own_features(config.policy_kwargs)
     actor = _actor(context, config, ActionScale(context.action_space)).to(context.device)
     critics = _critics(context, config, actor, values_per_critic).to(context.device)
     return actor, critics
@@ -66,10 +74,9 @@ def _actor(context: BuildContext, config: SoftActorCriticConfig, scale: ActionSc
 def _own_actor(context: BuildContext, config: SoftActorCriticConfig, scale: ActionScale) -> SquashedActor:
     """An actor whose whole network is the user's: A means, then A log standard deviations."""
     networks = config.policy_kwargs
-    if config.use_sde or networks.share_features_extractor:
-        what = "use_sde" if config.use_sde else "share_features_extractor"
+    if config.use_sde:
         raise SettingsError(
-            f"{what} = true needs an actor made by rlsdk; leave actor_class out, or give features_extractor_class"
+            "use_sde = true needs an actor made by rlsdk; leave actor_class out, or give features_extractor_class"
         )
     given = OwnNetworkSettings("actor_class", networks.actor_class, networks.actor_kwargs, networks.normalize_images)
     size = scale.size

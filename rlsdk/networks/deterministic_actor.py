@@ -34,7 +34,7 @@ class DeterministicActor(nn.Module):
         inputs = features_dim(encoder)
         self.encoder, self.scale = encoder, scale
         self.body = mlp(inputs, hidden, activation_fn)
-        self.mean = nn.Linear(hidden[-1] if hidden else inputs, scale.size)
+        self.mean: nn.Module = nn.Linear(hidden[-1] if hidden else inputs, scale.size)
         self.has_train_mode = has_train_mode(encoder, self.body)
         self._choice = choice
         self._kernels = KernelSlot(self._make_kernels, self)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -81,6 +82,27 @@ class OwnCritics(nn.Module):
         value, grad = value_of(values.detach())
         (found,) = torch.autograd.grad(values, leaf, grad)
         return value, found
+
+
+class OwnActorCritic(Protocol):
+    """Settings that may replace an actor and critics of Box actions."""
+
+    @property
+    def share_features_extractor(self) -> bool: ...
+    @property
+    def actor_class(self) -> Any: ...
+    @property
+    def critic_class(self) -> Any: ...
+
+
+def require_own_features(networks: OwnActorCritic) -> None:
+    """Raises SettingsError: the features of a network that the user's class replaces as a whole cannot be shared."""
+    for name, given in (("actor_class", networks.actor_class), ("critic_class", networks.critic_class)):
+        if given is not None and networks.share_features_extractor:
+            raise SettingsError(
+                f"share_features_extractor = true needs an actor and critics made by rlsdk; leave {name} out, or give"
+                " features_extractor_class"
+            )
 
 
 def own_network(context: BuildContext, given: OwnNetworkSettings, outputs: tuple[int, ...], what: str) -> OwnNetwork:

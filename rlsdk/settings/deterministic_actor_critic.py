@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import attrs
 
 from rlsdk.settings import glossary
 from rlsdk.settings.fields import described, in_range
 from rlsdk.settings.inherited import defaults
-from rlsdk.settings.networks import NetworkConfig, as_net_arch
+from rlsdk.settings.networks import NetworkConfig, arguments_of_class, as_module_class, as_net_arch
 from rlsdk.settings.off_policy import ContinuousOffPolicyConfig
 from rlsdk.settings.schedules import Constant
 from rlsdk.settings.strict import structure
@@ -26,6 +26,14 @@ class DeterministicActorCriticNetworks(NetworkConfig):
     n_critics: int = attrs.field(default=2, validator=in_range(1), metadata=described("critics", tune=(1, 5)))
     share_features_extractor: bool = attrs.field(
         default=False, metadata=described("critics read the actor's features, which only the actor's loss then trains")
+    )
+    actor_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.ACTOR_CLASS)
+    actor_kwargs: Mapping[str, object] = attrs.field(
+        factory=dict, validator=arguments_of_class, metadata=glossary.OWN_KWARGS
+    )
+    critic_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.CONTINUOUS_CRITIC_CLASS)
+    critic_kwargs: Mapping[str, object] = attrs.field(
+        factory=dict, validator=arguments_of_class, metadata=glossary.OWN_KWARGS
     )
 
 

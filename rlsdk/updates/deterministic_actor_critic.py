@@ -10,6 +10,7 @@ from torch import Generator, Tensor
 from rlsdk.math.value_losses import clipped_double_q, squared_error
 from rlsdk.networks.critics import ContinuousCritics
 from rlsdk.networks.deterministic_actor import DeterministicActor, smoothed
+from rlsdk.networks.own_networks import OwnCritics
 from rlsdk.records import Metrics, Observation, Transitions
 from rlsdk.settings.action_noise import ActionNoise, require_noise_stays
 from rlsdk.settings.deterministic_actor_critic import DeterministicActorCriticNetworks
@@ -55,7 +56,7 @@ class DeterministicActorCritic:
     def __init__(
         self,
         actor: DeterministicActor,
-        critics: ContinuousCritics,
+        critics: ContinuousCritics | OwnCritics,
         config: DeterministicSettings,
         generator: Generator,
     ) -> None:

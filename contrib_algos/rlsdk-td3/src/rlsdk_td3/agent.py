@@ -9,7 +9,7 @@ from rlsdk.settings.constructor import configured_by
 from rlsdk_td3.config import TD3Config
 
 if TYPE_CHECKING:
-    from rlsdk.networks import ContinuousCritics, DeterministicActor
+    from rlsdk.networks import ContinuousCritics, DeterministicActor, OwnCritics
 
 
 class TD3(Agent[TD3Config]):
@@ -17,8 +17,10 @@ class TD3(Agent[TD3Config]):
 
     actor: DeterministicActor = part("policy", "The policy's network.")
     actor_target: DeterministicActor = part("algorithm.actor_target.network", "The target network of the actor.")
-    critic: ContinuousCritics = part("algorithm.critics", "The networks that predict values of actions.")
-    critic_target: ContinuousCritics = part("algorithm.critic_target.network", "The target network of the critics.")
+    critic: ContinuousCritics | OwnCritics = part("algorithm.critics", "The networks that predict values of actions.")
+    critic_target: ContinuousCritics | OwnCritics = part(
+        "algorithm.critic_target.network", "The target network of the critics."
+    )
 
     @configured_by(TD3Config)
     def __init__(self, *args: object, **kwargs: object) -> None:
