@@ -22,7 +22,8 @@ from rlsdk.buffers.storage import OnDisk
 from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.experiments import Bench, Cell, Suite, bench, scores_below
 from rlsdk.experiments.lock import claimed
-from rlsdk.experiments.plotting import plot_runs, read_metric
+from rlsdk.experiments.metrics_file import read_metric
+from rlsdk.experiments.plotting import plot_runs
 from rlsdk.experiments.run_directory import RunDirectory
 from rlsdk.experiments.run_record import RunRecord
 from rlsdk.experiments.runner import run

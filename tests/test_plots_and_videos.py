@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from typer.testing import CliRunner
 
 from rlsdk.cli.main import app
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError
-from rlsdk.experiments.plotting import _band, _curve, plot_runs
+from rlsdk.experiments.curves import CurveSettings, curves, runs_below
+from rlsdk.experiments.plotting import PictureSettings, plot_runs
 from rlsdk_tqc import TQC
 
 SMALL: dict[str, Any] = {"buffer_size": 300, "learning_starts": 20, "batch_size": 8, "policy_kwargs": {"net_arch": [8]}}
@@ -31,51 +33,143 @@ def fake_run(folder: Path, algorithm: str, gain: float, evaluations: int = 3) ->
     return folder
 
 
+TRAINING = CurveSettings(metric="rollout/ep_rew_mean", band="range")
+
+
 def test_curves_of_seeds_become_a_band(tmp_path: Path) -> None:
     runs = [fake_run(tmp_path / f"a{i}", "tqc", gain) for i, gain in enumerate((1.0, 2.0, 3.0))]
     runs.append(fake_run(tmp_path / "b", "trpo", 5.0))
     out = tmp_path / "pictures" / "curves.png"
-    lines = plot_runs(runs, out, metric="rollout/ep_rew_mean")
-    assert lines == [
-        "tqc on Pendulum-v1, 3 seeds: rollout/ep_rew_mean ends at 20.00",
-        "trpo on Pendulum-v1: rollout/ep_rew_mean ends at 50.00",
+    assert plot_runs(runs, out, TRAINING) == [
+        "tqc, 3 seeds, Pendulum-v1: return of training episodes ends at 20.00 [10.00 .. 30.00]",
+        "trpo, Pendulum-v1: return of training episodes ends at 50.00",
     ]
-    assert out.read_bytes().startswith(b"\x89PNG")
-    grid, mean, low, high = _band([_curve(run, "rollout/ep_rew_mean", "steps", 1) for run in runs[:3]])
-    assert np.allclose(mean, grid / 100 * 2.0)
-    assert np.allclose(low, grid / 100)
-    assert np.allclose(high, grid / 100 * 3)
-    assert plot_runs(runs, out)[0].startswith("tqc on Pendulum-v1, 3 seeds: eval/mean_reward ends at 6.00")
-    hours, values = _curve(runs[0], "rollout/ep_rew_mean", "hours", 4)
-    assert hours[-1] == pytest.approx(0.1)
-    assert values[0] == 1.0
-    assert values[-1] == pytest.approx((7 + 8 + 9 + 10) / 4)
+    content = out.read_bytes()
+    assert content.startswith(b"\x89PNG")
+    assert b"Mean over seeds, range of the return of training episodes. tqc, 3 seeds, Pendulum-v1" in content
+
+    tqc, trpo = curves(runs, TRAINING)
+    assert np.allclose(tqc.value, tqc.x / 100 * 2.0)
+    assert np.allclose(tqc.low, tqc.x / 100)
+    assert np.allclose(tqc.high, tqc.x / 100 * 3)
+    assert trpo.seeds == 1
+    rows = list(csv.DictReader((out.parent / "curves.csv").read_text().splitlines()))
+    assert len(rows) == 20
+    assert [rows[9][name] for name in ("experiment", "seeds", "x", "value", "low", "high")] == [
+        *("tqc", "3", "1000.0", "20.0", "10.0", "30.0"),
+    ]
+    assert curves(runs, CurveSettings())[0].value[-1] == 6.0, "evaluations, where all runs have them"
+    (smoothed,) = curves(runs[:1], CurveSettings(metric="rollout/ep_rew_mean", x="time", smooth=4))
+    assert smoothed.x[-1] == pytest.approx(0.1)
+    assert smoothed.value[0] == 1.0
+    assert smoothed.value[-1] == pytest.approx((7 + 8 + 9 + 10) / 4)
+
+
+def test_statistics_and_bands_over_seeds_by_hand(tmp_path: Path) -> None:
+    gains = (1.0, 2.0, 3.0, 10.0)
+    runs = [fake_run(tmp_path / f"a{i}", "tqc", gain) for i, gain in enumerate(gains)]
+
+    def last(**changes: Any) -> tuple[float, float, float]:
+        (curve,) = curves(runs, CurveSettings(metric="rollout/ep_rew_mean", **changes))
+        return curve.value[-1] / 10, curve.low[-1] / 10, curve.high[-1] / 10
+
+    assert last(statistic="median", band="none") == (2.5, 2.5, 2.5)
+    assert last(statistic="iqm", band="range") == (2.5, 1.0, 10.0)
+    deviation = float(np.std(gains, ddof=1))
+    assert last(band="deviation") == pytest.approx((4.0, 4.0 - deviation, 4.0 + deviation))
+    value, low, high = last()
+    assert value == 4.0
+    assert 1.0 <= low < 2.5 < 6.0 < high <= 10.0
+    assert (value, low, high) == last(), "the same runs give the same interval"
+
+
+def test_runs_with_other_points_meet_where_all_are_defined(tmp_path: Path) -> None:
+    short, late = fake_run(tmp_path / "a", "tqc", 1.0), fake_run(tmp_path / "b", "tqc", 1.0)
+    lines = (late / "metrics.csv").read_text().splitlines()
+    (late / "metrics.csv").write_text("\n".join([lines[0], *lines[3:9]]) + "\n")
+    (curve,) = curves([short, late], TRAINING)
+    assert (curve.x[0], curve.x[-1]) == (300.0, 800.0)
+    assert np.allclose(curve.value, curve.x / 100)
+
+
+def test_other_settings_are_other_experiments(tmp_path: Path) -> None:
+    runs = [fake_run(tmp_path / name, "tqc", 1.0) for name in "abcd"]
+    for seed, (run, rate) in enumerate(zip(runs, ("1e-3", "1e-3", "3e-4", "3e-4"), strict=True)):
+        (run / "config.toml").write_text(f"learning_rate = {rate}\nseed = {seed}\n[policy_kwargs]\nnet_arch = [64]\n")
+    found = curves(runs, TRAINING)
+    assert [(curve.label, curve.seeds) for curve in found] == [
+        ("tqc, learning_rate = 0.001", 2),
+        ("tqc, learning_rate = 0.0003", 2),
+    ]
+    many = "".join(f"s{k} = 1\n" for k in range(5))
+    (runs[0] / "config.toml").write_text(many)
+    labels = [curve.label for curve in curves(runs[:2], TRAINING)]
+    assert labels == [
+        "tqc, s0 = 1, s1 = 1, s2 = 1, and 2 more",
+        "tqc, learning_rate = 0.001, policy_kwargs.net_arch = [64]",
+    ]
+    (runs[0] / "config.toml").write_text("learning_rate = [")
+    with pytest.raises(SettingsError, match=r"config\.toml is not valid TOML"):
+        curves(runs, TRAINING)
 
 
 def test_bad_requests_for_plots(tmp_path: Path) -> None:
     run, out = fake_run(tmp_path / "a", "tqc", 1.0), tmp_path / "x.png"
-    with pytest.raises(SettingsError, match="steps, episodes, hours"):
-        plot_runs([run], out, x="weeks")
+    for wrong, words in (
+        ({"x": "weeks"}, "steps, episodes, time"),
+        ({"statistic": "mode"}, "mean, iqm, median"),
+        ({"band": "ci"}, "interval, range"),
+        ({"smooth": 0}, "positive"),
+    ):
+        with pytest.raises(SettingsError, match=words):
+            CurveSettings(**wrong)
+    for wrong, words in (({"log": "z"}, "none, x, y, xy"), ({"size": (0.0, 4.0)}, "1 to 100 inches")):
+        with pytest.raises(SettingsError, match=words):
+            PictureSettings(**wrong)
     with pytest.raises(SettingsError, match="has logged no 'train/los'"):
-        plot_runs([run], out, metric="train/los")
+        plot_runs([run], out, CurveSettings(metric="train/los"))
     with pytest.raises(SettingsError, match=r"metrics\.csv is missing"):
         plot_runs([tmp_path / "nowhere"], out)
+    with pytest.raises(SettingsError, match="not supported"):
+        plot_runs([run], tmp_path / "x.xyz")
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "metrics.csv").write_text("step\n")
     with pytest.raises(SettingsError, match="holds no run"):
-        plot_runs([tmp_path / "empty"], out, metric="step")
+        plot_runs([tmp_path / "empty"], out, CurveSettings(metric="step"))
+    with pytest.raises(SettingsError, match="holds no run"):
+        runs_below([tmp_path / "empty"])
     with pytest.raises(SettingsError, match="at least one"):
-        plot_runs([], out)
+        runs_below([])
     assert not out.exists()
+    assert not list(tmp_path.glob("x.*"))
 
 
-def test_the_command_draws_runs(tmp_path: Path) -> None:
-    runs = [str(fake_run(tmp_path / f"a{i}", "tqc", 1.0 + i)) for i in range(2)]
-    out = tmp_path / "c.png"
-    done = CliRunner().invoke(app, ["plot", *runs, "-o", str(out), "--smooth", "2"])
+@pytest.mark.parametrize(("suffix", "start"), [("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_the_command_draws_every_run_of_a_folder(suffix: str, start: bytes, tmp_path: Path) -> None:
+    runs = [fake_run(tmp_path / f"a{i}", "tqc", 1.0 + i) for i in range(2)]
+    record = json.loads((runs[1] / "run.json").read_text())
+    (runs[1] / "run.json").write_text(json.dumps({**record, "env": "CartPole-v1"}))
+    options = [
+        "--smooth",
+        "2",
+        "--title",
+        "Mine: 5 $",
+        "--size",
+        "9x3",
+        "--log",
+        "xy",
+        "--format",
+        suffix,
+        "--x",
+        "time",
+    ]
+    done = CliRunner().invoke(app, ["plot", str(tmp_path), "-o", str(tmp_path / "c.png"), *options])
     assert done.exit_code == 0, done.output
-    assert "2 seeds" in done.output
-    assert out.exists()
+    assert "CartPole-v1" in done.output
+    assert (tmp_path / f"c.{suffix}").read_bytes().startswith(start)
+    assert (tmp_path / "c.csv").exists()
+    wrong = CliRunner().invoke(app, ["plot", str(tmp_path), "--size", "9"])
+    assert wrong.exit_code != 0
 
 
 @pytest.mark.parametrize("suffix", [".mp4", ".gif"])

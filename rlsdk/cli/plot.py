@@ -7,17 +7,49 @@ from typing import Annotated
 
 import typer
 
+from rlsdk.errors import SettingsError, shown
 
-def plot_curves(
-    runs: Annotated[list[Path], typer.Argument(help="Run directories.")],
+
+def plot_curves(  # noqa: PLR0913  # options of the command
+    runs: Annotated[list[Path], typer.Argument(help="Run directories, or folders that hold some.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Picture to write.")] = Path("curves.png"),
-    metric: Annotated[str | None, typer.Option(help="Metric (default: evaluations where all runs have them).")] = None,
-    x: Annotated[str, typer.Option(help="Horizontal axis: steps, episodes or hours.")] = "steps",
-    smooth: Annotated[int, typer.Option(help="Points a running mean goes over; 1 = none.", min=1)] = 1,
+    metric: Annotated[
+        str | None, typer.Option(help="Column of metrics.csv (default: evaluations where all runs have them).")
+    ] = None,
+    x: Annotated[str, typer.Option(help="Horizontal axis: steps, episodes or time.")] = "steps",
+    smooth: Annotated[int, typer.Option(help="Points of a running mean; 1 = none.", min=1)] = 1,
+    statistic: Annotated[str, typer.Option(help="Over seeds: mean, iqm (interquartile mean) or median.")] = "mean",
+    band: Annotated[
+        str, typer.Option(help="Around it: interval (95 % bootstrap), range, deviation or none.")
+    ] = "interval",
+    title: Annotated[str, typer.Option(help="Title (default: what was done to the numbers).")] = "",
+    size: Annotated[str | None, typer.Option(help="WIDTHxHEIGHT in inches, such as 8x4.")] = None,
+    picture_format: Annotated[
+        str | None, typer.Option("--format", help="png, svg, pdf, ... (default: the suffix of --out).")
+    ] = None,
+    log: Annotated[str, typer.Option(help="Logarithmic axes: none, x, y or xy.")] = "none",
 ) -> None:
-    """Draw learning curves; runs of the same algorithm and environment become one line with a band over their seeds."""
-    from rlsdk.experiments.plotting import plot_runs
+    """Draw learning curves: axes per environment, a line per algorithm and settings, a band over its seeds.
 
-    for line in plot_runs(runs, out, metric=metric, x=x, smooth=smooth):
+    The numbers are written beside the picture, as CSV.
+    """
+    from rlsdk.experiments.curves import CurveSettings, runs_below
+    from rlsdk.experiments.plotting import PictureSettings, plot_runs
+
+    drawn = CurveSettings(metric=metric, x=x, smooth=smooth, statistic=statistic, band=band)
+    picture = PictureSettings(title=title, size=_size(size), log=log)
+    output = out if picture_format is None else out.with_suffix(f".{picture_format.lstrip('.')}")
+    for line in plot_runs(runs_below(runs), output, drawn, picture):
         typer.echo(line)
-    typer.echo(f"picture: {out}")
+    typer.echo(f"picture: {output}    numbers: {output.with_suffix('.csv')}")
+
+
+def _size(text: str | None) -> tuple[float, float] | None:
+    """Width and height of `8x4`."""
+    if text is None:
+        return None
+    try:
+        width, height = (float(side) for side in text.lower().split("x"))
+    except ValueError:
+        raise SettingsError(f"--size {shown(text)} must be WIDTHxHEIGHT in inches, such as 8x4") from None
+    return width, height

@@ -1,58 +1,69 @@
-"""Learning curves as pictures (extra `plot`)."""
+"""Learning curves as pictures (extra `plot`), which hold a text that describes them; their numbers lie beside them as CSV."""
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-from numpy.typing import NDArray
+import attrs
 
-from rlsdk.errors import SettingsError, one_line
-from rlsdk.experiments.run_record import RunRecord
-from rlsdk.experiments.stored_tables import read_text
+from rlsdk.errors import SettingsError, one_line, shown
+from rlsdk.experiments.curves import AXES, EVALUATION, TRAINING, Curve, CurveSettings, curves, metric_of, write_table
+from rlsdk.experiments.metrics_file import read_metric
 
-AXES = {
-    "steps": ("step", 1.0, "environment steps"),
-    "episodes": ("time/episodes", 1.0, "training episodes"),
-    "hours": ("time/time_elapsed", 1.0 / 3600.0, "hours of training"),
+WORDS = {
+    EVALUATION: "return of evaluations",
+    TRAINING: "return of training episodes",
+    "eval/mean_ep_length": "steps of evaluation episodes",
+    "eval/success_rate": "success rate of evaluations",
+    "rollout/ep_len_mean": "steps of training episodes",
+    "rollout/success_rate": "success rate of training episodes",
+    "time/fps": "environment steps per second",
 }
-EVALUATION, TRAINING = "eval/mean_reward", "rollout/ep_rew_mean"
-MAX_METRICS = 1 << 32
-"""Bytes."""
-GRID = 200
-"""Points at which curves of several seeds are compared."""
+BANDS = {
+    "interval": "95 % bootstrap interval",
+    "range": "range",
+    "deviation": "one standard deviation",
+}
+STATISTICS = {"mean": "mean", "iqm": "interquartile mean", "median": "median"}
+DESCRIPTION = {".png": "Description", ".svg": "Description", ".pdf": "Subject"}
+"""Suffix -> the entry of a file that describes the picture."""
+LOGARITHMIC = ("none", "x", "y", "xy")
+COLUMNS = 3
+AXIS_SIZE = (6.4, 4.0)
+"""Inches of the axes of one environment."""
 
-Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+def _sensible_size(_: object, attribute: attrs.Attribute[Any], value: tuple[float, float] | None) -> None:
+    if value is not None and not all(math.isfinite(side) and 1.0 <= side <= 100.0 for side in value):
+        raise SettingsError(f"size = {shown(value)} must be a width and a height from 1 to 100 inches")
 
 
-def read_metric(path: Path, name: str, x: str = "step") -> tuple[list[float], list[float]]:
-    """(x, values) of one column of a run's metrics.csv; rows without the metric are left out.
+def _logarithmic(_: object, attribute: attrs.Attribute[str], value: str) -> None:
+    if value not in LOGARITHMIC:
+        raise SettingsError(f"log = {shown(value)} must be one of {', '.join(LOGARITHMIC)}")
 
-    Raises:
-        SettingsError: the file cannot be read.
-    """
-    try:
-        rows = [
-            row for row in csv.DictReader(read_text(path, MAX_METRICS).splitlines()) if row.get(name) and row.get(x)
-        ]
-        places, values = [float(row[x]) for row in rows], [float(row[name]) for row in rows]
-    except (csv.Error, ValueError, TypeError) as error:
-        raise error if isinstance(error, SettingsError) else SettingsError(f"{path} is damaged: {error}") from None
-    if not all(map(math.isfinite, places)):
-        raise SettingsError(f"{path} is damaged: its column {x} holds a number that is not finite")
-    return places, values
+
+@attrs.frozen(kw_only=True)
+class PictureSettings:
+    """How curves are drawn."""
+
+    title: str = ""
+    size: tuple[float, float] | None = attrs.field(default=None, validator=_sensible_size)
+    """Width and height in inches; None grows with the number of environments."""
+    log: str = attrs.field(default="none", validator=_logarithmic)
+    """Axes that are logarithmic: none, x, y or xy."""
 
 
 def plot_run(folder: Path, output: Path, title: str = "") -> bool:
     """Draw training and evaluation returns of a run directory; False when matplotlib is not installed."""
     try:
-        figure, axes = new_figure()
+        figure = new_figure()
     except SettingsError:
         return False
+    (axes,) = figure.axes
     metrics = folder / "metrics.csv"
     if metrics.exists():
         axes.plot(*read_metric(metrics, TRAINING), label="training, mean of recent episodes")
@@ -66,57 +77,51 @@ def plot_run(folder: Path, output: Path, title: str = "") -> bool:
             capsize=3,
             label="evaluation, mean and deviation over episodes",
         )
-    axes.set(xlabel="environment steps", ylabel="episode return", title=literal(title))
+    axes.set(xlabel="environment steps", ylabel="return of an episode", title=literal(title))
     if metrics.exists():
         axes.legend(loc="lower right")
-    save_figure(figure, output)
+    save_figure(figure, output, f"Returns of training and evaluation episodes over environment steps. {title}")
     return True
 
 
 def plot_runs(
-    folders: Sequence[Path], output: Path, *, metric: str | None = None, x: str = "steps", smooth: int = 1
+    places: Sequence[Path],
+    output: Path,
+    settings: CurveSettings | None = None,
+    picture: PictureSettings | None = None,
 ) -> list[str]:
-    """Draw one metric of many runs; runs of the same algorithm and environment become a line with a band.
+    """Draw one metric of many runs: axes per environment, a line per algorithm and settings, a band over its seeds.
 
     Args:
-        folders: run directories.
-        output: picture to write.
-        metric: its name; None takes evaluations where all runs have them, else training returns.
-        x: `steps`, `episodes` or `hours`.
-        smooth: points a running mean goes over.
+        places: run directories.
+        output: picture to write; its suffix chooses the format. A `.csv` file with the numbers is written beside it.
+        settings: what is drawn.
+        picture: how.
 
     Returns:
         One line of text per curve: what it shows and its last value.
 
     Raises:
-        SettingsError: no such axis, a folder holds no run, no run has the metric, or matplotlib is not installed.
+        SettingsError: a folder holds no run, a run has no such metric, the format is unknown, or matplotlib is not installed.
     """
-    if x not in AXES:
-        raise SettingsError(f"x = {x!r} must be one of {', '.join(AXES)}")
-    if not folders:
-        raise SettingsError("give at least one run directory")
-    name = metric or _common_metric(folders)
-    groups: dict[str, list[Curve]] = {}
-    for folder in folders:
-        groups.setdefault(_label(folder), []).append(_curve(folder, name, x, smooth))
-    figure, axes = new_figure()
-    texts = []
-    for label, curves in groups.items():
-        grid, mean, low, high = _band(curves)
-        seeds = f"{label}, {len(curves)} seeds" if len(curves) > 1 else label
-        (line,) = axes.plot(grid, mean, label=literal(seeds))
-        if len(curves) > 1:
-            axes.fill_between(grid, low, high, alpha=0.2, color=line.get_color(), linewidth=0)
-        texts.append(f"{seeds}: {name} ends at {mean[-1]:.2f}")
-    axes.set(xlabel=AXES[x][2], ylabel=literal(name), title=_caption(groups, smooth))
-    axes.legend(loc="best")
+    settings, picture = settings or CurveSettings(), picture or PictureSettings()
+    found = curves(places, settings)
+    metric = metric_of(places, settings)
+    figure = _figure_of(found, metric, settings, picture)
+    texts = [f"{_name(curve)}, {curve.env}: {in_words(metric)} ends at {_ends(curve)}" for curve in found]
     output.parent.mkdir(parents=True, exist_ok=True)
-    save_figure(figure, output)
+    save_figure(figure, output, f"{_caption(found, settings)} of the {in_words(metric)}. {'; '.join(texts)}.")
+    write_table(found, output.with_suffix(".csv"))
     return texts
 
 
-def new_figure() -> tuple[Any, Any]:
-    """(figure, axes) that no window shows.
+def in_words(metric: str) -> str:
+    """A metric as a label names it."""
+    return WORDS.get(metric) or metric.rpartition("/")[2].replace("_", " ")
+
+
+def new_figure(rows: int = 1, columns: int = 1, size: tuple[float, float] = (8.0, 4.5)) -> Any:
+    """A figure that no window shows; its `axes` are a list, row after row.
 
     Raises:
         SettingsError: matplotlib is not installed.
@@ -126,11 +131,12 @@ def new_figure() -> tuple[Any, Any]:
         from matplotlib.figure import Figure
     except ImportError:
         raise SettingsError("pictures need matplotlib: pip install rlsdk[plot]") from None
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    axes.grid(alpha=0.3)
-    return figure, axes
+    figure.subplots(rows, columns)
+    for axes in figure.axes:
+        axes.grid(alpha=0.3)
+    return figure
 
 
 def literal(text: str) -> str:
@@ -138,53 +144,70 @@ def literal(text: str) -> str:
     return one_line(text).replace("$", r"\$")
 
 
-def save_figure(figure: Any, output: Path | IO[bytes]) -> None:
+def save_figure(figure: Any, output: Path | IO[bytes], description: str = "") -> None:
     """Write a picture in the format its suffix names; PNG for a stream.
+
+    Args:
+        figure: of `new_figure`.
+        output: where to.
+        description: text for readers who do not see the picture; PNG, SVG and PDF files hold it.
 
     Raises:
         SettingsError: no such format, or the numbers cannot be drawn.
     """
+    suffix = output.suffix if isinstance(output, Path) else ".png"
+    entry = DESCRIPTION.get(suffix.lower())
+    metadata = {entry: one_line(description, 2000)} if entry and description else None
     try:
-        figure.savefig(output, dpi=120, **({} if isinstance(output, Path) else {"format": "png"}))
+        figure.savefig(output, dpi=120, metadata=metadata, **({} if isinstance(output, Path) else {"format": "png"}))
     except (ValueError, OverflowError, MemoryError) as error:
         raise SettingsError(f"the picture {output} cannot be drawn: {error}") from None
 
 
-def _caption(groups: dict[str, list[Curve]], smooth: int) -> str:
+def _figure_of(found: Sequence[Curve], metric: str, settings: CurveSettings, picture: PictureSettings) -> Any:
+    """Axes per environment."""
+    from matplotlib.ticker import EngFormatter
+
+    envs = list(dict.fromkeys(curve.env for curve in found))
+    columns = min(COLUMNS, len(envs))
+    rows = math.ceil(len(envs) / columns)
+    figure = new_figure(rows, columns, picture.size or (AXIS_SIZE[0] * columns, AXIS_SIZE[1] * rows + 0.5))
+    colours = {label: f"C{k % 10}" for k, label in enumerate(dict.fromkeys(curve.label for curve in found))}
+    for env, axes in zip(envs, figure.axes, strict=False):
+        for curve in found:
+            if curve.env != env:
+                continue
+            colour = colours[curve.label]
+            axes.plot(curve.x, curve.value, label=literal(_name(curve)), color=colour)
+            axes.fill_between(curve.x, curve.low, curve.high, alpha=0.2, color=colour, linewidth=0)
+        axes.set(xlabel=AXES[settings.x][2], ylabel=literal(in_words(metric)), title=literal(env))
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 20k, 1M
+        if "x" in picture.log:
+            axes.set_xscale("log")
+        if "y" in picture.log:
+            axes.set_yscale("symlog")  # returns may be negative
+        axes.legend(loc="best")
+    for empty in figure.axes[len(envs) :]:
+        empty.set_visible(False)
+    figure.suptitle(literal(picture.title or _caption(found, settings)))
+    return figure
+
+
+def _name(curve: Curve) -> str:
+    return f"{curve.label}, {curve.seeds} seeds" if curve.seeds > 1 else curve.label
+
+
+def _ends(curve: Curve) -> str:
+    last = f"{curve.value[-1]:.2f}"
+    return last if curve.low[-1] == curve.high[-1] else f"{last} [{curve.low[-1]:.2f} .. {curve.high[-1]:.2f}]"
+
+
+def _caption(found: Sequence[Curve], settings: CurveSettings) -> str:
     """What was done to the numbers."""
-    notes = ["mean and range over seeds"] if any(len(curves) > 1 for curves in groups.values()) else []
-    notes += [f"running mean over {smooth} points"] if smooth > 1 else ["not smoothed"]
-    return "; ".join(notes)
-
-
-def _label(folder: Path) -> str:
-    if not (folder / "run.json").exists():
-        raise SettingsError(f"{folder} holds no run: it has no run.json; give directories that `rlsdk run --out` wrote")
-    record = RunRecord.read(folder / "run.json")
-    return f"{record.algorithm} on {record.env}"
-
-
-def _common_metric(folders: Sequence[Path]) -> str:
-    evaluated = all(len(read_metric(folder / "metrics.csv", EVALUATION)[0]) > 1 for folder in folders)
-    return EVALUATION if evaluated else TRAINING
-
-
-def _curve(folder: Path, name: str, x: str, smooth: int) -> Curve:
-    column, factor, _ = AXES[x]
-    places, values = read_metric(folder / "metrics.csv", name, column)
-    if not places:
-        raise SettingsError(f"{folder} has logged no {name!r} over {x}; see its metrics.csv for what there is")
-    sums = np.cumsum([0.0, *values])
-    ends = np.arange(1, len(values) + 1)
-    starts = np.maximum(0, ends - smooth)
-    return np.asarray(places) * factor, (sums[ends] - sums[starts]) / (ends - starts)
-
-
-def _band(curves: list[Curve]) -> tuple[NDArray[np.float64], ...]:
-    """(x, mean, lowest, highest) where all curves are defined."""
-    if len(curves) == 1:
-        return curves[0][0], curves[0][1], curves[0][1], curves[0][1]
-    start, end = max(places[0] for places, _ in curves), min(places[-1] for places, _ in curves)
-    grid = np.linspace(start, max(start, end), GRID)
-    rows = np.stack([np.interp(grid, places, values) for places, values in curves])
-    return grid, rows.mean(0), rows.min(0), rows.max(0)
+    several = any(curve.seeds > 1 for curve in found)
+    notes = ["Learning curves"] if not several else [f"{STATISTICS[settings.statistic].capitalize()} over seeds"]
+    if several and settings.band in BANDS:
+        notes.append(BANDS[settings.band])
+    if settings.smooth > 1:
+        notes.append(f"running mean over {settings.smooth} points")
+    return ", ".join(notes)

@@ -52,11 +52,12 @@ def _html(table: Table) -> str:
 
 
 def _pictures(outcome: BenchResult) -> Iterator[str]:
-    """Profiles over all environments, then the curves of each; nothing where matplotlib is not installed."""
+    """Profiles, then the curves on each environment; nothing where matplotlib is not installed."""
     try:
-        known = {name: list(by_env.values()) for name, by_env in tables.normalised(outcome).items()}
-        if known:
-            yield _image("Performance profiles", profiles(known))
+        comparable, where = tables.comparable(outcome)
+        if comparable:
+            found = {name: list(by_env.values()) for name, by_env in comparable.items()}
+            yield _image(f"Performance profiles, {where}", profiles(found))
         for env in dict.fromkeys(score.env for score in outcome.scores):
             folders = [score.folder for score in outcome.scores if score.env == env]
             yield _image(f"Learning curves on {env}", learning_curves(folders))

@@ -16,7 +16,7 @@ PROFILE_POINTS = 101
 
 
 def learning_curves(folders: Sequence[Path]) -> bytes:
-    """Evaluations of runs on one environment, a band per algorithm."""
+    """Evaluations of runs on one environment, a band per algorithm and settings."""
     with TemporaryDirectory() as place:
         path = Path(place) / "curves.png"
         plot_runs(folders, path)
@@ -25,9 +25,10 @@ def learning_curves(folders: Sequence[Path]) -> bytes:
 
 def profiles(scores: Mapping[str, Scores]) -> bytes:
     """The share of runs above each normalised score, a band per algorithm; tasks weighted alike."""
-    highest = max(float(task.max()) for tasks in scores.values() for task in tasks)
-    thresholds = np.linspace(0.0, max(1.0, highest), PROFILE_POINTS)
-    figure, axes = new_figure()
+    every = np.concatenate([task for tasks in scores.values() for task in tasks])
+    thresholds = np.linspace(min(0.0, float(every.min())), max(1.0, float(every.max())), PROFILE_POINTS)
+    figure = new_figure()
+    (axes,) = figure.axes
     for name, tasks in scores.items():
         shares, low, high = profile(tasks, thresholds)
         (line,) = axes.plot(thresholds, shares, label=literal(f"{name}, {len(tasks)} environments"))

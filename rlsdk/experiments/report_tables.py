@@ -80,15 +80,30 @@ def normalised(outcome: BenchResult) -> dict[str, dict[str, NDArray[np.float64]]
     return found
 
 
+def comparable(outcome: BenchResult) -> tuple[dict[str, dict[str, NDArray[np.float64]]], str]:
+    """(algorithm -> environment -> normalised scores, on which environments): those that every algorithm ran on.
+
+    Where there are none, each algorithm has its own, and the text warns.
+    """
+    known = normalised(outcome)
+    sets = [set(by_env) for by_env in known.values()]
+    common = set.intersection(*sets) if sets else set()
+    if not common:
+        return known, "each algorithm on its own environments, so that rows cannot be compared"
+    shared = {name: {env: tasks for env, tasks in by_env.items() if env in common} for name, by_env in known.items()}
+    return shared, f"on {', '.join(sorted(common))}"
+
+
 def together(outcome: BenchResult) -> Table:
-    """A row per algorithm: normalised scores over its environments."""
+    """A row per algorithm: normalised scores over the environments that all of them ran on."""
     header = ("algorithm", "environments", "runs", "IQM", "mean", "median")
     rows = []
-    for algorithm, by_env in normalised(outcome).items():
+    known, where = comparable(outcome)
+    for algorithm, by_env in known.items():
         tasks = list(by_env.values())
         numbers = [str(estimate(tasks, statistic)) for statistic in (iqm, mean, median)]
-        rows.append((algorithm, str(len(tasks)), str(sum(map(len, tasks))), *numbers))
-    return Table("All environments together, normalised returns [95 % interval]", header, tuple(rows))
+        rows.append((algorithm, ", ".join(by_env), str(sum(map(len, tasks))), *numbers))
+    return Table(f"Normalised returns [95 % interval], {where}", header, tuple(rows))
 
 
 def duels(outcome: BenchResult) -> Table:

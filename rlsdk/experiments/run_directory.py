@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.experiments.lock import claimed
-from rlsdk.experiments.plotting import MAX_METRICS, read_metric
+from rlsdk.experiments.metrics_file import MAX_METRICS, read_metric
 from rlsdk.experiments.run_record import RunRecord
 from rlsdk.experiments.stored_tables import read_text
 from rlsdk.runtime.output import print_line

@@ -1,0 +1,225 @@
+"""Learning curves of runs: which runs belong together, and what becomes of several seeds."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from rlsdk.errors import SettingsError, one_line, shown
+from rlsdk.evaluation.aggregate import RESAMPLES, iqm, mean, median
+from rlsdk.experiments.metrics_file import read_metric
+from rlsdk.experiments.run_directory import RunDirectory
+from rlsdk.experiments.stored_tables import read_text
+from rlsdk.registry.plain_files import PlainFileError, parse_toml
+
+Array = NDArray[np.float64]
+
+AXES = {
+    "steps": ("step", 1.0, "environment steps"),
+    "episodes": ("time/episodes", 1.0, "training episodes"),
+    "time": ("time/time_elapsed", 1.0 / 3600.0, "hours of training"),
+}
+"""Name -> (column of metrics.csv, factor, words)."""
+STATISTICS: dict[str, Callable[[Array], Array]] = {"mean": mean, "iqm": iqm, "median": median}
+BANDS = ("interval", "range", "deviation", "none")
+EVALUATION, TRAINING = "eval/mean_reward", "rollout/ep_rew_mean"
+GRID = 200
+"""Points at which curves of several seeds are compared, where they were not logged at the same ones."""
+NO_DIFFERENCE = ("seed", "env", "device", "verbose", "tensorboard_log", "stats_window_size", "_init_setup_model")
+"""Settings that make no other experiment."""
+SHOWN_DIFFERENCES = 3
+
+
+def _one_of(names: Sequence[str]) -> Callable[[object, attrs.Attribute[str], str], None]:
+    def check(_: object, attribute: attrs.Attribute[str], value: str) -> None:
+        if value not in names:
+            raise SettingsError(f"{attribute.name} = {shown(value)} must be one of {', '.join(names)}")
+
+    return check
+
+
+def _positive(_: object, attribute: attrs.Attribute[int], value: int) -> None:
+    if value < 1:
+        raise SettingsError(f"{attribute.name} = {shown(value)} must be a positive whole number")
+
+
+@attrs.frozen(kw_only=True)
+class CurveSettings:
+    """What is drawn of runs."""
+
+    metric: str | None = None
+    """A column of metrics.csv; None: evaluations where all runs have them, else training returns."""
+    x: str = attrs.field(default="steps", validator=_one_of(tuple(AXES)))
+    smooth: int = attrs.field(default=1, validator=_positive)
+    """Points a running mean goes over; 1 = none."""
+    statistic: str = attrs.field(default="mean", validator=_one_of(tuple(STATISTICS)))
+    """Over seeds."""
+    band: str = attrs.field(default="interval", validator=_one_of(BANDS))
+    """Around it: the 95 % bootstrap interval of the statistic, the range of the seeds, one standard deviation, or nothing."""
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Curve:
+    """One metric of the seeds of an experiment."""
+
+    env: str
+    label: str
+    """The algorithm, with the settings that other experiments on the environment have otherwise."""
+    seeds: int
+    x: Array
+    value: Array
+    low: Array
+    high: Array
+
+
+def runs_below(places: Sequence[Path]) -> list[Path]:
+    """The run directories at or below the places, each once.
+
+    Raises:
+        SettingsError: no place is given, or one holds no run.
+    """
+    if not places:
+        raise SettingsError("give at least one run directory")
+    found: dict[Path, None] = {}
+    for place in places:
+        runs = sorted(path.parent for path in place.rglob("run.json"))
+        if not runs:
+            raise SettingsError(f"{place} holds no run: no run.json; give directories that `rlsdk run --out` wrote")
+        found |= dict.fromkeys(runs)
+    return list(found)
+
+
+def curves(folders: Sequence[Path], settings: CurveSettings) -> list[Curve]:
+    """One curve for each environment, algorithm and settings among the run directories, in their order.
+
+    Raises:
+        SettingsError: a folder holds no run, or a run has not logged the metric.
+    """
+    metric = metric_of(folders, settings)
+    found = []
+    for (env, label), runs in _experiments(folders).items():
+        logged = [_logged(run, metric, settings) for run in runs]
+        x, rows = _together(logged)
+        value = STATISTICS[settings.statistic](rows.T)
+        low, high = _band(rows, value, settings)
+        found.append(Curve(env=env, label=label, seeds=len(runs), x=x, value=value, low=low, high=high))
+    return found
+
+
+def metric_of(folders: Sequence[Path], settings: CurveSettings) -> str:
+    """The metric that is drawn."""
+    if settings.metric is not None:
+        return settings.metric
+    evaluated = all(len(read_metric(folder / "metrics.csv", EVALUATION)[0]) > 1 for folder in folders)
+    return EVALUATION if evaluated else TRAINING
+
+
+def write_table(found: Sequence[Curve], path: Path) -> None:
+    """Every point of the curves as CSV."""
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(("environment", "experiment", "seeds", "x", "value", "low", "high"))
+        for curve in found:
+            points = zip(curve.x, curve.value, curve.low, curve.high, strict=True)
+            writer.writerows((curve.env, curve.label, curve.seeds, *map(float, point)) for point in points)
+
+
+# --- which runs belong together --------------------------------------------------------------------------------------
+
+
+def _experiments(folders: Sequence[Path]) -> dict[tuple[str, str], list[Path]]:
+    """(environment, label) -> runs that differ in nothing but the seed."""
+    together: dict[tuple[str, str, frozenset[tuple[str, object]]], list[Path]] = {}
+    for folder in folders:
+        env, algorithm, own = _described(folder)
+        together.setdefault((env, algorithm, frozenset(own.items())), []).append(folder)
+    found: dict[tuple[str, str], list[Path]] = {}
+    for (env, algorithm, settings), runs in together.items():
+        others = [s for e, a, s in together if (e, a) == (env, algorithm)]
+        label = ", ".join([algorithm, *_differences(settings, others)])
+        while (env, label) in found:  # what differs is not among the differences that are shown
+            label += "'"
+        found[env, label] = runs
+    return found
+
+
+def _described(folder: Path) -> tuple[str, str, Mapping[str, object]]:
+    """(environment, algorithm, everything else that makes an experiment)."""
+    directory = RunDirectory(folder)
+    if not directory.record.exists():
+        raise SettingsError(f"{folder} holds no run: it has no run.json; give directories that `rlsdk run --out` wrote")
+    record = directory.read_record()
+    settings = _settings(directory.config) if directory.config.exists() else {}
+    return record.env, record.algorithm, {**settings, "steps": f"{record.steps:,}", "n_envs": str(record.n_envs)}
+
+
+def _settings(path: Path) -> dict[str, object]:
+    """The settings of a run as text, under dotted names."""
+    try:
+        pending = list(parse_toml(read_text(path)).items())
+    except PlainFileError as error:
+        raise SettingsError(f"{path} {error}") from None
+    found: dict[str, object] = {}
+    while pending:
+        name, value = pending.pop()
+        if isinstance(value, dict):
+            pending += [(f"{name}.{key}", item) for key, item in value.items()]
+        elif name not in NO_DIFFERENCE:
+            found[name] = str(value)
+    return found
+
+
+def _differences(settings: frozenset[tuple[str, object]], others: Sequence[frozenset[tuple[str, object]]]) -> list[str]:
+    """The settings that not all experiments have."""
+    common = frozenset.intersection(*others)
+    found = [f"{name} = {one_line(value, 30)}" for name, value in sorted(settings - common)]
+    more = len(found) - SHOWN_DIFFERENCES
+    return [*found[:SHOWN_DIFFERENCES], f"and {more} more"] if more > 0 else found
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def _logged(folder: Path, metric: str, settings: CurveSettings) -> tuple[Array, Array]:
+    """(x, values) of one run, smoothed."""
+    column, factor, _ = AXES[settings.x]
+    places, values = read_metric(folder / "metrics.csv", metric, column)
+    if not places:
+        raise SettingsError(
+            f"{folder} has logged no {metric!r} over {settings.x}; see its metrics.csv for what there is"
+        )
+    sums = np.cumsum([0.0, *values])
+    ends = np.arange(1, len(values) + 1)
+    starts = np.maximum(0, ends - settings.smooth)
+    return np.asarray(places) * factor, (sums[ends] - sums[starts]) / (ends - starts)
+
+
+def _together(logged: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """(x [P], values [seeds, P]) where all runs are defined; between points that were logged values are interpolated."""
+    first = logged[0][0]
+    if all(np.array_equal(places, first) for places, _ in logged):
+        return first, np.stack([values for _, values in logged])
+    start, end = max(places[0] for places, _ in logged), min(places[-1] for places, _ in logged)
+    grid = np.linspace(start, max(start, end), GRID)
+    return grid, np.stack([np.interp(grid, places, values) for places, values in logged])
+
+
+def _band(rows: Array, value: Array, settings: CurveSettings) -> tuple[Array, Array]:
+    """(low, high) [P] of values [seeds, P]."""
+    if len(rows) == 1 or settings.band == "none":
+        return value, value
+    if settings.band == "range":
+        return rows.min(0), rows.max(0)
+    if settings.band == "deviation":
+        spread = rows.std(0, ddof=1)
+        return value - spread, value + spread
+    statistic, rng = STATISTICS[settings.statistic], np.random.default_rng(0)
+    drawn = rng.integers(len(rows), size=(RESAMPLES, len(rows)))
+    bounds = [np.percentile(statistic(point[drawn]), (2.5, 97.5)) for point in rows.T]
+    low, high = np.transpose(bounds)
+    return low, high
