@@ -77,11 +77,22 @@ class OwnCritics(nn.Module):
         self, features: Features, unit_action: Tensor, value_of: ValueOf = mean_value
     ) -> tuple[Tensor, Tensor]:
         """(`value_of` the critics' outputs, 0-d; its gradient with respect to the action [N, A])."""
-        leaf = unit_action.detach().requires_grad_()
-        values = self(features, leaf)
-        value, grad = value_of(values.detach())
-        (found,) = torch.autograd.grad(values, leaf, grad)
-        return value, found
+        return _with_gradient(lambda leaf: self(features, leaf), unit_action, value_of)
+
+    def first_action_gradient(self, features: Features, unit_action: Tensor) -> tuple[Tensor, Tensor]:
+        """(mean of the first critic's outputs, 0-d; its gradient with respect to the action [N, A])."""
+        return _with_gradient(lambda leaf: self.ensemble[0](features, leaf), unit_action, mean_value)
+
+
+def _with_gradient(
+    values_of: Callable[[Tensor], Tensor], unit_action: Tensor, value_of: ValueOf
+) -> tuple[Tensor, Tensor]:
+    """(`value_of` the values of actions [N, A], 0-d; its gradient with respect to them)."""
+    leaf = unit_action.detach().requires_grad_()
+    values = values_of(leaf)
+    value, grad = value_of(values.detach())
+    (found,) = torch.autograd.grad(values, leaf, grad)
+    return value, found
 
 
 class OwnActorCritic(Protocol):

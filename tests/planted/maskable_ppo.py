@@ -32,8 +32,8 @@ BUGS = (
         algorithm="maskable-ppo",
         kind="rows",
         file=ROWS,
-        old="following[finals.time, finals.env] = network.values_after(finals.observation, after)",
-        new="network.values_after(finals.observation, after)",
+        old="following[finals.time, finals.env] = network.found_values(finals.observation, after)",
+        new="network.found_values(finals.observation, after)",
     ),
     Bug(
         id="gae-lambda-is-ignored",
@@ -80,8 +80,8 @@ BUGS = (
         algorithm="maskable-ppo",
         kind="masks",
         file=NETWORK,
-        old="mask = observation.action_mask if network.use_masks else None",
-        new="mask = None",
+        old="distribution = self.head(latent, observation.action_mask if self.use_masks else None)",
+        new="distribution = self.head(latent, None)",
     ),
     Bug(
         id="several-choices-are-not-masked",
