@@ -37,7 +37,7 @@ class ContinuousCritics(nn.Module):
     def _make_kernels(self, hooked: bool) -> tuple[DenseNetwork, DenseNetwork]:
         """Of all critics, and of the first alone."""
         layers, reference = list(self.ensemble.layers), Autograd(self.ensemble)
-        alone = Autograd(lambda inputs: self.ensemble(inputs)[0])
+        alone = Autograd((lambda inputs: self.ensemble(inputs)[0]) if hooked else self.ensemble.first)
         every = factory.dense_network(layers, self.encoder, self._choice, hooked, reference)
         return every, factory.dense_network(layers, self.encoder, self._choice, hooked, alone, 0)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
+from rlsdk.kernels.protocol import is_dense
 from rlsdk.networks.mlp import activation
 
 
@@ -49,3 +50,15 @@ class EnsembleMLP(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         result: Tensor = self.layers(x.unsqueeze(0).expand(self.members, -1, -1))
         return result
+
+    def first(self, x: Tensor) -> Tensor:
+        """What the first member alone gives, [N, inputs] -> [N, outputs]."""
+        if not is_dense(list(self.layers)):
+            first: Tensor = self(x)[0]
+            return first
+        for layer in self.layers:
+            if isinstance(layer, EnsembleLinear):
+                x = torch.addmm(layer.bias[0], x, layer.weight[0])
+            else:
+                x = layer(x)
+        return x
