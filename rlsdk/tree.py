@@ -31,10 +31,8 @@ def map_tensors(function: Callable[..., Tensor], first: T, *rest: T) -> T:
         found = node.__class__(
             *[map_tensors(function, getattr(node, n), *[getattr(r, n) for r in others]) for n in names]
         )
-    elif node is None:
-        found = None
-    elif isinstance(node, Tensor):
-        found = function(node, *others)
+    elif node is None or isinstance(node, Tensor):
+        found = node if node is None else function(node, *others)
     elif isinstance(node, Mapping):
         found = {k: map_tensors(function, v, *(r[k] for r in others)) for k, v in sorted(node.items())}
     elif isinstance(node, tuple):

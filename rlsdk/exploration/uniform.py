@@ -53,7 +53,6 @@ class UniformWarmUp(Generic[CarryT, ExtrasT]):
         begin = getattr(self.inner, "begin_rollout", None)
         return None if begin is None else lambda carry: WarmUpCarry(carry.taken, begin(carry.inner))
 
-    @torch.no_grad()
     def act(
         self, observation: Observation, carry: WarmUpCarry[CarryT], *, deterministic: bool, generator: Generator
     ) -> Act[WarmUpCarry[CarryT], object]:

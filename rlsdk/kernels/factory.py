@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,9 @@ from rlsdk.kernels.protocol import (
     is_dense,
 )
 from rlsdk.kernels.switch import exists, is_on, may_use
+
+if TYPE_CHECKING:
+    from rlsdk.kernels.greedy_acting import GreedyActing
 
 NUMPY_WIDTH, NUMPY_SIZE = 128, 128 * 128
 """Up to this width, and this product of width and rows of a batch, numpy is faster: its calls cost a third of torch's, and the
@@ -68,6 +72,18 @@ def dense_acting(
     from rlsdk.kernels.dense_acting import DenseActing
 
     return DenseActing(modules, reference)
+
+
+def greedy_acting(
+    modules: Sequence[nn.Module], encoder: nn.Module, choice: KernelChoice, hooked: bool, actions: int
+) -> GreedyActing | None:
+    """For acting with one value per action; None: where layers are others than dense ones."""
+    off = hooked or backend_name(choice) is None or not may_use("greedy_acting")
+    if off or has_parameters(encoder) or not is_dense(modules):
+        return None
+    from rlsdk.kernels.greedy_acting import GreedyActing
+
+    return GreedyActing(modules, actions)
 
 
 def squashed_policy(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Generator, Tensor, nn
@@ -15,8 +16,12 @@ from rlsdk.networks.encoders import features_dim
 from rlsdk.networks.epsilon_greedy import epsilon_greedy
 from rlsdk.networks.mlp import mlp
 from rlsdk.networks.modes import has_train_mode
+from rlsdk.networks.plain_encoders import is_identity
 from rlsdk.records import Act, Features, Observation
 from rlsdk.spaces import Discrete, MultiDiscrete
+
+if TYPE_CHECKING:
+    from rlsdk.kernels.greedy_acting import GreedyActing
 
 Vjp = Callable[[Tensor], None]
 """Brings the gradient of a loss with respect to outputs into the parameters' `grad`, which is taken to be zero."""
@@ -57,12 +62,16 @@ class DiscreteValuePolicy(nn.Module):
         self._choice = choice
         self._kernels = KernelSlot(self._make_kernels, self)
 
-    def _make_kernels(self, hooked: bool) -> tuple[Acting, DenseNetwork]:
-        """For acting and for learning."""
+    def _make_kernels(self, hooked: bool) -> tuple[Acting, DenseNetwork, GreedyActing | None]:
+        """For acting, for learning, and for acting on few observations."""
         self.has_train_mode = has_train_mode(self.encoder, self.body, self.head)
         layers, choice = [*self.body, self.head], self._choice
+        single = isinstance(self.space, Discrete) and not self.space.start and self.values_per_action == 1
+        greedy = factory.greedy_acting(layers, self.encoder, choice, hooked, self.sizes[0]) if single else None
+        self._is_vector = is_identity(self.encoder)
         acting = factory.dense_acting(layers, self.encoder, choice, hooked, self._flat_values)
-        return acting, factory.dense_network(layers, self.encoder, choice, hooked, Autograd(self._flat_values))
+        learning = factory.dense_network(layers, self.encoder, choice, hooked, Autograd(self._flat_values))
+        return acting, learning, greedy
 
     def _flat_values(self, encoded: Tensor) -> Tensor:
         """[N, F] -> [N, A * K]."""
@@ -75,21 +84,30 @@ class DiscreteValuePolicy(nn.Module):
 
     def evaluate(self, features: Features) -> tuple[Tensor, Vjp]:
         """(values [N, A, K] without graph, their vjp) of observations [N, ..]."""
-        _, kernel = self._kernels()
+        kernel = self._kernels()[1]
         flat, vjp = kernel.evaluate(self.encoder(features))
         return flat.view(len(flat), -1, self.values_per_action), lambda grad: vjp(grad.flatten(1))
 
     def initial_carry(self, batch: int) -> tuple[()]:
         return ()
 
-    @torch.no_grad()
     def act(
         self, observation: Observation, carry: tuple[()], *, deterministic: bool, generator: Generator
     ) -> Act[tuple[()], tuple[()]]:
         """The greedy action, [B] or [B, choices]; unless `deterministic`, a random one with probability `epsilon`."""
-        acting, _ = self._kernels()
+        acting, _, greedy = self._kernels()
         if self.has_train_mode:
             self.eval()
+        seen = observation.features
+        if greedy is None or not greedy.fits(observation):
+            return self._act(acting, observation, deterministic, generator)
+        encoded = seen if self._is_vector else self.encoder(seen)
+        return Act(greedy(encoded, None if deterministic else self.epsilon, generator), (), ())
+
+    @torch.no_grad()
+    def _act(
+        self, acting: Acting, observation: Observation, deterministic: bool, generator: Generator
+    ) -> Act[tuple[()], tuple[()]]:
         flat = acting(self.encoder(observation.features))
         values = flat.view(flat.shape[0], -1, self.values_per_action)
         action = greedy_action(values, observation.action_mask, self.sizes)

@@ -57,8 +57,5 @@ class EnsembleMLP(nn.Module):
             first: Tensor = self(x)[0]
             return first
         for layer in self.layers:
-            if isinstance(layer, EnsembleLinear):
-                x = torch.addmm(layer.bias[0], x, layer.weight[0])
-            else:
-                x = layer(x)
+            x = torch.addmm(layer.bias[0], x, layer.weight[0]) if isinstance(layer, EnsembleLinear) else layer(x)
         return x

@@ -1,0 +1,53 @@
+"""Kernels of RMSprop and of epsilon-greedy acting give what torch gives, to the bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Generator, nn
+
+from rlsdk.environments import make_vec_env
+from rlsdk.kernels import kernels_off
+from rlsdk.records import Observation
+from rlsdk.updates import FlatOptimizer
+from rlsdk_dqn import DQN
+
+
+@pytest.mark.parametrize("arguments", [{}, {"alpha": 0.9, "eps": 1e-3}, {"momentum": 0.5}, {"centered": True}])
+def test_rmsprop(arguments: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    ours, theirs = nn.Linear(3, 2), nn.Linear(3, 2)
+    theirs.load_state_dict(ours.state_dict())
+    flat = FlatOptimizer(ours, "rmsprop", 0.01, arguments)
+    with kernels_off():
+        plain = FlatOptimizer(theirs, "rmsprop", 0.01, arguments)
+    for step in range(5):
+        for optimizer in (flat, plain):
+            optimizer.zero_grad()
+            optimizer.gradients.copy_(torch.arange(8.0) - step)
+            optimizer.step(0.01 / (step + 1))
+        assert torch.equal(ours.weight, theirs.weight)
+    one, two = flat.state_dict(), plain.state_dict()
+    assert one.keys() == two.keys()
+    assert all(torch.equal(torch.as_tensor(one[name]), torch.as_tensor(two[name])) for name in one)
+
+
+@pytest.mark.parametrize("rows", [1, 5, 32, 33])
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_epsilon_greedy_actions_and_random_numbers(rows: int, deterministic: bool) -> None:
+    def acted() -> tuple[list[torch.Tensor], torch.Tensor]:
+        policy = DQN("MlpPolicy", make_vec_env("CartPole-v1", 1), seed=0, buffer_size=10).policy
+        policy.epsilon.fill_(0.5)
+        generator, numbers, found = Generator().manual_seed(1), Generator().manual_seed(2), []
+        for _ in range(20):
+            seen = Observation(torch.randn(rows, 4, generator=numbers), torch.zeros(rows, dtype=torch.bool), None)
+            found.append(policy.act(seen, (), deterministic=deterministic, generator=generator).action)
+        return found, generator.get_state()
+
+    with kernels_off():
+        expected, after = acted()
+    actions, state = acted()
+    assert all(torch.equal(one, two) and one.dtype is two.dtype for one, two in zip(actions, expected, strict=True))
+    assert torch.equal(state, after)
