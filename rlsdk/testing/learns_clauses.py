@@ -236,17 +236,21 @@ def _remembers(subject: Subject, *kinds: type) -> bool:
 
 
 VALUE_GAMMA = 0.6
+MEMORY_STEPS = 4
+"""Of an episode that a time limit ends, where policies have a memory: what they believe after a longer time than any episode
+has is never learnt, and must not weigh much."""
 SCALE, SHIFT = -1.0, 0.5
 """Other rewards, some of them negative; the values are about as far from 0 as without."""
 
 
-def _paying(scale: float, shift: float) -> tuple[Outcomes, list[float]]:
+def _paying(scale: float, shift: float, *, at_once: bool) -> tuple[Outcomes, list[float]]:
     """Three states, in which nothing depends on actions, and their values; rewards are scaled, then shifted.
 
-    State 0 leads to 1, which pays 2 and ends; state 2 pays 0.4 and leads to itself, and a time limit ends each episode there.
+    State 0 leads to 1, which pays 2 and ends; state 2 pays 0.4 and leads to itself, and a time limit ends each episode there,
+    `at_once` or that of the environment.
     """
     first, last, again = (scale * reward + shift for reward in (0.0, 2.0, 0.4))
-    ends, stays = Outcome(last, (0,), "terminated"), Outcome(again, (2,), "truncated")
+    ends, stays = Outcome(last, (0,), "terminated"), Outcome(again, (2,), "truncated" if at_once else "no")
     values = [first + VALUE_GAMMA * last, last, again / (1.0 - VALUE_GAMMA)]
     return [(each, each) for each in (Outcome(first, (1,)), ends, stays)], values
 
@@ -278,15 +282,17 @@ def _require_values(subject: Subject, name: str, scale: float, shift: float) -> 
         raise NotApplicable(
             "neither the policy nor the algorithm has state_values(observation), see rlsdk.interfaces.EstimatesValues"
         )
-    outcomes, values = _paying(scale, shift)
+    remembers = bool(leaves(subject.agent().parts.policy.initial_carry(1)))
+    outcomes, values = _paying(scale, shift, at_once=not remembers)
     listed = ", ".join(f"{value:g}" for value in values)
     toy = Toy(
         name,
-        partial(TableEnv, outcomes, (0, 1, 2), ACTIONS[kind]),
+        partial(TableEnv, outcomes, (0, 1, 2), ACTIONS[kind], episode_length=MEMORY_STEPS if remembers else None),
         partial(_value_score, torch.tensor(values)),
         1.0 - ERROR,
         f"the values {listed} of three states whose rewards do not depend on actions",
         {"gamma": VALUE_GAMMA, "gae_lambda": 0.5, "ent_coef": 0.0},
+        lasting=True,
     )
     require_learnt(subject, toy)
 

@@ -84,6 +84,9 @@ class Toy:
     """observation [1, ..] -> the right action; data sets of offline algorithms are made of it."""
     updates: int = UPDATES
     """Of the first training, where steps are made."""
+    lasting: bool = False
+    """Whether the bound must still be held after twice the training in which it was reached: numbers that grow to a wrong end
+    pass the right one on their way."""
 
 
 def agreement(env: TableEnv, answers: Mapping[int, float]) -> Score:
@@ -134,7 +137,7 @@ def require_learnt(subject: Subject, toy: Toy) -> None:
     found: list[str] = []
     for number, attempt in enumerate(islice(_attempts(subject), ATTEMPTS)):
         with _agent(subject, toy, {**attempt, **toy.settings}) as agent:
-            watch = Watch(partial(toy.score, agent), bound, toy.updates * (1 + number // 2))
+            watch = Watch(partial(toy.score, agent), bound, toy.updates * (1 + number // 2), lasting=toy.lasting)
             agent.learn(STEPS if agent.parts.plan.unit == "steps" else OFFLINE, callback=watch)
         if watch.reached:
             return
@@ -218,10 +221,13 @@ def _as_row(action: object) -> Features:
 class Watch(Callback):
     """Looks at the policy now and then; ends the training once it has learnt, or after `updates`."""
 
-    def __init__(self, score: Callable[[], float], bound: float, updates: int) -> None:
-        self.score, self.bound, self.updates = score, bound, updates
+    def __init__(self, score: Callable[[], float], bound: float, updates: int, *, lasting: bool = False) -> None:
+        self.score, self.bound, self.updates, self.lasting = score, bound, updates, lasting
         self.looks: deque[float] = deque(maxlen=LOOKS)
         self.next, self.best = 0, -np.inf
+        """`best`: the largest mean of `LOOKS` looks; the newest one while the bound has to be held."""
+        self.until: int | None = None
+        """Steps and updates after which the bound must still be held, once it was reached."""
 
     def on_report(self, run: Run, report: Report) -> bool | None:
         count = report.env_steps + report.updates
@@ -230,9 +236,19 @@ class Watch(Callback):
         self.next = count + EVERY
         self.looks.append(self.score())
         if len(self.looks) == LOOKS:
-            self.best = max(self.best, float(np.mean(self.looks)))
+            self._judge(count)
         limit = self.updates if report.env_steps else OFFLINE
+        if self.until is not None and count < self.until:
+            return True
         return report.updates < limit and not self.reached
+
+    def _judge(self, count: int) -> None:
+        mean = float(np.mean(self.looks))
+        self.best = max(self.best, mean) if self.until is None else mean
+        if self.best < self.bound:
+            self.until = None
+        elif self.until is None and self.lasting:
+            self.until = 2 * count
 
     @property
     def reached(self) -> bool:

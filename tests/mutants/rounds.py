@@ -82,6 +82,17 @@ def scores_are_whole_numbers(patch: Patch) -> None:
     patch.setattr(RandomSearch, "update", broken)
 
 
+@mutant("learns.two-state-chain", "ars")
+def scores_above_1_are_whole_numbers(patch: Patch) -> None:
+    update = RandomSearch.update
+
+    def broken(self: Any, batch: Any, **keywords: Any) -> Any:
+        score = torch.where(batch.score > 1.0, batch.score.floor(), batch.score)
+        return update(self, replace(batch, score=score), **keywords)
+
+    patch.setattr(RandomSearch, "update", broken)
+
+
 @mutant("training.samples-differ")
 def every_sample_begins_with_the_same_random_numbers(patch: Patch) -> None:
     begin = ReplayUpdates.__init__

@@ -61,16 +61,16 @@ def the_sign_of_observations_is_lost(patch: Patch) -> None:
     patch.setattr(FlattenEncoder, "forward", lambda self, features: forward(self, features).abs())
 
 
-@mutant("learns.time-limit", "trpo")
+@mutant("learns.time-limit", "maskable-ppo")
 def advantages_take_time_limits_for_terminations(patch: Patch) -> None:
-    batch = trpo.policy_batch
+    batch = clipped_policy.policy_batch
     ended = of_steps(terminated=lambda steps: steps.terminated | steps.truncated)
 
     def broken(rollout: Any, *rest: Any, **settings: Any) -> Any:
         wrong = batch(ended(rollout), *rest, **settings)
         return replace(batch(rollout, *rest, **settings), advantage=wrong.advantage)
 
-    patch.setattr(trpo, "policy_batch", broken)
+    patch.setattr(clipped_policy, "policy_batch", broken)
 
 
 @mutant("learns.known-values", "trpo")
@@ -79,8 +79,8 @@ def targets_of_values_see_no_rewards_above_1(patch: Patch) -> None:
 
 
 @mutant("learns.scaled-rewards", "trpo")
-def targets_of_values_see_no_rewards_below_0(patch: Patch) -> None:
-    targets_see(patch, lambda steps: steps.reward.clamp(min=0.0))
+def targets_of_values_see_no_rewards_below_minus_1(patch: Patch) -> None:
+    targets_see(patch, lambda steps: steps.reward.clamp(min=-1.0))
 
 
 def targets_see(patch: Patch, paid: Callable[[Any], Tensor]) -> None:
@@ -201,13 +201,26 @@ def memories_are_forgotten_at_every_step(patch: Patch) -> None:
     patch.setattr(recurrent, "_forgotten", lambda state, is_first: forgotten(state, torch.ones_like(is_first)))
 
 
+@mutant("learns.t-maze", "recurrent-ppo")
+def memories_fade_at_every_step(patch: Patch) -> None:
+    from rlsdk.networks import recurrent
+
+    forgotten, sequence = recurrent._forgotten, recurrent.RecurrentMemory.sequence
+
+    def of_each_row(self: Any, features: Any, states: Any, is_first: Any, starts: Any) -> Any:
+        return sequence(self, features, states, is_first, torch.ones_like(starts))
+
+    patch.setattr(recurrent.RecurrentMemory, "sequence", of_each_row)
+    patch.setattr(recurrent, "_forgotten", lambda *given: tuple(0.01 * part for part in forgotten(*given)))
+
+
 @mutant("learns.masked-choice", "qrdqn")
 def the_first_allowed_action_is_taken_where_the_best_is_forbidden(patch: Patch) -> None:
     act = DiscreteValuePolicy.act
 
     def broken(self: Any, observation: Any, *rest: Any, **keywords: Any) -> Any:
         mask = observation.action_mask
-        if mask is None:
+        if mask is None or len(self.sizes) > 1 or self.sizes[0] > 3:
             return act(self, observation, *rest, **keywords)
         free = act(self, replace(observation, action_mask=None), *rest, **keywords)
         allowed = mask.gather(1, free.action[:, None]).squeeze(1)
@@ -268,12 +281,12 @@ ROWS: dict[str, Callable[[Transitions], Transitions]] = {
 }
 
 
-@mutant("learns.two-state-chain", "qrdqn")
+@mutant("learns.known-values", "qrdqn")
 def terminations_are_ignored(patch: Patch) -> None:
     learns_from(patch, QLearning, ROWS["terminations are ignored"])
 
 
-@mutant("learns.two-state-chain", "qrdqn")
+@mutant("learns.known-values", "qrdqn")
 def targets_of_q_are_not_discounted(patch: Patch) -> None:
     learns_from(patch, QLearning, ROWS["nothing is discounted"])
 
@@ -296,7 +309,7 @@ def the_least_value_is_taken(patch: Patch) -> None:
     patch.setattr(discrete_value_policy, "greedy_action", lambda values, *rest: greedy(-values, *rest))
 
 
-@mutant("learns.time-limit", "qrdqn")
+@mutant("learns.known-values", "qrdqn")
 def time_limits_of_q_are_terminations(patch: Patch) -> None:
     from rlsdk.buffers.replay import ReplayBuffer
 

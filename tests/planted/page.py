@@ -19,7 +19,8 @@ HEAD = """# What the kit finds
 `examples/third_party` and of the packages of `rlsdk new`, and into the parts of the core that they are made of. The kit finds
 **{found} of {total}** ({share}); {untried} were not tried yet.
 They were written from the sources, not from the clauses, and none stops a package from loading.
-Generated: `python -m tests.planted`; the bugs are data in `tests/planted`.
+Each result is of the kit as it was when the bug was last looked for, with kernels off; the list has not been run as a whole
+since the newest clauses. Generated: `python -m tests.planted`; the bugs are data in `tests/planted`.
 
 What this does not show: that a plugin without a finding has no bug.
 
