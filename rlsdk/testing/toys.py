@@ -236,13 +236,13 @@ class Watch(Callback):
         self.next = count + EVERY
         self.looks.append(self.score())
         if len(self.looks) == LOOKS:
-            self._judge(count)
+            self._decide(count)
         limit = self.updates if report.env_steps else OFFLINE
         if self.until is not None and count < self.until:
             return True
         return report.updates < limit and not self.reached
 
-    def _judge(self, count: int) -> None:
+    def _decide(self, count: int) -> None:
         mean = float(np.mean(self.looks))
         self.best = max(self.best, mean) if self.until is None else mean
         if self.best < self.bound:
