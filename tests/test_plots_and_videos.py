@@ -138,8 +138,9 @@ def test_bad_requests_for_plots(tmp_path: Path) -> None:
         plot_runs([tmp_path / "empty"], out, CurveSettings(metric="step"))
     with pytest.raises(SettingsError, match="holds no run"):
         runs_below([tmp_path / "empty"])
-    with pytest.raises(SettingsError, match="at least one"):
-        runs_below([])
+    for nothing in (lambda: runs_below([]), lambda: plot_runs([], out)):
+        with pytest.raises(SettingsError, match="at least one"):
+            nothing()
     assert not out.exists()
     assert not list(tmp_path.glob("x.*"))
 

@@ -98,8 +98,10 @@ def curves(folders: Sequence[Path], settings: CurveSettings) -> list[Curve]:
     """One curve for each environment, algorithm and settings among the run directories, in their order.
 
     Raises:
-        SettingsError: a folder holds no run, or a run has not logged the metric.
+        SettingsError: there is no folder, one holds no run, or a run has not logged the metric.
     """
+    if not folders:
+        raise SettingsError("give at least one run directory")
     metric = metric_of(folders, settings)
     found = []
     for (env, label), runs in _experiments(folders).items():
@@ -126,7 +128,8 @@ def write_table(found: Sequence[Curve], path: Path) -> None:
         writer.writerow(("environment", "experiment", "seeds", "x", "value", "low", "high"))
         for curve in found:
             points = zip(curve.x, curve.value, curve.low, curve.high, strict=True)
-            writer.writerows((curve.env, curve.label, curve.seeds, *map(float, point)) for point in points)
+            names = one_line(curve.env), one_line(curve.label)  # from files: any characters
+            writer.writerows((*names, curve.seeds, *map(float, point)) for point in points)
 
 
 # --- which runs belong together --------------------------------------------------------------------------------------
