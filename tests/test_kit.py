@@ -340,10 +340,12 @@ def test_members_are_the_processes_of_a_session() -> None:
     leader = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True)
     assert leader.stdout is not None
     leader.stdout.readline()
-    assert sorted(m.command.split()[0].rpartition("/")[2][:5] for m in child_process.members(leader.pid)) == [
-        "pytho",
-        "sleep",
-    ]
+    names: list[str] = []
+    limit = time.monotonic() + 30
+    while names != ["pytho", "sleep"] and time.monotonic() < limit:  # /proc shows no command until a start is complete
+        found = [member.command.partition(" ")[0] for member in child_process.members(leader.pid)]
+        names = sorted(name.rpartition("/")[2][:5] for name in found)
+    assert names == ["pytho", "sleep"]
     assert child_process.private_bytes(leader.pid) > 10**6
     child_process.end(leader)
     limit = time.monotonic() + 30

@@ -32,7 +32,7 @@ from rlsdk.testing.not_applicable import NotApplicable
 from rlsdk.testing.subject import SMALL, Subject
 from tests.example_plugins import installed_examples
 from tests.test_own_networks import CASES as OWN
-from tests.test_own_networks import VECTOR, objects_of
+from tests.test_own_networks import BOX, VECTOR, objects_of
 
 REPLAY = {"buffer_size": 150, "learning_starts": 20, "batch_size": 8}
 ROLLOUT = {"n_steps": 32, "batch_size": 16, "n_epochs": 2}
@@ -79,7 +79,7 @@ def _corridor() -> object:
 
 def _own(case: str) -> Opening:
     algorithm, settings, networks = OWN[case]
-    action = spaces.Box(-1.0, 1.0, (2,), np.float32) if algorithm == "tqc" else spaces.Discrete(3)
+    action = spaces.Box(-1.0, 1.0, (2,), np.float32) if algorithm in BOX else spaces.Discrete(3)
     policy = "MlpLstmPolicy" if algorithm == "recurrent-ppo" else "MlpPolicy"
     chosen = {"policy": policy, "policy_kwargs": networks, **settings}
     return Opening(algorithm, lambda: AnySpaceEnv(VECTOR, action, 7), chosen, 60, 26, objects_of(case))
