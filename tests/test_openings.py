@@ -31,8 +31,8 @@ from rlsdk.testing.datasets import random_dataset
 from rlsdk.testing.not_applicable import NotApplicable
 from rlsdk.testing.subject import SMALL, Subject
 from tests.example_plugins import installed_examples
-from tests.test_own_networks import CASES as OWN
 from tests.test_own_networks import BOX, VECTOR, objects_of
+from tests.test_own_networks import CASES as OWN
 
 REPLAY = {"buffer_size": 150, "learning_starts": 20, "batch_size": 8}
 ROLLOUT = {"n_steps": 32, "batch_size": 16, "n_epochs": 2}
