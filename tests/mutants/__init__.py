@@ -11,6 +11,7 @@ from tests.mutants import (
     printing,
     rounds,
     settings,
+    small,
     spaces,
     toys,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "printing",
     "rounds",
     "settings",
+    "small",
     "spaces",
     "toys",
 ]
