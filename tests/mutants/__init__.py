@@ -15,9 +15,10 @@ from tests.mutants import (
     spaces,
     toys,
 )
-from tests.mutants.catalogue import MUTANTS, Patch
+from tests.mutants.catalogue import ALONE, MUTANTS, Patch
 
 __all__ = [
+    "ALONE",
     "MUTANTS",
     "Patch",
     "acting",

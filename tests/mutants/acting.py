@@ -19,7 +19,7 @@ from rlsdk_ars.algorithm import RandomSearch
 from tests.mutants.catalogue import Patch, mutant
 
 
-@mutant("resume.equals-uninterrupted")
+@mutant("resume.equals-uninterrupted", alone=True)
 def the_schedule_counts_updates_by_itself(patch: Patch) -> None:
     update = SoftActorCritic.update
 
@@ -91,7 +91,7 @@ def minibatches_have_a_generator_that_no_file_holds(patch: Patch) -> None:
     patch.setattr(ClippedPolicy, "update", broken)
 
 
-@mutant("resume.vectors")
+@mutant("resume.vectors", alone=True)
 def the_noise_process_is_kept_in_the_policy(patch: Patch) -> None:
     act = NoisyPolicy.act
 
@@ -126,7 +126,7 @@ def _answer(patch: Patch, kind: type[Any], change: Callable[..., Any]) -> None:
     patch.setattr(kind, "act", broken)
 
 
-@mutant("policy.action-in-space")
+@mutant("policy.action-in-space", alone=True)
 def the_policy_relies_on_clipping(patch: Patch) -> None:
     _answer(patch, SquashedActor, lambda answer, *rest: replace(answer, action=answer.action * 1.5))
 
@@ -148,7 +148,7 @@ def choices_are_counted_from_zero(patch: Patch) -> None:
     )
 
 
-@mutant("policy.samples-vary")
+@mutant("policy.samples-vary", alone=True)
 def one_sample_serves_all_rows(patch: Patch) -> None:
     _answer(
         patch, UniformWarmUp, lambda answer, *rest: replace(answer, action=answer.action[:1].expand_as(answer.action))
@@ -170,7 +170,7 @@ def the_mode_is_played_while_collecting(patch: Patch) -> None:
     patch.setattr(Categorical, "sample", lambda self, generator: self.mode())
 
 
-@mutant("policy.log-prob-is-true", "v-trace")
+@mutant("policy.log-prob-is-true", "v-trace", alone=True)
 def the_log_probability_is_that_of_the_mode(patch: Patch) -> None:
     log_prob = Categorical.log_prob
     patch.setattr(Categorical, "log_prob", lambda self, action: log_prob(self, self.mode()))
@@ -236,7 +236,7 @@ def the_carry_that_was_given_is_overwritten(patch: Patch) -> None:
     patch.setattr(ActorCritic, "act", broken)
 
 
-@mutant("policy.masks-obeyed", "qrdqn")
+@mutant("policy.masks-obeyed", "qrdqn", alone=True)
 def exploration_ignores_masks(patch: Patch) -> None:
     def random(greedy: Any, sizes: Any, epsilon: Any, mask: Any, generator: Any) -> Any:
         return epsilon_greedy(greedy, sizes, epsilon, None, generator)
@@ -283,7 +283,7 @@ def filler_rows_are_stored_as_steps(patch: Patch) -> None:
     patch.setattr(ReplayBuffer, "extend", broken)
 
 
-@mutant("buffer.rows-are-true", "qrdqn")
+@mutant("buffer.rows-are-true", "qrdqn", alone=True)
 def masks_of_next_observations_are_those_of_the_row(patch: Patch) -> None:
     def swap(self: Any, batch: Any, index: Any) -> Any:
         following = replace(batch.next_observation, action_mask=batch.observation.action_mask)
@@ -318,7 +318,7 @@ def several_steps_cross_the_end_of_an_episode(patch: Patch) -> None:
     patch.setattr(Ring, "ahead", broken)
 
 
-@mutant("buffer.sequences-are-true", "v-trace")
+@mutant("buffer.sequences-are-true", "v-trace", alone=True)
 def sequences_cross_the_newest_row(patch: Patch) -> None:
     from rlsdk.buffers.row_storage import RowStorage
 
@@ -335,7 +335,7 @@ def padding_is_learnt_from(patch: Patch) -> None:
     )
 
 
-@mutant("buffer.sampling", "v-trace")
+@mutant("buffer.sampling", "v-trace", alone=True)
 def the_last_environment_is_never_sampled(patch: Patch) -> None:
     draw = SequenceReplay.draw
 
@@ -390,7 +390,7 @@ def the_oldest_row_is_forgotten(patch: Patch) -> None:
     patch.setattr(MoveMemory, "load_state_dict", lambda self, state: restore(self, {**state, "oldest": 0}))
 
 
-@mutant("buffer.state-round-trip")
+@mutant("buffer.state-round-trip", alone=True)
 def two_memories_share_their_rows(patch: Patch) -> None:
     from rlsdk.buffers.row_storage import RowStorage
 
@@ -415,7 +415,7 @@ def own_records_are_views(patch: Patch) -> None:
     patch.setattr(MoveMemory, "sample", view)
 
 
-@mutant("buffer.length", "dyna")
+@mutant("buffer.length", "dyna", alone=True)
 def own_records_exceed_the_capacity(patch: Patch) -> None:
     from acme_dyna.memory import MoveMemory
 

@@ -17,7 +17,7 @@ def loading_leaves_fresh_weights(patch: Patch) -> None:
     patch.setattr(persistence, "restore", lambda agent, policy, learning: None)
 
 
-@mutant("agent.evaluation-does-not-disturb")
+@mutant("agent.evaluation-does-not-disturb", alone=True)
 def evaluation_draws_from_the_training_stream(patch: Patch) -> None:
     def session(self: Any, n: int = 1, *, deterministic: bool = True, seed: int | None = None) -> Session:
         return Session(
@@ -34,7 +34,7 @@ def networks_start_from_global_random_state(patch: Patch) -> None:
     patch.setattr(assembly, "initialisation", lambda seed: contextlib.nullcontext())
 
 
-@mutant("agent.global-state-untouched")
+@mutant("agent.global-state-untouched", alone=True)
 def building_seeds_the_global_generator(patch: Patch) -> None:
     import contextlib
 
@@ -46,7 +46,7 @@ def set_parameters_skips_the_algorithm(patch: Patch) -> None:
     patch.setattr(parameters, "_apply", lambda agent, p: agent.parts.policy.load_state_dict(p["policy"]))
 
 
-@mutant("agent.parameters-round-trip")
+@mutant("agent.parameters-round-trip", alone=True)
 def parameters_are_set_before_all_are_looked_at(patch: Patch) -> None:
     true = parameters.set_parameters
 
@@ -59,7 +59,7 @@ def parameters_are_set_before_all_are_looked_at(patch: Patch) -> None:
     patch.setattr(parameters, "set_parameters", broken)
 
 
-@mutant("agent.predict-array")
+@mutant("agent.predict-array", alone=True)
 def one_action_comes_back_as_a_number(patch: Patch) -> None:
     predict = agent.Agent.predict
 
@@ -88,7 +88,7 @@ def loading_rounds_the_policy(patch: Patch) -> None:
     patch.setattr(persistence, "restore", broken)
 
 
-@mutant("agent.seed-reproduces")
+@mutant("agent.seed-reproduces", alone=True)
 def long_runs_explore_by_the_clock(patch: Patch) -> None:
     learn, start = agent.Agent.learn, [0]
 

@@ -34,7 +34,7 @@ def the_target_is_of_the_same_observation(patch: Patch) -> None:
     _given(patch, QLearning, change, "_target")
 
 
-@mutant("batch.discount-read", "qrdqn")
+@mutant("batch.discount-read", "qrdqn", alone=True)
 def small_discounts_are_doubled(patch: Patch) -> None:
     def change(batch: Transitions) -> Transitions:
         small = batch.discount < 0.5
@@ -48,7 +48,7 @@ def gamma_is_a_constant(patch: Patch) -> None:
     _given(patch, SoftActorCritic, lambda batch: replace(batch, discount=0.99 * (batch.discount > 0)), "_target")
 
 
-@mutant("batch.ends-have-no-next")
+@mutant("batch.ends-have-no-next", alone=True)
 def the_entropy_is_outside_the_discount(patch: Patch) -> None:
     from rlsdk_tqc import algorithm
 
@@ -79,7 +79,7 @@ def the_newest_steps_never_end(patch: Patch) -> None:
     patch.setattr(algorithm, "as_sequences", broken)
 
 
-@mutant("rollout.last-carry-read", "recurrent-ppo")
+@mutant("rollout.last-carry-read", "recurrent-ppo", alone=True)
 def the_value_after_a_rollout_is_of_its_first_memory(patch: Patch) -> None:
     values = minibatches._next_values
     patch.setattr(
@@ -102,13 +102,13 @@ def targets_move_once(patch: Patch) -> None:
     patch.setattr(TargetNetwork, "update", broken)
 
 
-@mutant("batch.next-masks-read", "qrdqn")
+@mutant("batch.next-masks-read", "qrdqn", alone=True)
 def forbidden_next_actions_are_valued(patch: Patch) -> None:
     greedy = q_learning.greedy_action
     patch.setattr(q_learning, "greedy_action", lambda values, mask, sizes: greedy(values, None, sizes))
 
 
-@mutant("batch.weights", "qrdqn")
+@mutant("batch.weights", "qrdqn", alone=True)
 def weights_are_ignored(patch: Patch) -> None:
     from rlsdk_qrdqn import algorithm
 
@@ -128,7 +128,7 @@ def weights_are_those_of_other_rows(patch: Patch) -> None:
     _given(patch, SoftActorCritic, change)
 
 
-@mutant("batch.td-error")
+@mutant("batch.td-error", alone=True)
 def errors_are_weighed(patch: Patch) -> None:
     update = SoftActorCritic.update
 
@@ -141,7 +141,7 @@ def errors_are_weighed(patch: Patch) -> None:
     patch.setattr(SoftActorCritic, "update", broken)
 
 
-@mutant("batch.td-error-of-its-row", "qrdqn")
+@mutant("batch.td-error-of-its-row", "qrdqn", alone=True)
 def errors_are_in_another_order(patch: Patch) -> None:
     error = q_learning.td_error
     patch.setattr(q_learning, "td_error", lambda values, target: error(values, target).flip(0))
@@ -167,7 +167,7 @@ def padding_is_learnt(patch: Patch) -> None:
     _given(patch, VTrace, lambda batch: replace(batch, loss_mask=batch.loss_mask | ~batch.steps.valid))
 
 
-@mutant("batch.padding", "v-trace")
+@mutant("batch.padding", "v-trace", alone=True)
 def traces_run_into_padding(patch: Patch) -> None:
     from acme_vtrace.algorithm import VTrace
 
@@ -177,7 +177,7 @@ def traces_run_into_padding(patch: Patch) -> None:
     _given(patch, VTrace, change)
 
 
-@mutant("batch.loss-mask", "v-trace")
+@mutant("batch.loss-mask", "v-trace", alone=True)
 def burn_in_is_learnt(patch: Patch) -> None:
     from acme_vtrace.algorithm import VTrace
 
@@ -238,7 +238,7 @@ def truncated_is_taken_for_terminated(patch: Patch) -> None:
     _with_steps(patch, lambda steps: replace(steps, terminated=steps.terminated | steps.truncated))
 
 
-@mutant("rollout.last-observation-read", "maskable-ppo")
+@mutant("rollout.last-observation-read", "maskable-ppo", alone=True)
 def the_end_of_the_rollout_has_the_value_of_its_last_row(patch: Patch) -> None:
     def change(rollout: Rollout[Any, Any]) -> Rollout[Any, Any]:
         last: Observation = minibatches.tree.map_tensors(lambda leaf: leaf[-1], rollout.steps.observation)
@@ -271,7 +271,7 @@ def terminations_of_several_environments_are_ignored(patch: Patch) -> None:
     _with_steps(patch, change)
 
 
-@mutant("rollout.fillers", "maskable-ppo")
+@mutant("rollout.fillers", "maskable-ppo", alone=True)
 def fillers_are_learnt(patch: Patch) -> None:
     original = clipped_policy.policy_batch
     patch.setattr(
@@ -342,7 +342,7 @@ def _without_some(patch: Patch, module: Any, chosen: Any) -> None:
     patch.setattr(module, "FlatOptimizer", broken)
 
 
-@mutant("training.parameters-move", "dyna")
+@mutant("training.parameters-move", "dyna", alone=True)
 def the_model_has_an_untrained_layer(patch: Patch) -> None:
     from acme_dyna import algorithm
 
@@ -370,14 +370,14 @@ def the_critic_is_not_in_the_optimiser(patch: Patch) -> None:
     _without_some(patch, algorithm, lambda each: each[: len(each) // 2])
 
 
-@mutant("training.optimisers-hold-networks", "cloning")
+@mutant("training.optimisers-hold-networks", "cloning", alone=True)
 def an_optimiser_has_a_tensor_that_nothing_uses(patch: Patch) -> None:
     from acme_cloning import algorithm
 
     _without_some(patch, algorithm, lambda parameters: [*parameters, torch.nn.Parameter(torch.zeros(3))])
 
 
-@mutant("training.optimisers-remember", "v-trace")
+@mutant("training.optimisers-remember", "v-trace", alone=True)
 def moments_begin_again_with_every_update(patch: Patch) -> None:
     from acme_vtrace.algorithm import VTrace
 

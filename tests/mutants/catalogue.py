@@ -7,12 +7,23 @@ from collections.abc import Callable
 import pytest
 
 Patch = pytest.MonkeyPatch
-MUTANTS: list[tuple[str, str, Callable[[Patch], None]]] = []
+Mutant = tuple[str, str, Callable[[Patch], None]]
+"""(clause, algorithm, function that plants the bug)"""
+MUTANTS: list[Mutant] = []
+ALONE: dict[str, Mutant] = {}
+"""Of each clause, a bug that no other clause finds."""
 
 
-def mutant(clause: str, algorithm: str = "tqc") -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
+def mutant(
+    clause: str, algorithm: str = "tqc", *, alone: bool = False
+) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
+    """Lists a bug for a clause; `alone`: no other clause finds it."""
+
     def register(plant: Callable[[Patch], None]) -> Callable[[Patch], None]:
         MUTANTS.append((clause, algorithm, plant))
+        if alone:
+            assert clause not in ALONE, f"{clause} has two"
+            ALONE[clause] = MUTANTS[-1]
         return plant
 
     return register

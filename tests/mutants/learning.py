@@ -74,7 +74,7 @@ def candidates_share_a_normalisation(patch: Patch) -> None:
     patch.setattr(NumpyPolicy, "__call__", broken)
 
 
-@mutant("population.rows-independent", "ars")
+@mutant("population.rows-independent", "ars", alone=True)
 def observations_are_rounded_where_many_candidates_play(patch: Patch) -> None:
     make = NumpyPolicy.__call__
 
@@ -94,7 +94,7 @@ def episodes_are_not_seeded(patch: Patch) -> None:
     patch.setattr(population_episodes._EpisodeSlot, "begin", begin)
 
 
-@mutant("population.same-everywhere", "ars")
+@mutant("population.same-everywhere", "ars", alone=True)
 def seeds_depend_on_how_many_environments_there_are(patch: Patch) -> None:
     patch.setattr(population, "play_episodes", _with_other_seeds)
 
@@ -111,7 +111,7 @@ def optimiser_moments_are_not_stored(patch: Patch) -> None:
     patch.setattr(FlatOptimizer, "load_state_dict", lambda self, state: None)
 
 
-@mutant("algorithm.batch-unchanged")
+@mutant("algorithm.batch-unchanged", alone=True)
 def the_positions_are_overwritten(patch: Patch) -> None:
     kind = SoftActorCritic
     update = kind.update
@@ -123,7 +123,7 @@ def the_positions_are_overwritten(patch: Patch) -> None:
     patch.setattr(kind, "update", broken)
 
 
-@mutant("population.proposal", "ars")
+@mutant("population.proposal", "ars", alone=True)
 def candidates_know_the_global_seed(patch: Patch) -> None:
     propose = RandomSearch.propose
     shift = 1e-3 / 97

@@ -47,7 +47,7 @@ def length_counts_rows_not_transitions(patch: Patch) -> None:
     patch.setattr(replay.ReplayBuffer, "__len__", lambda self: self.filled)
 
 
-@mutant("buffer.size-known-first")
+@mutant("buffer.size-known-first", alone=True)
 def size_forgets_the_second_observation(patch: Patch) -> None:
     true = replay.ReplayBuffer.bytes_required
     patch.setattr(replay.ReplayBuffer, "bytes_required", lambda self: int(true(self) * 0.6))
@@ -91,12 +91,12 @@ def batches_are_given_out_again(patch: Patch) -> None:
 # --- a record of the plugin's own ------------------------------------------------------------------------------------
 
 
-@mutant("buffer.fillers", "dyna")
+@mutant("buffer.fillers", "dyna", alone=True)
 def fillers_become_moves(patch: Patch) -> None:
     before_moves(patch, lambda item: replace(item, steps=replace(item.steps, valid=torch.ones_like(item.steps.valid))))
 
 
-@mutant("buffer.what-followed", "dyna")
+@mutant("buffer.what-followed", "dyna", alone=True)
 def the_last_moves_of_rollouts_lead_nowhere(patch: Patch) -> None:
     before_moves(patch, lambda item: replace(item, last_observation=last_row(item.steps.observation)))
 
@@ -109,7 +109,7 @@ def moves_end_at_time_limits(patch: Patch) -> None:
     )
 
 
-@mutant("buffer.full-takes-new", "dyna")
+@mutant("buffer.full-takes-new", "dyna", alone=True)
 def a_full_memory_takes_nothing(patch: Patch) -> None:
     from acme_dyna.memory import MoveMemory
 

@@ -57,12 +57,12 @@ def half_precision_on_disk(patch: Patch) -> None:
     patch.setattr(archive, "_encode", broken)
 
 
-@mutant("plugin.unsupported-space-refused")
+@mutant("plugin.unsupported-space-refused", alone=True)
 def any_space_is_taken(patch: Patch) -> None:
     patch.setattr("rlsdk_tqc.build.require_spaces", lambda *a, **k: None)
 
 
-@mutant("plugin.settings-round-trip")
+@mutant("plugin.settings-round-trip", alone=True)
 def settings_lose_precision(patch: Patch) -> None:
     from rlsdk.testing import plugin_clauses as plugin
 
@@ -70,7 +70,7 @@ def settings_lose_precision(patch: Patch) -> None:
     patch.setattr(plugin, "unstructure", lambda config: {**unstructure(config), "tau": round(config.tau, 2)})
 
 
-@mutant("plugin.presets-fit")
+@mutant("plugin.presets-fit", alone=True)
 def a_preset_names_a_setting_that_is_no_more(patch: Patch) -> None:
     from rlsdk.registry import Preset
     from rlsdk.testing import plugin_clauses as plugin
@@ -79,7 +79,7 @@ def a_preset_names_a_setting_that_is_no_more(patch: Patch) -> None:
     patch.setattr(plugin, "presets", lambda name: (old,))
 
 
-@mutant("plugin.unknown-setting-refused")
+@mutant("plugin.unknown-setting-refused", alone=True)
 def unknown_settings_are_ignored(patch: Patch) -> None:
     from rlsdk.testing import plugin_clauses as plugin
 
@@ -92,7 +92,7 @@ def unknown_settings_are_ignored(patch: Patch) -> None:
     patch.setattr(plugin, "structure", lenient)
 
 
-@mutant("plugin.import-is-free")
+@mutant("plugin.import-is-free", alone=True)
 def the_plugin_imports_torch(patch: Patch) -> None:
     source = Path(rlsdk_tqc.__file__).parent
     copy = Path(tempfile.mkdtemp(prefix="rlsdk-mutant-"))
@@ -116,17 +116,17 @@ def say_in_the_manifest(patch: Patch, **changes: Any) -> None:
     patch.setattr(subject, "find", find)
 
 
-@mutant("plugin.manifest-agrees")
+@mutant("plugin.manifest-agrees", alone=True)
 def the_manifest_names_a_policy_that_is_not_there(patch: Patch) -> None:
     say_in_the_manifest(patch, policies=("MlpPolicy", "LstmPolicy"))
 
 
-@mutant("plugin.claims-backed")
+@mutant("plugin.claims-backed", alone=True)
 def the_manifest_claims_a_memory(patch: Patch) -> None:
     say_in_the_manifest(patch, traits=("gsde", "action_noise", "replay", "recurrent"))
 
 
-@mutant("plugin.settings-documented")
+@mutant("plugin.settings-documented", alone=True)
 def a_setting_has_no_help(patch: Patch) -> None:
     from rlsdk.testing import plugin_clauses as plugin
 
@@ -134,13 +134,13 @@ def a_setting_has_no_help(patch: Patch) -> None:
     patch.setattr(plugin, "describe", lambda kind: [attrs.evolve(doc, help="") for doc in true(kind)])
 
 
-@mutant("serializer.damage-refused")
+@mutant("serializer.damage-refused", alone=True)
 def digests_of_tensors_are_not_compared(patch: Patch) -> None:
     patch.setattr(archive, "_require_digest", lambda *arguments: None)
     patch.setattr("zipfile.ZipExtFile._update_crc", lambda self, data: None)
 
 
-@mutant("serializer.round-trip")
+@mutant("serializer.round-trip", alone=True)
 def large_whole_numbers_lose_digits(patch: Patch) -> None:
     encode = archive._encode
 

@@ -63,7 +63,7 @@ def entropy_ignores_the_squashing(patch: Patch) -> None:
     patch.setattr(SquashedGaussian, "entropy", lambda self: self._before_tanh.entropy())
 
 
-@mutant("distribution.kl")
+@mutant("distribution.kl", alone=True)
 def kl_has_its_arguments_swapped(patch: Patch) -> None:
     kl = SquashedGaussian.kl_divergence
     patch.setattr(SquashedGaussian, "kl_divergence", lambda self, other: kl(other, self) * 3.0)
@@ -75,7 +75,7 @@ def the_event_axis_is_not_summed(patch: Patch) -> None:
     patch.setattr(SquashedGaussian, "log_prob", lambda self, action: density(self, action).unsqueeze(-1))
 
 
-@mutant("policy.episode-start-forgets", "recurrent-ppo")
+@mutant("policy.episode-start-forgets", "recurrent-ppo", alone=True)
 def memory_survives_the_end_of_an_episode(patch: Patch) -> None:
     patch.setattr("rlsdk.networks.recurrent._forgotten", lambda state, is_first: state)
 
@@ -86,7 +86,7 @@ def masks_are_dropped(patch: Patch) -> None:
     patch.setattr(Categorical, "of", lambda logits, mask=None: of(logits, None))
 
 
-@mutant("policy.ratio-is-one", "trpo")
+@mutant("policy.ratio-is-one", "trpo", alone=True)
 def collected_likelihoods_are_of_another_scale(patch: Patch) -> None:
     estimates = ActorCritic.estimates
 
@@ -120,7 +120,7 @@ def deterministic_actions_are_jittered(patch: Patch) -> None:
     patch.setattr(SquashedActor, "act", broken)
 
 
-@mutant("policy.randomness-from-generator")
+@mutant("policy.randomness-from-generator", alone=True)
 def samples_know_the_global_seed(patch: Patch) -> None:
     act = SquashedActor.act
 
@@ -146,7 +146,7 @@ def starts_of_two_episodes_are_counted(patch: Patch) -> None:
     patch.setattr(SquashedActor, "act", broken)
 
 
-@mutant("distribution.shapes")
+@mutant("distribution.shapes", alone=True)
 def the_entropy_is_that_of_the_batch(patch: Patch) -> None:
     kl = SquashedGaussian.kl_divergence
     patch.setattr(SquashedGaussian, "kl_divergence", lambda self, other: kl(self, other)[None])

@@ -20,7 +20,7 @@ def with_update(patch: Patch, work: Any) -> None:
     patch.setattr(SoftActorCritic, "update", broken)
 
 
-@mutant("plugin.prints-nothing")
+@mutant("plugin.prints-nothing", alone=True)
 def every_update_prints_its_loss(patch: Patch) -> None:
     with_update(patch, lambda: print("loss 0.3"))
 

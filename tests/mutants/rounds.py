@@ -16,7 +16,7 @@ from rlsdk_ars.algorithm import RandomSearch
 from tests.mutants.catalogue import Patch, mutant
 
 
-@mutant("population.episodes-differ", "ars")
+@mutant("population.episodes-differ", "ars", alone=True)
 def every_episode_of_a_candidate_has_the_same_seed(patch: Patch) -> None:
     request = population._request
 
@@ -33,7 +33,7 @@ def every_round_has_the_same_seeds(patch: Patch) -> None:
     patch.setattr(population, "_request", lambda plan, row, seed, iteration, i: request(plan, row, seed, 0, i))
 
 
-@mutant("population.scores-are-true", "ars")
+@mutant("population.scores-are-true", "ars", alone=True)
 def scores_are_of_the_longest_episode(patch: Patch) -> None:
     def broken(result: Any, offset: float) -> float:
         length, total = max(zip(result.lengths, result.returns, strict=True))
@@ -42,7 +42,7 @@ def scores_are_of_the_longest_episode(patch: Patch) -> None:
     patch.setattr(population, "_score", broken)
 
 
-@mutant("population.statistics", "ars")
+@mutant("population.statistics", "ars", alone=True)
 def statistics_are_of_first_observations(patch: Patch) -> None:
     moments = population_episodes._moments
     patch.setattr(
@@ -50,7 +50,7 @@ def statistics_are_of_first_observations(patch: Patch) -> None:
     )
 
 
-@mutant("training.counts")
+@mutant("training.counts", alone=True)
 def updates_of_earlier_rounds_are_not_counted(patch: Patch) -> None:
     rounds = OffPolicyPlan.rounds
 
@@ -82,7 +82,7 @@ def scores_are_whole_numbers(patch: Patch) -> None:
     patch.setattr(RandomSearch, "update", broken)
 
 
-@mutant("learns.two-state-chain", "ars")
+@mutant("learns.two-state-chain", "ars", alone=True)
 def scores_above_1_are_whole_numbers(patch: Patch) -> None:
     update = RandomSearch.update
 
@@ -93,7 +93,7 @@ def scores_above_1_are_whole_numbers(patch: Patch) -> None:
     patch.setattr(RandomSearch, "update", broken)
 
 
-@mutant("training.samples-differ")
+@mutant("training.samples-differ", alone=True)
 def every_sample_begins_with_the_same_random_numbers(patch: Patch) -> None:
     begin = ReplayUpdates.__init__
 
@@ -122,7 +122,7 @@ def action_noise_goes_on_in_the_next_episode(patch: Patch) -> None:
     patch.setattr(OrnsteinUhlenbeckActionNoise, "started", lambda self, state, is_first: state)
 
 
-@mutant("rollout.info-at-all-ends", "ppo-lagrangian")
+@mutant("rollout.info-at-all-ends", "ppo-lagrangian", alone=True)
 def costs_of_episodes_at_a_time_limit_are_not_seen(patch: Patch) -> None:
     from acme_constrained.algorithm import LagrangianPPO
 
@@ -134,7 +134,7 @@ def costs_of_episodes_at_a_time_limit_are_not_seen(patch: Patch) -> None:
     )
 
 
-@mutant("rollout.episodes-permuted", "ppo-lagrangian")
+@mutant("rollout.episodes-permuted", "ppo-lagrangian", alone=True)
 def one_start_forgets_the_costs_of_all(patch: Patch) -> None:
     from acme_constrained.algorithm import LagrangianPPO
 
@@ -148,7 +148,7 @@ def one_start_forgets_the_costs_of_all(patch: Patch) -> None:
     patch.setattr(LagrangianPPO, "_episode_costs", broken)
 
 
-@mutant("algorithm.state-round-trip")
+@mutant("algorithm.state-round-trip", alone=True)
 def a_fixed_random_number_is_of_the_seed_and_not_stored(patch: Patch) -> None:
     begin, update = SoftActorCritic.__init__, SoftActorCritic.update
 

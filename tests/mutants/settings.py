@@ -47,7 +47,7 @@ def every_rollout_is_passed_once(patch: Patch) -> None:
     ignore(patch, ClippedPolicy, "update", n_epochs=1)
 
 
-@mutant("settings.have-effect", "maskable-ppo")
+@mutant("settings.have-effect", "maskable-ppo", alone=True)
 def the_gradient_is_never_scaled_down(patch: Patch) -> None:
     step = FlatOptimizer.step
     patch.setattr(FlatOptimizer, "step", lambda self, rate, max_norm=None: step(self, rate))
@@ -141,7 +141,7 @@ def all_directions_are_followed(patch: Patch) -> None:
     ignore(patch, RandomSearch, "update", n_top=None)
 
 
-@mutant("settings.schedules-followed", "ars")
+@mutant("settings.schedules-followed", "ars", alone=True)
 def the_deviation_is_that_of_the_start(patch: Patch) -> None:
     propose = RandomSearch.propose
 
@@ -171,7 +171,7 @@ def the_step_size_is_that_of_the_start(patch: Patch) -> None:
     patch.setattr(SoftActorCritic, "update", lambda self, batch, progress: update(self, batch, progress=0.0))
 
 
-@mutant("settings.as-declared")
+@mutant("settings.as-declared", alone=True)
 def a_smaller_memory_forgets_more(patch: Patch) -> None:
     build = rlsdk_tqc.build.build_replay
 
@@ -192,7 +192,7 @@ def a_log_of_fewer_episodes_learns_from_fewer_steps(patch: Patch) -> None:
     patch.setattr(OnPolicyPlan, "of", broken)
 
 
-@mutant("settings.live-take-over")
+@mutant("settings.live-take-over", alone=True)
 def a_new_target_entropy_is_not_taken_over(patch: Patch) -> None:
     reconfigure = SoftActorCritic.reconfigure
 

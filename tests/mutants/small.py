@@ -7,15 +7,16 @@ from typing import Any
 
 import torch
 
+from rlsdk import Agent
 from rlsdk.buffers import replay
 from rlsdk.networks import SquashedActor, recurrent
 from rlsdk.records import Transitions
 from rlsdk.tree import leaves, map_tensors
-from rlsdk.updates import QLearning
+from rlsdk.updates import QLearning, SoftActorCritic, TargetNetwork
 from tests.mutants.catalogue import Patch, mutant
 
 
-@mutant("batch.discounts-mark-ends", "v-trace")
+@mutant("batch.discounts-mark-ends", "v-trace", alone=True)
 def terminations_have_a_small_discount(patch: Patch) -> None:
     from acme_vtrace import algorithm
 
@@ -28,7 +29,7 @@ def terminations_have_a_small_discount(patch: Patch) -> None:
     patch.setattr(algorithm, "as_sequences", broken)
 
 
-@mutant("batch.next-observation-read", "qrdqn")
+@mutant("batch.next-observation-read", "qrdqn", alone=True)
 def rows_of_several_steps_read_where_they_began(patch: Patch) -> None:
     target = QLearning._target
 
@@ -47,7 +48,7 @@ def rows_of_several_steps_read_where_they_began(patch: Patch) -> None:
     patch.setattr(QLearning, "_target", broken)
 
 
-@mutant("batch.repeatable", "cloning")
+@mutant("batch.repeatable", "cloning", alone=True)
 def a_batch_that_comes_three_times_is_left_out(patch: Patch) -> None:
     from acme_cloning.algorithm import Cloning
 
@@ -63,7 +64,7 @@ def a_batch_that_comes_three_times_is_left_out(patch: Patch) -> None:
     patch.setattr(Cloning, "update", broken)
 
 
-@mutant("batch.rows-permuted", "cloning")
+@mutant("batch.rows-permuted", "cloning", alone=True)
 def the_last_row_is_left_out(patch: Patch) -> None:
     from acme_cloning.algorithm import Cloning
 
@@ -76,7 +77,7 @@ def the_last_row_is_left_out(patch: Patch) -> None:
     patch.setattr(Cloning, "update", broken)
 
 
-@mutant("buffer.samples-are-copies")
+@mutant("buffer.samples-are-copies", alone=True)
 def batches_share_a_constant_column(patch: Patch) -> None:
     at = replay.ReplayBuffer.at
 
@@ -90,7 +91,7 @@ def batches_share_a_constant_column(patch: Patch) -> None:
     patch.setattr(replay.ReplayBuffer, "at", broken)
 
 
-@mutant("policy.deterministic")
+@mutant("policy.deterministic", alone=True)
 def deterministic_actions_are_jittered_a_little(patch: Patch) -> None:
     act = SquashedActor.act
 
@@ -102,7 +103,7 @@ def deterministic_actions_are_jittered_a_little(patch: Patch) -> None:
     patch.setattr(SquashedActor, "act", broken)
 
 
-@mutant("policy.rows-independent")
+@mutant("policy.rows-independent", alone=True)
 def rows_differ_from_their_mean(patch: Patch) -> None:
     act = SquashedActor.act
 
@@ -114,7 +115,7 @@ def rows_differ_from_their_mean(patch: Patch) -> None:
     patch.setattr(SquashedActor, "act", broken)
 
 
-@mutant("policy.no-hidden-state")
+@mutant("policy.no-hidden-state", alone=True)
 def observations_that_come_again_are_noticed(patch: Patch) -> None:
     act = SquashedActor.act
 
@@ -131,7 +132,7 @@ def observations_that_come_again_are_noticed(patch: Patch) -> None:
     patch.setattr(SquashedActor, "act", broken)
 
 
-@mutant("policy.carry", "recurrent-ppo")
+@mutant("policy.carry", "recurrent-ppo", alone=True)
 def hidden_and_cell_states_begin_as_one_tensor(patch: Patch) -> None:
     for kind in vars(recurrent).values():
         initial = isinstance(kind, type) and vars(kind).get("initial")
@@ -141,3 +142,125 @@ def hidden_and_cell_states_begin_as_one_tensor(patch: Patch) -> None:
 
 def _first_again(state: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
     return tuple(state[0] for _ in state)
+
+
+def _alone(patch: Patch, change: Any) -> None:
+    """Changes agents that are loaded without an environment."""
+    load = vars(Agent)["load"].__func__
+
+    def broken(kind: Any, path: Any, env: Any = None, *arguments: Any, **named: Any) -> Any:
+        loaded = load(kind, path, env, *arguments, **named)
+        if env is None:
+            change(loaded)
+        return loaded
+
+    patch.setattr(Agent, "load", classmethod(broken))
+
+
+@mutant("agent.save-load-predict", alone=True)
+def agents_loaded_alone_are_rounded(patch: Patch) -> None:
+    def change(loaded: Any) -> None:
+        if loaded.normalizer is None:
+            for value in loaded.parts.policy.state_dict().values():
+                value.mul_(1.0 + 1e-6)
+
+    _alone(patch, change)
+
+
+@mutant("agent.preprocessing-travels", alone=True)
+def agents_loaded_alone_have_counted_one_more(patch: Patch) -> None:
+    def change(loaded: Any) -> None:
+        for moments in () if loaded.normalizer is None else loaded.normalizer.moments.values():
+            moments.count += 1
+
+    _alone(patch, change)
+
+
+@mutant("algorithm.metrics", "cloning", alone=True)
+def a_metric_has_no_group(patch: Patch) -> None:
+    from acme_cloning.algorithm import Cloning
+
+    update = Cloning.update
+
+    def broken(self: Any, batch: Transitions, *, progress: float) -> Any:
+        metrics = update(self, batch, progress=progress)
+        return {**metrics, "loss": metrics["train/loss"]}
+
+    patch.setattr(Cloning, "update", broken)
+
+
+@mutant("algorithm.state-restored", "cloning", alone=True)
+def a_number_is_stored_and_not_read(patch: Patch) -> None:
+    from acme_cloning.algorithm import Cloning
+
+    store = Cloning.state_dict
+    patch.setattr(Cloning, "state_dict", lambda self: {**store(self), "temperature": 1.0})
+
+
+@mutant("algorithm.update-learns", alone=True)
+def nothing_is_learnt_at_the_end(patch: Patch) -> None:
+    update = SoftActorCritic.update
+
+    def broken(self: Any, batch: Transitions, *, progress: float) -> Any:
+        return update(self, batch, progress=progress) if progress > 0.0 else {}
+
+    patch.setattr(SoftActorCritic, "update", broken)
+
+
+@mutant("training.targets-follow", alone=True)
+def a_bias_of_the_target_stays(patch: Patch) -> None:
+    pair = TargetNetwork._pair
+
+    def broken(self: Any) -> None:
+        pair(self)
+        del self._pairs[1]
+
+    patch.setattr(TargetNetwork, "_pair", broken)
+
+
+@mutant("training.targets-lag", alone=True)
+def the_target_is_the_critic_where_tau_is_not_chosen(patch: Patch) -> None:
+    update, default = SoftActorCritic.update, 0.005
+
+    def broken(self: Any, batch: Transitions, *, progress: float) -> Any:
+        metrics = update(self, batch, progress=progress)
+        if self.config.tau == default:
+            self.target.update(1.0)
+        return metrics
+
+    patch.setattr(SoftActorCritic, "update", broken)
+
+
+def _of_short_rollouts(patch: Patch, change: Any) -> None:
+    """`policy_batch` reads changed rollouts of several environments where they are short."""
+    from rlsdk_trpo import algorithm
+
+    original = algorithm.policy_batch
+
+    def broken(rollout: Any, *rest: Any, **named: Any) -> Any:
+        steps, environments = rollout.steps.reward.shape
+        return original(change(rollout) if steps <= 16 and environments > 1 else rollout, *rest, **named)
+
+    patch.setattr(algorithm, "policy_batch", broken)
+
+
+@mutant("rollout.terminations-are-no-limits", "trpo", alone=True)
+def terminations_in_short_rollouts_are_time_limits(patch: Patch) -> None:
+    def change(rollout: Any) -> Any:
+        steps = rollout.steps
+        ended = steps.terminated | steps.truncated
+        return replace(rollout, steps=replace(steps, terminated=torch.zeros_like(ended), truncated=ended))
+
+    _of_short_rollouts(patch, change)
+
+
+@mutant("rollout.time-limits-bootstrap", "trpo", alone=True)
+def time_limits_have_the_value_of_the_step_before(patch: Patch) -> None:
+    def change(rollout: Any) -> Any:
+        finals = rollout.final_observations
+        if finals is None:
+            return rollout
+        own = map_tensors(lambda leaf: leaf[finals.time, finals.env], rollout.steps.observation)
+        return replace(rollout, final_observations=replace(finals, observation=own))
+
+    _of_short_rollouts(patch, change)

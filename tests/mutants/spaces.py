@@ -17,12 +17,12 @@ from rlsdk.updates import q_learning
 from tests.mutants.catalogue import Patch, mutant
 
 
-@mutant("population.plays-the-policy", "ars")
+@mutant("population.plays-the-policy", "ars", alone=True)
 def candidates_have_another_activation(patch: Patch) -> None:
     patch.setitem(search_policy.ACTIVATIONS, "relu", np.abs)
 
 
-@mutant("learns.bandit")
+@mutant("learns.bandit", alone=True)
 def critics_see_actions_in_units_of_the_environment(patch: Patch) -> None:
     patch.setattr(ActionScale, "to_unit", lambda self, action: action.flatten(1))
 
@@ -39,7 +39,7 @@ def bits_have_the_probabilities_of_their_opposites(patch: Patch) -> None:
     patch.setattr(Bernoulli, "log_prob", lambda self, action: log_prob(self, 1 - action))
 
 
-@mutant("distribution.entropy-is-mean-surprise", "maskable-ppo")
+@mutant("distribution.entropy-is-mean-surprise", "maskable-ppo", alone=True)
 def the_entropy_of_bits_is_that_of_one(patch: Patch) -> None:
     entropy = Bernoulli.entropy
     patch.setattr(Bernoulli, "entropy", lambda self: entropy(self) / self.logits.shape[-1])
@@ -66,7 +66,7 @@ def the_deviations_in_a_divergence_are_exchanged(patch: Patch) -> None:
     patch.setattr(Gaussian, "kl_divergence", broken)
 
 
-@mutant("distribution.transform", "trpo")
+@mutant("distribution.transform", "trpo", alone=True)
 def made_samples_are_too_far_away(patch: Patch) -> None:
     transform = Gaussian.transform
     patch.setattr(Gaussian, "sample", lambda self, generator: _sampled(transform, self, generator))

@@ -55,13 +55,13 @@ def the_last_of_five_actions_is_never_tried(patch: Patch) -> None:
     patch.setattr(DiscreteValuePolicy, "to_environment", lambda self, action: decode(self, action.clamp(max=3)))
 
 
-@mutant("learns.sign-of-observation", "trpo")
+@mutant("learns.sign-of-observation", "trpo", alone=True)
 def the_sign_of_observations_is_lost(patch: Patch) -> None:
     forward = FlattenEncoder.forward
     patch.setattr(FlattenEncoder, "forward", lambda self, features: forward(self, features).abs())
 
 
-@mutant("learns.time-limit", "maskable-ppo")
+@mutant("learns.time-limit", "maskable-ppo", alone=True)
 def advantages_take_time_limits_for_terminations(patch: Patch) -> None:
     batch = clipped_policy.policy_batch
     ended = of_steps(terminated=lambda steps: steps.terminated | steps.truncated)
@@ -73,12 +73,12 @@ def advantages_take_time_limits_for_terminations(patch: Patch) -> None:
     patch.setattr(clipped_policy, "policy_batch", broken)
 
 
-@mutant("learns.known-values", "trpo")
+@mutant("learns.known-values", "trpo", alone=True)
 def targets_of_values_see_no_rewards_above_1(patch: Patch) -> None:
     targets_see(patch, lambda steps: steps.reward.clamp(max=1.0))
 
 
-@mutant("learns.scaled-rewards", "trpo")
+@mutant("learns.scaled-rewards", "trpo", alone=True)
 def targets_of_values_see_no_rewards_below_minus_1(patch: Patch) -> None:
     targets_see(patch, lambda steps: steps.reward.clamp(min=-1.0))
 
@@ -94,7 +94,7 @@ def targets_see(patch: Patch, paid: Callable[[Any], Tensor]) -> None:
     patch.setattr(trpo, "policy_batch", broken)
 
 
-@mutant("learns.entropy-later", "tqc")
+@mutant("learns.entropy-later", "tqc", alone=True)
 def later_entropy_is_punished(patch: Patch) -> None:
     target = tqc.truncated_target
     patch.setattr(
@@ -102,7 +102,7 @@ def later_entropy_is_punished(patch: Patch) -> None:
     )
 
 
-@mutant("learns.normalized", "v-trace")
+@mutant("learns.normalized", "v-trace", alone=True)
 def replayed_sequences_are_not_normalised(patch: Patch) -> None:
     from rlsdk.preprocessing import preprocessing
 
@@ -140,7 +140,7 @@ def likelihoods_are_those_of_other_actions(patch: Patch) -> None:
     patch.setattr(ActorCritic, "internal", lambda self, action: internal(self, action).roll(1, 0))
 
 
-@mutant("learns.entropy", "maskable-ppo")
+@mutant("learns.entropy", "maskable-ppo", alone=True)
 def entropy_is_punished(patch: Patch) -> None:
     loss = ClippedPolicy._loss
 
@@ -201,7 +201,7 @@ def memories_are_forgotten_at_every_step(patch: Patch) -> None:
     patch.setattr(recurrent, "_forgotten", lambda state, is_first: forgotten(state, torch.ones_like(is_first)))
 
 
-@mutant("learns.t-maze", "recurrent-ppo")
+@mutant("learns.t-maze", "recurrent-ppo", alone=True)
 def memories_fade_at_every_step(patch: Patch) -> None:
     from rlsdk.networks import recurrent
 
@@ -214,7 +214,7 @@ def memories_fade_at_every_step(patch: Patch) -> None:
     patch.setattr(recurrent, "_forgotten", lambda *given: tuple(0.01 * part for part in forgotten(*given)))
 
 
-@mutant("learns.masked-choice", "qrdqn")
+@mutant("learns.masked-choice", "qrdqn", alone=True)
 def the_first_allowed_action_is_taken_where_the_best_is_forbidden(patch: Patch) -> None:
     act = DiscreteValuePolicy.act
 
