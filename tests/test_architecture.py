@@ -29,6 +29,7 @@ DOCUMENTED_SIGNATURES = {
     "evaluate_policy",
     "run_training",
     "evaluate_file",
+    "record_file",
     "plot_curves",
     "run_bench",
     "tune_algorithm",

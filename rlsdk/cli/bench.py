@@ -9,8 +9,10 @@ from typing import Annotated
 
 import typer
 
+from rlsdk.cli.environment_options import EnvKwargs, Wrappers
 from rlsdk.cli.interrupt import interrupted
 from rlsdk.errors import SettingsError
+from rlsdk.settings.environment_id import changed_environment
 
 
 def run_bench(
@@ -18,6 +20,8 @@ def run_bench(
         str | None, typer.Argument(help="Name of a suite, or a .toml file that describes one; none lists them.")
     ] = None,
     algos: Annotated[str | None, typer.Option(help="Only these algorithms, separated by commas.")] = None,
+    env_kwargs: EnvKwargs = None,
+    wrapper: Wrappers = None,
     seeds: Annotated[int, typer.Option(help="Seeds of every cell, from 0 upwards.")] = 3,
     jobs: Annotated[int | None, typer.Option(help="Runs at a time (default: the number of cores).")] = None,
     budget: Annotated[
@@ -48,6 +52,7 @@ def run_bench(
             typer.echo(f"{name:<14}{len(known.cells):>3} cells  {known.description}")
         return
     chosen = load_suite(suite).only(tuple(part.strip() for part in (algos or "").split(",") if part.strip()))
+    chosen = chosen.changed(changed_environment(None, env_kwargs or (), wrapper or ()))
     numbers = seeds_from(0, seeds)
     plan = Bench(
         suite=chosen,

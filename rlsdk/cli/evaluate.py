@@ -8,10 +8,15 @@ from typing import Annotated
 
 import typer
 
+from rlsdk.cli.environment_options import EnvKwargs, Wrappers
+from rlsdk.settings.environment_id import changed_environment
+
 
 def evaluate_file(
     file: Annotated[Path, typer.Argument(help="Agent file.")],
     env: Annotated[str | None, typer.Option(help="gymnasium id (default: the one it was trained on).")] = None,
+    env_kwargs: EnvKwargs = None,
+    wrapper: Wrappers = None,
     episodes: Annotated[int, typer.Option(help="Episodes to play.", min=1)] = 20,
     n_envs: Annotated[int, typer.Option(help="Environments stepped together.")] = 1,
     seed: Annotated[int, typer.Option(help="Seed of the environments and of sampled actions.")] = 0,
@@ -23,6 +28,7 @@ def evaluate_file(
     """Play episodes with a saved agent and report the returns."""
     from rlsdk.experiments.stored_agent import evaluate_stored
 
+    env = changed_environment(env, env_kwargs or (), wrapper or ())
     played = evaluate_stored(file, env, episodes, n_envs=n_envs, deterministic=not stochastic, seed=seed)
     result, numbers = played.result, played.statistics()
     if as_json:

@@ -7,11 +7,16 @@ from typing import Annotated
 
 import typer
 
+from rlsdk.cli.environment_options import EnvKwargs, Wrappers
+from rlsdk.settings.environment_id import changed_environment
+
 
 def record_file(
     file: Annotated[Path, typer.Argument(help="Agent file.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Video to write, .mp4 or .gif.")] = Path("video.mp4"),
     env: Annotated[str | None, typer.Option(help="gymnasium id (default: the one it was trained on).")] = None,
+    env_kwargs: EnvKwargs = None,
+    wrapper: Wrappers = None,
     episodes: Annotated[int, typer.Option(help="Episodes to play.", min=1)] = 1,
     seed: Annotated[int, typer.Option(help="Seed of the environment and of sampled actions.")] = 0,
     stochastic: Annotated[
@@ -22,7 +27,7 @@ def record_file(
     from rlsdk.experiments.stored_agent import stored_agent
     from rlsdk.experiments.video import record_video
 
-    agent, name = stored_agent(file, env)
+    agent, name = stored_agent(file, changed_environment(env, env_kwargs or (), wrapper or ()))
     done = record_video(agent, name, out, episodes=episodes, seed=seed, deterministic=not stochastic)
     returns = ", ".join(f"{value:.2f}" for value in done.returns)
     typer.echo(f"{done.path}: {done.frames} frames at {done.fps:g} per second; returns {returns}")

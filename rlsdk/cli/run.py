@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,15 +13,19 @@ if TYPE_CHECKING:
     from rlsdk.experiments.runner import RunRequest, RunResult
     from rlsdk.experiments.sweep import Sweep
 
+from rlsdk.cli.environment_options import EnvKwargs, Wrappers
 from rlsdk.cli.interrupt import interrupted
 from rlsdk.errors import SettingsError
 from rlsdk.runtime.output import print_line
 from rlsdk.settings import load_settings, merge, parse_assignments
+from rlsdk.settings.environment_id import applied, changed_environment
 
 
 def run_training(
     algorithm: Annotated[str, typer.Argument(help="Id of the algorithm, see `rlsdk list`.")],
     env: Annotated[str | None, typer.Option(help="gymnasium id of the environment.")] = None,
+    env_kwargs: EnvKwargs = None,
+    wrapper: Wrappers = None,
     steps: Annotated[int | None, typer.Option(help="Environment steps to train for, in total.")] = None,
     assignments: Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE, may be repeated.")] = None,
     config: Annotated[Path | None, typer.Option(help="Settings file, .toml or .yaml.")] = None,
@@ -59,6 +64,7 @@ def run_training(
 ) -> None:
     """Train an agent and leave a run directory with settings, metrics, checkpoints, the best and the final agent."""
     settings = _settings(config, assignments or [], env, trust=trust)
+    env = _environment(env, settings, changed_environment(None, env_kwargs or (), wrapper or ()), resume=resume)
     for name, value in (("seed", seed), ("device", device)):
         if value is not None:
             settings[name] = value
@@ -100,6 +106,20 @@ def _settings(config: Path | None, assignments: list[str], env: str | None, *, t
     if env is None and "env" not in given and isinstance(stored.get("env"), str):
         require_own_environment(stored["env"], str(config), trust=trust)
     return merge(stored, given)
+
+
+def _environment(env: str | None, settings: Mapping[str, object], change: str | None, *, resume: bool) -> str | None:
+    """The environment with the arguments and wrappers of the command line; None where it is not given here."""
+    if change is None:
+        return env
+    if resume:
+        raise SettingsError(
+            "--resume continues in the environment of the run; leave out --env-kwargs and --wrapper, or begin another run"
+        )
+    base = env or settings.get("env")
+    if not isinstance(base, str):
+        raise SettingsError("--env-kwargs and --wrapper change an environment: add --env ID")
+    return applied(change, base)
 
 
 def _sweep(request: RunRequest, seeds: int | None, jobs: int | None, executor: str) -> Sweep | None:

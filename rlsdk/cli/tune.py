@@ -7,15 +7,19 @@ from typing import Annotated
 
 import typer
 
+from rlsdk.cli.environment_options import EnvKwargs, Wrappers
 from rlsdk.cli.interrupt import interrupted
 from rlsdk.errors import SettingsError
 from rlsdk.settings import parse_assignments
+from rlsdk.settings.environment_id import changed_environment
 
 
 def tune_algorithm(
     algorithm: Annotated[str, typer.Argument(help="Id of the algorithm, see `rlsdk list`.")],
     env: Annotated[str, typer.Option(help="gymnasium id of the environment.")],
     steps: Annotated[int, typer.Option(help="Environment steps of every trial.", min=1)],
+    env_kwargs: EnvKwargs = None,
+    wrapper: Wrappers = None,
     trials: Annotated[int, typer.Option(help="Trials in total; those of earlier calls count.", min=1)] = 50,
     assignments: Annotated[
         list[str] | None, typer.Option("--set", help="NAME=VALUE, fixed instead of searched; may be repeated.")
@@ -38,6 +42,7 @@ def tune_algorithm(
     from rlsdk.experiments.run_directory import folder_name
     from rlsdk.experiments.sweep import jobs_for
 
+    env = changed_environment(env, env_kwargs or (), wrapper or ()) or env
     plan = Tuning(
         algorithm=algorithm,
         env=env,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -17,10 +17,12 @@ from rlsdk.environments.vector.native_vector import NativeVectorEnv
 from rlsdk.environments.vector.numpy_vector import NumpyVectorEnv
 from rlsdk.environments.vector.process_vector import ProcessVectorEnv
 from rlsdk.environments.vector.sync_vector import SyncVectorEnv
+from rlsdk.environments.wrapper_names import wrapper_of
 from rlsdk.environments.wrapper_settings import split_wrapper_settings
 from rlsdk.errors import EnvironmentFault, RlsdkError, message_of, shown, suggest
 from rlsdk.registry import extension
 from rlsdk.registry.loading import is_offered
+from rlsdk.settings.environment_id import environment_id
 
 EnvSource = str | Callable[..., object] | Any
 CONNECTED = (SyncVectorEnv, ProcessVectorEnv, NativeVectorEnv, ExecutorVectorEnv, CustomVectorEnv)
@@ -101,11 +103,12 @@ def make_one(env: EnvSource, kwargs: dict[str, object]) -> Environment:
         EnvironmentFault: it cannot be made; the message carries the cause and the fix.
     """
     try:
-        instance = _by_id(env, kwargs) if isinstance(env, str) else env(**kwargs)
+        instance = _by_text(env, kwargs) if isinstance(env, str) else env(**kwargs)
     except gymnasium.error.UnregisteredEnv as error:
-        hint = suggest(str(env), gymnasium.registry) if len(str(env)) > 2 else "see gymnasium.pprint_registry()"
+        name = str(env).partition("?")[0]
+        hint = suggest(name, gymnasium.registry) if len(name) > 2 else "see gymnasium.pprint_registry()"
         hint = hint if hint.startswith("did") else "gymnasium.pprint_registry() lists those installed"
-        raise EnvironmentFault(f"there is no environment {env!r}: {error}; {hint}") from None
+        raise EnvironmentFault(f"there is no environment {name!r}: {error}; {hint}") from None
     except gymnasium.error.DependencyNotInstalled as error:
         raise EnvironmentFault(
             f"environment {shown(env)} needs a package that is not installed: {message_of(error)}"
@@ -129,3 +132,12 @@ def _by_id(name: str, kwargs: dict[str, Any]) -> object:
         return extension("environments", namespace)(name, **kwargs)
     # what gymnasium's checker warns of at the first step is checked here at every one, or by `check_env`
     return gymnasium.make(name, **{"disable_env_checker": True, **kwargs})
+
+
+def _by_text(text: str, kwargs: Mapping[str, object]) -> object:
+    """From an id that may have arguments and wrappers; `kwargs` are laid over its own."""
+    chosen = environment_id(text)
+    instance = _by_id(chosen.name, {**chosen.kwargs, **kwargs})
+    for wrapper in chosen.wrappers:
+        instance = wrapper_of(wrapper)(instance)
+    return instance

@@ -12,7 +12,6 @@ from typing import Any
 import gymnasium
 
 from rlsdk import executors
-from rlsdk.environments import wrappers as own
 from rlsdk.environments.adapters.attributes import Environment
 from rlsdk.environments.adapters.space_conversion import spaces_of
 from rlsdk.environments.gymnasium_adapter import EnvSource, connect, in_process, make_one, name_of
@@ -23,11 +22,11 @@ from rlsdk.environments.vector.group_checks import require_separate
 from rlsdk.environments.vector.native_vector import NativeVectorEnv
 from rlsdk.environments.vector.process_vector import ProcessOptions, ProcessVectorEnv
 from rlsdk.environments.vector.seeds import Seeds
+from rlsdk.environments.wrapper_names import Wrapper, wrapper_of
 from rlsdk.environments.wrappers import Monitor
 from rlsdk.errors import EnvironmentFault, SettingsError, shown, suggest
+from rlsdk.settings.environment_id import environment_id, text_of
 
-Wrapper = Callable[[Any], Any]
-"""A function of an environment that gives an environment; users' are typed by their own classes."""
 VECTORIZATIONS = ("auto", "sync", "async", "native")
 WORTH_PROCESSES = 700e-6
 """Seconds of work in stepping all copies once, from which processes pay: measured on 2 cores they break even between 400 and
@@ -52,7 +51,8 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
     """`n_envs` copies of an environment behind one interface, seeded alike however they run.
 
     Args:
-        env: gymnasium id, a function that makes one environment, or a list of such functions, one for each copy.
+        env: gymnasium id, also with arguments (`Ant-v5?healthy_reward=0.5`), a function that makes one environment, or a list
+            of such functions, one for each copy.
         n_envs: number of copies; None: one, or the length of the list of functions.
         seed: of the first reset that is given none, such as the first of an agent made without a seed.
         vectorization: `sync` steps them one after another in this process; `async` in processes; `native` uses the
@@ -62,8 +62,8 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
             this process.
             The choice is the type of what is returned.
         env_kwargs: arguments for `gymnasium.make` or the function.
-        wrappers: applied to each copy, innermost first: functions or classes of the environment, or names of wrappers in
-            rlsdk.environments or gymnasium.wrappers.
+        wrappers: applied to each copy, innermost first: functions or classes of the environment, names of wrappers in
+            rlsdk.environments or gymnasium.wrappers, or `package.module:Class`.
         monitor_dir: folder for one monitor file per copy.
         workers: number of processes, by default the number of cores; each steps its share of the copies.
         timeout: seconds after which a process that does not answer counts as hung.
@@ -83,15 +83,21 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
     arguments = dict(env_kwargs or {})
     if vectorization == "native":
         native = _native(env, len(sources), arguments, bool(wrappers or monitor_dir))
-        native.seeds, native.env_id = Seeds(seed), env if isinstance(env, str) and not env_kwargs else None
+        native.seeds, native.env_id = Seeds(seed), _text(env, arguments, ())
         return native
     folder = None if monitor_dir is None else Path(monitor_dir)
-    layers = tuple(map(_wrapper, wrappers))
+    layers = tuple(map(wrapper_of, wrappers))
     makers = [_Maker(source, arguments, layers, folder, i) for i, source in enumerate(sources)]
     options = ProcessOptions(workers or os.cpu_count() or 1, timeout, restart, start_method)
     made = _made(makers, vectorization, options, seed)
-    made.env_id = env if isinstance(env, str) and not (env_kwargs or wrappers) else None
+    made.env_id = _text(env, arguments, wrappers)
     return made
+
+
+def _text(env: object, kwargs: Mapping[str, object], wrappers: Sequence[object]) -> str | None:
+    """The id that makes such environments again, without how they are shown; None where text cannot."""
+    lasting = {name: value for name, value in kwargs.items() if name != "render_mode"}
+    return text_of(env, lasting, wrappers) if isinstance(env, str) else None
 
 
 def _made(makers: Sequence[_Maker], vectorization: str, options: ProcessOptions, seed: int | None) -> ConnectedEnv:
@@ -166,23 +172,6 @@ def _require_new(makers: Sequence[_Maker], first: Environment) -> None:
         second.close()
 
 
-def _wrapper(choice: str | Wrapper) -> Wrapper:
-    """The wrapper meant.
-
-    Raises:
-        SettingsError: no such name, or nothing that can be called.
-    """
-    if not isinstance(choice, str):
-        if not callable(choice):
-            raise SettingsError(f"wrapper {choice!r} is neither a name nor a function of an environment")
-        return choice
-    places = {name: place for place in (gymnasium.wrappers, own) for name in place.__all__ if name[0].isupper()}
-    if choice not in places:
-        raise SettingsError(f"unknown wrapper {choice!r}; {suggest(choice, places)}")
-    made: Wrapper = getattr(places[choice], choice)
-    return made
-
-
 class _Maker:
     """Makes copy number `index`; travels to the process that steps it."""
 
@@ -228,6 +217,10 @@ def _processes_pay(trial: Environment, copies: int) -> bool:
 def _native(env: EnvSource, n_envs: int, kwargs: dict[str, Any], wrapped: bool) -> NativeVectorEnv:
     if not isinstance(env, str) or wrapped:
         raise SettingsError("vectorization='native' needs a gymnasium id, without wrappers and monitor_dir")
+    chosen = environment_id(env)
+    if chosen.wrappers:
+        raise SettingsError("vectorization='native' takes no wrappers")
+    env, kwargs = chosen.name, {**chosen.kwargs, **kwargs}
     try:
         vector = gymnasium.make_vec(env, n_envs, vectorization_mode="vector_entry_point", **kwargs)
     except gymnasium.error.Error as error:

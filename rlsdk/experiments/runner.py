@@ -36,6 +36,7 @@ from rlsdk.runtime.seeding import fresh_seed
 from rlsdk.settings import flat_scalars, merge, unstructure
 from rlsdk.settings.constructor import bind
 from rlsdk.settings.dataset import dataset_names
+from rlsdk.settings.environment_id import environment_id
 from rlsdk.sinks import CsvSink, JsonlSink, MetricSink, several
 from rlsdk.spaces import Box, leaf_spaces
 
@@ -248,7 +249,7 @@ def _options(request: RunRequest, known: Preset | None) -> dict[str, Any]:
 
 
 def _write_down(directory: RunDirectory, record: RunRecord, config: object) -> None:
-    trust = " --trust" if ":" in record.env else ""
+    trust = " --trust" if environment_id(record.env).reads_more else ""
     name, counts = directory.config.name, f"--steps {record.steps} --n-envs {record.n_envs}"
     repeat = f"rlsdk run {record.algorithm} --config {name} {counts}{trust}"
     header = f"{record.algorithm} on {record.env}, {record.steps} steps\nrepeat: {repeat}"

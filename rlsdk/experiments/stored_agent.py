@@ -11,6 +11,7 @@ from rlsdk.environments import make_vec_env
 from rlsdk.errors import SettingsError
 from rlsdk.evaluation.evaluate import Evaluation, run_episodes
 from rlsdk.evaluation.statistics import Statistics
+from rlsdk.settings.environment_id import applied, environment_id
 
 
 @attrs.frozen
@@ -38,14 +39,17 @@ def evaluate_stored(
 
 
 def stored_agent(file: Path, env: str | None) -> tuple[Agent, str]:
-    """The agent of a file, and the id of its environment: `env`, or the one it was trained on where that is None.
+    """The agent of a file, and the id of its environment: `env`, or the one it was trained on where that is None or begins
+    with `?`, which adds arguments and wrappers.
 
     Raises:
         SettingsError: neither can be used.
     """
     agent = load(file)
-    name = env or agent.env_name
-    if name is None or (env is None and ":" in name):
+    if env is not None and not env.startswith("?"):
+        return agent, env
+    name = agent.env_name
+    if name is None or environment_id(name).reads_more:
         # an id such as "package:Env-v0" imports that package; a file must not choose what is imported here
         raise SettingsError(f"the file names no environment that can be used safely ({name!r}); add --env ID")
-    return agent, name
+    return agent, applied(env, name)

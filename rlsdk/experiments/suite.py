@@ -35,6 +35,7 @@ import cattrs
 from rlsdk.errors import SettingsError, one_line, suggest
 from rlsdk.registry import suite_files
 from rlsdk.settings import load_settings
+from rlsdk.settings.environment_id import applied
 
 FOLDER = Path(str(files("rlsdk.experiments"))) / "suite_files"
 
@@ -79,6 +80,11 @@ class Suite:
                 raise SettingsError(f"suite {self.name!r} has no algorithm {algorithm!r}; {suggest(algorithm, known)}")
         selected = tuple(cell for cell in self.cells if not algorithms or cell.algorithm in algorithms)
         return attrs.evolve(self, cells=selected)
+
+    def changed(self, change: str | None) -> Suite:
+        """Its environments with more arguments and wrappers, as `changed_environment` gives them."""
+        cells = tuple(attrs.evolve(cell, env=applied(change, cell.env)) for cell in self.cells)
+        return attrs.evolve(self, cells=cells)
 
 
 def suites() -> tuple[str, ...]:

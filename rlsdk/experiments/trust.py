@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlsdk.errors import SettingsError
 from rlsdk.runtime.places import PLACES
+from rlsdk.settings.environment_id import environment_id
 
 if TYPE_CHECKING:
     from rlsdk.experiments.run_request import RunRequest
@@ -30,15 +31,16 @@ def require_own_choices(
 
 
 def require_own_environment(env: str, source: str, *, trust: bool) -> str:
-    """`env`, unless it is an id such as `package:Env-v0`, for which gymnasium imports the package.
+    """`env`, unless it is an id such as `package:Env-v0` or `Ant-v5?xml_file=/tmp/ant.xml`: a module would be imported, or a
+    file read.
 
     Raises:
         SettingsError: it is one, and `source` is not trusted.
     """
-    if ":" in env and not trust:
+    if not trust and environment_id(env).reads_more:
         raise SettingsError(
-            f"{source} names the environment {env!r}, for which a module would be imported; give it with --env, or add"
-            " --trust if you trust the file"
+            f"{source} names the environment {env!r}, for which a module would be imported or a file read; give it with"
+            " --env, or add --trust if you trust the file"
         )
     return env
 

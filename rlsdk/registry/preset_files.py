@@ -19,6 +19,7 @@ from rlsdk.errors import SettingsError, one_line, shown
 from rlsdk.registry.discovery import find, unusable
 from rlsdk.registry.packaged_tables import packaged_tables
 from rlsdk.registry.plain_files import PlainFileError, read_toml
+from rlsdk.settings.environment_id import environment_id
 
 
 @attrs.frozen(kw_only=True)
@@ -52,13 +53,14 @@ def presets(algorithm: str) -> tuple[Preset, ...]:
 
 
 def preset(algorithm: str, env: str) -> Preset | None:
-    """The preset of `algorithm` for exactly this environment id, None where there is none; the others are not read.
+    """The preset of `algorithm` for this environment id, with any arguments; None: it has none. Others are not read.
 
     Raises:
         PluginError, SettingsError: as `presets`.
     """
-    path = _files(algorithm).get(env)
-    return None if path is None else _read(path, env)
+    name = environment_id(env).name
+    path = _files(algorithm).get(name)
+    return None if path is None else _read(path, name)
 
 
 def _files(algorithm: str) -> dict[str, Path]:

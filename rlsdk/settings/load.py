@@ -58,7 +58,7 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, object]:
         keys = [key.strip() for key in name.split(".")]
         if not equals or not all(keys):
             raise SettingsError(f"--set {assignment!r} is not NAME=VALUE, e.g. --set learning_rate=1e-3")
-        result = merge(result, nested(keys, _value(text.strip())))
+        result = merge(result, nested(keys, parse_value(text.strip())))
     return result
 
 
@@ -69,7 +69,8 @@ def nested(keys: Sequence[str], value: object) -> dict[str, object]:
     return {keys[0]: value}
 
 
-def _value(text: str) -> object:
+def parse_value(text: str) -> object:
+    """A value of the command line: read as TOML, with none, True and False besides; plain text where it is none of these."""
     if text.lower() in ("none", "null"):
         return None
     if text in ("True", "False"):

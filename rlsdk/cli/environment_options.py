@@ -1,0 +1,20 @@
+"""The options that change an environment, shared by the commands that make one."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+EnvKwargs = Annotated[
+    list[str] | None,
+    typer.Option("--env-kwargs", help="NAME=VALUE, an argument of the environment; may be repeated."),
+]
+Wrappers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--wrapper",
+        help="Wrapper around the environment, innermost first: a name of gymnasium.wrappers or rlsdk.environments, or"
+        " package.module:Class; may be repeated.",
+    ),
+]

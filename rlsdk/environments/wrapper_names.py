@@ -1,0 +1,52 @@
+"""Wrappers by name: those of rlsdk and gymnasium, and `package.module:Class` of anything that is installed."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+
+from rlsdk.environments import wrappers as own
+from rlsdk.errors import SettingsError, message_of, suggest
+
+Wrapper = Callable[[Any], Any]
+"""A function of an environment that gives an environment; users' are typed by their own classes."""
+
+
+def wrapper_of(choice: str | Wrapper) -> Wrapper:
+    """The wrapper meant.
+
+    Raises:
+        SettingsError: no such name, or nothing that can be called.
+    """
+    if not isinstance(choice, str):
+        if not callable(choice):
+            raise SettingsError(f"wrapper {choice!r} is neither a name nor a function of an environment")
+        return choice
+    if ":" in choice:
+        return _imported(choice)
+    places = {name: place for place in (gymnasium.wrappers, own) for name in place.__all__ if name[0].isupper()}
+    if choice not in places:
+        raise SettingsError(
+            f"unknown wrapper {choice!r}: neither package.module:Class, nor a name in gymnasium.wrappers or"
+            f" rlsdk.environments; {suggest(choice, places)}"
+        )
+    made: Wrapper = getattr(places[choice], choice)
+    return made
+
+
+def _imported(choice: str) -> Wrapper:
+    module, _, name = choice.partition(":")
+    try:
+        found: object = getattr(importlib.import_module(module), name)
+    except Exception as error:  # the module's own code may raise anything
+        raise SettingsError(
+            f"wrapper {choice!r} cannot be imported: {type(error).__name__}: {message_of(error)}; it must be"
+            " package.module:Class of an installed package, or of a folder in PYTHONPATH"
+        ) from None
+    if not callable(found):
+        raise SettingsError(f"wrapper {choice!r} must be a class or a function, not a {type(found).__name__}")
+    made: Wrapper = found
+    return made
