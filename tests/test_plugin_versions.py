@@ -210,7 +210,7 @@ def test_a_file_names_the_package_to_install(site: Site, old: Path) -> None:
     for name in ("tqc", "ars"):
         installed = [p for p in plugins() if p.id == name]
         assert installed
-    with pytest.raises(PluginError, match="or install its package, usually rlsdk-x-sac"):
+    with pytest.raises(PluginError, match="or install it: pip install rlsdk-x-sac"):
         load("x-sac")
 
 

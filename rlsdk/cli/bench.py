@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
+import attrs
 import typer
 
 from rlsdk.cli.environment_options import EnvKwargs, Wrappers
 from rlsdk.cli.interrupt import interrupted
 from rlsdk.errors import SettingsError
 from rlsdk.settings.environment_id import changed_environment
+
+if TYPE_CHECKING:
+    from rlsdk.experiments.benchmark import BenchResult
 
 
 def run_bench(
@@ -34,6 +39,7 @@ def run_bench(
         Path | None, typer.Option(help="Folder of the runs (default: bench/SUITE); continues there.")
     ] = None,
     executor: Annotated[str, typer.Option(help="Where runs run: processes, in-process, or a plugin's.")] = "processes",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
     trust: Annotated[
         bool, typer.Option("--trust", help="Let the suite's file name modules to import and places to write.")
     ] = False,
@@ -70,14 +76,22 @@ def run_bench(
         )
     if not plan.cells():
         raise SettingsError(f"every cell of {chosen.name} is too large for one machine; add --all, or a --budget")
-    typer.echo(f"{chosen.name}: {len(plan.cells())} cells, {seeds} seeds each, {plan.jobs} runs at a time")
+    typer.echo(f"{chosen.name}: {len(plan.cells())} cells, {seeds} seeds each, {plan.jobs} runs at a time", err=as_json)
     with interrupted("what ran is saved, the same command continues"):
         outcome = bench(plan)
+    if as_json:
+        typer.echo(json.dumps([attrs.asdict(score) for score in outcome.scores], indent=1, default=str))
     if outcome.scores:
         report = write_report(outcome, shlex.join(["rlsdk", *sys.argv[1:]]))
-        typer.echo(f"report: {report} (summary.md and scores.csv beside it)")
-    if outcome.failures:
-        typer.echo(f"{len(outcome.failures)} runs failed:", err=True)
-        for cell, seed, reason in outcome.failures:
-            typer.echo(f"  {cell.name}, seed {seed}: {reason}", err=True)
-        raise typer.Exit(1)
+        typer.echo(f"report: {report} (summary.md and scores.csv beside it)", err=as_json)
+    _print_failures(outcome)
+
+
+def _print_failures(outcome: BenchResult) -> None:
+    """And end with exit code 1, where a run failed."""
+    if not outcome.failures:
+        return
+    typer.echo(f"{len(outcome.failures)} runs failed:", err=True)
+    for cell, seed, reason in outcome.failures:
+        typer.echo(f"  {cell.name}, seed {seed}: {reason}", err=True)
+    raise typer.Exit(1)

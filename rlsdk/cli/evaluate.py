@@ -13,7 +13,7 @@ from rlsdk.settings.environment_id import changed_environment
 
 
 def evaluate_file(
-    file: Annotated[Path, typer.Argument(help="Agent file.")],
+    file: Annotated[Path, typer.Argument(help="Agent file, or a run directory: its best agent.")],
     env: Annotated[str | None, typer.Option(help="gymnasium id (default: the one it was trained on).")] = None,
     env_kwargs: EnvKwargs = None,
     wrapper: Wrappers = None,
@@ -26,10 +26,12 @@ def evaluate_file(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON with every episode.")] = False,
 ) -> None:
     """Play episodes with a saved agent and report the returns."""
+    from rlsdk.experiments.agent_path import agent_path
     from rlsdk.experiments.stored_agent import evaluate_stored
 
     env = changed_environment(env, env_kwargs or (), wrapper or ())
-    played = evaluate_stored(file, env, episodes, n_envs=n_envs, deterministic=not stochastic, seed=seed)
+    agent = agent_path(file)
+    played = evaluate_stored(agent, env, episodes, n_envs=n_envs, deterministic=not stochastic, seed=seed)
     result, numbers = played.result, played.statistics()
     if as_json:
         context = {"env": played.env, "mean": result.mean, "std": result.std, "deterministic": result.deterministic}
@@ -37,6 +39,8 @@ def evaluate_file(
         robust = {} if numbers is None else {"iqm": numbers.iqm, "interval": numbers.interval}
         typer.echo(json.dumps({**context, **more, **robust}))
         return
+    if agent != file:
+        typer.echo(f"agent: {agent}")
     how = "stochastic" if stochastic else "deterministic"
     typer.echo(f"{played.env}: return {result.mean:.2f} +- {result.std:.2f} over {episodes} {how} episodes")
     if numbers is not None:

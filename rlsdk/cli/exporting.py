@@ -9,15 +9,17 @@ import typer
 
 
 def export_policy(
-    file: Annotated[Path, typer.Argument(help="Agent file.")],
+    file: Annotated[Path, typer.Argument(help="Agent file, or a run directory: its best agent.")],
     kind: Annotated[str, typer.Option("--format", help="onnx or torch-export.")] = "onnx",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write (default: beside FILE).")] = None,
 ) -> None:
     """Write the policy of an agent as ONNX or in torch's format, and a model card beside it."""
     import rlsdk
+    from rlsdk.experiments.agent_path import agent_path
     from rlsdk.interchange.export import export, model_card
     from rlsdk.storage.archive import write_whole
 
+    file = agent_path(file)
     agent = rlsdk.load(file)
     exported = export(agent, out or file.with_suffix(""), kind)
     card = exported.path.with_suffix(".md")

@@ -11,13 +11,15 @@ from rlsdk.cli.exporting import results_of
 
 
 def push_file(
-    file: Annotated[Path, typer.Argument(help="Agent file.")],
+    file: Annotated[Path, typer.Argument(help="Agent file, or a run directory: its best agent.")],
     repo: Annotated[str, typer.Argument(help="Repository, owner/name.")],
     private: Annotated[bool, typer.Option("--private", help="Make a new repository private.")] = False,
 ) -> None:
     """Upload an agent file and its model card to a model hub (needs the extra `hub`)."""
+    from rlsdk.experiments.agent_path import agent_path
     from rlsdk.interchange.hub import push
 
+    file = agent_path(file)
     typer.echo(push(file, repo, private=private, results=results_of(file)))
 
 

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from textwrap import fill
 from typing import Annotated, Any
 
+import attrs
 import typer
 
 from rlsdk.errors import one_line
 from rlsdk.registry import capabilities, find, preset_names
 
 
-def show_info(algorithm: Annotated[str, typer.Argument(help="Id of the algorithm, see `rlsdk list`.")]) -> None:
+def show_info(
+    algorithm: Annotated[str, typer.Argument(help="Id of the algorithm, see `rlsdk list`.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+) -> None:
     """Show an algorithm: spaces, capabilities, paper, and every hyper-parameter with type, default and meaning."""
     from rlsdk.registry.trial import require_loads
 
     plugin = find(algorithm)
     trial, manifest = require_loads(plugin), plugin.manifest
+    if as_json:
+        table = {} if manifest is None else attrs.asdict(manifest)
+        more = {"version": plugin.version, "presets": preset_names(plugin.qualified_id), "settings": trial.settings}
+        typer.echo(json.dumps({**table, **more, "measured": capabilities(plugin)}, indent=1, default=str))
+        return
     if manifest is not None:
         typer.echo(one_line(f"{manifest.title} ({plugin.qualified_id} {plugin.version})"))
         typer.echo(f"{one_line(manifest.summary)}\n")

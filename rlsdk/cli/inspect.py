@@ -13,15 +13,16 @@ from rlsdk.errors import one_line
 
 
 def inspect_file(
-    file: Annotated[Path, typer.Argument(help="Agent file.")],
+    file: Annotated[Path, typer.Argument(help="Agent file, or a run directory: its best agent.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole manifest as JSON.")] = False,
 ) -> None:
     """Show what is in an agent file. Runs no code from it, builds nothing, needs no plugin."""
     from rlsdk.agent.agent_file import KIND, require_manifest
+    from rlsdk.experiments.agent_path import agent_path
     from rlsdk.storage import factory
     from rlsdk.storage.archive import shapes_in, table_in
 
-    document = factory.inspect(file, kind=KIND)
+    document = factory.inspect(agent_path(file), kind=KIND)
     require_manifest(document)
     if as_json:
         typer.echo(json.dumps(document, indent=1))

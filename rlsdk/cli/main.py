@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
@@ -30,12 +32,28 @@ from rlsdk.runtime.output import plain_output, print_line
 
 app = typer.Typer(
     name="rlsdk",
-    help="Train, evaluate and inspect reinforcement-learning agents; algorithms are plugins.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"rlsdk {version('rlsdk')}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[  # read by its callback
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Train, evaluate and inspect reinforcement-learning agents; algorithms are plugins."""
+
+
 app.command("list")(listing.list_algorithms)
 app.command("info")(info.show_info)
 app.command("config")(config.show_config)

@@ -12,7 +12,7 @@ from rlsdk.settings.environment_id import changed_environment
 
 
 def record_file(
-    file: Annotated[Path, typer.Argument(help="Agent file.")],
+    file: Annotated[Path, typer.Argument(help="Agent file, or a run directory: its best agent.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Video to write, .mp4 or .gif.")] = Path("video.mp4"),
     env: Annotated[str | None, typer.Option(help="gymnasium id (default: the one it was trained on).")] = None,
     env_kwargs: EnvKwargs = None,
@@ -24,10 +24,11 @@ def record_file(
     ] = False,
 ) -> None:
     """Write a video of a saved agent playing (needs the extra `video`)."""
+    from rlsdk.experiments.agent_path import agent_path
     from rlsdk.experiments.stored_agent import stored_agent
     from rlsdk.experiments.video import record_video
 
-    agent, name = stored_agent(file, changed_environment(env, env_kwargs or (), wrapper or ()))
+    agent, name = stored_agent(agent_path(file), changed_environment(env, env_kwargs or (), wrapper or ()))
     done = record_video(agent, name, out, episodes=episodes, seed=seed, deterministic=not stochastic)
     returns = ", ".join(f"{value:.2f}" for value in done.returns)
     typer.echo(f"{done.path}: {done.frames} frames at {done.fps:g} per second; returns {returns}")

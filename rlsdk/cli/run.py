@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 from rlsdk.cli.environment_options import EnvKwargs, Wrappers
 from rlsdk.cli.interrupt import interrupted
 from rlsdk.errors import SettingsError
+from rlsdk.registry import find
 from rlsdk.runtime.output import print_line
 from rlsdk.settings import load_settings, merge, parse_assignments
 from rlsdk.settings.environment_id import applied, changed_environment
@@ -63,6 +64,7 @@ def run_training(
     profile: Annotated[bool, typer.Option("--profile", help="Print where the time went and what would help.")] = False,
 ) -> None:
     """Train an agent and leave a run directory with settings, metrics, checkpoints, the best and the final agent."""
+    find(algorithm)  # before anything slow is imported
     settings = _settings(config, assignments or [], env, trust=trust)
     env = _environment(env, settings, changed_environment(None, env_kwargs or (), wrapper or ()), resume=resume)
     for name, value in (("seed", seed), ("device", device)):

@@ -10,6 +10,7 @@ import typer
 from rlsdk.cli.environment_options import EnvKwargs, Wrappers
 from rlsdk.cli.interrupt import interrupted
 from rlsdk.errors import SettingsError
+from rlsdk.registry import find
 from rlsdk.settings import parse_assignments
 from rlsdk.settings.environment_id import changed_environment
 
@@ -38,6 +39,7 @@ def tune_algorithm(
     What is searched are the fields that give a range, see `rlsdk.settings.fields`. The same command continues where it was
     stopped; more --trials add some.
     """
+    find(algorithm)  # before anything slow is imported
     from rlsdk.experiments import Tuning, tune
     from rlsdk.experiments.run_directory import folder_name
     from rlsdk.experiments.sweep import jobs_for

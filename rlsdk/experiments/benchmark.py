@@ -19,6 +19,7 @@ from rlsdk.experiments.stored_tables import Entries, read_table
 from rlsdk.experiments.suite import Cell, Suite
 from rlsdk.experiments.sweep import SeedResult, reported, stoppable
 from rlsdk.experiments.trust import places_in, require_own_environment, require_own_files, require_own_places
+from rlsdk.experiments.watching import watching
 from rlsdk.registry import preset
 
 PLAN = "bench.json"
@@ -89,7 +90,11 @@ def bench(plan: Bench) -> BenchResult:
     _require_own_environments(plan)
     with stoppable(plan.executor, plan.jobs) as executor, _claim(plan):
         requests = [_request(plan, cell, seed) for cell, seed in pairs]
-        results: list[SeedResult] = executor.map(partial(_run, len(requests)), list(enumerate(requests)))
+        named = {
+            f"{cell.name}, seed {seed}": request.out for (cell, seed), request in zip(pairs, requests, strict=True)
+        }
+        with watching({name: folder for name, folder in named.items() if folder is not None}):
+            results: list[SeedResult] = executor.map(partial(_run, len(requests)), list(enumerate(requests)))
     scores = (score_of(result.folder) for result in results if result.error is None)
     failures = tuple(
         (cell, seed, result.error)

@@ -30,7 +30,7 @@ from rlsdk.experiments.trust import (
     require_own_places,
     without_places,
 )
-from rlsdk.registry import AlgorithmSpec, Preset, load, preset
+from rlsdk.registry import AlgorithmSpec, Preset, load, plugin_of, preset
 from rlsdk.runtime.output import print_line
 from rlsdk.runtime.seeding import fresh_seed
 from rlsdk.settings import flat_scalars, merge, unstructure
@@ -224,7 +224,7 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
             seed=config.seed,
             device=agent.device,
             places=places_in(settings),
-            system=system_info(),
+            system=_versions(spec),
             **options,
         )
         with directory.created():
@@ -232,6 +232,13 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
             _announce(agent, record, known)
             unused.pop_all()
             yield Prepared(agent=agent, directory=directory, record=record, sinks=makers, resumed=False)
+
+
+def _versions(spec: AlgorithmSpec) -> dict[str, str]:
+    """Of Python, the platform, the packages of the core, and the algorithm's own."""
+    plugin = plugin_of(spec)
+    own = {} if plugin is None or not plugin.version else {plugin.distribution: plugin.version}
+    return {**system_info(), **own}
 
 
 def _options(request: RunRequest, known: Preset | None) -> dict[str, Any]:

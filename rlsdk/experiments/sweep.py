@@ -20,6 +20,7 @@ from rlsdk.experiments.run_directory import RunDirectory
 from rlsdk.experiments.runner import RunRequest, run, starting_settings
 from rlsdk.experiments.stored_tables import Entries, read_table
 from rlsdk.experiments.trust import places_in, require_own_choices, without_places
+from rlsdk.experiments.watching import watching
 from rlsdk.interfaces import Executor
 from rlsdk.registry import load, preset
 from rlsdk.runtime.output import print_line
@@ -87,7 +88,9 @@ def sweep(plan: Sweep) -> list[SeedResult]:
     """
     _require_possible(plan.request)
     with stoppable(plan.executor, plan.jobs) as executor, _folder(plan) as folder:
-        results = executor.map(run_seed, [_of_seed(plan, folder, seed) for seed in plan.seeds])
+        requests = [_of_seed(plan, folder, seed) for seed in plan.seeds]
+        with watching({f"seed {seed}": folder / f"seed-{seed}" for seed in plan.seeds}):
+            results = executor.map(run_seed, requests)
         _summarise(folder, results)
     return results
 

@@ -164,7 +164,7 @@ def _where_from(name: str, everything: tuple[Plugin, ...]) -> str:
         return f"{hint}; install it: pip install rlsdk-{name}"
     if not everything:
         return f"{hint}: no plugin is installed; install one, e.g. pip install rlsdk-tqc"
-    package = f"; or install its package, usually rlsdk-{name}" if re.fullmatch(r"[a-z0-9-]{1,50}", name) else ""
+    package = f"; or install it: pip install rlsdk-{name}" if re.fullmatch(r"[a-z0-9-]{1,50}", name) else ""
     return f"{hint}; {suggest(name, [p.id for p in everything])}{package}"
 
 

@@ -1,0 +1,24 @@
+"""Which agent file a path of the command line means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rlsdk.errors import SettingsError
+
+
+def agent_path(path: Path) -> Path:
+    """`path`, or, where it is a run directory, its best agent, else the final one, else that of the newest checkpoint.
+
+    Raises:
+        SettingsError: a folder without an agent.
+    """
+    if not path.is_dir() or Path(f"{path}.rlsdk").is_file():
+        return path
+    checkpoints = sorted((path / "checkpoints").glob("step_*.rlsdk"), reverse=True)
+    for file in (path / "best.rlsdk", path / "final.rlsdk", *checkpoints):
+        if file.is_file():
+            return file
+    below = sorted(inner.parent for inner in path.glob("*/final.rlsdk"))
+    hint = f"name one of its runs, such as {below[0]}" if below else "name an agent file, or a run directory"
+    raise SettingsError(f"{path} is a folder without an agent of its own; {hint}")

@@ -1,0 +1,97 @@
+"""What people expect of a command line: folders, a version, JSON, quick answers, progress of several runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rlsdk
+from rlsdk.experiments.agent_path import agent_path
+from rlsdk.experiments.watching import watching
+
+SHORT = ("--env", "CartPole-v1", "--steps", "64", "--n-envs", "1", "--set", "n_steps=32", "--eval-episodes", "1")
+
+
+def test_the_version(cli: Any) -> None:
+    assert cli("--version")[:2] == (0, f"rlsdk {rlsdk.__version__}\n")
+
+
+def test_an_unknown_id_is_refused_before_torch_is_imported() -> None:
+    code = (
+        "import sys; sys.argv = ['rlsdk', 'run', 'nosuch', '--env', 'CartPole-v1', '--seeds', '3']\n"
+        "from rlsdk.cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    print(end.code, 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "1 False"
+    assert done.stderr.count("nosuch'") == 1
+    assert "pip install rlsdk-nosuch" in done.stderr
+    assert not Path("runs").exists()
+
+
+def test_folders_stand_for_their_agents(cli: Any, tmp_path: Path) -> None:
+    code, _, err = cli("run", "ppo", *SHORT, "--out", "run")
+    assert code == 0, err
+    assert agent_path(Path("run")) == Path("run/best.rlsdk")
+    code, out, _ = cli("inspect", "run", "--json")
+    assert (code, json.loads(out)["algorithm"]) == (0, "ppo")
+    code, out, err = cli("eval", "run/", "--episodes", "1")
+    assert code == 0, err
+    assert "agent: run/best.rlsdk" in out
+    Path("run/best.rlsdk").unlink()
+    assert agent_path(Path("run")) == Path("run/final.rlsdk")
+    Path("run/final.rlsdk").unlink()
+    assert agent_path(Path("run")).parent == Path("run/checkpoints")
+    code, _, err = cli("eval", ".")
+    assert (code, "without an agent" in err) == (1, True)
+    assert json.loads(Path("run/run.json").read_text())["system"]["rlsdk-ppo"] == rlsdk.registry.find("ppo").version
+
+
+def test_the_folder_of_a_sweep_names_its_runs(tmp_path: Path) -> None:
+    (tmp_path / "seed-0").mkdir()
+    (tmp_path / "seed-0/final.rlsdk").touch()
+    with pytest.raises(rlsdk.errors.SettingsError, match="seed-0"):
+        agent_path(tmp_path)
+
+
+def test_a_file_beside_a_folder_of_its_name_is_meant(tmp_path: Path) -> None:
+    (tmp_path / "agent").mkdir()
+    (tmp_path / "agent.rlsdk").touch()
+    assert agent_path(tmp_path / "agent") == tmp_path / "agent"
+
+
+def test_an_algorithm_as_json(cli: Any) -> None:
+    code, out, _ = cli("info", "ppo", "--json")
+    table = json.loads(out)
+    assert (code, table["id"], "CartPole-v1" in table["presets"]) == (0, "ppo", True)
+    assert {"learning_rate", "n_steps"} <= {setting["name"] for setting in table["settings"]}
+
+
+def test_scores_of_a_suite_as_json(cli: Any) -> None:
+    Path("small.toml").write_text(
+        '[[cells]]\nalgorithm = "ppo"\nenv = "CartPole-v1"\nsteps = 64\nsettings = {n_steps = 32}\n'
+    )
+    code, out, err = cli("bench", "small.toml", "--seeds", "1", "--jobs", "1", "--json")
+    assert code == 0, err
+    (score,) = json.loads(out[: out.rindex("]") + 1])
+    assert (score["algorithm"], score["seed"], score["steps"]) == ("ppo", 0, 256)
+
+
+def test_runs_elsewhere_are_watched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "log.txt"
+    line = "   400/8,000 steps  return     12.50      900 steps/s  0:08 left\n"
+    log.write_text("training\n" + line)
+    with watching({"seed 0": tmp_path, "seed 1": tmp_path / "none"}, seconds=0.01):
+        log.write_text("training\n" + line + line.replace("400/", "500/") + "a warning\n")
+        for _ in range(500):
+            if "500/8,000" in (found := capsys.readouterr().err):
+                break
+            time.sleep(0.01)
+    assert found == "seed 0: 500/8,000 steps return 12.50 900 steps/s 0:08 left\n"
+    assert "500" not in capsys.readouterr().err
