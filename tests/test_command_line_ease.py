@@ -95,3 +95,16 @@ def test_runs_elsewhere_are_watched(tmp_path: Path, capsys: pytest.CaptureFixtur
             time.sleep(0.01)
     assert found == "seed 0: 500/8,000 steps return 12.50 900 steps/s 0:08 left\n"
     assert "500" not in capsys.readouterr().err
+
+
+def test_quiet_commands_print_nothing(cli: Any) -> None:
+    small = 'algorithm = "ppo"\nenv = "CartPole-v1"\nsteps = 64\nsettings = {n_steps = 32}\n'
+    Path("small.toml").write_text(f"[[cells]]\n{small}")
+    assert cli("run", "ppo", *SHORT, "--out", "run", "--quiet") == (0, "", "")
+    assert cli("run", "ppo", *SHORT, "--out", "runs", "--seeds", "2", "-q") == (0, "", "")
+    code, out, err = cli("bench", "small.toml", "--seeds", "1", "-q", "--sink", "tensorboard")
+    assert (code, err) == (0, ""), err
+    assert out.startswith("report: ")
+    assert list(Path("bench").rglob("events.out.tfevents*"))
+    code, out, err = cli("run", "ppo", *SHORT, "--set", "gamma=7", "-q")
+    assert (code, out, "gamma = 7.0 is outside" in err) == (1, "", True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from rlsdk.callbacks.callback import Callback
 from rlsdk.records import Report
-from rlsdk.runtime.output import Lasting, print_line
+from rlsdk.runtime.output import Lasting, is_quiet, print_line
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -31,17 +31,18 @@ class ProgressBar(Callback):
 
     def on_training_start(self, run: Run) -> None:
         self._shown = time.perf_counter()
-        if self.live:
+        if self.live and not is_quiet():
             self._bar = _live_bar(run.total_timesteps, self.stream)
 
     def on_report(self, run: Run, report: Report) -> bool | None:
-        if time.perf_counter() - self._shown >= self.seconds:
+        if time.perf_counter() - self._shown >= self.seconds and not is_quiet():
             self._shown = time.perf_counter()
             self._show(run)
         return True
 
     def on_training_end(self, run: Run) -> None:
-        self._show(run)
+        if not is_quiet():
+            self._show(run)
         if self._bar is not None:
             self._bar[0].stop()
             self._bar = None

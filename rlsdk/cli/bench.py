@@ -14,6 +14,7 @@ import typer
 from rlsdk.cli.environment_options import EnvKwargs, Wrappers
 from rlsdk.cli.interrupt import interrupted
 from rlsdk.errors import SettingsError
+from rlsdk.runtime.output import quietly
 from rlsdk.settings.environment_id import changed_environment
 
 if TYPE_CHECKING:
@@ -39,6 +40,11 @@ def run_bench(
         Path | None, typer.Option(help="Folder of the runs (default: bench/SUITE); continues there.")
     ] = None,
     executor: Annotated[str, typer.Option(help="Where runs run: processes, in-process, or a plugin's.")] = "processes",
+    sink: Annotated[
+        list[str] | None,
+        typer.Option(help="Further metric sink of every run: tensorboard, or a plugin's; may be repeated."),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and errors only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
     trust: Annotated[
         bool, typer.Option("--trust", help="Let the suite's file name modules to import and places to write.")
@@ -69,6 +75,7 @@ def run_bench(
         everything=everything,
         executor=executor,
         trust=trust,
+        sinks=tuple(sink or ()),
     )
     if not chosen.cells:
         raise SettingsError(
@@ -76,8 +83,11 @@ def run_bench(
         )
     if not plan.cells():
         raise SettingsError(f"every cell of {chosen.name} is too large for one machine; add --all, or a --budget")
-    typer.echo(f"{chosen.name}: {len(plan.cells())} cells, {seeds} seeds each, {plan.jobs} runs at a time", err=as_json)
-    with interrupted("what ran is saved, the same command continues"):
+    if not quiet:
+        typer.echo(
+            f"{chosen.name}: {len(plan.cells())} cells, {seeds} seeds each, {plan.jobs} runs at a time", err=as_json
+        )
+    with interrupted("what ran is saved, the same command continues"), quietly(quiet):
         outcome = bench(plan)
     if as_json:
         typer.echo(json.dumps([attrs.asdict(score) for score in outcome.scores], indent=1, default=str))

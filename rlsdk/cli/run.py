@@ -17,7 +17,7 @@ from rlsdk.cli.environment_options import EnvKwargs, Wrappers
 from rlsdk.cli.interrupt import interrupted
 from rlsdk.errors import SettingsError
 from rlsdk.registry import find
-from rlsdk.runtime.output import print_line
+from rlsdk.runtime.output import print_line, quietly
 from rlsdk.settings import load_settings, merge, parse_assignments
 from rlsdk.settings.environment_id import applied, changed_environment
 
@@ -61,6 +61,7 @@ def run_training(
     compile: Annotated[  # noqa: A002
         str | None, typer.Option(help="torch.compile for hot functions: off (the default), default, max.")
     ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and errors only.")] = False,
     profile: Annotated[bool, typer.Option("--profile", help="Print where the time went and what would help.")] = False,
 ) -> None:
     """Train an agent and leave a run directory with settings, metrics, checkpoints, the best and the final agent."""
@@ -93,10 +94,11 @@ def run_training(
         profile=profile,
         compile=compile,
     )
-    if (plan := _sweep(request, seeds, jobs, executor)) is not None:
-        _run_seeds(plan)
-    else:
-        _report(run(request), algorithm)
+    with quietly(quiet):
+        if (plan := _sweep(request, seeds, jobs, executor)) is not None:
+            _run_seeds(plan)
+        else:
+            _report(run(request), algorithm)
 
 
 def _settings(config: Path | None, assignments: list[str], env: str | None, *, trust: bool) -> dict[str, Any]:

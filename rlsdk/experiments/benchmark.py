@@ -21,6 +21,7 @@ from rlsdk.experiments.sweep import SeedResult, reported, stoppable
 from rlsdk.experiments.trust import places_in, require_own_environment, require_own_files, require_own_places
 from rlsdk.experiments.watching import watching
 from rlsdk.registry import preset
+from rlsdk.runtime.output import is_quiet, quietly
 
 PLAN = "bench.json"
 
@@ -39,6 +40,8 @@ class Bench:
     executor: str = "processes"
     trust: bool = False
     """The suite may name modules to import, and places to write."""
+    sinks: tuple[str, ...] = ()
+    """Names of further metric sinks of every run."""
 
     def cells(self) -> list[Cell]:
         """Those that are run."""
@@ -94,7 +97,9 @@ def bench(plan: Bench) -> BenchResult:
             f"{cell.name}, seed {seed}": request.out for (cell, seed), request in zip(pairs, requests, strict=True)
         }
         with watching({name: folder for name, folder in named.items() if folder is not None}):
-            results: list[SeedResult] = executor.map(partial(_run, len(requests)), list(enumerate(requests)))
+            results: list[SeedResult] = executor.map(
+                partial(_run, len(requests), is_quiet()), list(enumerate(requests))
+            )
     scores = (score_of(result.folder) for result in results if result.error is None)
     failures = tuple(
         (cell, seed, result.error)
@@ -164,12 +169,14 @@ def _request(plan: Bench, cell: Cell, seed: int) -> RunRequest:
         out=plan.out / cell.algorithm / folder_name(cell.env) / f"seed-{seed}",
         eval_episodes=plan.suite.episodes,
         trust=plan.trust,
+        sinks=plan.sinks or None,
         vectorization="sync" if plan.jobs > 1 else "auto",  # the cores are taken by other runs
     )
 
 
-def _run(total: int, numbered: tuple[int, RunRequest]) -> SeedResult:
+def _run(total: int, quiet: bool, numbered: tuple[int, RunRequest]) -> SeedResult:
     """One run, in a process of its own."""
     number, request = numbered
     name = f"{request.algorithm} on {request.env}, seed {request.settings['seed']}"
-    return reported(request, f"[{number + 1} of {total}] {name}")
+    with quietly(quiet):
+        return reported(request, f"[{number + 1} of {total}] {name}")

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from rlsdk.experiments.trust import places_in, require_own_choices, without_plac
 from rlsdk.experiments.watching import watching
 from rlsdk.interfaces import Executor
 from rlsdk.registry import load, preset
-from rlsdk.runtime.output import print_line
+from rlsdk.runtime.output import is_quiet, print_line, quietly
 from rlsdk.settings import merge
 from rlsdk.settings.constructor import bind
 from rlsdk.settings.load import nested
@@ -90,7 +91,7 @@ def sweep(plan: Sweep) -> list[SeedResult]:
     with stoppable(plan.executor, plan.jobs) as executor, _folder(plan) as folder:
         requests = [_of_seed(plan, folder, seed) for seed in plan.seeds]
         with watching({f"seed {seed}": folder / f"seed-{seed}" for seed in plan.seeds}):
-            results = executor.map(run_seed, requests)
+            results = executor.map(partial(run_seed, quiet=is_quiet()), requests)
         _summarise(folder, results)
     return results
 
@@ -167,9 +168,10 @@ def _of_seed(plan: Sweep, folder: Path, seed: int) -> RunRequest:
     return attrs.evolve(plan.request, settings=settings, out=out, vectorization=vectorization)
 
 
-def run_seed(request: RunRequest) -> SeedResult:
+def run_seed(request: RunRequest, *, quiet: bool = False) -> SeedResult:
     """One seed, in a process of its own; what it prints goes to `log.txt` in its folder."""
-    return reported(request, f"seed {request.settings['seed']}")
+    with quietly(quiet):
+        return reported(request, f"seed {request.settings['seed']}")
 
 
 def reported(request: RunRequest, name: str) -> SeedResult:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from rlsdk.runtime.output import print_line
+from rlsdk.runtime.output import is_quiet, print_line
 
 SECONDS = 10.0
 """Between two looks."""
@@ -22,6 +22,9 @@ def watching(folders: Mapping[str, Path], seconds: float = SECONDS) -> Iterator[
 
     Logs that this machine does not see, such as those of an executor on other machines, are left out.
     """
+    if is_quiet():
+        yield
+        return
     stop, shown = threading.Event(), {name: _progress(folder / "log.txt") for name, folder in folders.items()}
     watcher = threading.Thread(target=_watch, args=(dict(folders), shown, stop, seconds), daemon=True)
     watcher.start()

@@ -7,6 +7,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import TextIO
 
 from rlsdk.errors import printable
@@ -19,6 +20,28 @@ def print_line(text: str, stream: TextIO | None = None) -> None:
     """Print a line to `stream` (standard output); it is lost where the stream is closed, full or gone."""
     with contextlib.suppress(*BROKEN):
         print(printable(text), file=sys.stdout if stream is None else stream, flush=True)
+
+
+_quiet: ContextVar[bool] = ContextVar("quiet", default=False)
+
+
+@contextlib.contextmanager
+def quietly(wanted: bool) -> Iterator[None]:
+    """Inside the block nothing is printed on standard output, and no progress; errors and warnings are."""
+    if not wanted:
+        yield
+        return
+    token = _quiet.set(True)
+    try:
+        with _nowhere() as nowhere, contextlib.redirect_stdout(nowhere):
+            yield
+    finally:
+        _quiet.reset(token)
+
+
+def is_quiet() -> bool:
+    """Whether progress is left out."""
+    return _quiet.get()
 
 
 class Lasting:
