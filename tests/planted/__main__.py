@@ -23,7 +23,7 @@ from tests.planted.copies import Copy
 from tests.planted.kinds import KINDS
 from tests.planted.looking import LOADING, Task, look
 from tests.planted.page import PAGE, page
-from tests.planted.results import Result, is_current, store, stored
+from tests.planted.results import Result, is_current, kit_digest, store, stored
 
 LIMIT = 150.0
 """Seconds for one bug."""
@@ -131,10 +131,10 @@ class Searches:
 def result_of(search: Search, bug: Bug) -> Result:
     """What is stored of an ended search."""
     for identity, detail in search.failures.items():
-        return Result(bug.digest, identity, " ".join(detail.split())[:300])
+        return Result(bug.digest, identity, " ".join(detail.split())[:300], kit_digest())
     tried = "every clause that was tried" if search.task.groups else "every clause"
     why = f"{search.running} takes more than {LIMIT:.0f} s" if search.seconds > LIMIT else f"{tried} holds"
-    return Result(bug.digest, None, why)
+    return Result(bug.digest, None, why, kit_digest())
 
 
 def run(bugs: Sequence[Bug], options: argparse.Namespace) -> None:

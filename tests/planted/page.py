@@ -19,8 +19,7 @@ HEAD = """# What the kit finds
 `examples/third_party` and of the packages of `rlsdk new`, and into the parts of the core that they are made of. The kit finds
 **{found} of {total}** ({share}); {untried} were not tried yet.
 They were written from the sources, not from the clauses, and none stops a package from loading.
-Each result is of the kit as it was when the bug was last looked for, with kernels off; the list has not been run as a whole
-since the newest clauses. Generated: `python -m tests.planted`; the bugs are data in `tests/planted`.
+{kits}, with kernels off. Generated: `python -m tests.planted`; the bugs are data in `tests/planted`.
 
 What this does not show: that a plugin without a finding has no bug.
 
@@ -34,7 +33,7 @@ def page(results: Mapping[str, Result]) -> str:
     found = [bug for bug in BUGS if _clause(bug, results)]
     share = f"{len(found) / len(BUGS):.0%}"
     untried = sum(bug.id not in results or results[bug.id].detail == UNTRIED for bug in BUGS)
-    lines = [HEAD.format(total=len(BUGS), found=len(found), share=share, untried=untried).rstrip()]
+    lines = [HEAD.format(total=len(BUGS), found=len(found), share=share, untried=untried, kits=_kits(results)).rstrip()]
     for kind, title in TITLES.items():
         planted = [bug for bug in BUGS if bug.kind == kind]
         lines.append(f"| {title} | {sum(bug in found for bug in planted)} | {len(planted)} |")
@@ -42,6 +41,14 @@ def page(results: Mapping[str, Result]) -> str:
     lines += ["", "## Found", "", "| bug | planted for | file | found by |", "|---|---|---|---|"]
     lines += [f"| {bug.id} | `{bug.algorithm}` | `{bug.file}` | `{_clause(bug, results)}` |" for bug in found]
     return "\n".join(lines) + "\n"
+
+
+def _kits(results: Mapping[str, Result]) -> str:
+    """Which kit looked for the bugs."""
+    kits = sorted({results[bug.id].kit for bug in BUGS if bug.id in results})
+    if len(kits) == 1:
+        return f"One kit looked for all of them (the digest of its sources begins with {kits[0]})"
+    return f"{len(kits)} states of the kit looked for them, each for some"
 
 
 def _missed(bugs: list[Bug], results: Mapping[str, Result]) -> Iterator[str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import rlsdk.testing
 from tests.planted import BUGS
 from tests.planted.bug import Bug
 
@@ -23,6 +25,14 @@ class Result:
     """The first clause that failed; None: none did."""
     detail: str
     """Its message, or why there is none."""
+    kit: str = ""
+    """Of the kit that looked."""
+
+
+def kit_digest() -> str:
+    """Of the sources of the kit."""
+    sources = sorted(Path(rlsdk.testing.__file__).parent.glob("*.py"))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
 
 
 def stored() -> dict[str, Result]:
