@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -109,10 +110,10 @@ def test_packages_are_typed(site: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> tuple[Environment, Path]:
+def house(site: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Environment, Path]:
     """An environment with the core and an untouched package of each template, all installed from wheels."""
     folder = tmp_path_factory.mktemp("new")
-    sources = [written(identity, template, folder) for identity, template in TEMPLATES.items()]
+    sources = [shutil.copytree(path, folder / path.name) for path in (site / f"rlsdk-{each}" for each in TEMPLATES)]
     return Environment(folder / "env", build_wheels([ROOT, *sources], folder / "wheels")), folder
 
 
