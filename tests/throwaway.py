@@ -169,7 +169,8 @@ class Environment:
 
     def run(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         """Python with `arguments` in this environment."""
-        environment = {**os.environ, **variables}
+        outside = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        environment = {**outside, **variables}
         command = [str(self.python), *arguments]
         where = self.python.parent  # not where the sources of rlsdk lie
         return subprocess.run(
