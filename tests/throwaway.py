@@ -154,6 +154,11 @@ def build_wheels(sources: list[Path], folder: Path) -> list[Path]:
     return sorted(folder.glob("*.whl"))
 
 
+def _without_path() -> dict[str, str]:
+    """The variables of this process, without folders of packages that only it sees."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
 class Environment:
     """A virtual environment that sees this one's packages and, besides, the wheels given."""
 
@@ -165,12 +170,11 @@ class Environment:
             f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"  # editable installs of the parent too
         )
         pip = [sys.executable, "-m", "pip", "--python", str(self.python), "install", "-q", "--no-index", "--no-deps"]
-        subprocess.run([*pip, *map(str, wheels)], check=True)
+        subprocess.run([*pip, *map(str, wheels)], check=True, env=_without_path())
 
     def run(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         """Python with `arguments` in this environment."""
-        outside = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        environment = {**outside, **variables}
+        environment = {**_without_path(), **variables}
         command = [str(self.python), *arguments]
         where = self.python.parent  # not where the sources of rlsdk lie
         return subprocess.run(
