@@ -26,7 +26,7 @@ from rlsdk.kernels.actor_critic_kernel import ActorCriticKernel
 from rlsdk.kernels.backends import NUMPY, TORCH, Backend
 from rlsdk.kernels.dense_kernel import DenseKernel
 from rlsdk.kernels.factory import backend_name
-from rlsdk.kernels.numpy_sampling import GumbelSampler, NormalSampler
+from rlsdk.kernels.numpy_distributions import GumbelSampler, NormalSampler
 from rlsdk.kernels.protocol import GumbelNoise, NormalNoise, is_dense
 from rlsdk.math.surrogate import clipped_surrogate, clipped_surrogate_grad, value_error, value_error_grad
 from rlsdk.networks import EnsembleMLP, flatten_parameters

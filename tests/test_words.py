@@ -68,7 +68,7 @@ RENAMED = {
 
 RENAMED_IN = {
     "rlsdk/distributions": {"curvature": "fisher_product", "pull": "vjp"},
-    "rlsdk/kernels": {"draws": "numpy_sampling", "pull": "vjp"},
+    "rlsdk/kernels": {"draws": "numpy_distributions", "pull": "vjp"},
     "rlsdk/updates": {"pieces": "segments", "pull": "vjp"},
     "rlsdk/math": {"pieces": "segments"},
     "plugins/rlsdk-qrdqn/src": {"ahead": "next_quantiles", "judge": "selector", "places": "flat_index"},

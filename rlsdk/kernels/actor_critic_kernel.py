@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Generic, cast
 
 import torch
@@ -12,7 +13,7 @@ from torch import Generator, Tensor, nn
 from rlsdk.interfaces import ClosedForm, Distribution
 from rlsdk.kernels.backends import NUMPY, Array, Backend
 from rlsdk.kernels.dense_kernel import ACTING_ROWS, DenseKernel, Trace
-from rlsdk.kernels.numpy_sampling import sampler_of
+from rlsdk.kernels.numpy_distributions import sampler_of, taken
 from rlsdk.kernels.protocol import ActorCriticLayers, Evaluation, PolicyActor, PolicyVjp, Product, RowsT
 from rlsdk.records import Observation
 
@@ -37,24 +38,52 @@ class ActorCriticKernel(Generic[RowsT]):
         features, action = array(rows.observation.features), head.from_environment(rows.action)
         raw, actor_trace = self.actor.forward(features)
         value, critic_trace = self.critic.forward(features)
-        distribution = self._distribution(rows.observation, raw)
 
-        def vjp(grad_log_prob: Tensor, grad_entropy: Tensor | None, grad_value: Tensor | None) -> None:
-            with torch.no_grad():  # as a decorator it would take a dozen microseconds for every batch
-                grad, *rest = distribution.vjp(action, grad_log_prob, grad_entropy)
-                self.actor.backward(actor_trace, array(grad), self._gradients[0])
-                for parameter, own in zip(head.own_parameters, rest, strict=True):
-                    torch.sum(own, 0, out=cast("Tensor", parameter.grad))
-                if grad_value is not None:
-                    self.critic.backward(critic_trace, array(grad_value.unsqueeze(1)), self._gradients[1])
+        @cache
+        def distribution() -> ClosedForm:
+            return self._distribution(rows.observation, raw)
 
         def fisher() -> Product:
             share = 1.0 / len(rows) if rows.weight is None else (rows.weight / rows.weight.sum()).unsqueeze(1)
-            return lambda v: self._fisher_product(distribution, actor_trace, share, v)
+            return lambda v: self._fisher_product(distribution(), actor_trace, share, v)
+
+        log_prob, entropy, head_vjp = self._taken(rows.observation, raw, action, distribution)
+
+        def vjp(grad_log_prob: Tensor, grad_entropy: Tensor | None, grad_value: Tensor | None) -> None:
+            with torch.no_grad():  # as a decorator it would take a dozen microseconds for every batch
+                self.actor.backward(actor_trace, head_vjp(grad_log_prob, grad_entropy), self._gradients[0])
+                if grad_value is not None:
+                    self.critic.backward(critic_trace, array(grad_value.unsqueeze(1)), self._gradients[1])
 
         values = self.backend.tensor(value).squeeze(1)
-        log_prob, entropy = distribution.log_prob(action), distribution.entropy()
         return Evaluation(distribution, log_prob, entropy, values, fisher), vjp
+
+    def _taken(
+        self, observation: Observation, raw: Array, action: Tensor, distribution: Callable[[], ClosedForm]
+    ) -> tuple[Tensor, Tensor, Callable[[Tensor, Tensor | None], Array]]:
+        """(log-probabilities [N] of internal actions, entropies [N], vjp): `vjp` gives the gradient with respect to `raw`
+        [N, O] and writes that of the head's own parameters."""
+        head, array = self.layers.head, self.backend.array
+        if self.backend is NUMPY and head.sampling is not None:
+            mask = observation.action_mask if self.layers.use_masks else None
+            found = taken(raw, action, mask, head.sampling)
+
+            def numpy_vjp(grad_log_prob: Tensor, grad_entropy: Tensor | None) -> Array:
+                grad, *rest = found.vjp(array(grad_log_prob), None if grad_entropy is None else array(grad_entropy))
+                for parameter, own in zip(head.own_parameters, rest, strict=True):
+                    array(cast("Tensor", parameter.grad))[:] = own
+                return grad
+
+            return torch.from_numpy(found.log_prob), torch.from_numpy(found.entropy), numpy_vjp
+        policy = distribution()
+
+        def vjp(grad_log_prob: Tensor, grad_entropy: Tensor | None) -> Array:
+            grad, *rest = policy.vjp(action, grad_log_prob, grad_entropy)
+            for parameter, own in zip(head.own_parameters, rest, strict=True):
+                torch.sum(own, 0, out=cast("Tensor", parameter.grad))
+            return array(grad)
+
+        return policy.log_prob(action), policy.entropy(), vjp
 
     @torch.no_grad()
     def policy(self, rows: RowsT) -> tuple[Distribution, Tensor]:

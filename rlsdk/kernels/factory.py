@@ -19,6 +19,7 @@ from rlsdk.kernels.protocol import (
     KernelChoice,
     PolicyActor,
     PolicyEvaluator,
+    PolicyLoss,
     RowsT,
     SquashedLayers,
     SquashedPolicy,
@@ -121,6 +122,15 @@ def policy_evaluator(
     from rlsdk.kernels.backends import BACKENDS
 
     return ActorCriticKernel[RowsT](layers, BACKENDS[name])
+
+
+def policy_loss(choice: KernelChoice, reference: PolicyLoss) -> PolicyLoss:
+    """Of an actor-critic method, for rows on the processor."""
+    if choice.setting in ("autograd", "torch") or choice.device != "cpu" or not may_use("policy_loss"):
+        return reference
+    from rlsdk.kernels.policy_loss import PolicyLossKernel
+
+    return PolicyLossKernel()
 
 
 def convolutions(

@@ -93,12 +93,56 @@ class PolicyVjp(Protocol):
 class Evaluation:
     """The network's outputs for N steps; tensors have no graph, except those of the distribution."""
 
-    distribution: Distribution
+    made: Callable[[], Distribution]
+    """Makes `distribution`, which most updates do not need."""
     log_prob: Tensor  # float [N], of the actions taken
     entropy: Tensor  # float [N]
     value: Tensor  # float [N]
     fisher: Callable[[], Product]
     """The policy's Fisher information, averaged over the rows that count, times a direction in `actor_parameters`."""
+
+    @property
+    def distribution(self) -> Distribution:
+        """Over internal actions."""
+        return self.made()
+
+
+class LossRows(PolicyRows, Protocol):
+    """The same as a policy's loss reads them; all float [N]."""
+
+    @property
+    def log_prob(self) -> Tensor: ...
+    @property
+    def value(self) -> Tensor: ...
+    @property
+    def advantage(self) -> Tensor: ...
+    @property
+    def target(self) -> Tensor: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LossTerms:
+    """Of what the loss of an actor-critic method is made."""
+
+    clip: float | None
+    """Of the ratio of likelihoods, arXiv:1707.06347, equation 7; None: -A log pi(a|s)."""
+    clip_value: float | None
+    """How far values may move; None: freely."""
+    ent_coef: float
+    vf_coef: float
+    normalize_advantage: bool
+
+
+LOSSES = ("policy", "value", "entropy", "approx_kl", "clip_fraction", "loss")
+"""The means that a policy's loss gives, float [6]; of entropy the negative one. Without clip 0 for the two of the ratio."""
+LossGrads = tuple[Tensor, Tensor | None, Tensor]
+"""Of the loss with respect to log-probabilities, entropies (None: not in the loss) and values, float [N] each."""
+
+
+class PolicyLoss(Protocol):
+    """The loss of an actor-critic method: (means [6] called `LOSSES`, gradients [N])."""
+
+    def __call__(self, rows: LossRows, now: Evaluation, terms: LossTerms, /) -> tuple[Tensor, LossGrads]: ...
 
 
 class PolicyEvaluator(Kernel[RowsT, Evaluation, PolicyVjp], Protocol[RowsT]):

@@ -43,3 +43,10 @@ def _backwards(value: list[float], weight: list[float]) -> list[float]:
     for t in reversed(range(len(value))):
         sums[t] = following = value[t] + weight[t] * following
     return sums
+
+
+def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
+    """1 - Var(target - prediction) / Var(target), 0-d, of float [N]: 1 is perfect, 0 is as good as a constant, or the target is
+    constant."""
+    spread = target.var(correction=0)
+    return torch.where(spread > 0.0, 1.0 - (target - prediction).var(correction=0) / spread.clamp(min=1e-30), 0.0)

@@ -5,6 +5,19 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from rlsdk.math.returns import explained_variance
+
+__all__ = [
+    "approximate_kl",
+    "clipped_surrogate",
+    "clipped_surrogate_grad",
+    "explained_variance",
+    "mean_of",
+    "normalized",
+    "value_error",
+    "value_error_grad",
+]
+
 
 def mean_of(values: Tensor, weight: Tensor | None) -> Tensor:
     """Mean over N rows, or over those whose `weight` [N] is 1."""
@@ -45,13 +58,6 @@ def value_error_grad(value: Tensor, old_value: Tensor, target: Tensor, clip: flo
 def approximate_kl(ratio: Tensor, log_ratio: Tensor) -> Tensor:
     """r - 1 - log r, [N]: estimates of KL(pi_old || pi) that are never negative (Schulman 2020, "k3")."""
     return ratio - 1.0 - log_ratio
-
-
-def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
-    """1 - Var(target - prediction) / Var(target), 0-d, of float [N]: 1 is perfect, 0 is as good as a constant, or the target is
-    constant."""
-    spread = target.var(correction=0)
-    return torch.where(spread > 0.0, 1.0 - (target - prediction).var(correction=0) / spread.clamp(min=1e-30), 0.0)
 
 
 def normalized(advantage: Tensor, weight: Tensor | None = None) -> Tensor:

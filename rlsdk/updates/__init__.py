@@ -1,12 +1,13 @@
 """Update steps that several algorithms use."""
 
-from rlsdk.kernels.protocol import Evaluation
+from rlsdk.kernels.protocol import Evaluation, LossTerms
 from rlsdk.updates.clipped_policy import ClippedPolicy
 from rlsdk.updates.deterministic_actor_critic import DeterministicActorCritic
 from rlsdk.updates.evaluation import evaluator_of
 from rlsdk.updates.minibatches import PolicyBatch, in_order, policy_batch, shuffled
 from rlsdk.updates.optimizer import FlatOptimizer
 from rlsdk.updates.optimizer_choice import adam_arguments
+from rlsdk.updates.policy_loss import policy_loss_of
 from rlsdk.updates.q_learning import QLearning
 from rlsdk.updates.soft_actor_critic import EntropyCoefficient, SoftActorCritic
 from rlsdk.updates.target_network import TargetNetwork
@@ -17,6 +18,7 @@ __all__ = [
     "EntropyCoefficient",
     "Evaluation",
     "FlatOptimizer",
+    "LossTerms",
     "PolicyBatch",
     "QLearning",
     "SoftActorCritic",
@@ -25,5 +27,6 @@ __all__ = [
     "evaluator_of",
     "in_order",
     "policy_batch",
+    "policy_loss_of",
     "shuffled",
 ]

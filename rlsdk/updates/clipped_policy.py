@@ -8,16 +8,8 @@ import torch
 from torch import Generator, Tensor
 
 from rlsdk.kernels import KernelSlot
-from rlsdk.kernels.protocol import Evaluation
-from rlsdk.math.surrogate import (
-    approximate_kl,
-    clipped_surrogate,
-    clipped_surrogate_grad,
-    explained_variance,
-    normalized,
-    value_error,
-    value_error_grad,
-)
+from rlsdk.kernels.protocol import LossTerms
+from rlsdk.math.returns import explained_variance
 from rlsdk.networks.actor_critic import ActorCritic, ActorCriticCarry, Estimates
 from rlsdk.records import Metrics, Rollout
 from rlsdk.runtime.stored import count_in
@@ -26,21 +18,12 @@ from rlsdk.updates.evaluation import Evaluator, evaluator_of
 from rlsdk.updates.minibatches import PolicyBatch, in_order, policy_batch, shuffled
 from rlsdk.updates.optimizer import FlatOptimizer
 from rlsdk.updates.optimizer_choice import adam_arguments
+from rlsdk.updates.policy_loss import policy_loss_of
 from rlsdk.updates.states import ClippedPolicyState
 
-METRICS = (
-    "train/policy_gradient_loss",
-    "train/value_loss",
-    "train/entropy_loss",
-    "train/approx_kl",
-    "train/clip_fraction",
-    "train/loss",
-)
+COMMON = ("train/policy_gradient_loss", "train/value_loss", "train/entropy_loss")
+METRICS = (*COMMON, "train/approx_kl", "train/clip_fraction", "train/loss")  # `rlsdk.kernels.protocol.LOSSES`
 KL = METRICS.index("train/approx_kl")
-
-
-Grads = tuple[Tensor, Tensor | None, Tensor]
-"""Of the loss with respect to log-probabilities, entropies (None: not in the loss) and values, float [N] each."""
 
 
 class ClippedPolicy:
@@ -79,6 +62,7 @@ class ClippedPolicy:
 
     def _make_kernel(self, hooked: bool) -> Evaluator:
         self.optimizer.zero_grad()  # gradients of new parameters have their place in its vector
+        self._loss = policy_loss_of(self.network)
         return evaluator_of(self.network, self._rows_at_once(self.config), hooked=hooked)
 
     @property
@@ -91,6 +75,7 @@ class ClippedPolicy:
         config, remaining = self.config, 1.0 - progress
         rate, clip = config.learning_rate(remaining), config.clip_range(remaining)
         clip_value = None if config.clip_range_vf is None else config.clip_range_vf(remaining)
+        terms = LossTerms(clip, clip_value, config.ent_coef, config.vf_coef, config.normalize_advantage)
         rows = policy_batch(batch, self.network, gamma=config.gamma, lam=config.gae_lambda, cut_every=self.cut_every)
         kernel = self._kernel()
         rows = kernel.prepared(rows)
@@ -99,7 +84,7 @@ class ClippedPolicy:
         total, count = torch.zeros(len(METRICS), device=rows.value.device), 0
         for count, minibatch in enumerate(self._minibatches(rows), 1):  # noqa: B007  # used after the loop
             now, vjp = kernel.evaluate(minibatch)
-            seen, grads = self._loss(minibatch, now, clip, clip_value)
+            seen, grads = self._loss(minibatch, now, terms)
             total += seen
             if config.target_kl is not None and float(seen[KL]) > 1.5 * config.target_kl:
                 break
@@ -118,23 +103,6 @@ class ClippedPolicy:
                 yield from in_order(rows, size, self.generator, self.burn_in)
             else:
                 yield from shuffled(rows, size, self.generator)
-
-    def _loss(self, rows: PolicyBatch, now: Evaluation, clip: float, clip_value: float | None) -> tuple[Tensor, Grads]:
-        """(the means called `METRICS`, [6]; gradients [N] of the loss with respect to log-probability, entropy and value)."""
-        config, weight = self.config, rows.weight
-        log_ratio = now.log_prob - rows.log_prob
-        ratio = log_ratio.exp()
-        advantage = normalized(rows.advantage, weight) if config.normalize_advantage else rows.advantage
-        policy = clipped_surrogate(ratio, advantage, clip)
-        values = value_error(now.value, rows.value, rows.target, clip_value)
-        losses = policy - config.ent_coef * now.entropy + config.vf_coef * values
-        outside = ((ratio - 1.0).abs() > clip).to(policy.dtype)
-        seen = torch.stack((policy, values, -now.entropy, approximate_kl(ratio, log_ratio), outside, losses))
-        share = 1.0 / len(rows) if weight is None else weight / weight.sum()
-        grad_log_prob = clipped_surrogate_grad(ratio, advantage, clip).mul_(share)
-        grad_entropy = torch.full_like(ratio, -config.ent_coef).mul_(share) if config.ent_coef else None
-        grad_value = value_error_grad(now.value, rows.value, rows.target, clip_value).mul_(share * config.vf_coef)
-        return (seen.mean(1) if weight is None else seen @ share), (grad_log_prob, grad_entropy, grad_value)
 
     def _settings_now(self, rows: PolicyBatch, clip: float, clip_value: float | None) -> dict[str, Tensor]:
         """Schedules and the policy's deviation, 0-d, for the log."""

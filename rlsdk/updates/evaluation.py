@@ -61,7 +61,7 @@ class AutogradEvaluator:
             grad = flat_grad(divergence, network.actor_parameters, create_graph=True)
             return lambda v: flat_grad(grad.dot(v), network.actor_parameters, retain_graph=True)
 
-        return Evaluation(distribution, log_prob.detach(), entropy.detach(), value.detach(), fisher), vjp
+        return Evaluation(lambda: distribution, log_prob.detach(), entropy.detach(), value.detach(), fisher), vjp
 
     @torch.no_grad()
     def policy(self, rows: PolicyBatch) -> tuple[Distribution, Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -39,6 +40,26 @@ def of_steps(**changes: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return replace(batch, steps=replace(batch.steps, **new))
 
     return changed
+
+
+def with_loss(patch: Patch, broken: Callable[..., Any]) -> None:
+    """`broken(loss, rows, evaluation, terms)` is the loss of clipped policies."""
+    loss_of = clipped_policy.policy_loss_of
+
+    def changed(network: ActorCritic) -> Any:
+        return partial(broken, loss_of(network))
+
+    patch.setattr(clipped_policy, "policy_loss_of", changed)
+
+
+def with_gradient(patch: Patch, place: int, change: Callable[[Tensor], Tensor]) -> None:
+    """One of the gradients with respect to log-probabilities, entropies and values is another."""
+
+    def broken(loss: Any, *arguments: Any) -> Any:
+        seen, grads = loss(*arguments)
+        return seen, tuple(change(g) if i == place and g is not None else g for i, g in enumerate(grads))
+
+    with_loss(patch, broken)
 
 
 def later(values: Tensor) -> Tensor:
@@ -114,7 +135,7 @@ def replayed_sequences_are_not_normalised(patch: Patch) -> None:
 
 @mutant("learns.bandit", "maskable-ppo")
 def the_policy_descends(patch: Patch) -> None:
-    patch.setattr(clipped_policy, "clipped_surrogate_grad", negated(clipped_policy.clipped_surrogate_grad))
+    with_gradient(patch, 0, torch.neg)
 
 
 @mutant("learns.sign-of-observation", "maskable-ppo")
@@ -130,8 +151,12 @@ def rewards_are_those_of_the_next_step(patch: Patch) -> None:
 
 @mutant("learns.bandit", "maskable-ppo")
 def the_ratio_is_inverted(patch: Patch) -> None:
-    grad = clipped_policy.clipped_surrogate_grad
-    patch.setattr(clipped_policy, "clipped_surrogate_grad", lambda ratio, *rest: -grad(1.0 / ratio, *rest))
+    def broken(loss: Any, rows: Any, now: Any, terms: Any) -> Any:
+        swapped = replace(rows, log_prob=now.log_prob), replace(now, log_prob=rows.log_prob)
+        (seen, (_, *others)), (log_prob, *_) = loss(rows, now, terms), loss(*swapped, terms)[1]
+        return seen, (-log_prob, *others)
+
+    with_loss(patch, broken)
 
 
 @mutant("learns.sign-of-observation", "maskable-ppo")
@@ -142,18 +167,12 @@ def likelihoods_are_those_of_other_actions(patch: Patch) -> None:
 
 @mutant("learns.entropy", "maskable-ppo", alone=True)
 def entropy_is_punished(patch: Patch) -> None:
-    loss = ClippedPolicy._loss
-
-    def broken(self: Any, *arguments: Any) -> Any:
-        seen, (log_prob, entropy, value) = loss(self, *arguments)
-        return seen, (log_prob, None if entropy is None else -entropy, value)
-
-    patch.setattr(ClippedPolicy, "_loss", broken)
+    with_gradient(patch, 1, torch.neg)
 
 
 @mutant("learns.known-values", "maskable-ppo")
 def values_flee_their_targets(patch: Patch) -> None:
-    patch.setattr(clipped_policy, "value_error_grad", negated(clipped_policy.value_error_grad))
+    with_gradient(patch, 2, torch.neg)
 
 
 @mutant("learns.known-values", "maskable-ppo")

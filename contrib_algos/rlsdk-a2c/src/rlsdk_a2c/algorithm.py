@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypedDict
 
-import torch
-
 from rlsdk.kernels import KernelSlot
-from rlsdk.math.surrogate import explained_variance, mean_of, normalized, value_error, value_error_grad
+from rlsdk.math.returns import explained_variance
 from rlsdk.networks import ActorCritic, ActorCriticCarry, Estimates
 from rlsdk.records import Metrics, Rollout
-from rlsdk.updates import FlatOptimizer, adam_arguments, evaluator_of, policy_batch
+from rlsdk.updates import FlatOptimizer, LossTerms, adam_arguments, evaluator_of, policy_batch, policy_loss_of
 from rlsdk.updates.evaluation import Evaluator
 from rlsdk_a2c.config import A2CConfig
+
+METRICS = (
+    "train/policy_loss",
+    "train/value_loss",
+    "train/entropy_loss",
+)  # the first of `rlsdk.kernels.protocol.LOSSES`
 
 
 def optimizer_of(config: A2CConfig) -> tuple[str | Callable[..., Any], dict[str, object]]:
@@ -44,6 +48,7 @@ class AdvantageActorCritic:
 
     def _make_kernel(self, hooked: bool) -> Evaluator:
         self.optimizer.zero_grad()  # gradients of new parameters have their place in its vector
+        self._loss = policy_loss_of(self.network)
         return evaluator_of(self.network, self.config.n_steps * self.num_envs, hooked=hooked)
 
     def reconfigure(self, config: A2CConfig) -> None:
@@ -57,25 +62,14 @@ class AdvantageActorCritic:
         rows = kernel.prepared(policy_batch(batch, self.network, gamma=config.gamma, lam=config.gae_lambda))
         if self.network.has_train_mode:
             self.network.train()
-        weight = rows.weight
-        advantage = normalized(rows.advantage, weight) if config.normalize_advantage else rows.advantage
+        terms = LossTerms(None, None, config.ent_coef, config.vf_coef, config.normalize_advantage)
         now, vjp = kernel.evaluate(rows)
-        share = torch.full_like(advantage, 1.0 / len(rows)) if weight is None else weight / weight.sum()
-        errors = value_error(now.value, rows.value, rows.target, None)
-        value_grad = value_error_grad(now.value, rows.value, rows.target, None)
+        seen, grads = self._loss(rows, now, terms)
         self.optimizer.zero_grad()
-        vjp(
-            -advantage * share,
-            -config.ent_coef * share if config.ent_coef else None,
-            config.vf_coef * value_grad * share,
-        )
+        vjp(*grads)
         self.optimizer.step(config.learning_rate(1.0 - progress), config.max_grad_norm)
-        metrics = {
-            "train/policy_loss": mean_of(-advantage * now.log_prob, weight),
-            "train/value_loss": mean_of(errors, weight),
-            "train/entropy_loss": mean_of(-now.entropy, weight),
-            "train/explained_variance": explained_variance(rows.value, rows.target),
-        }
+        metrics = dict(zip(METRICS, seen.unbind(), strict=False))
+        metrics["train/explained_variance"] = explained_variance(rows.value, rows.target)
         std = self.network.action_std()
         return metrics if std is None else {**metrics, "train/std": std}
 
