@@ -78,7 +78,8 @@ def _ones(rows: int, kind: Any) -> Array:
 
 
 def _numpy_sum_rows(values: Array, out: Array) -> Array:
-    return _numpy_product(_ones(values.shape[-2], values.dtype), values, out)  # a third of the time of `add.reduce`
+    # a third of the time of `add.reduce`
+    return (np.dot if values.ndim == 2 else np.matmul)(_ones(values.shape[-2], values.dtype), values, out=out)
 
 
 def _numpy_affine(x: Array, matrix: Array, bias: Array) -> Array:

@@ -6,7 +6,7 @@ from tests.planted.bug import Bug
 
 PLUGIN = "plugins/rlsdk-maskable-ppo/src/rlsdk_maskable_ppo"
 BUILD, AGENT = f"{PLUGIN}/build.py", f"{PLUGIN}/agent.py"
-LOSS, UPDATE = "rlsdk/kernels/policy_loss.py", "rlsdk/updates/clipped_policy.py"
+SURROGATE, UPDATE = "rlsdk/math/surrogate.py", "rlsdk/updates/clipped_policy.py"
 ROWS, NETWORK = "rlsdk/updates/minibatches.py", "rlsdk/networks/actor_critic.py"
 CATEGORICAL, BERNOULLI = "rlsdk/distributions/categorical.py", "rlsdk/distributions/bernoulli.py"
 
@@ -15,17 +15,17 @@ BUGS = (
         id="the-surrogate-goes-down",
         algorithm="maskable-ppo",
         kind="targets",
-        file=LOSS,
-        old="grad_log_prob = np.negative(moved, out=moved)",
-        new="grad_log_prob = moved",
+        file=SURROGATE,
+        old="return moved.mul(moved <= ratio.clamp(1.0 - clip, 1.0 + clip) * advantage).neg_()",
+        new="return moved.mul(moved <= ratio.clamp(1.0 - clip, 1.0 + clip) * advantage)",
     ),
     Bug(
         id="entropy-is-punished",
         algorithm="maskable-ppo",
         kind="targets",
-        file=LOSS,
-        old="torch.from_numpy(share * -terms.ent_coef)",
-        new="torch.from_numpy(share * terms.ent_coef)",
+        file="rlsdk/updates/policy_loss.py",
+        old="grad_entropy = -terms.ent_coef * share if",
+        new="grad_entropy = terms.ent_coef * share if",
     ),
     Bug(
         id="time-limits-bootstrap-from-the-next-episode",

@@ -6,7 +6,7 @@ from tests.planted.bug import Bug
 
 BUILD = "plugins/rlsdk-recurrent-ppo/src/rlsdk_recurrent_ppo/build.py"
 MEMORY, NETWORK = "rlsdk/networks/recurrent.py", "rlsdk/networks/actor_critic.py"
-LOSS, ROWS = "rlsdk/kernels/policy_loss.py", "rlsdk/updates/minibatches.py"
+LOSS, ROWS = "rlsdk/updates/policy_loss.py", "rlsdk/updates/minibatches.py"
 HEADS, CATEGORICAL = "rlsdk/networks/action_heads.py", "rlsdk/distributions/categorical.py"
 
 BUGS = (
@@ -103,8 +103,8 @@ BUGS = (
         algorithm="recurrent-ppo",
         kind="fillers",
         file=LOSS,
-        old="np.full(size, 1.0 / size, np.float32) if weight is None else weight / np.add.reduce(weight)",
-        new="np.full(size, 1.0 / size, np.float32)",
+        old="share = torch.full_like(now.value, 1.0 / len(rows)) if weight is None else weight / weight.sum()",
+        new="share = torch.full_like(now.value, 1.0 / len(rows))",
     ),
     Bug(
         id="minibatches-begin-at-a-place-of-the-global-generator",
