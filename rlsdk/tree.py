@@ -43,6 +43,13 @@ def map_tensors(function: Callable[..., Tensor], first: T, *rest: T) -> T:
     return mapped
 
 
+def stack(nodes: Sequence[T]) -> T:
+    """One tree of trees nested alike, whose leaves [..] become [T, ..]."""
+    if (names := _RECORDS[nodes[0].__class__]) is None:
+        return map_tensors(lambda *leaves: torch.stack(leaves), *nodes)
+    return nodes[0].__class__(*[stack(list(map(attrgetter(name), nodes))) for name in names])
+
+
 def _no_tree(node: object) -> TypeError:
     return TypeError(f"{type(node).__name__} is not a tree of tensors (record, mapping, tuple, tensor or None)")
 

@@ -5,7 +5,6 @@ would take longer than the network. All equals `rlsdk.distributions` (tests comp
 from __future__ import annotations
 
 import math
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -16,12 +15,6 @@ from rlsdk.kernels.protocol import GumbelNoise, NormalNoise
 
 Floats = NDArray[np.float32]
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
-
-
-class Sampler(Protocol):
-    """Internal actions [B, ..], given what the head's linear layer gave [B, ..], and the mask [B, ..]."""
-
-    def __call__(self, raw: Floats, mask: Tensor | None, generator: Generator, /) -> NDArray[np.generic]: ...
 
 
 class NormalSampler:
@@ -62,6 +55,10 @@ class GumbelSampler:
         return found
 
 
+Sampler = NormalSampler | GumbelSampler
+"""Internal actions [B, ..], given what the head's linear layer gave [B, ..], and the mask [B, ..]."""
+
+
 def sampler_of(noise: NormalNoise | GumbelNoise | None) -> Sampler | None:
     """The sampler for this noise; None: the distribution samples."""
     if noise is None:
@@ -69,19 +66,9 @@ def sampler_of(noise: NormalNoise | GumbelNoise | None) -> Sampler | None:
     return NormalSampler(noise) if isinstance(noise, NormalNoise) else GumbelSampler(noise)
 
 
-class Taken(Protocol):
-    """Actions that were taken, under the distribution they are evaluated with."""
-
-    log_prob: Floats  # [N]
-    entropy: Floats  # [N]
-
-    def vjp(self, grad_log_prob: Floats, grad_entropy: Floats | None) -> tuple[Floats, ...]:
-        """Gradients with respect to what the head's linear layer gave [N, O], and to the head's own parameters [A]."""
-        ...
-
-
 class TakenChoices:
-    """One choice out of O."""
+    """One choice out of O: `log_prob` and `entropy` [N]; `vjp` gives gradients with respect to what the head's linear layer
+    gave [N, O], and to the head's own parameters [A]."""
 
     def __init__(self, logits: Floats, action: Tensor, mask: Tensor | None, noise: GumbelNoise) -> None:
         """`action`: int64 [N] from 0; `mask`: bool [N, O] or None."""
@@ -108,7 +95,7 @@ class TakenChoices:
 
 
 class TakenVectors:
-    """Gaussian vectors whose deviation does not depend on the observation."""
+    """Gaussian vectors whose deviation does not depend on the observation; the same members."""
 
     def __init__(self, mean: Floats, action: Tensor, noise: NormalNoise) -> None:
         """`mean` and `action`: float [N, A]."""
@@ -127,6 +114,10 @@ class TakenVectors:
         if grad_entropy is not None:
             own += np.add.reduce(grad_entropy)
         return self._standardised * self._precision * grad_log_prob[:, None], own
+
+
+Taken = TakenChoices | TakenVectors
+"""Actions that were taken, under the distribution they are evaluated with."""
 
 
 def taken(raw: Floats, action: Tensor, mask: Tensor | None, noise: NormalNoise | GumbelNoise) -> Taken:

@@ -48,5 +48,5 @@ def _backwards(value: list[float], weight: list[float]) -> list[float]:
 def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
     """1 - Var(target - prediction) / Var(target), 0-d, of float [N]: 1 is perfect, 0 is as good as a constant, or the target is
     constant."""
-    spread = target.var(correction=0)
-    return torch.where(spread > 0.0, 1.0 - (target - prediction).var(correction=0) / spread.clamp(min=1e-30), 0.0)
+    spread, rest = torch.stack((target, target - prediction)).var(1, correction=0).tolist()
+    return target.new_tensor(1.0 - rest / spread if spread > 0.0 else 0.0)

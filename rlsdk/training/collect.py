@@ -109,21 +109,15 @@ class _Rows(Generic[ExtrasT]):
             torch.stack(column, out=target[self.written : end])
         self.written, self.pending = end, []
 
-    def _few(self) -> StepData[ExtrasT]:
-        """The rows there are, none of which is in the storage yet."""
-        stacked = map(torch.stack, zip(*map(tree.leaves, self.pending), strict=True))
-        return tree.map_tensors(lambda _: next(stacked), self.pending[0])
-
     def joined(self) -> StepData[ExtrasT]:
         """All rows there are, in order."""
         if self.length == 1:
             return tree.map_tensors(lambda leaf: leaf.unsqueeze(0), self.pending[0])
         if self.storage is None:
-            return self._few()
+            return tree.stack(self.pending)  # few rows, none of which is in the storage yet
         if self.pending:
             self._flush()
-        whole = self.written == self.length
-        return self.storage if whole else tree.map_tensors(lambda leaf: leaf[: self.written], self.storage)
+        return tree.map_tensors(lambda leaf: leaf[: self.written], self.storage)
 
 
 def _join(finals: list[_Finals]) -> FinalObservations | None:

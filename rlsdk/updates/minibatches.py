@@ -65,15 +65,15 @@ def policy_batch(
     steps, extras = rollout.steps, network.estimates(rollout.steps)
     assert extras.log_prob is not None
     assert extras.value is not None
-    ended = steps.terminated | steps.truncated
+    ended, whole = steps.terminated | steps.truncated, bool(steps.valid.all())
     next_value = _next_values(rollout, extras.value, extras.memory, network)
-    cut = ended | ~steps.valid
-    cut[:-1] |= ~steps.valid[1:]
+    # the last row has no successor: what `roll` puts there does not matter
+    cut = ended if whole else ended | ~steps.valid | ~steps.valid.roll(-1, 0)
     discount = gamma * (~steps.terminated).to(torch.float32)
     advantage = gae(steps.reward, extras.value, next_value, discount, gamma * lam * (~cut).to(torch.float32))
     starts = steps.observation.is_first.clone()
     starts[:: cut_every or len(starts)] = True
-    weight = None if bool(steps.valid.all()) else steps.valid.to(torch.float32)
+    weight = None if whole else steps.valid.to(torch.float32)
     together = PolicyBatch(
         steps.observation,
         steps.action,

@@ -104,7 +104,7 @@ BUGS = (
         algorithm="maskable-ppo",
         kind="fillers",
         file=ROWS,
-        old="weight = None if bool(steps.valid.all()) else steps.valid.to(torch.float32)",
+        old="weight = None if whole else steps.valid.to(torch.float32)",
         new="weight = None",
     ),
     Bug(

@@ -38,8 +38,8 @@ BUGS = (
         algorithm="trpo",
         kind="targets",
         file=ROWS,
-        old="    cut = ended | ~steps.valid\n",
-        new="    cut = ~steps.valid\n",
+        old="cut = ended if whole else ended | ~steps.valid |",
+        new="cut = ~steps.valid if whole else ~steps.valid |",
     ),
     Bug(
         id="steps-that-failed-stay",
