@@ -68,7 +68,8 @@ def _by_name(name: str) -> Backend:
 
 
 def _numpy_product(left: Array, right: Array, out: Array | None = None) -> Array:
-    return (np.dot if left.ndim == 2 and (out is None or out.flags.c_contiguous) else np.matmul)(left, right, out=out)
+    plain = left.ndim == right.ndim == 2 and (out is None or out.flags.c_contiguous)
+    return (np.dot if plain else np.matmul)(left, right, out=out)
 
 
 @cache
