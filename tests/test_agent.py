@@ -370,8 +370,13 @@ def test_a_file_names_only_environments_that_an_id_makes_again(tmp_path: Path) -
     assert small(make_vec_env("Pendulum-v1", 2)).env_name == "Pendulum-v1"
     assert small(masked).env_name is None
     assert small(gymnasium.make("Pendulum-v1", g=5.0)).env_name is None
-    assert small(make_vec_env("Pendulum-v1", 2, wrappers=["MaskVelocity"])).env_name is None
-    assert small(make_vec_env("Pendulum-v1", 2, env_kwargs={"g": 5.0})).env_name is None
+    named = make_vec_env("Pendulum-v1", 2, wrappers=["MaskVelocity"], env_kwargs={"g": 5.0})
+    text = small(named).env_name
+    assert text == "Pendulum-v1?g=5.0&wrapper=MaskVelocity"
+    again = make_vec_env(text, 2)
+    np.testing.assert_array_equal(*(np.asarray(envs.reset(3).features) for envs in (named, again)))
+    assert again.get_attr("g") == [5.0, 5.0]
+    assert small(make_vec_env("Pendulum-v1", 2, wrappers=[MaskVelocity])).env_name is None
     assert small("rlsdk/PendulumNoVel-v1").env_name == "rlsdk/PendulumNoVel-v1"
     agent = small(masked)
     agent.set_env(plain)
