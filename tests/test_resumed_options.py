@@ -56,6 +56,8 @@ SHAPING: dict[str, Option] = {
 """Option -> field of the request, a value that is not the default, and where run.json has it."""
 IN_THE_SETTINGS = {"assignments", "config"}
 """Those are in config.toml and in every checkpoint."""
+IN_THE_ENVIRONMENT = {"env_kwargs", "wrapper"}
+"""Those are in the id of the environment; tests/test_environment_ids.py resumes a run with them."""
 IN_THE_SWEEP = {"seeds": (3, 4), "jobs": 1, "executor": "in-process"}
 """Those are in sweep.json."""
 NOT_SHAPING = {
@@ -64,6 +66,7 @@ NOT_SHAPING = {
     "resume": "is what resuming is",
     "trust": "is a decision about the files, made each time",
     "profile": "prints, and changes nothing",
+    "quiet": "prints less, and changes nothing",
 }
 
 
@@ -101,7 +104,7 @@ def left_by(folder: Path) -> dict[str, Any]:
 
 def test_every_option_is_looked_at() -> None:
     options = set(inspect.signature(run_training).parameters)
-    assert options == {*SHAPING, *IN_THE_SETTINGS, *IN_THE_SWEEP, *NOT_SHAPING}
+    assert options == {*SHAPING, *IN_THE_SETTINGS, *IN_THE_ENVIRONMENT, *IN_THE_SWEEP, *NOT_SHAPING}
 
 
 @pytest.mark.parametrize("option", [name for name in SHAPING if name != "compile"])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypedDict
 
 from rlsdk.kernels import KernelSlot
-from rlsdk.math.returns import explained_variance
+from rlsdk.math.surrogate import explained_variance
 from rlsdk.networks import ActorCritic, ActorCriticCarry, Estimates
 from rlsdk.records import Metrics, Rollout
 from rlsdk.updates import FlatOptimizer, LossTerms, adam_arguments, evaluator_of, policy_batch, policy_loss_of
