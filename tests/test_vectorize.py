@@ -158,7 +158,7 @@ def test_wrappers_arguments_and_monitors_reach_every_copy(kind: str, tmp_path: P
 def test_bad_arguments() -> None:
     with pytest.raises(SettingsError, match="did you mean 'async'"):
         make_vec_env("Pendulum-v1", 2, vectorization="asynk")
-    with pytest.raises(SettingsError, match="unknown wrapper 'TimeFeatures'.*; did you mean 'TimeFeature'"):
+    with pytest.raises(SettingsError, match=r"unknown wrapper 'TimeFeatures'.*; did you mean 'TimeFeature'"):
         make_vec_env("Pendulum-v1", wrappers=["TimeFeatures"])
     with pytest.raises(SettingsError, match="neither a name nor a function"):
         make_vec_env("Pendulum-v1", wrappers=[3])  # type: ignore[list-item]
