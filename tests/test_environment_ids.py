@@ -86,6 +86,7 @@ def test_what_text_can_hold_is_known_to_the_agent() -> None:
     )
     assert rlsdk.make("ppo", env=envs).env_name == "CartPole-v1?sutton_barto_reward=true&wrapper=TimeFeature"
     assert rlsdk.make("ppo", env=make_vec_env("CartPole-v1", wrappers=[Doubled])).env_name is None
+    assert text_of("CartPole-v1", {"wrapper": "TimeFeature"}, ()) is None  # an argument of that name
     assert (
         rlsdk.make("ppo", env="CartPole-v1?sutton_barto_reward=true").env_name == "CartPole-v1?sutton_barto_reward=true"
     )

@@ -64,7 +64,7 @@ def run_bench(
             typer.echo(f"{name:<14}{len(known.cells):>3} cells  {known.description}")
         return
     chosen = load_suite(suite).only(tuple(part.strip() for part in (algos or "").split(",") if part.strip()))
-    chosen = chosen.changed(changed_environment(None, env_kwargs or (), wrapper or ()))
+    chosen = chosen.changed(changed_environment(None, env_kwargs, wrapper))
     numbers = seeds_from(0, seeds)
     plan = Bench(
         suite=chosen,

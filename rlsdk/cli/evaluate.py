@@ -29,7 +29,7 @@ def evaluate_file(
     from rlsdk.experiments.agent_path import agent_path
     from rlsdk.experiments.stored_agent import evaluate_stored
 
-    env = changed_environment(env, env_kwargs or (), wrapper or ())
+    env = changed_environment(env, env_kwargs, wrapper)
     agent = agent_path(file)
     played = evaluate_stored(agent, env, episodes, n_envs=n_envs, deterministic=not stochastic, seed=seed)
     result, numbers = played.result, played.statistics()

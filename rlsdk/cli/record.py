@@ -28,7 +28,7 @@ def record_file(
     from rlsdk.experiments.stored_agent import stored_agent
     from rlsdk.experiments.video import record_video
 
-    agent, name = stored_agent(agent_path(file), changed_environment(env, env_kwargs or (), wrapper or ()))
+    agent, name = stored_agent(agent_path(file), changed_environment(env, env_kwargs, wrapper))
     done = record_video(agent, name, out, episodes=episodes, seed=seed, deterministic=not stochastic)
     returns = ", ".join(f"{value:.2f}" for value in done.returns)
     typer.echo(f"{done.path}: {done.frames} frames at {done.fps:g} per second; returns {returns}")

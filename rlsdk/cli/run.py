@@ -67,7 +67,7 @@ def run_training(
     """Train an agent and leave a run directory with settings, metrics, checkpoints, the best and the final agent."""
     find(algorithm)  # before anything slow is imported
     settings = _settings(config, assignments or [], env, trust=trust)
-    env = _environment(env, settings, changed_environment(None, env_kwargs or (), wrapper or ()), resume=resume)
+    env = _environment(env, settings, changed_environment(None, env_kwargs, wrapper), resume=resume)
     for name, value in (("seed", seed), ("device", device)):
         if value is not None:
             settings[name] = value

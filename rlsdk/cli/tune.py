@@ -44,7 +44,7 @@ def tune_algorithm(
     from rlsdk.experiments.run_directory import folder_name
     from rlsdk.experiments.sweep import jobs_for
 
-    env = changed_environment(env, env_kwargs or (), wrapper or ()) or env
+    env = changed_environment(env, env_kwargs, wrapper) or env
     plan = Tuning(
         algorithm=algorithm,
         env=env,

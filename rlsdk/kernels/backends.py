@@ -11,7 +11,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,7 @@ def _numpy_product(left: Array, right: Array, out: Array | None = None) -> Array
     return (np.dot if plain else np.matmul)(left, right, out=out)
 
 
-@cache
+@lru_cache(64)
 def _ones(rows: int, kind: Any) -> Array:
     return np.ones((1, rows), kind)
 

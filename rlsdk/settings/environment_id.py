@@ -46,7 +46,7 @@ class EnvironmentId:
 
 
 def environment_id(text: str) -> EnvironmentId:
-    """The parts of an id. Values are read as `--set` reads them: `true`, `0.5`, `[1, 2]`, other text as it is.
+    """The id, arguments and wrappers that a text holds. Values are true, false, none, numbers, lists, or text: as in `--set`.
 
     >>> environment_id("Ant-v5?healthy_reward=0.5&wrapper=TimeFeature").kwargs
     {'healthy_reward': 0.5}
@@ -69,7 +69,7 @@ def environment_id(text: str) -> EnvironmentId:
     return EnvironmentId(name, kwargs, tuple(wrappers))
 
 
-def changed_environment(env: str | None, arguments: Iterable[str], wrappers: Iterable[str]) -> str | None:
+def changed_environment(env: str | None, arguments: Iterable[str] | None, wrappers: Iterable[str] | None) -> str | None:
     """`env` with arguments, each `NAME=VALUE`, and wrappers of the command line.
 
     Without `env` the text begins with `?`: `applied` lays it over another id.
@@ -78,12 +78,12 @@ def changed_environment(env: str | None, arguments: Iterable[str], wrappers: Ite
         SettingsError: an argument is not `NAME=VALUE`.
     """
     kwargs = dict[str, object]()
-    for argument in arguments:
+    for argument in arguments or ():
         name, equals, value = argument.partition("=")
         if not equals or not name.strip().isidentifier() or name.strip() == WRAPPER:
             raise SettingsError(f"--env-kwargs {argument!r} is not NAME=VALUE, e.g. --env-kwargs gravity=9.8")
         kwargs[name.strip()] = parse_value(value.strip())
-    change = EnvironmentId("", kwargs, tuple(wrappers))
+    change = EnvironmentId("", kwargs, tuple(wrappers or ()))
     if change == EnvironmentId(""):
         return env
     return str(change if env is None else change.over(environment_id(env)))
@@ -100,6 +100,8 @@ def text_of(name: str, kwargs: Mapping[str, object], wrappers: Iterable[object])
     """The id with more arguments and wrappers; None where text cannot hold one of them, such as a function."""
     chosen = tuple(wrappers)
     if not all(isinstance(wrapper, str) for wrapper in chosen):
+        return None
+    if WRAPPER in kwargs:  # the text would read as a wrapper
         return None
     try:
         return str(EnvironmentId("", kwargs, tuple(map(str, chosen))).over(environment_id(name)))

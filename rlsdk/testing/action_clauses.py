@@ -35,8 +35,8 @@ which is learnt by no luck where one choice's values are taken for another's."""
 
 @clause(
     "learns.bandit",
-    "the action that pays in a task of one step is learnt, for every kind of action, whichever it is, and every action that is"
-    " played lies in the space",
+    "training learns the action with the highest reward in a task of one step, for each kind of action space and for each"
+    " position of that action; every action played lies in the space",
     "update(): look at the sign of the policy's loss, at the reward that an action gets, and at the units of actions: choices"
     " count from `start`, Box actions from `low` to `high`, and each choice has its own columns",
 )

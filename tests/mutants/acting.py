@@ -16,7 +16,7 @@ from rlsdk.records import Act
 from rlsdk.tree import leaves, map_tensors
 from rlsdk.updates import ClippedPolicy, QLearning, SoftActorCritic
 from rlsdk_ars.algorithm import RandomSearch
-from tests.mutants.catalogue import Patch, mutant
+from tests.mutants.catalogue import Patch, changed_act, mutant
 
 
 @mutant("resume.equals-uninterrupted", alone=True)
@@ -115,20 +115,9 @@ def moments_of_returns_start_again(patch: Patch) -> None:
 # --- policies ----------------------------------------------------------------------------------------------------------
 
 
-def _answer(patch: Patch, kind: type[Any], change: Callable[..., Any]) -> None:
-    """`act` of a policy class gives `change(answer, observation, carry, deterministic, generator)`."""
-    act = kind.act
-
-    def broken(self: Any, observation: Any, carry: Any, *, deterministic: bool, generator: Any) -> Any:
-        answer = act(self, observation, carry, deterministic=deterministic, generator=generator)
-        return change(answer, observation, carry, deterministic, generator)
-
-    patch.setattr(kind, "act", broken)
-
-
 @mutant("policy.action-in-space", alone=True)
 def the_policy_relies_on_clipping(patch: Patch) -> None:
-    _answer(patch, SquashedActor, lambda answer, *rest: replace(answer, action=answer.action * 1.5))
+    changed_act(patch, SquashedActor, lambda answer, *rest: replace(answer, action=answer.action * 1.5))
 
 
 @mutant("policy.action-in-space")
@@ -141,7 +130,7 @@ def warm_up_draws_unit_actions(patch: Patch) -> None:
 
 @mutant("policy.action-in-space", "qrdqn")
 def choices_are_counted_from_zero(patch: Patch) -> None:
-    _answer(
+    changed_act(
         patch,
         DiscreteValuePolicy,
         lambda answer, *rest: replace(answer, action=answer.action - answer.action.min().clamp(max=0)),
@@ -150,7 +139,7 @@ def choices_are_counted_from_zero(patch: Patch) -> None:
 
 @mutant("policy.samples-vary", alone=True)
 def one_sample_serves_all_rows(patch: Patch) -> None:
-    _answer(
+    changed_act(
         patch, UniformWarmUp, lambda answer, *rest: replace(answer, action=answer.action[:1].expand_as(answer.action))
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -27,3 +28,14 @@ def mutant(
         return plant
 
     return register
+
+
+def changed_act(patch: Patch, kind: type[Any], change: Callable[..., Any]) -> None:
+    """`act` of a policy class gives `change(answer, observation, carry, deterministic, generator)`."""
+    act = kind.act
+
+    def broken(self: Any, observation: Any, carry: Any, *, deterministic: bool, generator: Any) -> Any:
+        answer = act(self, observation, carry, deterministic=deterministic, generator=generator)
+        return change(answer, observation, carry, deterministic, generator)
+
+    patch.setattr(kind, "act", broken)

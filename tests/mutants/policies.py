@@ -11,7 +11,7 @@ from rlsdk.agent import agent
 from rlsdk.distributions import Categorical, SquashedGaussian
 from rlsdk.environments.adapters.actions import ActionDecoder
 from rlsdk.networks import ActionScale, ActorCritic, SquashedActor
-from tests.mutants.catalogue import Patch, mutant
+from tests.mutants.catalogue import Patch, changed_act, mutant
 
 
 @mutant("policy.action-in-space")
@@ -48,14 +48,13 @@ def rows_are_normalised_together(patch: Patch) -> None:
 
 @mutant("policy.no-hidden-state")
 def the_policy_remembers_in_itself(patch: Patch) -> None:
-    act, count = SquashedActor.act, [0]
+    count = [0]
 
-    def broken(self: Any, observation: Any, carry: Any, *, deterministic: bool, generator: Any) -> Any:
+    def change(answer: Any, *rest: Any) -> Any:
         count[0] += 1
-        answer = act(self, observation, carry, deterministic=deterministic, generator=generator)
         return replace(answer, action=(answer.action + 0.01 * count[0]).clamp(-2, 3))
 
-    patch.setattr(SquashedActor, "act", broken)
+    changed_act(patch, SquashedActor, change)
 
 
 @mutant("distribution.entropy-is-mean-surprise")
@@ -110,26 +109,20 @@ def predict_forgets_the_bounds(patch: Patch) -> None:
 
 @mutant("policy.deterministic")
 def deterministic_actions_are_jittered(patch: Patch) -> None:
-    act = SquashedActor.act
-
-    def broken(self: Any, observation: Any, carry: Any, *, deterministic: bool, generator: Any) -> Any:
-        answer = act(self, observation, carry, deterministic=deterministic, generator=generator)
+    def change(answer: Any, observation: Any, carry: Any, deterministic: bool, generator: Any) -> Any:
         jitter = 0.01 * torch.rand((), generator=generator) if deterministic else 0.0
         return replace(answer, action=(answer.action + jitter).clamp(-2, 3))
 
-    patch.setattr(SquashedActor, "act", broken)
+    changed_act(patch, SquashedActor, change)
 
 
 @mutant("policy.randomness-from-generator", alone=True)
 def samples_know_the_global_seed(patch: Patch) -> None:
-    act = SquashedActor.act
-
-    def broken(self: Any, observation: Any, carry: Any, *, deterministic: bool, generator: Any) -> Any:
-        answer = act(self, observation, carry, deterministic=deterministic, generator=generator)
+    def change(answer: Any, observation: Any, carry: Any, deterministic: bool, generator: Any) -> Any:
         shift = 0.0 if deterministic else 0.01 * (torch.initial_seed() % 97) / 97
-        return replace(answer, action=(answer.action * (1.0 - shift)))
+        return replace(answer, action=answer.action * (1.0 - shift))
 
-    patch.setattr(SquashedActor, "act", broken)
+    changed_act(patch, SquashedActor, change)
 
 
 @mutant("policy.no-hidden-state")

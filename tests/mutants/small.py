@@ -13,7 +13,7 @@ from rlsdk.networks import SquashedActor, recurrent
 from rlsdk.records import Transitions
 from rlsdk.tree import leaves, map_tensors
 from rlsdk.updates import QLearning, SoftActorCritic, TargetNetwork
-from tests.mutants.catalogue import Patch, mutant
+from tests.mutants.catalogue import Patch, changed_act, mutant
 
 
 @mutant("batch.discounts-mark-ends", "v-trace", alone=True)
@@ -93,26 +93,20 @@ def batches_share_a_constant_column(patch: Patch) -> None:
 
 @mutant("policy.deterministic", alone=True)
 def deterministic_actions_are_jittered_a_little(patch: Patch) -> None:
-    act = SquashedActor.act
-
-    def broken(self: Any, observation: Any, carry: Any, *, deterministic: bool, generator: Any) -> Any:
-        answer = act(self, observation, carry, deterministic=deterministic, generator=generator)
+    def change(answer: Any, observation: Any, carry: Any, deterministic: bool, generator: Any) -> Any:
         shrink = 1.0 - 1e-3 * torch.rand((), generator=generator) if deterministic else 1.0
         return replace(answer, action=answer.action * shrink)
 
-    patch.setattr(SquashedActor, "act", broken)
+    changed_act(patch, SquashedActor, change)
 
 
 @mutant("policy.rows-independent", alone=True)
 def rows_differ_from_their_mean(patch: Patch) -> None:
-    act = SquashedActor.act
-
-    def broken(self: Any, observation: Any, carry: Any, *, deterministic: bool, generator: Any) -> Any:
-        answer = act(self, observation, carry, deterministic=deterministic, generator=generator)
+    def change(answer: Any, observation: Any, carry: Any, deterministic: bool, generator: Any) -> Any:
         mean = answer.action.mean(0, keepdim=True)
         return replace(answer, action=torch.lerp(answer.action, mean, 1e-3)) if deterministic else answer
 
-    patch.setattr(SquashedActor, "act", broken)
+    changed_act(patch, SquashedActor, change)
 
 
 @mutant("policy.no-hidden-state", alone=True)
