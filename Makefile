@@ -7,7 +7,7 @@ PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml con
 EXTRAS := docs examples export hub interchange offline plots_and_videos scaffold tuning  # tests of them need packages that need newer ones
 SOURCES := pyproject.toml $(addsuffix /pyproject.toml,$(PLUGINS)) constraints.txt
 
-.PHONY: demo test test-slow test-without-kernels test-oldest lint format docs bench clean
+.PHONY: demo test test-slow test-without-kernels test-oldest lint format docs bench wheels clean
 
 $(VENV)/.demo: $(SOURCES)
 	$(PYTHON) -m venv $(VENV)
@@ -17,6 +17,11 @@ $(VENV)/.demo: $(SOURCES)
 
 $(VENV)/.dev: $(VENV)/.demo
 	$(PIP) -e ".[dev]" $(addprefix -e ,$(PLUGINS))
+	touch $@
+
+$(VENV)/.wheels: constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) attrs build hatchling packaging
 	touch $@
 
 $(VENV)/.bench: $(VENV)/.dev
@@ -62,8 +67,11 @@ docs: $(VENV)/.dev  ## the documentation site, in docs/_build/html
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
+wheels: $(VENV)/.wheels  ## a wheel of every package, and an index of them, in dist
+	$(BIN)/python -m publishing.wheels dist
+
 bench: $(VENV)/.bench  ## ours against the peer, interleaved
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) demo runs docs/_build
+	rm -rf $(VENV) demo dist runs docs/_build

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("rlsdk", "plugins", "contrib_algos", "examples", "docs", "tests", "benchmarks")
+FOLDERS = ("rlsdk", "plugins", "contrib_algos", "examples", "docs", "tests", "benchmarks", "publishing")
 EXCEPTED = {
     "CHANGELOG.md": "lists what was renamed",
     "renamed.py": "translates the old names of settings",
