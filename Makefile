@@ -1,13 +1,13 @@
 # Two commands set everything up on a fresh machine: `make demo` and `make test`.
 PYTHON ?= python3
 VENV := .venv
-BIN := $(VENV)/bin
+BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 PIP := $(BIN)/python -m pip install --quiet -c constraints.txt
 PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml contrib_algos/*/pyproject.toml))
 EXTRAS := docs examples export hub interchange offline plots_and_videos scaffold tuning  # tests of them need packages that need newer ones
 SOURCES := pyproject.toml $(addsuffix /pyproject.toml,$(PLUGINS)) constraints.txt
 
-.PHONY: demo test test-slow test-without-kernels test-oldest lint format docs bench wheels clean
+.PHONY: demo test test-slow test-without-kernels test-oldest lint format docs bench wheels release clean
 
 $(VENV)/.demo: $(SOURCES)
 	$(PYTHON) -m venv $(VENV)
@@ -69,6 +69,10 @@ docs: $(VENV)/.dev  ## the documentation site, in docs/_build/html
 
 wheels: $(VENV)/.wheels  ## a wheel of every package, and an index of them, in dist
 	$(BIN)/python -m publishing.wheels dist
+
+release: $(VENV)/.wheels  ## check and build what TAG names, such as TAG=rlsdk-tqc-v0.2.0
+	rm -rf dist
+	$(BIN)/python -m publishing.release "$$TAG" dist
 
 bench: $(VENV)/.bench  ## ours against the peer, interleaved
 	$(BIN)/python -m benchmarks
