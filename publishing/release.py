@@ -26,7 +26,7 @@ BEFORE_PUBLISHING = "nothing is published yet"
 """Words in install lines that a first release makes untrue."""
 
 
-class NotReleasable(Exception):
+class ReleaseError(Exception):
     """What must be changed before this tag can be released, a line each."""
 
 
@@ -34,13 +34,13 @@ def package_of(tag: str, known: list[Package]) -> tuple[Package, str]:
     """The package and the version that a tag names.
 
     Raises:
-        NotReleasable: the tag has another form, or names no package.
+        ReleaseError: the tag has another form, or names no package.
     """
     found = TAG.fullmatch(tag)
     named = [package for package in known if found and package.name == found["name"]]
     if found is None or not named:
         names = ", ".join(package.name for package in known)
-        raise NotReleasable(f"the tag {tag!r} must be NAME-vVERSION, such as rlsdk-tqc-v0.2.0; names are {names}")
+        raise ReleaseError(f"the tag {tag!r} must be NAME-vVERSION, such as rlsdk-tqc-v0.2.0; names are {names}")
     return named[0], found["version"]
 
 
@@ -110,12 +110,12 @@ def check(tag: str, root: Path = ROOT) -> Package:
     """The package that `tag` releases.
 
     Raises:
-        NotReleasable: something does not agree.
+        ReleaseError: something does not agree.
     """
     known = packages(root)
     package, version = package_of(tag, known)
     if found := list(problems(package, version, known[0])):
-        raise NotReleasable("\n".join(found))
+        raise ReleaseError("\n".join(found))
     return package
 
 
@@ -123,7 +123,7 @@ def main(tag: str, folder: Path | None) -> None:
     """Check the release, then build its wheel and its source archive into `folder`."""
     try:
         package = check(tag)
-    except NotReleasable as error:
+    except ReleaseError as error:
         raise SystemExit(f"{tag} cannot be released:\n{error}") from None
     print(f"{tag}: tag, version, CHANGELOG and range of the SDK agree")
     if folder is not None:

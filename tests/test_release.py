@@ -14,7 +14,7 @@ from packaging.specifiers import SpecifierSet
 from ruamel.yaml import YAML
 
 from publishing.packages import ROOT, packages
-from publishing.release import NotReleasable, check, main
+from publishing.release import ReleaseError, check, main
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 PYPROJECT = """
@@ -95,14 +95,14 @@ INIT, LOG = "src/rlsdk_tqc/__init__.py", "CHANGELOG.md"
 def test_what_does_not_agree_is_named(tag: str, change: Change | None, words: str, repository: Path) -> None:
     if change:
         change(repository)
-    with pytest.raises(NotReleasable) as caught:
+    with pytest.raises(ReleaseError) as caught:
         check(tag, repository)
     assert words in str(caught.value)
 
 
 def test_all_problems_come_at_once(repository: Path) -> None:
     replaced("README.md", "pip", "Nothing is published yet")(repository)
-    with pytest.raises(NotReleasable) as caught:
+    with pytest.raises(ReleaseError) as caught:
         check("rlsdk-tqc-v0.3.0", repository)
     assert len(str(caught.value).splitlines()) == 3
 
