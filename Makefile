@@ -12,7 +12,7 @@ SOURCES := pyproject.toml $(addsuffix /pyproject.toml,$(PLUGINS)) constraints.tx
 $(VENV)/.demo: $(SOURCES)
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) torch
-	$(PIP) -e ".[plot]" $(addprefix -e ,$(PLUGINS))
+	$(PIP) -e ".[demo]" $(addprefix -e ,$(PLUGINS))
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.demo
@@ -28,11 +28,12 @@ $(VENV)/.bench: $(VENV)/.dev
 	$(PIP) -e ".[benchmarks,mujoco]"
 	touch $@
 
-demo: $(VENV)/.demo  ## install, train TQC on Pendulum-v1, show what came of it
+demo: $(VENV)/.demo  ## install, train TQC on Pendulum-v1, show how it learnt, what it does and what to try next
 	rm -rf demo
-	$(BIN)/rlsdk run tqc --env Pendulum-v1 --steps 6000 --seed 1 --set learning_rate=1e-3 --eval-every 1000 --out demo
+	$(BIN)/rlsdk run tqc --env Pendulum-v1 --steps 6000 --seed 1 --set learning_rate=1e-3 --eval-every 500 --out demo
 	$(BIN)/rlsdk eval demo/final.rlsdk --episodes 20
-	@echo "learning curve: demo/learning_curve.png    agent: demo/final.rlsdk"
+	SDL_VIDEODRIVER=dummy $(BIN)/rlsdk record demo --out demo/agent.gif
+	$(BIN)/python examples/show_run.py demo
 
 test: $(VENV)/.dev  ## the fast test suite
 	$(BIN)/python -m pytest -n 2 --dist loadfile -q

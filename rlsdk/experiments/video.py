@@ -42,7 +42,7 @@ def record_video(
         raise SettingsError(f"a video must end in {' or '.join(SUFFIXES)}, not {target.suffix or target.name!r}")
     if episodes < 1:
         raise SettingsError(f"episodes = {episodes} must be a positive whole number")
-    imageio = _imageio()
+    imageio = _imageio(target.suffix)
     envs = make_vec_env(env, 1, env_kwargs={"render_mode": "rgb_array"}, vectorization="sync")
     try:
         agent.require_same_spaces(envs, "the environment to record")
@@ -63,10 +63,12 @@ def _frames_per_second(metadata: object) -> float:
     return float(declared or DEFAULT_FPS)
 
 
-def _imageio() -> ModuleType:
+def _imageio(suffix: str) -> ModuleType:
     try:
         import imageio.v3
-        import imageio_ffmpeg  # noqa: F401  # writes the MP4
+
+        if suffix == ".mp4":
+            import imageio_ffmpeg  # noqa: F401  # writes it
     except ImportError:
         raise SettingsError("videos need imageio and imageio-ffmpeg: pip install rlsdk[video]") from None
     return imageio.v3
