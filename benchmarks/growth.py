@@ -1,4 +1,4 @@
-"""How the cost of a step grows with sizes: environments, width, batch, observation, masks, replay memory.
+"""How the cost of a step grows with sizes: environments, width, batch, observation, masks, replay buffer.
 
 python -m benchmarks.growth [--write]     # the table and the picture of docs/performance.md
 """
@@ -87,7 +87,7 @@ SWEEPS = (
     Sweep("batch (TQC, Pendulum)", (32, 128, 512, 2048), _of_batch, 60),
     Sweep("numbers of an observation (MaskablePPO)", (4, 64, 1024, 16_384), _of_observation, 2048),
     Sweep("entries of a mask (MaskablePPO)", (10, 100, 1000, 10_000), _of_masks, 1024),
-    Sweep("rows of replay memory (QR-DQN, CartPole)", (1000, 10_000, 100_000, 1_000_000), _of_memory, 2000),
+    Sweep("rows of replay buffer (QR-DQN, CartPole)", (1000, 10_000, 100_000, 1_000_000), _of_memory, 2000),
 )
 
 

@@ -18,7 +18,7 @@ BEGIN, END = "<!-- combinations: begin -->\n", "<!-- combinations: end -->"
 PACKAGES = (*ROOT.glob("plugins/*/pyproject.toml"), *ROOT.glob("contrib_algos/*/pyproject.toml"))
 OURS = sorted(path.parent.name.removeprefix("rlsdk-") for path in PACKAGES)
 KINDS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
-HEAD = """| algorithm | actions | observations | masks | memory | replay | gSDE | action noise | switches |
+HEAD = """| algorithm | actions | observations | masks | recurrent | replay buffer | gSDE | action noise | variants |
 |---|---|---|---|---|---|---|---|---|
 """
 SWITCHES = {"double_q": "double", "policy_kwargs.dueling": "dueling"}

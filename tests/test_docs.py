@@ -39,7 +39,7 @@ def quick(algorithm: str) -> list[str]:
     """Options that shorten `rlsdk run ALGORITHM`."""
     spec = load(algorithm)
     fields = {field.name for field in attrs.fields(spec.config_type)}
-    if "buffer_size" in fields:  # with a replay memory it is how far targets look ahead
+    if "buffer_size" in fields:  # with a replay buffer it is how far targets look ahead
         fields -= {"n_steps"}
     chosen = [f"{name}={value}" for name, value in SMALL.items() if name in fields]
     return [part for text in ["policy_kwargs.net_arch=[8]", *chosen] for part in ("--set", text)]

@@ -1,4 +1,4 @@
-"""Replay memories in parts: joined again they are what was taken apart, and a checkpoint costs what is new."""
+"""Replay buffers in parts: joined again they are what was taken apart, and a checkpoint costs what is new."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def test_bad_recordings_name_the_episode(change: dict[str, Any], words: str) -> 
 
 def test_recordings_that_cannot_be_used() -> None:
     env = IdentityEnvBox(episode_length=5)
-    with pytest.raises(UsageError, match="no replay memory"):
+    with pytest.raises(UsageError, match="no replay buffer"):
         remember(TRPO("MlpPolicy", env), [])
     two = make_vec_env(lambda: IdentityEnvBox(episode_length=5), 2, vectorization="sync")
     with pytest.raises(UsageError, match="one environment"):

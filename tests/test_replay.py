@@ -1,4 +1,4 @@
-"""The replay memory against a naive list of transitions, in both storage modes."""
+"""The replay buffer against a naive list of transitions, in both storage modes."""
 
 from __future__ import annotations
 

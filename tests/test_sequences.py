@@ -1,4 +1,4 @@
-"""Sequences from a replay memory against plain lists of steps, and its stored extras and carries."""
+"""Sequences from a replay buffer against plain lists of steps, and its stored extras and carries."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ class Agent(Generic[ConfigT]):
 
     @property
     def replay_buffer(self) -> Buffer[Any, Any] | None:
-        """The replay memory, None for algorithms without one."""
+        """The replay buffer, None for algorithms without one."""
         restore_replay(self._assembled)
         return self.parts.buffer
 

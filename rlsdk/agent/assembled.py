@@ -66,7 +66,7 @@ class AssembledAgent(Generic[ConfigT]):
     """The state of a training that is not running: from a file, or with episodes that have ended."""
     stored_log: State | None = None
     pending_replay: Callable[[], State] | None = None
-    """Reads the replay memory of the file the agent was loaded from, until that has been done."""
+    """Reads the replay buffer of the file the agent was loaded from, until that has been done."""
     step_offset: int = 0
     """Environment steps before those that `num_timesteps` counts."""
     fingerprint: object = None

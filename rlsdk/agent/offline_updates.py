@@ -1,4 +1,4 @@
-"""Updates from the replay memory alone, without an environment."""
+"""Updates from the replay buffer alone, without an environment."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ Target = str | Path | IO[bytes]
 
 
 def write(state: TrainingState, path: Target, journal: Journal | None = None) -> None:
-    """Write an agent file. With a journal, the rows of the replay memory go there.
+    """Write an agent file. With a journal, the rows of the replay buffer go there.
 
     Raises:
         ArtifactError: the place cannot be written; what was there is untouched.
@@ -103,7 +103,7 @@ class AgentFile:
 
 
 def read(path: Target, *, replay: bool, print_systems: bool) -> AgentFile:
-    """The manifest and the sections of a file; the replay memory only if `replay`, or if the file may be closed later.
+    """The manifest and the sections of a file; the replay buffer only if `replay`, or if the file may be closed later.
 
     `print_systems`: print the versions it was made with, and those here.
 

@@ -15,7 +15,7 @@ from rlsdk.settings.agent_config import AgentConfig
 OF_THE_AGENT = frozenset({"stats_window_size", "tensorboard_log", "verbose"})
 """Settings that no part sees; `learn` reads them."""
 OF_MEMORIES = frozenset({"gamma", "n_steps"})
-"""Settings that a replay memory is made with."""
+"""Settings that a replay buffer is made with."""
 
 
 def change_settings(agent: AssembledAgent, changes: Mapping[str, object]) -> None:

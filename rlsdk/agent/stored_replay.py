@@ -1,4 +1,4 @@
-"""Replay memories in files: in an agent's own, put back when they are needed, or in files of theirs."""
+"""Replay buffers in files: in an agent's own, put back when they are needed, or in files of theirs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def pending_replay(
         again, stored = factory.read(source, everything, kind=agent_file.KIND)
         if again != document:
             raise ArtifactError(
-                f"{source} has changed since the agent was loaded from it; load(path, env=env) reads its replay memory at once"
+                f"{source} has changed since the agent was loaded from it; load(path, env=env) reads its replay buffer at once"
             )
         _, found = upgraded(again, stored, spec)
         return _memories(document, found, source)
@@ -61,7 +61,7 @@ def require_room(agent: AssembledAgent) -> None:
 
 
 def restore_replay(agent: AssembledAgent) -> None:
-    """Put back the replay memory of the file the agent was loaded from, if that is still to be done.
+    """Put back the replay buffer of the file the agent was loaded from, if that is still to be done.
 
     Raises:
         ArtifactError: the file is gone, has changed, or its memory does not fit.
@@ -71,7 +71,7 @@ def restore_replay(agent: AssembledAgent) -> None:
     found = agent.pending_replay()
     if SECTION in found and agent.parts.buffer is not None:
         require_room(agent)
-        with blaming_the_file(True), fitting("the replay memory in the file does not fit"):
+        with blaming_the_file(True), fitting("the replay buffer in the file does not fit"):
             agent.parts.buffer.load_state_dict(found[SECTION])
     if MEMORIES in found:
         with blaming_the_file(True), fitting("the further memories in the file do not fit"):
@@ -80,14 +80,14 @@ def restore_replay(agent: AssembledAgent) -> None:
 
 
 def _whole(document: Mapping[str, object], state: State, source: Path | IO[bytes]) -> State:
-    """The state of the replay memory, with the rows of the folder beside the file, if they are stored there."""
+    """The state of the replay buffer, with the rows of the folder beside the file, if they are stored there."""
     parts = document.get("replay_parts")
     if parts is None:
         return state
     if not isinstance(source, Path):
-        raise ArtifactError("the rows of the replay memory lie in a folder beside the file; load it by its path")
+        raise ArtifactError("the rows of the replay buffer lie in a folder beside the file; load it by its path")
     if not isinstance(parts, list) or not all(isinstance(name, str) for name in parts):
-        raise ArtifactError("the file is damaged: its manifest names no parts of a replay memory")
+        raise ArtifactError("the file is damaged: its manifest names no parts of a replay buffer")
     return joined(state, source.parent / FOLDER, parts)
 
 

@@ -1,4 +1,4 @@
-"""The columns of a replay memory: what a row holds."""
+"""The columns of a replay buffer: what a row holds."""
 
 from __future__ import annotations
 

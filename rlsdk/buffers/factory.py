@@ -1,4 +1,4 @@
-"""The replay memory that the settings choose."""
+"""The replay buffer that the settings choose."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MEMORIES: dict[str, Callable[..., Memory]] = {
 
 
 class ReplaySettings(Protocol):
-    """The hyper-parameters of a replay memory."""
+    """The hyper-parameters of a replay buffer."""
 
     @property
     def buffer_size(self) -> int: ...

@@ -1,4 +1,4 @@
-"""Replay memory for goals: in part of each batch the goal is replaced by one that was reached later.
+"""Replay buffer for goals: in part of each batch the goal is replaced by one that was reached later.
 
 Source: Andrychowicz et al. 2017, arXiv:1707.01495, algorithm 1, relabelling at sampling.
 """

@@ -1,4 +1,4 @@
-"""Columns of a replay memory that not every algorithm needs: ends of episodes, carries, extras, infos, masks."""
+"""Columns of a replay buffer that not every algorithm needs: ends of episodes, carries, extras, infos, masks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def extend_optional(rows: PreallocatedRows, where: Tensor, item: Rollout[CarryT,
         carry, given = tree.leaves(store["carry"]), tree.leaves(item.initial_carry)
         if [leaf.shape[1:] for leaf in carry] != [leaf.shape for leaf in given]:
             raise UsageError(
-                f"the replay memory stores carries of shapes {[list(leaf.shape[1:]) for leaf in carry]}, the policy that"
+                f"the replay buffer stores carries of shapes {[list(leaf.shape[1:]) for leaf in carry]}, the policy that"
                 f" collects gives {[list(leaf.shape) for leaf in given]}; build the memory with its initial_carry"
             )
         for target, source in zip(carry, given, strict=True):
@@ -45,7 +45,7 @@ def _extend_named(rows: PreallocatedRows, column: str, where: Tensor, given: Map
     if column not in rows.storage:
         if rows.filled:
             raise UsageError(
-                f"the replay memory holds rows without {column}; clear it before steps have {sorted(given)}"
+                f"the replay buffer holds rows without {column}; clear it before steps have {sorted(given)}"
             )
         rows.allocate_named(column, given)
     stored: Mapping[str, Tensor] = rows.storage[column]

@@ -1,4 +1,4 @@
-"""Memory for the rows of a replay memory: how much it takes, and made at the first row."""
+"""Memory for the rows of a replay buffer: how much it takes, and made at the first row."""
 
 from __future__ import annotations
 

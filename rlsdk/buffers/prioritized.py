@@ -1,4 +1,4 @@
-"""Replay memory that samples transitions in proportion to their last error.
+"""Replay buffer that samples transitions in proportion to their last error.
 
 Source: Schaul et al. 2016, arXiv:1511.05952, proportional prioritisation with importance weights (section 3.3, algorithm 1).
 """

@@ -1,4 +1,4 @@
-"""Replay memory: a preallocated ring of transitions, sampled uniformly."""
+"""Replay buffer: a preallocated ring of transitions, sampled uniformly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of a replay memory, taken out and put back; those of a file are checked first."""
+"""The rows of a replay buffer, taken out and put back; those of a file are checked first."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def use_gamma(rows: RowStorage, gamma: float) -> None:
     if gamma != rows.gamma and rows.storage:
         if rows.gamma == 0.0 and rows.filled:
             raise UsageError(
-                "gamma cannot change from 0: the discounts in the replay memory are all 0 and do not mark the ends of episodes"
+                "gamma cannot change from 0: the discounts in the replay buffer are all 0 and do not mark the ends of episodes"
             )
         discount = rows.storage["discount"]
         discount.copy_((discount > 0.0).to(discount.dtype) * gamma)

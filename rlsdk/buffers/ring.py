@@ -1,4 +1,4 @@
-"""Walking along the episodes in a replay memory's ring."""
+"""Walking along the episodes in a replay buffer's ring."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of a replay memory: a ring, made of the leaves of what was collected."""
+"""The rows of a replay buffer: a ring, made of the leaves of what was collected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replay memory of sequences, for recurrent policies and for targets over several steps."""
+"""Replay buffer of sequences, for recurrent policies and for targets over several steps."""
 
 from __future__ import annotations
 

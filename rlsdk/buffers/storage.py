@@ -30,13 +30,13 @@ class OnDisk:
 
     def __init__(self, directory: str | Path, device: str) -> None:
         if device != "cpu":
-            raise SettingsError(f"a replay memory on disk needs device = 'cpu', not {device!r}")
+            raise SettingsError(f"a replay buffer on disk needs device = 'cpu', not {device!r}")
         try:
             Path(directory).mkdir(parents=True, exist_ok=True)
             self.folder = tempfile.TemporaryDirectory(prefix="replay-", dir=directory)
         except OSError as error:
             raise SettingsError(
-                f"the replay memory's directory {str(directory)!r} cannot be used: {error.strerror or error}; choose a"
+                f"the replay buffer's directory {str(directory)!r} cannot be used: {error.strerror or error}; choose a"
                 " writable folder"
             ) from None
         self.files = 0

@@ -98,7 +98,7 @@ class CheckpointCallback(Callback):
 
 
 def _parts_of(path: Path) -> list[str]:
-    """The parts of replay memory that a checkpoint names; none for a damaged one."""
+    """The parts of replay buffer that a checkpoint names; none for a damaged one."""
     with contextlib.suppress(ArtifactError):
         names = inspect(path, kind=AGENT_KIND).get("replay_parts")
         return [str(name) for name in names] if isinstance(names, list) else []

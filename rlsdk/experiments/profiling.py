@@ -89,7 +89,7 @@ class _Timed:
 
 
 class _TimedMemory(_Timed):
-    """A replay memory also has a length."""
+    """A replay buffer also has a length."""
 
     def __len__(self) -> int:
         return len(self._inner)

@@ -1,4 +1,4 @@
-"""Recorded episodes of any origin: checked, and put into an agent's replay memory."""
+"""Recorded episodes of any origin: checked, and put into an agent's replay buffer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MASKS = "action_mask"
 
 
 def remember(agent: Agent, episodes: Iterable[object]) -> int:
-    """Put recorded episodes into the replay memory of an agent; returns how many transitions that were.
+    """Put recorded episodes into the replay buffer of an agent; returns how many transitions that were.
 
     Args:
         agent: of an off-policy algorithm with one environment; `rlsdk.environments.RecordedOnly` stands in for it where there
@@ -35,12 +35,12 @@ def remember(agent: Agent, episodes: Iterable[object]) -> int:
             last step is neither counts as truncated.
 
     Raises:
-        UsageError: the algorithm has no replay memory, or several environments. SettingsError: more transitions than
+        UsageError: the algorithm has no replay buffer, or several environments. SettingsError: more transitions than
         `buffer_size`. ObservationError: lengths or shapes that do not fit, or numbers that are not finite.
     """
     buffer = agent.parts.buffer
     if buffer is None:
-        raise UsageError(f"{agent.spec.id} has no replay memory to fill")
+        raise UsageError(f"{agent.spec.id} has no replay buffer to fill")
     if agent.context.num_envs != 1:
         raise UsageError(f"recorded episodes need an agent with one environment, this one has {agent.context.num_envs}")
     spaces = agent.context.observation_space, agent.context.action_space

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rlsdk.settings.fields import described
 
 LEARNING_RATE = described("step size of the optimisers; may be a schedule of the remaining progress", tune=(1e-5, 1e-2))
-BUFFER_SIZE = described("transitions the replay memory holds, over all environments", unit="transitions")
+BUFFER_SIZE = described("transitions the replay buffer holds, over all environments", unit="transitions")
 LEARNING_STARTS = described("environment steps collected with random actions before the first update", unit="env steps")
 BATCH_SIZE = described("transitions per update", unit="transitions", tune=(32, 1024))
 TAU = described("share of the online network that moves into the target network at each target update", tune=(0.001, 1))
@@ -15,7 +15,7 @@ GRADIENT_STEPS = described("updates per round; -1 = one for each collected envir
 REPLAY_BUFFER_CLASS = described(
     "uniform, prioritized, hindsight, or a class; none = uniform", examples=("prioritized",)
 )
-REPLAY_BUFFER_KWARGS = described("further arguments of the replay memory", examples=({"n_steps": 2},))
+REPLAY_BUFFER_KWARGS = described("further arguments of the replay buffer", examples=({"n_steps": 2},))
 N_STEP_TARGETS = described("steps of rewards in a target before it bootstraps", tune=(1, 5))
 OPTIMIZE_MEMORY_USAGE = described(
     "store each observation once; half the memory, exact also at time limits", affects="memory"

@@ -19,7 +19,7 @@ UNIT = in_range(0.0, 1.0)
 
 @attrs.frozen
 class OffPolicyConfig(AgentConfig):
-    """The constructor parameters of algorithms that learn from a replay memory, in order."""
+    """The constructor parameters of algorithms that learn from a replay buffer, in order."""
 
     LIVE: ClassVar[tuple[str, ...]] = (
         "learning_rate",

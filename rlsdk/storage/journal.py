@@ -1,4 +1,4 @@
-"""Replay memories written in parts: a checkpoint writes only the rows since the one before.
+"""Replay buffers written in parts: a checkpoint writes only the rows since the one before.
 
 A part is a file with the rows that came since the part before; a checkpoint names the parts its memory is made of.
 """
@@ -86,8 +86,8 @@ def joined(state: State, folder: Path, names: Iterable[str]) -> dict[str, object
     """
     ring = _ring(state, RING - {"leaves"} | {"size"})
     if ring is None:
-        raise ArtifactError("the file names parts of a replay memory, but holds none they belong to")
-    with fitting("the file's replay memory is damaged"):
+        raise ArtifactError("the file names parts of a replay buffer, but holds none they belong to")
+    with fitting("the file's replay buffer is damaged"):
         size, filled, written = (count_in(ring, name) for name in ("size", "filled", "written"))
     end = written + size - filled
     names = list(names)
@@ -99,14 +99,14 @@ def joined(state: State, folder: Path, names: Iterable[str]) -> dict[str, object
         start, stop = count_in(document, "start"), count_in(document, "end")
         flat = _rows(sections.get("rows"))
         if not start <= known <= stop <= end or any(len(leaf) != stop - start for leaf in flat.values()):
-            raise ArtifactError(f"the replay memory's parts in {folder} do not join: {name} has rows {start} to {stop}")
+            raise ArtifactError(f"the replay buffer's parts in {folder} do not join: {name} has rows {start} to {stop}")
         for key, leaf in flat.items():
             whole = leaves.setdefault(key, leaf.new_empty((size, *leaf.shape[1:])))
             first = max(start, end - size)
             whole[torch.arange(first, stop) % size] = leaf[first - start :]
         known = stop
     if known != end:
-        raise ArtifactError(f"the replay memory's parts in {folder} end at row {known}, not {end}")
+        raise ArtifactError(f"the replay buffer's parts in {folder} end at row {known}, not {end}")
     whole_ring = {name: value for name, value in ring.items() if name != "size"}
     return _replaced(state, {**whole_ring, "leaves": tree.unflatten(leaves)})
 
@@ -116,7 +116,7 @@ def _rows(leaves: object) -> dict[str, Tensor]:
     flat = tree.flatten(leaves) if isinstance(leaves, Mapping) else {}
     rows = {name: leaf for name, leaf in flat.items() if isinstance(leaf, Tensor)}
     if not rows or len(rows) < len(flat):
-        raise ArtifactError("the file's replay memory is damaged: its rows are not tensors; take another copy")
+        raise ArtifactError("the file's replay buffer is damaged: its rows are not tensors; take another copy")
     return rows
 
 
@@ -124,7 +124,7 @@ def _require_parts(folder: Path, names: list[str], begin: int, end: int) -> None
     """Check names and headers before any row is read: together the parts must hold the rows `begin` to `end`, and each some of
     them. Otherwise a small file could ask for any amount of work and memory."""
     if len({*names}) != len(names) or not all(map(PART.fullmatch, names)):
-        raise ArtifactError("the file is damaged: its manifest names no parts of a replay memory")
+        raise ArtifactError("the file is damaged: its manifest names no parts of a replay buffer")
     known = begin
     for name in names:
         document = inspect_archive(folder / name, kind=KIND)
@@ -132,10 +132,10 @@ def _require_parts(folder: Path, names: list[str], begin: int, end: int) -> None
             start, stop = count_in(document, "start"), count_in(document, "end")
             rows = {shape[0] for shape in shapes_in(document)["rows"].values()}
         if not (start <= known < stop <= end and rows == {stop - start}) and known != stop:
-            raise ArtifactError(f"the replay memory's parts in {folder} do not join: {name} has rows {start} to {stop}")
+            raise ArtifactError(f"the replay buffer's parts in {folder} do not join: {name} has rows {start} to {stop}")
         known = stop
     if known != end:
-        raise ArtifactError(f"the replay memory's parts in {folder} end at row {known}, not {end}")
+        raise ArtifactError(f"the replay buffer's parts in {folder} end at row {known}, not {end}")
 
 
 def _ring(state: State, keys: set[str] = RING) -> State | None:

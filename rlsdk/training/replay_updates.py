@@ -1,4 +1,4 @@
-"""Updates from a replay memory."""
+"""Updates from a replay buffer."""
 
 from __future__ import annotations
 
