@@ -32,7 +32,7 @@ demo: $(VENV)/.demo  ## install, train TQC on Pendulum-v1, show how it learnt, w
 	rm -rf demo
 	$(BIN)/rlsdk run tqc --env Pendulum-v1 --steps 6000 --seed 1 --set learning_rate=1e-3 --eval-every 500 --out demo
 	$(BIN)/rlsdk eval demo/final.rlsdk --episodes 20
-	SDL_VIDEODRIVER=dummy $(BIN)/rlsdk record demo --out demo/agent.gif
+	SDL_VIDEODRIVER=dummy $(BIN)/rlsdk record demo/final.rlsdk --out demo/agent.gif
 	$(BIN)/python examples/show_run.py demo
 
 test: $(VENV)/.dev  ## the fast test suite

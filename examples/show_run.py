@@ -20,14 +20,15 @@ FILES = {
     "metrics.csv": "all numbers of the training",
     "config.toml": "all settings, with explanations",
 }
-NEXT = """
-rlsdk list                                                       the installed algorithms
-rlsdk info tqc                                                   its settings, spaces and paper
-rlsdk run tqc --resume --out {folder} --steps 8000                 continue this training
-rlsdk run ppo --env CartPole-v1 --steps 20000 --out runs/ppo     another algorithm and environment
-rlsdk run ars --env CartPole-v1 --steps 5000 --seeds 2           several seeds in parallel
-rlsdk new my-algo --family on-policy                             a package for an algorithm of your own
-"""
+NEXT = {
+    "rlsdk list": "the installed algorithms",
+    "rlsdk info tqc": "its settings, spaces and paper",
+    "rlsdk run tqc --resume --out {folder} --steps 8000": "continue this training",
+    "rlsdk run ppo --env CartPole-v1 --steps 20000 --out runs/ppo": "another algorithm and environment",
+    "rlsdk run ars --env CartPole-v1 --steps 5000 --seeds 2": "several seeds in parallel",
+    "rlsdk new my-algo --family on-policy": "a package for an algorithm of your own",
+    "docs/guides/quick-start.md, examples/notebooks": "the same from Python",
+}
 
 
 def table(steps: list[float], returns: list[float]) -> list[str]:
@@ -53,8 +54,8 @@ def main(folder: Path) -> None:
         if (folder / name).exists():
             print(f"  {folder / name!s:<28} {text}")
     print("\nTry next, after: . .venv/bin/activate")
-    print("\n".join(f"  {line}" for line in NEXT.format(folder=folder).strip().splitlines()))
-    print("  docs/guides/quick-start.md, examples/notebooks               the same from Python")
+    for command, text in NEXT.items():
+        print(f"  {command.format(folder=folder):<62} {text}")
 
 
 if __name__ == "__main__":

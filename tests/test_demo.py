@@ -19,8 +19,7 @@ RECIPE = (ROOT / "Makefile").read_text().partition("\ndemo: ")[2].partition("\n\
 
 
 def suggested() -> list[list[str]]:
-    lines = show_run.NEXT.format(folder="demo").strip().splitlines()
-    return [shlex.split(line.partition("   ")[0])[1:] for line in lines]
+    return [shlex.split(line.format(folder="demo"))[1:] for line in show_run.NEXT if line.startswith("rlsdk ")]
 
 
 def test_evaluations_become_bars_from_the_worst_to_the_best() -> None:
@@ -48,7 +47,12 @@ def test_a_run_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_the_demo_shows_curve_video_and_next_steps() -> None:
-    for words in ("rlsdk run tqc", "rlsdk eval", "rlsdk record demo --out demo/agent.gif", "examples/show_run.py demo"):
+    for words in (
+        "rlsdk run tqc",
+        "rlsdk eval",
+        "rlsdk record demo/final.rlsdk --out demo/agent.gif",
+        "examples/show_run.py demo",
+    ):
         assert words in RECIPE
     assert "SDL_VIDEODRIVER=dummy" in RECIPE, "it needs no screen"
 
