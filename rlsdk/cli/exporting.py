@@ -14,13 +14,13 @@ def export_policy(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write (default: beside FILE).")] = None,
 ) -> None:
     """Write the policy of an agent as ONNX or in torch's format, and a model card beside it."""
-    import rlsdk
+    from rlsdk.agent import load
     from rlsdk.experiments.agent_path import agent_path
     from rlsdk.interchange.export import export, model_card
     from rlsdk.storage.archive import write_whole
 
     file = agent_path(file)
-    agent = rlsdk.load(file)
+    agent = load(file)
     exported = export(agent, out or file.with_suffix(""), kind)
     card = exported.path.with_suffix(".md")
     write_whole(card, model_card(agent, exported, results_of(file)).encode())

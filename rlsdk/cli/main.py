@@ -26,6 +26,7 @@ from rlsdk.cli import (
     record,
     run,
     tune,
+    zoo,
 )
 from rlsdk.errors import RlsdkError
 from rlsdk.runtime.output import plain_output, print_line
@@ -68,6 +69,7 @@ app.command("import")(importing.import_agent)
 app.command("export")(exporting.export_policy)
 app.command("push")(hub.push_file)
 app.command("pull")(hub.pull_file)
+app.add_typer(zoo.app, name="zoo")
 app.command("inspect")(inspect.inspect_file)
 app.command("check")(check.check_plugin)
 app.command("new")(new.new_plugin)

@@ -25,6 +25,7 @@ RESERVED = {
 """Names of the SDK's own, which no plugin may take over."""
 _NAMES = {
     "id": (re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"), "letters, digits, '-', '_' and '.'"),
+    "zoo": (re.compile(r"[A-Za-z0-9_-]{0,60}"), "the name of a folder: letters, digits, '-' and '_'"),
     "serializers": (re.compile(r"\.[A-Za-z0-9_-]{1,30}"), "a file suffix such as '.npz'"),
     **dict.fromkeys(
         ("sinks", "environments", "executors", "policies", "traits"),
@@ -50,7 +51,7 @@ class NoManifestError(ManifestError):
 
 @attrs.frozen(kw_only=True)
 class Manifest:
-    """The static description of one plugin: an algorithm, or extensions, or both."""
+    """The static description of one plugin: an algorithm, or extensions, or trained agents."""
 
     id: str
     title: str
@@ -93,6 +94,8 @@ class Manifest:
     """File suffixes its hook `serializers` can write and read, e.g. `.npz`."""
     executors: tuple[str, ...] = ()
     """Names of the executors its hook `executors` gives."""
+    zoo: str = ""
+    """Folder of the package with trained agents, such as `agents`; see `rlsdk.zoo`."""
 
 
 def read_manifest(module: str) -> Manifest:
@@ -238,9 +241,9 @@ def _check_names(manifest: Manifest) -> None:
 def _check_purpose(manifest: Manifest) -> None:
     """An algorithm names its family, spaces and policies; a plugin without one provides something else."""
     if manifest.family is None:
-        if not any(getattr(manifest, name) for name in EXTENSIONS):
+        if not any(getattr(manifest, name) for name in (*EXTENSIONS, "zoo")):
             raise ManifestError(
-                f"its manifest provides nothing: neither a family (an algorithm) nor any of {EXTENSIONS}"
+                f"its manifest provides nothing: neither a family (an algorithm) nor any of {(*EXTENSIONS, 'zoo')}"
             )
         return
     if not manifest.family:

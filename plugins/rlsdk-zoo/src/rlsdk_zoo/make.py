@@ -1,0 +1,178 @@
+"""`python -m rlsdk_zoo.make [NAME ...]`: train agents with their presets, evaluate them, write files and records.
+
+`NAME` is ALGORITHM/ENVIRONMENT; without one, every agent of `recipes.toml` is made. Runs stay in the folder `--runs`: a finished one is
+not trained again, an interrupted one goes on. `--out` is where agents go; by default, this package.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+import rlsdk
+from rlsdk.environments import make_vec_env
+from rlsdk.errors import RlsdkError, SettingsError
+from rlsdk.evaluation import run_episodes
+from rlsdk.interchange.zoo import ZooAgent, ZooResult
+from rlsdk.registry import Preset, find, preset, preset_names
+from rlsdk.settings import evolve
+
+HERE = Path(__file__).parent
+AGENTS = HERE / "agents"
+RECIPES = HERE / "recipes.toml"
+EPISODES, EVALUATION_SEED = 100, 1_000_000
+
+
+@attrs.frozen
+class Recipe:
+    """An agent to make: the preset of `algorithm` for `environment`, and a seed."""
+
+    algorithm: str
+    environment: str
+    seed: int
+    preset: Preset
+
+    @property
+    def command(self) -> list[str]:
+        """Options of `rlsdk` that train the agent."""
+        return ["run", self.algorithm, "--env", self.environment, "--seed", str(self.seed), "--eval-every", "0"]
+
+    @property
+    def folder(self) -> str:
+        """The name of its run."""
+        return f"{self.algorithm}-{self.environment.replace('/', '-')}"
+
+
+def recipe(name: str, seed: int) -> Recipe:
+    """The recipe of one agent.
+
+    Raises:
+        SettingsError: there is no such preset. PluginError: there is no such algorithm.
+    """
+    algorithm, _, environment = name.partition("/")
+    known = preset(algorithm, environment)
+    if known is None:
+        names = ", ".join(preset_names(algorithm))
+        raise SettingsError(f"{algorithm} has no preset for {environment!r}; it has presets for {names}")
+    return Recipe(algorithm, environment, seed, known)
+
+
+def seeds() -> dict[str, int]:
+    """Name -> seed of every agent of this package."""
+    table: dict[str, int] = tomllib.loads(RECIPES.read_text(encoding="utf-8"))["seeds"]
+    return table
+
+
+def make(one: Recipe, runs: Path, out: Path, episodes: int = EPISODES) -> ZooAgent:
+    """Train, evaluate and write one agent, as a file and a record.
+
+    Raises:
+        SettingsError: the folder of its run holds something else. RlsdkError: training failed.
+    """
+    run = _trained(one, runs)
+    agent = rlsdk.load(run / "final.rlsdk")
+    if (agent.spec.id, agent.seed) != (one.algorithm, one.seed) or evolve(
+        agent.config, one.preset.settings
+    ) != agent.config:
+        raise SettingsError(f"{run} holds a run of other settings than the preset; remove it, and it is trained again")
+    target = out / one.algorithm / f"{one.environment}.rlsdk"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    agent.save(target, exclude=["training"])
+    made = _described(one, json.loads((run / "run.json").read_text()), target, _evaluated(one, target, episodes))
+    target.with_name(f"{target.stem}.toml").write_text(_toml(made), encoding="utf-8")
+    return made
+
+
+def _trained(one: Recipe, runs: Path) -> Path:
+    """The folder of a finished run: of an earlier call, or made now."""
+    folder = runs / one.folder
+    record = folder / "run.json"
+    status = json.loads(record.read_text()).get("status") if record.is_file() else None
+    if status != "finished":
+        options = one.command if status is None else ["run", one.algorithm, "--resume"]
+        line = [sys.executable, "-m", "rlsdk", *options, "--out", str(folder)]
+        if code := subprocess.run(line, check=False).returncode:  # noqa: S603  # our own command
+            raise RlsdkError(f"training {one.algorithm} on {one.environment} ended with code {code}; see above")
+    return folder
+
+
+def _evaluated(one: Recipe, file: Path, episodes: int) -> ZooResult:
+    """What the agent in the written file reaches."""
+    env = make_vec_env(one.environment)
+    try:
+        played = run_episodes(rlsdk.load(file), env, episodes, seed=EVALUATION_SEED).statistics()
+    finally:
+        env.close()
+    low, high = played.interval or (played.mean, played.mean)
+    numbers = {"mean": played.mean, "std": played.std, "low": low, "high": high}
+    rounded = {name: round(value, 3) for name, value in numbers.items()}
+    return ZooResult(episodes=episodes, seed=EVALUATION_SEED, **rounded)
+
+
+def _described(one: Recipe, run: dict[str, Any], file: Path, result: ZooResult) -> ZooAgent:
+    with zipfile.ZipFile(file) as archive:
+        weights = hashlib.sha256(archive.read("policy.safetensors")).hexdigest()
+    data, plugin = file.read_bytes(), find(one.algorithm)
+    versions = {name: version for name, version in run["system"].items() if name != "platform"}
+    return ZooAgent(
+        algorithm=one.algorithm,
+        environment=one.environment,
+        package=plugin.distribution,
+        command=" ".join(["rlsdk", *one.command]),
+        seed=one.seed,
+        steps=run["env_steps"],
+        seconds=round(run["seconds"], 1),
+        size=len(data),
+        sha256=hashlib.sha256(data).hexdigest(),
+        weights_sha256=weights,
+        result=result,
+        versions={**versions, plugin.distribution: plugin.version},
+    )
+
+
+def _toml(agent: ZooAgent) -> str:
+    """The record as TOML."""
+    values = attrs.asdict(agent, filter=lambda field, _: field.name not in ("zoo", "path"))
+    tables = {name: values.pop(name) for name in ("result", "versions")}
+    lines = [f"# python -m rlsdk_zoo.make {agent.name}", *_lines(values)]
+    for name, table in tables.items():
+        lines += ["", f"[{name}]", *_lines(table)]
+    return "\n".join(lines) + "\n"
+
+
+def _lines(table: dict[str, object]) -> list[str]:
+    """Texts and numbers are written alike in JSON and TOML."""
+    return [f"{name} = {json.dumps(value)}" for name, value in table.items()]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make the agents that the command line names."""
+    parser = argparse.ArgumentParser(prog="python -m rlsdk_zoo.make", description=(__doc__ or "").partition(":")[2])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="ALGORITHM/ENVIRONMENT (default: all of recipes.toml)")
+    parser.add_argument("--runs", type=Path, default=Path("runs/zoo"), help="folder of the runs (default: runs/zoo)")
+    parser.add_argument("--out", type=Path, default=AGENTS, help="folder of the agents (default: this package)")
+    parser.add_argument("--episodes", type=int, default=EPISODES, help="episodes of the evaluation (default: 100)")
+    given = parser.parse_args(arguments)
+    known = seeds()
+    try:
+        for one in [recipe(name, known.get(name, 0)) for name in given.names or known]:
+            made = make(one, given.runs, given.out, given.episodes)
+            print(f"{made.name}: {made.result}, {made.size / 1000:.0f} kB", flush=True)
+    except RlsdkError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+"""The tables of this package's README: `python -m rlsdk_zoo.page README.md` writes them again."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+from rlsdk.interchange.zoo import ZooAgent, agents
+from rlsdk.registry import algorithms, preset_names
+from rlsdk_zoo.make import RECIPES, seeds
+
+ZOO = "rlsdk-zoo"
+
+
+def page(text: str) -> str:
+    """The README with the tables of the agents that are here, and of the presets that have none."""
+    for name, table in (("agents", agent_table()), ("missing", missing_list())):
+        pattern = re.compile(rf"(<!-- {name} -->\n).*?(\n<!-- end of {name} -->)", re.DOTALL)
+        text = pattern.sub(lambda found, table=table: f"{found[1]}\n{table}\n{found[2]}", text)  # type: ignore[misc]
+    return text
+
+
+def own_agents() -> list[ZooAgent]:
+    """The agents of this package."""
+    return [agent for agent in agents() if agent.zoo == ZOO]
+
+
+def agent_table() -> str:
+    """A row for each agent."""
+    rows = ["| agent | mean return [95 %] | steps | training | file |", "|---|---|---|---|---|"]
+    for agent in own_agents():
+        minutes = f"{agent.seconds / 60:.1f} min"
+        rows.append(f"| `{agent.name}` | {agent.result} | {agent.steps:,} | {minutes} | {agent.size / 1000:.0f} kB |")
+    return "\n".join(rows)
+
+
+def missing_list() -> str:
+    """A line for each reason why presets have no agent."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in missing().items():
+        by_reason.setdefault(reason, []).append(f"`{name}`")
+    return "\n".join(f"- {reason}: {', '.join(names)}." for reason, names in by_reason.items())
+
+
+def missing() -> dict[str, str]:
+    """Name -> why the preset has no agent."""
+    table: dict[str, list[str]] = tomllib.loads(RECIPES.read_text(encoding="utf-8"))["missing"]
+    return {name: reason for reason, names in table.items() for name in names}
+
+
+def unaccounted() -> list[str]:
+    """Presets of installed algorithms that have neither a recipe nor a reason."""
+    presets = {f"{plugin.id}/{env}" for plugin in algorithms() if not plugin.problem for env in preset_names(plugin.id)}
+    return sorted(presets - set(seeds()) - set(missing()))
+
+
+if __name__ == "__main__":
+    readme = Path(sys.argv[1])
+    readme.write_text(page(readme.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,68 @@
+"""`rlsdk zoo`: trained agents of installed packages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import attrs
+import typer
+
+from rlsdk.errors import one_line
+
+if TYPE_CHECKING:
+    from rlsdk.interchange.zoo import ZooAgent
+
+app = typer.Typer(no_args_is_help=True, help="Trained agents that installed packages bring, such as rlsdk-zoo.")
+Name = Annotated[str, typer.Argument(help="ALGORITHM/ENVIRONMENT, see `rlsdk zoo list`.")]
+
+
+@app.command("list")
+def list_agents(
+    text: Annotated[str, typer.Argument(help="Show only agents with this text in their name.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """List the trained agents with what they reached. Imports neither torch nor any plugin."""
+    from rlsdk.interchange.zoo import agents
+
+    found = [agent for agent in agents() if text in agent.qualified_name]
+    if as_json:
+        typer.echo(json.dumps([_record(agent) for agent in found], indent=1))
+        return
+    rows = [("name", "mean return [95 %]", "steps", "kB", "zoo")]
+    for agent in found:
+        cells = (agent.name, str(agent.result), f"{agent.steps:,}", f"{agent.size / 1000:.0f}", agent.zoo)
+        rows.append(tuple(map(one_line, cells)))
+    widths = [max(len(row[i]) for row in rows) for i in range(5)]
+    for row in rows:
+        typer.echo("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+@app.command("show")
+def show_agent(name: Name) -> None:
+    """Print the card of a trained agent: what it reached, how to use it, the command that makes it, hashes."""
+    from rlsdk.interchange.zoo import find
+
+    typer.echo(find(name).card(), nl=False)
+
+
+@app.command("get")
+def get_agent(
+    name: Name,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="File to write (default: named after it, here).")
+    ] = None,
+) -> None:
+    """Write the agent file of a trained agent, once its hash is checked; every command that reads agents takes it."""
+    from rlsdk.interchange.zoo import find
+    from rlsdk.storage.archive import write_whole
+
+    agent = find(name)
+    target = out or Path(agent.name.replace("/", "-") + ".rlsdk")
+    write_whole(target, agent.read())
+    typer.echo(f"{target}: mean return {agent.result} over {agent.result.episodes} episodes; needs {agent.package}")
+
+
+def _record(agent: ZooAgent) -> dict[str, object]:
+    return {"name": agent.name, **attrs.asdict(agent), "path": str(agent.path)}

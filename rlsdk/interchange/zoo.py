@@ -1,0 +1,251 @@
+"""Trained agents that installed packages bring: `rlsdk.zoo.load("tqc/Pendulum-v1")`.
+
+A package names a folder in its manifest, `zoo = "agents"`. There `ALGORITHM/ENVIRONMENT.rlsdk` is an agent, and the `.toml` of
+the same name beside it a `ZooAgent`. Finding, checking and reading them runs no code of the package.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import warnings
+from difflib import get_close_matches
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+
+from rlsdk.errors import LONGEST_NAME, ArtifactError, PluginError, one_line, shown
+from rlsdk.registry import Plugin, plugins
+from rlsdk.registry.packaged_tables import packaged_tables
+from rlsdk.registry.plain_files import PlainFileError, read_plain, read_toml
+
+if TYPE_CHECKING:
+    from rlsdk.agent import Agent
+
+LIMIT = 256 * 1024 * 1024
+"""Bytes of an agent file."""
+PACKAGE = "rlsdk-zoo"
+
+
+@attrs.frozen(kw_only=True)
+class ZooResult:
+    """What an agent reached, deterministic, in episodes that start from other seeds than its training."""
+
+    episodes: int
+    seed: int
+    """The seed that the episodes start from."""
+    mean: float
+    std: float
+    """Standard deviation over episodes."""
+    low: float
+    high: float
+    """`low` and `high`: 95 % bootstrap interval of the mean over episodes."""
+
+    def __str__(self) -> str:
+        return f"{self.mean:.1f} [{self.low:.1f} .. {self.high:.1f}]"
+
+
+def _digest(instance: object, field: attrs.Attribute[str], value: str) -> None:
+    if not re.fullmatch(r"[0-9a-f]{64}", value):
+        raise ArtifactError(f"{field.name} is no SHA-256")
+
+
+def _line(instance: object, field: attrs.Attribute[str], value: str) -> None:
+    if not value.isprintable() or not 0 < len(value) <= 1000:
+        raise ArtifactError(f"{field.name} is not one line of text")
+
+
+@attrs.frozen(kw_only=True)
+class ZooAgent:
+    """A trained agent in an installed package: where it came from, and what it reached."""
+
+    algorithm: str = attrs.field(validator=_line)
+    environment: str = attrs.field(validator=_line)
+    package: str = attrs.field(validator=_line)
+    """What brings the algorithm: `pip install` takes it."""
+    command: str = attrs.field(validator=_line)
+    """Trains the agent again."""
+    seed: int
+    steps: int
+    """Environment steps it was trained for."""
+    seconds: float
+    """How long training took."""
+    size: int
+    """Bytes of the file."""
+    sha256: str = attrs.field(validator=_digest)
+    """Of the file."""
+    weights_sha256: str = attrs.field(validator=_digest)
+    """Of its weights alone: `command` gives the same again, with the same versions on the same kind of processor."""
+    result: ZooResult
+    versions: dict[str, str]
+    """Of Python and the packages it was trained with."""
+    zoo: str = ""
+    """The distribution that has the agent."""
+    path: Path = attrs.field(factory=Path)
+    """The agent file. `read` returns what is in it, checked."""
+
+    @property
+    def name(self) -> str:
+        """`algorithm/environment`."""
+        return f"{self.algorithm}/{self.environment}"
+
+    @property
+    def qualified_name(self) -> str:
+        """`zoo:algorithm/environment`: one agent, where several zoos have the name."""
+        return f"{self.zoo}:{self.name}"
+
+    def read(self) -> bytes:
+        """The agent file, once its SHA-256 is that of the record.
+
+        Raises:
+            ArtifactError: it is missing or altered.
+        """
+        fix = f"install it again: pip install --force-reinstall --no-deps {self.zoo}"
+        try:
+            data = read_plain(self.path, LIMIT)
+        except PlainFileError as error:
+            raise ArtifactError(f"the agent {self.name} of {self.zoo} {error}; {fix}") from None
+        if data is None:
+            raise ArtifactError(f"the agent {self.name} of {self.zoo} is missing: there is no {self.path}; {fix}")
+        if (found := hashlib.sha256(data).hexdigest()) != self.sha256:
+            raise ArtifactError(
+                f"the agent {self.name} of {self.zoo} is damaged: its SHA-256 is {found[:12]}..., not"
+                f" {self.sha256[:12]}...; {fix}"
+            )
+        return data
+
+    def card(self) -> str:
+        """A page in Markdown: what the agent is, what it reached, how it was made, how to use it."""
+        result, versions = self.result, ", ".join(f"{name} {value}" for name, value in self.versions.items())
+        return CARD.format(agent=self, result=result, versions=versions)
+
+
+CARD = """# {agent.name}
+
+An agent of `{agent.algorithm}` for `{agent.environment}`.
+Trained with rlsdk for {agent.steps:,} environment steps, seed {agent.seed}.
+
+## Result
+
+Mean return {result.mean:.2f}, 95 % interval {result.low:.2f} to {result.high:.2f}, standard deviation {result.std:.2f}.
+Measured over {result.episodes} deterministic episodes from seed {result.seed}; training used other seeds.
+This is one agent of one seed: other seeds may end elsewhere.
+
+## Use
+
+```
+pip install {agent.zoo} {agent.package}
+rlsdk zoo get {agent.name} --out agent.rlsdk
+rlsdk eval agent.rlsdk
+```
+
+```python
+import rlsdk
+from rlsdk.evaluation import evaluate_policy
+
+agent = rlsdk.zoo.load("{agent.name}")
+mean, deviation = evaluate_policy(agent, "{agent.environment}", n_eval_episodes=5)
+```
+
+The file holds what prediction needs. Reading it runs no code, and its SHA-256 is checked first. Training can go on from its
+weights (`agent.set_env`, `agent.learn`); critics, optimisers and memories start anew.
+
+## Made with
+
+```
+{agent.command}
+```
+
+{versions}; {agent.seconds:.0f} s of training.
+
+| | SHA-256 |
+|---|---|
+| file, {agent.size:,} bytes | `{agent.sha256}` |
+| weights | `{agent.weights_sha256}` |
+"""
+
+
+def agents() -> tuple[ZooAgent, ...]:
+    """Every trained agent of the installed packages, by name. A damaged record is left out with a warning.
+
+    Raises:
+        PluginError: no installed package has any.
+    """
+    found = list[ZooAgent]()
+    for plugin in plugins():
+        if plugin.manifest is None or plugin.problem is not None or not plugin.manifest.zoo:
+            continue
+        for name, path in packaged_tables(plugin, plugin.manifest.zoo).items():
+            try:
+                found.append(_read(plugin, name, path))
+            except ArtifactError as error:
+                warnings.warn(str(error), RuntimeWarning, stacklevel=2)
+    if not found:
+        raise PluginError(f"no trained agents are installed; install some: pip install {PACKAGE}")
+    return tuple(sorted(found, key=lambda agent: (agent.name, agent.zoo)))
+
+
+def find(name: str) -> ZooAgent:
+    """The agent of this name, `tqc/Pendulum-v1`, or `rlsdk-zoo:tqc/Pendulum-v1` where several packages have it.
+
+    Raises:
+        ArtifactError: there is none, or several. PluginError: no installed package has any.
+    """
+    everything = agents()
+    matches = [agent for agent in everything if name in (agent.name, agent.qualified_name)]
+    if len(matches) > 1:
+        names = " and ".join(agent.qualified_name for agent in matches)
+        raise ArtifactError(f"{shown(name)} is in several zoos; name one of them: {names}")
+    if not matches:
+        names = ", ".join(_near(str(name)[:LONGEST_NAME], everything))
+        near = f"did you mean {names}?" if names else "names are ALGORITHM/ENVIRONMENT;"
+        raise ArtifactError(
+            f"no trained agent is called {shown(name, 100)}; {near} `rlsdk zoo list` shows all {len(everything)}"
+        )
+    return matches[0]
+
+
+def load(name: str, env: object = None, device: str = "auto", **kwargs: object) -> Agent:
+    """The trained agent of this name, its file checked first; other arguments as for `rlsdk.load`.
+
+    Raises:
+        ArtifactError: no agent has the name, or its file is damaged. PluginError: no zoo, or not its algorithm, is installed.
+    """
+    from rlsdk.agent import load as load_file
+
+    return load_file(BytesIO(find(name).read()), env, device, **kwargs)
+
+
+def _near(name: str, everything: tuple[ZooAgent, ...]) -> list[str]:
+    """Names that may have been meant: of the same spelling but for a few letters, else of the algorithm or the environment."""
+    names = [agent.name for agent in everything]
+    if close := get_close_matches(name, names, n=3, cutoff=0.75):
+        return close
+    algorithm, _, environment = name.partition("/")
+    wanted = {algorithm, environment or algorithm}
+    return [agent.name for agent in everything if wanted & {agent.algorithm, agent.environment}][:5]
+
+
+def _reason(error: BaseException, kind: type[object] | None) -> str:
+    """What is wrong with one entry of a record."""
+    from cattrs.v import format_exception
+
+    return str(error) if isinstance(error, ArtifactError) else format_exception(error, kind)
+
+
+def _read(plugin: Plugin, name: str, path: Path) -> ZooAgent:
+    import cattrs
+
+    where = f"the record of the agent {name} in {plugin.distribution}"
+    try:
+        record = cattrs.Converter(forbid_extra_keys=True).structure(read_toml(path), ZooAgent)
+    except PlainFileError as error:
+        raise ArtifactError(f"{where} {error}") from None
+    except Exception as error:
+        reasons = "; ".join(cattrs.transform_error(error, path="record", format_exception=_reason))
+        raise ArtifactError(f"{where} is not valid: {one_line(reasons, 300)}") from None
+    if record.name != name:
+        raise ArtifactError(f"{where} is of {record.name}; a record is called ALGORITHM/ENVIRONMENT.toml")
+    return attrs.evolve(record, zoo=plugin.distribution, path=path.with_name(f"{path.stem}.rlsdk"))
