@@ -7,7 +7,7 @@ PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml con
 EXTRAS := docs examples export hub interchange offline plots_and_videos scaffold tuning  # tests of them need packages that need newer ones
 SOURCES := pyproject.toml $(addsuffix /pyproject.toml,$(PLUGINS)) constraints.txt
 
-.PHONY: demo test test-slow test-without-kernels test-oldest lint format docs bench wheels release clean
+.PHONY: demo test test-slow test-without-kernels test-oldest lint format docs bench wheels release zoo clean
 
 $(VENV)/.demo: $(SOURCES)
 	$(PYTHON) -m venv $(VENV)
@@ -74,6 +74,10 @@ wheels: $(VENV)/.wheels  ## a wheel of every package, and an index of them, in d
 release: $(VENV)/.wheels  ## check and build what TAG names, such as TAG=rlsdk-tqc-v0.2.0
 	rm -rf dist
 	$(BIN)/python -m publishing.release "$$TAG" dist
+
+zoo: $(VENV)/.dev  ## train, evaluate and write the agents of rlsdk-zoo (hours)
+	$(BIN)/python -m rlsdk_zoo.make
+	$(BIN)/python -m rlsdk_zoo.page plugins/rlsdk-zoo/README.md
 
 bench: $(VENV)/.bench  ## ours against the peer, interleaved
 	$(BIN)/python -m benchmarks

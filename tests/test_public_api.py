@@ -58,6 +58,7 @@ MODULES = [
     "rlsdk.interchange.export",
     "rlsdk.interchange.hub",
     "rlsdk.interchange.sb3",
+    "rlsdk.interchange.zoo",
     "rlsdk.math.quantiles",
     "rlsdk.settings.schedules",
     "rlsdk.math.surrogate",

@@ -154,7 +154,7 @@ def test_damaged_files(zoos: Zoos, cli: Any, damage: str) -> None:
     [
         ("seed = 3", "seeds = 3", "seeds"),
         ("steps = 64", "steps = [", "is not valid TOML"),
-        ('sha256 = "', 'sha256 = "x', "is no SHA-256"),
+        ('sha256 = "', 'sha256 = "x', "is not a SHA-256"),
         ('algorithm = "trpo"', 'algorithm = "tqc"', "is of tqc/Bandit/CartPole-v1"),
         ('command = "', 'command = "\\u001b[2J', "is not one line"),
         ("mean = 21.5", 'mean = "high"', "mean"),

@@ -30,7 +30,7 @@ def list_agents(
     if as_json:
         typer.echo(json.dumps([_record(agent) for agent in found], indent=1))
         return
-    rows = [("name", "mean return [95 %]", "steps", "kB", "zoo")]
+    rows: list[tuple[str, ...]] = [("name", "mean return [95 %]", "steps", "kB", "zoo")]
     for agent in found:
         cells = (agent.name, str(agent.result), f"{agent.steps:,}", f"{agent.size / 1000:.0f}", agent.zoo)
         rows.append(tuple(map(one_line, cells)))

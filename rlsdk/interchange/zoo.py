@@ -49,7 +49,7 @@ class ZooResult:
 
 def _digest(instance: object, field: attrs.Attribute[str], value: str) -> None:
     if not re.fullmatch(r"[0-9a-f]{64}", value):
-        raise ArtifactError(f"{field.name} is no SHA-256")
+        raise ArtifactError(f"{field.name} is not a SHA-256")
 
 
 def _line(instance: object, field: attrs.Attribute[str], value: str) -> None:
@@ -149,8 +149,8 @@ agent = rlsdk.zoo.load("{agent.name}")
 mean, deviation = evaluate_policy(agent, "{agent.environment}", n_eval_episodes=5)
 ```
 
-The file holds what prediction needs. Reading it runs no code, and its SHA-256 is checked first. Training can go on from its
-weights (`agent.set_env`, `agent.learn`); critics, optimisers and memories start anew.
+The file holds what prediction needs. Reading it runs no code, and its SHA-256 is checked first. Training can continue from its
+weights (`agent.set_env`, `agent.learn`); critics, optimisers and memories start from scratch.
 
 ## Made with
 

@@ -1,7 +1,7 @@
 """`python -m rlsdk_zoo.make [NAME ...]`: train agents with their presets, evaluate them, write files and records.
 
-`NAME` is ALGORITHM/ENVIRONMENT; without one, every agent of `recipes.toml` is made. Runs stay in the folder `--runs`: a finished one is
-not trained again, an interrupted one goes on. `--out` is where agents go; by default, this package.
+`NAME` is ALGORITHM/ENVIRONMENT; without one, every agent of `recipes.toml` is made. Runs stay in the folder `--runs`: a
+finished run is not repeated, an interrupted one is continued. `--out` is where agents are written; by default, this package.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import attrs
 import rlsdk
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import RlsdkError, SettingsError
-from rlsdk.evaluation import run_episodes
+from rlsdk.evaluation.evaluate import run_episodes
 from rlsdk.interchange.zoo import ZooAgent, ZooResult
 from rlsdk.registry import Preset, find, preset, preset_names
 from rlsdk.settings import evolve

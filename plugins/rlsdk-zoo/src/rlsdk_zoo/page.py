@@ -37,11 +37,16 @@ def agent_table() -> str:
 
 
 def missing_list() -> str:
-    """A line for each reason why presets have no agent."""
-    by_reason: dict[str, list[str]] = {}
+    """A table for each reason why presets have no agent."""
+    by_reason: dict[str, dict[str, list[str]]] = {}
     for name, reason in missing().items():
-        by_reason.setdefault(reason, []).append(f"`{name}`")
-    return "\n".join(f"- {reason}: {', '.join(names)}." for reason, names in by_reason.items())
+        algorithm, _, environment = name.partition("/")
+        by_reason.setdefault(reason, {}).setdefault(algorithm, []).append(environment)
+    tables = []
+    for reason, table in by_reason.items():
+        rows = [f"| `{algorithm}` | {', '.join(environments)} |" for algorithm, environments in table.items()]
+        tables.append("\n".join([f"{reason}:", "", "| algorithm | environments |", "|---|---|", *rows]))
+    return "\n\n".join(tables)
 
 
 def missing() -> dict[str, str]:
