@@ -55,7 +55,7 @@ class DivergenceError(RlsdkError, FloatingPointError):
 
 
 class WorkError(RlsdkError, RuntimeError):
-    """Work given to an executor raised, or ended its process twice."""
+    """Work given to an executor ended its process twice, cannot be pickled, or raised an error that cannot be raised here."""
 
 
 class UsageError(RlsdkError, RuntimeError):

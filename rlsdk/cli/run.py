@@ -137,7 +137,8 @@ def _sweep(request: RunRequest, seeds: int | None, jobs: int | None, executor: s
             raise SettingsError("--jobs belongs to --seeds: how many seeds run at a time")
         return None
     chosen = seeds_from(request.settings.get("seed"), seeds)
-    return Sweep(request=request, seeds=chosen, jobs=jobs_for(jobs, seeds, request.threads), executor=executor)
+    at_a_time = jobs_for(jobs, seeds, request.threads, executor)
+    return Sweep(request=request, seeds=chosen, jobs=at_a_time, executor=executor)
 
 
 def _run_seeds(plan: Sweep) -> None:

@@ -1,10 +1,18 @@
-"""Executors run independent items of work: in this process, in processes of this machine, or in those of a plugin."""
+"""Executors run independent items of work: in this process, in processes of this machine, in a pool of futures, or in those
+of a plugin."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from concurrent.futures import Executor as Pool
+from functools import partial
+from importlib import import_module
+from typing import Any, cast
 
-from rlsdk.errors import SettingsError, suggest
+from rlsdk.errors import SettingsError, raised, suggest
+from rlsdk.executors.completed import completed
+from rlsdk.executors.futures import FuturesExecutor
 from rlsdk.executors.processes import Processes
 from rlsdk.executors.serial import SerialExecutor
 from rlsdk.interfaces import Executor
@@ -14,7 +22,16 @@ from rlsdk.registry.loading import is_offered
 EXECUTORS: dict[str, Callable[[int], Executor]] = {"in-process": lambda _: SerialExecutor(), "processes": Processes}
 """The executors that need no plugin."""
 
-__all__ = ["EXECUTORS", "SerialExecutor", "Processes", "make_executor", "names"]
+__all__ = [
+    "EXECUTORS",
+    "Executor",
+    "FuturesExecutor",
+    "SerialExecutor",
+    "Processes",
+    "capacity",
+    "make_executor",
+    "names",
+]
 
 
 def names() -> tuple[str, ...]:
@@ -22,22 +39,69 @@ def names() -> tuple[str, ...]:
     return (*EXECUTORS, *extensions("executors"))
 
 
+def is_place(name: str) -> bool:
+    """Whether the name is a place in a module, `package.module:function`."""
+    module, colon, function = name.partition(":")
+    return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *function.split(".")))
+
+
 def is_executor(name: str) -> bool:
-    """Whether there is an executor called `name`; `make_executor` raises if its plugin is broken."""
-    return name in EXECUTORS or is_offered("executors", name)
+    """Whether there is an executor called `name`; `make_executor` raises if its plugin or its module is broken."""
+    return name in EXECUTORS or is_place(name) or is_offered("executors", name)
 
 
 def make_executor(name: str, workers: int) -> Executor:
-    """The executor called `name`, a plugin's or one of ours, with `workers` workers.
+    """The executor called `name`, with `workers` workers: one of ours, a plugin's, or `package.module:function`, a function of
+    the number of workers that returns an executor or a `concurrent.futures.Executor`.
 
     Raises:
         SettingsError: no such executor, or workers < 1. PluginError: the plugin that offers it is broken.
     """
     if workers < 1:
         raise SettingsError(f"{workers} workers can do nothing; give 1 or more")
+    make = _factory(name)
+    return EXECUTORS[name](workers) if name in EXECUTORS else _adapted(make, make(workers), workers)
+
+
+def capacity(name: str) -> int:
+    """How many items the executor called `name` can do at a time: the cores of this machine, or what its factory states by
+    an attribute `capacity`, a function without arguments.
+
+    Raises:
+        SettingsError: no such executor. PluginError: the plugin that offers it is broken.
+    """
+    stated = getattr(_factory(name), "capacity", None)
+    return int(stated()) if callable(stated) else os.cpu_count() or 1
+
+
+def _factory(name: str) -> Callable[[int], Any]:
     if name in EXECUTORS:
-        return EXECUTORS[name](workers)
+        return EXECUTORS[name]
+    if is_place(name):
+        return _function(name)
     if not is_executor(name):
         raise SettingsError(f"unknown executor {name!r}; {suggest(name, names())}")
-    made: Executor = extension("executors", name)(workers)
-    return made
+    return extension("executors", name)
+
+
+def _function(place: str) -> Callable[[int], Any]:
+    """The function at `package.module:function`."""
+    module, _, function = place.partition(":")
+    try:
+        found: Any = import_module(module)
+        for part in function.split("."):
+            found = getattr(found, part)
+    except Exception as error:
+        raise SettingsError(f"executor {place!r} cannot be imported: it {raised(error)}") from None
+    if not callable(found):
+        raise SettingsError(f"executor {place!r} is not a function of the number of workers")
+    return cast("Callable[[int], Any]", found)
+
+
+def _adapted(make: Callable[[int], Any], made: object, workers: int) -> Executor:
+    """What a factory returned as an executor with all methods."""
+    if not isinstance(made, Pool):
+        return completed(made)
+    executor = FuturesExecutor(partial(make, workers), workers)
+    executor.adopt(made)
+    return executor

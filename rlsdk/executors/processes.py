@@ -7,12 +7,15 @@ import math
 import multiprocessing
 import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from multiprocessing.connection import Connection
-from typing import TypeVar
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
 
 from rlsdk.errors import WorkError
+from rlsdk.executors.pieces import attempt, result_of, unsendable
 from rlsdk.executors.shared_memory import SharedArrays
-from rlsdk.executors.workers import Failure, RepeatedFailure, Worker, WorkerDied, end_with_parent, spread
+from rlsdk.executors.workers import RepeatedFailure, Worker, WorkerDied, end_with_parent, spread
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
@@ -28,27 +31,40 @@ class Processes:
 
     def __init__(self, workers: int) -> None:
         self.count = workers
+        self.repeated = 0
+        """Items that were tried again because a process died."""
         self._workers: list[Worker] = []
         self._shared = SharedArrays()
+        self._submitted = _Submitted(self)
 
     def map(self, work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> list[ResultT]:
         if not items:
             return []
-        context = multiprocessing.get_context("spawn")
         for number in range(len(self._workers), min(self.count, len(items))):
-            self._workers.append(Worker(context, _serve, None, f"worker {number}", daemon=False))
+            self._workers.append(started(number))
         requests = [("call", work, item) for item in self._shared.pack(items)]
         try:
-            return spread(self._workers, requests, timeout=math.inf, accept=_accept, replaced=lambda: None)
+            return spread(self._workers, requests, timeout=math.inf, accept=_accept, replaced=self.count_repeated)
         except RepeatedFailure as error:
             self._end()
             raise WorkError(str(error)) from None
+        except _Unsendable as error:
+            self._end()
+            raise unsendable("the work or an item", error.cause) from None
         except KeyboardInterrupt:
             self._stop()
             raise
         except BaseException:
             self._end()
             raise
+
+    def submit(self, work: Callable[[ItemT], ResultT], item: ItemT) -> Future[ResultT]:
+        """`work(item)` in a process that `map` does not use."""
+        return self._submitted.submit(work, item)
+
+    def count_repeated(self) -> None:
+        """An item is tried once more."""
+        self.repeated += 1
 
     def _stop(self) -> None:
         """Stop every process, and wait until it has ended."""
@@ -62,6 +78,7 @@ class Processes:
             self._end()
 
     def close(self) -> None:
+        self._submitted.close()
         for worker in self._workers:
             worker.pipe.close()
         for worker in self._workers:
@@ -75,9 +92,88 @@ class Processes:
         self._workers = []
 
 
-def _accept(answer: object) -> None:
-    if isinstance(answer, Failure):
-        raise (answer.kind or WorkError)(f"{answer.message}\n--- in its process ---\n{answer.trace}")
+def _accept(answer: Any) -> None:
+    result_of(answer)
+
+
+class _Unsendable(Exception):  # noqa: N818  # named after the event
+    """A request cannot be pickled; `cause` is why."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+class _PieceWorker(Worker):
+    """A process for pieces of work."""
+
+    def send(self, request: str, *arguments: object) -> None:
+        """As a worker's; raises `_Unsendable` for what cannot be pickled."""
+        try:
+            super().send(request, *arguments)
+        except OSError:
+            raise
+        except Exception as error:
+            raise _Unsendable(error) from error
+
+
+class _Submitted:
+    """Futures: a thread and a process for each item that runs, at most one for each worker of the executor."""
+
+    def __init__(self, executor: Processes) -> None:
+        self.executor = executor
+        self._threads: ThreadPoolExecutor | None = None
+        self._idle = SimpleQueue[Worker]()
+        self._all: list[Worker] = []
+        self._closed = False
+
+    def submit(self, work: Callable[[ItemT], ResultT], item: ItemT) -> Future[ResultT]:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self.executor.count, thread_name_prefix="rlsdk-submitted")
+        return self._threads.submit(self._done, work, item)
+
+    def _done(self, work: Callable[[ItemT], ResultT], item: ItemT) -> ResultT:
+        try:
+            worker = self._idle.get_nowait()
+        except Empty:
+            worker = started(len(self._all))
+            self._all.append(worker)
+        try:
+            return self._answer(worker, work, item)
+        finally:
+            self._idle.put(worker)
+
+    def _answer(self, worker: Worker, work: Callable[[ItemT], ResultT], item: ItemT) -> ResultT:
+        """What the worker returned, or one in its place: an item that ends it is tried once more."""
+        for last in (False, True):
+            try:
+                worker.send("call", work, item)
+                result: ResultT = result_of(worker.receive(math.inf))
+                return result
+            except _Unsendable as error:
+                raise unsendable("the work or the item", error.cause) from None
+            except WorkerDied as reason:
+                if self._closed:
+                    raise WorkError("the executor was closed") from None
+                worker.kill()
+                worker.start()
+                if last:
+                    raise WorkError(f"the item ended its process twice; the process {reason}") from None
+                self.executor.count_repeated()
+        raise AssertionError  # the loop returns or raises
+
+    def close(self) -> None:
+        """End the processes; what runs is lost."""
+        self._closed = True
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+        for worker in self._all:
+            worker.process.kill()
+
+
+def started(number: int) -> Worker:
+    """A process that waits for work."""
+    return _PieceWorker(multiprocessing.get_context("spawn"), _serve, None, f"worker {number}", daemon=False)
 
 
 def _serve(pipe: Connection, _: None) -> None:
@@ -91,10 +187,20 @@ def _serve(pipe: Connection, _: None) -> None:
         except (EOFError, OSError):
             break
         try:
-            answer = work(item)
-        except Exception as error:
-            answer = Failure.of(error)
-        try:
-            pipe.send(answer)
+            _send(pipe, attempt(work, item))
         except OSError:  # the parent is gone
             break
+
+
+def _send(pipe: Connection, answer: Any) -> None:
+    """Send the answer; where that is impossible, the reason."""
+    try:
+        pipe.send(answer)
+    except OSError:
+        raise
+    except Exception as error:
+        pipe.send(attempt(_refuse, unsendable("the result", error)))
+
+
+def _refuse(error: WorkError) -> None:
+    raise error

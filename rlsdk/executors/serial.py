@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import TypeVar
 
 ItemT = TypeVar("ItemT")
@@ -15,5 +16,19 @@ class SerialExecutor:
     def map(self, work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> list[ResultT]:
         return [work(item) for item in items]
 
+    def submit(self, work: Callable[[ItemT], ResultT], item: ItemT) -> Future[ResultT]:
+        """The work is done before this returns."""
+        return done_now(work, item)
+
     def close(self) -> None:
         """Nothing to end."""
+
+
+def done_now(work: Callable[[ItemT], ResultT], item: ItemT) -> Future[ResultT]:
+    """A future that is done."""
+    future = Future[ResultT]()
+    try:
+        future.set_result(work(item))
+    except Exception as error:
+        future.set_exception(error)
+    return future

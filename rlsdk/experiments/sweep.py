@@ -15,14 +15,13 @@ import attrs
 import numpy as np
 
 from rlsdk.errors import RlsdkError, SettingsError
-from rlsdk.executors import make_executor
+from rlsdk.executors import EXECUTORS, Executor, capacity, is_place, make_executor
 from rlsdk.experiments.plotting import plot_runs
 from rlsdk.experiments.run_directory import RunDirectory
 from rlsdk.experiments.runner import RunRequest, run, starting_settings
 from rlsdk.experiments.stored_tables import Entries, read_table
 from rlsdk.experiments.trust import places_in, require_own_choices, without_places
 from rlsdk.experiments.watching import watching
-from rlsdk.interfaces import Executor
 from rlsdk.registry import load, preset
 from rlsdk.runtime.output import is_quiet, print_line, quietly
 from rlsdk.settings import merge
@@ -66,14 +65,17 @@ def seeds_from(first: int | None, count: int) -> tuple[int, ...]:
     return tuple(range(start, start + count))
 
 
-def jobs_for(wanted: int | None, count: int, threads: int | None) -> int:
-    """Processes at a time: the given number, limited by the number of seeds and by the cores their threads need.
+def jobs_for(wanted: int | None, count: int, threads: int | None, executor: str = "processes") -> int:
+    """Runs at a time: the given number, limited by the number of seeds and by the cores their threads need. The cores of other
+    machines are counted by their executor, which refuses a number that is too large.
 
     Raises:
-        SettingsError: fewer than one.
+        SettingsError: fewer than one, or no such executor.
     """
     if wanted is not None and wanted < 1:
         raise SettingsError(f"--jobs {wanted} must be a positive whole number")
+    if executor not in EXECUTORS:
+        return min(wanted or max(1, capacity(executor) // (threads or 1)), count)
     room = max(1, (os.cpu_count() or 1) // (threads or 1))
     if wanted is not None and wanted > room:
         print_line(f"--jobs {wanted} reduced to {room}: {os.cpu_count()} cores, {threads or 1} torch thread(s) per run")
@@ -143,13 +145,21 @@ def stored(asked: RunRequest, jobs: int | None = None) -> Sweep | None:
         )
     env, files = request.env or str(request.settings.get("env")), [*folder.iterdir(), *folder.glob("seed-*/*")]
     require_own_choices(asked, source, env, places_in(request.settings), files)
+    executor = entries.text("executor", "processes")
+    if is_place(executor) and not asked.trust:
+        raise SettingsError(
+            f"{source} names the executor {executor!r}, for which a module would be imported; add --trust if you trust the"
+            " file"
+        )
     settings = merge(request.settings, asked.settings)
     laid_over = attrs.evolve(request, settings=settings, out=folder, resume=True, trust=asked.trust, **asked.explicit())
     return Sweep(
         request=laid_over,
         seeds=_seeds(entries),
-        jobs=jobs_for(jobs or entries.count("jobs", 1), len(_seeds(entries)), asked.threads or request.threads),
-        executor=entries.text("executor", "processes"),
+        jobs=jobs_for(
+            jobs or entries.count("jobs", 1), len(_seeds(entries)), asked.threads or request.threads, executor
+        ),
+        executor=executor,
     )
 
 

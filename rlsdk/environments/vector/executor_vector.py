@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Callable, Hashable, Sequence
 from itertools import chain
@@ -24,8 +25,8 @@ from rlsdk.interfaces import Executor
 from rlsdk.records import EnvStep, Observation
 from rlsdk.spaces import Space
 
-_GROUPS: dict[str, EnvironmentGroup] = {}
-"""In a process of an executor: the environments it has made, by the play they belong to."""
+_GROUPS: dict[tuple[str, int], EnvironmentGroup] = {}
+"""In a process of an executor: the environments it has made, by the play they belong to and the thread that plays."""
 
 
 @attrs.frozen
@@ -41,12 +42,13 @@ class GroupWork(Generic[ItemT, ResultT]):
     work: ByValue[Work[ItemT, ResultT]]
 
     def __call__(self, items: Sequence[ItemT]) -> list[ResultT]:
-        if self.token not in _GROUPS:
+        place = self.token, threading.get_ident()
+        if place not in _GROUPS:
             make = self.make()
             made = [make() for _ in range(self.copies)]
             arrays = StepArrays(*self.spaces, len(made), np.zeros)
-            _GROUPS[self.token] = EnvironmentGroup(made, arrays, self.name)
-        return _GROUPS[self.token].apply(self.work(), items)
+            _GROUPS[place] = EnvironmentGroup(made, arrays, self.name)
+        return _GROUPS[place].apply(self.work(), items)
 
 
 class ExecutorVectorEnv(SteppedVector):

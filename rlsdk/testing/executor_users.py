@@ -1,0 +1,80 @@
+"""The users of `map`, with an executor and in this process: the results must be equal to the bit."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from torch import Tensor
+
+from rlsdk.agent import agent_class, load
+from rlsdk.environments import make_vec_env
+from rlsdk.errors import PluginError
+from rlsdk.executors import SerialExecutor
+from rlsdk.experiments.runner import RunRequest
+from rlsdk.experiments.sweep import SeedResult, run_seed
+from rlsdk.interfaces import Executor
+from rlsdk.registry import load as load_spec
+from rlsdk.testing.kit import require
+from rlsdk.testing.not_applicable import NotApplicable
+from rlsdk.testing.subject import differing, flat_state
+
+ALGORITHM, ENV = "ars", "rlsdk/IdentityEnv-v0"
+
+
+def seeds_equal(executor: Executor) -> None:
+    """Two seeds of a small run."""
+    _require_algorithm()
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        here, there = (_seeds(one, Path(folder) / name) for one, name in ((SerialExecutor(), "a"), (executor, "b")))
+        for mine, theirs in zip(here, there, strict=True):
+            require(theirs.error is None, f"seed {theirs.seed} failed: {theirs.error}")
+            scores = (mine.mean, mine.std), (theirs.mean, theirs.std)
+            require(scores[0] == scores[1], f"seed {mine.seed} has (mean, deviation) {scores[1]}, here {scores[0]}")
+            wrong = differing(*(flat_state(load(each.folder / "final.rlsdk")) for each in (mine, theirs)))
+            require(not wrong, f"seed {mine.seed} has other weights than here: {wrong[:3]}")
+
+
+def _seeds(executor: Executor, folder: Path) -> list[SeedResult]:
+    requests = [
+        RunRequest(
+            algorithm=ALGORITHM,
+            env=ENV,
+            steps=200,
+            settings={"seed": seed},
+            out=folder / f"seed-{seed}",
+            eval_every=0,
+            eval_episodes=1,
+            use_preset=False,
+            vectorization="sync",
+        )
+        for seed in (0, 1)
+    ]
+    return executor.map(partial(run_seed, quiet=True), requests)
+
+
+def candidates_equal(name: str, workers: int) -> None:
+    """Two rounds of augmented random search."""
+    _require_algorithm()
+    here, there = (_candidates(kind, workers) for kind in ("sync", name))
+    wrong = differing(here, there)
+    require(not wrong, f"the search ends with other weights than here: {wrong[:3]}")
+
+
+def _candidates(kind: str, workers: int) -> dict[str, Tensor]:
+    env = make_vec_env("CartPole-v1", 4, vectorization=kind, workers=workers)
+    settings: dict[str, Any] = {"n_delta": 4, "seed": 1, "normalize": {"norm_reward": False}}
+    try:
+        search = agent_class(load_spec(ALGORITHM))(policy="LinearPolicy", env=env, **settings)
+        return flat_state(search.learn(400))
+    finally:
+        env.close()
+
+
+def _require_algorithm() -> None:
+    try:
+        load_spec(ALGORITHM)
+    except PluginError:
+        raise NotApplicable(f"it is tried with {ALGORITHM!r}: pip install rlsdk-ars") from None

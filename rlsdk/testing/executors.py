@@ -1,0 +1,262 @@
+"""What an executor promises, checked: of `in-process`, `processes`, a plugin's, or `package.module:function`.
+
+@pytest.mark.parametrize("clause", rlsdk.testing.executor_clauses(), ids=str)
+def test_contract(clause): rlsdk.testing.verify_executor("cluster", clause)
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import attrs
+import numpy as np
+
+from rlsdk.errors import ContractViolation, RlsdkError, SettingsError, WorkError, message_of, suggest
+from rlsdk.executors import make_executor
+from rlsdk.interfaces import Executor
+from rlsdk.testing import executor_work as work
+from rlsdk.testing.executor_users import candidates_equal, seeds_equal
+from rlsdk.testing.kit import require
+from rlsdk.testing.not_applicable import NotApplicable
+
+LARGE, VERY_LARGE = 1_000_000, 37_500_000
+"""Numbers of eight bytes: 8 MB and 300 MB."""
+MOST_BEGUN, MOST_RUNS = 20, 10
+
+
+@attrs.frozen
+class ExecutorClause:
+    """One promise: `id`, a sentence, and the function of the executor's name and workers that raises when it is broken."""
+
+    id: str
+    statement: str
+    check: Callable[[ExecutorSubject], None]
+
+    def __str__(self) -> str:
+        return self.id
+
+
+@attrs.frozen
+class ExecutorSubject:
+    """The executor under test."""
+
+    name: str
+    workers: int = 2
+
+    @contextmanager
+    def made(self) -> Iterator[Executor]:
+        """One, closed afterwards."""
+        executor = make_executor(self.name, self.workers)
+        try:
+            yield executor
+        finally:
+            executor.close()
+
+
+_clauses: dict[str, ExecutorClause] = {}
+
+
+def executor_clauses(*, slow: bool = False) -> tuple[ExecutorClause, ...]:
+    """The clauses of the contract; with `slow` those that take long or much memory, without it the others."""
+    return tuple(c for c in _clauses.values() if (c.id in SLOW) == slow)
+
+
+def verify_executor(name: str, wanted: ExecutorClause | str, *, workers: int = 2) -> None:
+    """Check one clause; returns silently if it holds or does not apply.
+
+    Raises:
+        ContractViolation: the clause is broken. SettingsError: there is no such clause or executor.
+    """
+    if isinstance(wanted, str) and wanted not in _clauses:
+        raise SettingsError(f"there is no clause {wanted!r} of executors; {suggest(wanted, _clauses)}")
+    chosen = _clauses[wanted] if isinstance(wanted, str) else wanted
+    try:
+        chosen.check(ExecutorSubject(name, workers))
+    except NotApplicable:
+        return
+    except ContractViolation as error:
+        raise ContractViolation(f"executor {name!r} breaks {chosen.id} ({chosen.statement}): {error}") from error
+
+
+def clause(
+    identity: str, statement: str
+) -> Callable[[Callable[[ExecutorSubject], None]], Callable[[ExecutorSubject], None]]:
+    """Register a check."""
+
+    def register(check: Callable[[ExecutorSubject], None]) -> Callable[[ExecutorSubject], None]:
+        _clauses[identity] = ExecutorClause(identity, statement, check)
+        return check
+
+    return register
+
+
+@clause("executor.order", "`map` returns one result for each item, in the order of the items; none for none.")
+def order(subject: ExecutorSubject) -> None:
+    with subject.made() as executor:
+        for items in ([], [3], list(range(12))):
+            found = executor.map(work.square, items)
+            require(found == [i * i for i in items], f"the squares of {items} came back as {found}")
+
+
+@clause(
+    "executor.errors",
+    "An exception of an item is raised as its own class, or as a WorkError that names it; the trace leads to its origin.",
+)
+def errors(subject: ExecutorSubject) -> None:
+    expected = {"SettingsError": "a setting", "ValueError": "a value", "KeyError": "a key", "TwoPartError": "code 7"}
+    with subject.made() as executor:
+        for kind, words in expected.items():
+            try:
+                executor.map(work.fail, [kind])
+            except Exception as error:
+                named = type(error).__name__ == kind
+                text = "".join(traceback.format_exception(error))
+                foreign = kind == "TwoPartError" and isinstance(error, WorkError) and kind in message_of(error)
+                require(named or foreign, f"{kind} arrived as {type(error).__name__}: {message_of(error)}")
+                require(words in message_of(error), f"the message of {kind} arrived as {message_of(error)!r}")
+                require("somewhere_deep" in text, f"the trace of {kind} does not lead to where it was raised:\n{text}")
+            else:
+                require(False, f"an item raised {kind}, and nothing was raised here")
+
+
+@clause("executor.first-failure", "The first exception ends `map`: items that were not begun are not begun any more.")
+def first_failure(subject: ExecutorSubject) -> None:
+    with subject.made() as executor, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        items = [work.Begun(Path(folder), i) for i in range(100)]
+        require(work.error_of(partial(executor.map, work.begin_then_fail, items)) is not None, "nothing was raised")
+        begun = len(os.listdir(folder))
+        require(begun <= MOST_BEGUN, f"{begun} of {len(items)} items were begun although the first one failed")
+        time.sleep(0.3)
+        later = len(os.listdir(folder))
+        require(later <= MOST_BEGUN, f"{later - begun} items were begun after `map` had raised")
+
+
+@clause("executor.again", "After an exception the executor does further work.")
+def again(subject: ExecutorSubject) -> None:
+    with subject.made() as executor:
+        for _ in range(2):
+            require(
+                work.error_of(partial(executor.map, work.fail, ["SettingsError"])) is not None, "nothing was raised"
+            )
+            try:
+                found = executor.map(work.square, [1, 2])
+            except Exception as error:
+                raise ContractViolation(f"work after a failure raised {type(error).__name__}: {error}") from error
+            require(found == [1, 4], f"after a failure the squares of 1 and 2 came back as {found}")
+
+
+@clause("executor.dead-worker", "Where a worker dies, its items are done again, and all results arrive.")
+def dead_worker(subject: ExecutorSubject) -> None:
+    with subject.made() as executor, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        require_other_process(executor)
+        items = [work.Begun(Path(folder), i) for i in range(6)]
+        try:
+            found = executor.map(work.die_once, items)
+        except RlsdkError as error:
+            raise ContractViolation(f"a worker died once, and that was the end: {error}") from error
+        require(len(found) == len(items) and found[1] == 2, f"the items ran {found} times")
+
+
+@clause(
+    "executor.deadly-item", "An item that ends its worker again and again raises WorkError, after at most ten times."
+)
+def deadly_item(subject: ExecutorSubject) -> None:
+    with subject.made() as executor, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        require_other_process(executor)
+        items = [work.Begun(Path(folder), i) for i in range(3)]
+        error = work.error_of(partial(executor.map, work.die_always, items))
+        require(isinstance(error, WorkError), f"an item that ends its worker raised {error!r}")
+        runs = (Path(folder) / "runs-1").stat().st_size
+        require(2 <= runs <= MOST_RUNS, f"the item that ends its worker was tried {runs} times")
+        require(executor.map(work.square, [2]) == [4], "afterwards the executor does no more work")
+
+
+@clause(
+    "executor.unpicklable",
+    "Work, items and results that cannot be sent raise WorkError, unless the executor does the work where it is.",
+)
+def unpicklable(subject: ExecutorSubject) -> None:
+    lock = threading.Lock()
+    with subject.made() as executor:
+        attempts: dict[str, Callable[[], object]] = {
+            "work": lambda: executor.map(lambda item: lock.locked(), [1, 2]),
+            "an item": lambda: executor.map(work.process_of, [lock, lock]),
+            "a result": lambda: executor.map(work.give_a_lock, [1, 2]),
+        }
+        for what, attempted in attempts.items():
+            try:
+                attempted()
+            except WorkError:
+                pass
+            except Exception as error:
+                kind = type(error).__name__
+                raise ContractViolation(f"{what} that cannot be pickled raised {kind}: {error}") from error
+        require(executor.map(work.square, [2]) == [4], "afterwards the executor does no more work")
+
+
+@clause("executor.large-items", "Arrays in items and results arrive to the bit, 8 MB each, shared ones too.")
+def large_items(subject: ExecutorSubject) -> None:
+    _with_arrays(subject, LARGE)
+
+
+@clause("executor.very-large-items", "Arrays of 300 MB in items and results arrive to the bit.")
+def very_large_items(subject: ExecutorSubject) -> None:
+    _with_arrays(subject, VERY_LARGE)
+
+
+def _with_arrays(subject: ExecutorSubject, size: int) -> None:
+    with subject.made() as executor:
+        items = work.arrays(2, size)
+        for item, found in zip(items, executor.map(work.scaled, items), strict=True):
+            wanted = work.scaled(item)
+            same = found.dtype == wanted.dtype and np.array_equal(found, wanted)
+            require(same, f"an array of {wanted.nbytes} bytes came back different")
+
+
+@clause("executor.nested", "Work may map on an executor of the same name.")
+def nested(subject: ExecutorSubject) -> None:
+    with subject.made() as executor:
+        try:
+            found = executor.map(partial(work.nested, subject.name), [1, 2, 3])
+        except Exception as error:
+            raise ContractViolation(f"work that maps raised {type(error).__name__}: {error}") from error
+        require(found == [[1, 4], [4, 9], [9, 16]], f"work that maps returned {found}")
+
+
+@clause("executor.submit", "`submit` returns a future with the result or the exception of its item.")
+def submit(subject: ExecutorSubject) -> None:
+    with subject.made() as executor:
+        futures = [executor.submit(work.square, i) for i in range(3 * subject.workers)]
+        wrong = executor.submit(work.fail, "SettingsError")
+        found = [future.result(timeout=120) for future in futures]
+        require(found == [i * i for i in range(len(futures))], f"futures returned {found}")
+        error = wrong.exception(timeout=120)
+        require(isinstance(error, SettingsError), f"the future of an item that raised SettingsError has {error!r}")
+
+
+@clause("executor.seeds", "A run of several seeds has the results and the weights of runs in this process, to the bit.")
+def seeds(subject: ExecutorSubject) -> None:
+    with subject.made() as executor:
+        seeds_equal(executor)
+
+
+@clause("executor.candidates", "Candidates of a population method are played as in this process, to the bit.")
+def candidates(subject: ExecutorSubject) -> None:
+    candidates_equal(subject.name, subject.workers)
+
+
+def require_other_process(executor: Executor) -> None:
+    """Raises NotApplicable: the executor does its work in this process, which would be what dies."""
+    if os.getpid() in executor.map(work.process_of, [0, 1]):
+        raise NotApplicable("its work is done in this process")
+
+
+SLOW = ("executor.very-large-items",)
