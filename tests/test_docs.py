@@ -29,6 +29,7 @@ PAGES = sorted(
         *ROOT.glob("contrib_algos/**/*.md"),
     ]
     if not path.name.startswith(".")
+    and path.parent.name not in ("cards", "commands", "reference")  # these are generated
 )
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SMALL = {"buffer_size": 2000, "batch_size": 16, "n_steps": 32}
@@ -50,7 +51,9 @@ def blocks(path: Path, language: str) -> list[str]:
 
 
 def commands(path: Path) -> list[str]:
-    lines = [line.partition("   ")[0] for text in blocks(path, "") for line in text.splitlines()]
+    lines = [
+        line.partition("   ")[0] for text in [*blocks(path, ""), *blocks(path, "shell")] for line in text.splitlines()
+    ]
     return [line for line in lines if line.startswith("rlsdk ") and not re.search(r"\b[A-Z]{4,}\b", line)]
 
 

@@ -113,6 +113,10 @@ IDIOMS = {
 """Idioms -> how often they may occur. They have good uses; a bound is lowered when occurrences go, and never raised."""
 
 
+GENERATED = {("docs", "cards"), ("docs", "commands"), ("docs", "reference")}
+"""Folders whose pages `make docs` writes."""
+
+
 @cache
 def texts() -> tuple[tuple[str, str], ...]:
     """(path relative to the repository, content) of every Python file and page that people wrote."""
@@ -122,6 +126,7 @@ def texts() -> tuple[tuple[str, str], ...]:
     for path in sorted(files):
         place = path.relative_to(ROOT)
         hidden = any(part.startswith(".") or part in ("site", "build", "__pycache__") for part in place.parts)
+        hidden = hidden or place.parts[:2] in GENERATED
         if path.name not in EXCEPTED and not hidden:
             found.append((place.as_posix(), path.read_text(encoding="utf-8")))
     return tuple(found)

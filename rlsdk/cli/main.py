@@ -55,25 +55,32 @@ def common(
     """Train, evaluate and inspect reinforcement-learning agents; algorithms are plugins."""
 
 
-app.command("list")(listing.list_algorithms)
-app.command("info")(info.show_info)
-app.command("config")(config.show_config)
-app.command("run")(run.run_training)
-app.command("eval")(evaluate.evaluate_file)
-app.command("plot")(plot.plot_curves)
-app.command("bench")(bench.run_bench)
-app.command("compare")(compare.compare_runs)
-app.command("tune")(tune.tune_algorithm)
-app.command("record")(record.record_file)
-app.command("import")(importing.import_agent)
-app.command("export")(exporting.export_policy)
-app.command("push")(hub.push_file)
-app.command("pull")(hub.pull_file)
+# each epilog is the example on the command's page, and run by a test
+app.command("list", epilog="Example: rlsdk list")(listing.list_algorithms)
+app.command("info", epilog="Example: rlsdk info tqc")(info.show_info)
+app.command("config", epilog="Example: rlsdk config tqc --preset Pendulum-v1 > run.toml")(config.show_config)
+app.command("run", epilog="Example: rlsdk run tqc --env Pendulum-v1 --steps 8000 --seed 0 --out runs/pendulum")(
+    run.run_training
+)
+app.command("eval", epilog="Example: rlsdk eval runs/pendulum --episodes 20")(evaluate.evaluate_file)
+app.command("plot", epilog="Example: rlsdk plot runs/pendulum --out curve.png --band range")(plot.plot_curves)
+app.command("bench", epilog="Example: rlsdk bench classic --algos ars --seeds 2 --budget 10000")(bench.run_bench)
+app.command("compare", epilog="Example: rlsdk compare runs/pendulum runs/wide")(compare.compare_runs)
+app.command("tune", epilog="Example: rlsdk tune trpo --env Pendulum-v1 --steps 8000 --trials 20 --out tuned")(
+    tune.tune_algorithm
+)
+app.command("record", epilog="Example: rlsdk record runs/pendulum --out video.mp4")(record.record_file)
+app.command("import", epilog="Example: rlsdk import trpo model.zip --env Pendulum-v1 --out imported.rlsdk")(
+    importing.import_agent
+)
+app.command("export", epilog="Example: rlsdk export runs/pendulum --out policy.onnx")(exporting.export_policy)
+app.command("push", epilog="Example: rlsdk push runs/pendulum me/pendulum")(hub.push_file)
+app.command("pull", epilog="Example: rlsdk pull me/pendulum --out pulled.rlsdk")(hub.pull_file)
 app.add_typer(zoo.app, name="zoo")
-app.command("inspect")(inspect.inspect_file)
-app.command("check")(check.check_plugin)
-app.command("new")(new.new_plugin)
-app.command("doctor")(doctor.diagnose)
+app.command("inspect", epilog="Example: rlsdk inspect runs/pendulum")(inspect.inspect_file)
+app.command("check", epilog="Example: rlsdk check tqc --seconds 60")(check.check_plugin)
+app.command("new", epilog="Example: rlsdk new my-first --family off-policy --actions continuous")(new.new_plugin)
+app.command("doctor", epilog="Example: rlsdk doctor")(doctor.diagnose)
 
 
 def main() -> None:

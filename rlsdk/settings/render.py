@@ -80,8 +80,8 @@ def signature(kind: type[object]) -> inspect.Signature:
 
 
 def docstring(kind: type[object]) -> str:
-    """An `Args:` section that documents every hyper-parameter."""
-    lines = ["Args:"]
+    """The text of a constructor: an `Args:` section that documents every hyper-parameter."""
+    lines = ["Make an agent.", "", "Args:"]  # a line without indentation after the first, or `help` loses all of it
     for doc in describe(kind):
         lines.append(fill(f"{doc.name}: {_sentence(doc)}", 100, initial_indent="    ", subsequent_indent="        "))
         for child in doc.children:

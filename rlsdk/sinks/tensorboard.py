@@ -11,7 +11,7 @@ from rlsdk.sinks.media import Figure, HParam, Image, Video
 
 
 class TensorBoardSink:
-    """Writes metrics, settings and media to `folder`/`name`_1, _2, ...: each run gets the next number."""
+    """Writes metrics, settings and media to `folder/name_1`, `folder/name_2`, ...: each run gets the next number."""
 
     format = "tensorboard"
 

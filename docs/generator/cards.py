@@ -1,0 +1,72 @@
+"""A page for each algorithm: its package's README, its learning curve, its class with all parameters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+from docs.generator.pages import write_pages
+from docs.generator.reference import algorithm_entry, classes_of
+from rlsdk.settings.render import FieldDoc, describe, toml_value
+
+ROOT = Path(__file__).parents[2]
+CURVES = ROOT / "docs" / "images" / "curves"
+
+
+def write_cards(folder: Path, readmes: list[Path]) -> None:
+    """A page for each package that has a README."""
+    write_pages(folder, {f"{short_name(readme)}.md": card(readme) for readme in readmes})
+
+
+def short_name(readme: Path) -> str:
+    """The name of a page: that of the package without `rlsdk-`."""
+    return readme.parent.name.removeprefix("rlsdk-")
+
+
+def card(readme: Path) -> str:
+    """The text of a card."""
+    name, package = short_name(readme), readme.parent.name.replace("-", "_")
+    text = f"```{{include}} ../../{readme.relative_to(ROOT)}\n```\n\n"
+    if (CURVES / f"{name}.svg").exists():
+        text += f"## Learning curve\n\n{picture(name)}\n"
+    if (readme.parent / "src" / package / "rlsdk.toml").exists():
+        text += f"## Class and constructor\n\n```{{eval-rst}}\n{algorithm_entry(package)}```\n\n"
+        text += "".join(parameters(kind) for kind in classes_of(package) if hasattr(kind, "spec"))
+        text += (
+            "Methods that all algorithms have, such as `learn` and `predict`: [rlsdk.Agent](../reference/rlsdk.rst).\n"
+        )
+    return text
+
+
+def picture(name: str) -> str:
+    """The picture of an algorithm's curve, with the description that `rlsdk plot` wrote into it."""
+    svg = (CURVES / f"{name}.svg").read_text(encoding="utf-8")
+    found = re.search(r"<dc:description>(.*?)</dc:description>", svg, re.DOTALL)
+    assert found, f"{name}.svg has no description: draw it with rlsdk plot"
+    described = " ".join(unescape(found[1]).split())
+    return (
+        f"```{{image}} ../images/curves/{name}.svg\n:alt: {described}\n:width: 100%\n```\n\n"
+        f"{described} Settings are the preset for this environment. The numbers are in `docs/images/curves/{name}.csv`.\n"
+    )
+
+
+def parameters(kind: type[Any]) -> str:
+    """A table of everything that a constructor takes."""
+    rows = "".join(_rows(describe(kind.spec.config_type), ""))
+    return f"| parameter | type | default | meaning |\n|---|---|---|---|\n{rows}\n"
+
+
+def _rows(fields: tuple[FieldDoc, ...], before: str) -> Iterator[str]:
+    for field in fields:
+        default = "required" if field.required else f"`{toml_value(field.default)}`"
+        unit = f" [{field.unit}]" if field.unit else ""
+        source = f" ({field.source})" if field.source else ""
+        cells = (f"`{before}{field.name}`", f"`{field.type}`", default, f"{field.help}{unit}{source}")
+        if field.children:
+            cells = (cells[0], "table", "", field.help)
+        escaped = [cell.replace("|", "\\|") for cell in cells]
+        yield f"| {' | '.join(escaped)} |\n"
+        yield from _rows(field.children, f"{field.name}.")
