@@ -5,6 +5,7 @@ python -m tests.combination_table     writes the table into README.md and docs/c
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ from rlsdk.registry import Manifest, find, load
 ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", ROOT / "docs" / "capabilities.md")
 BEGIN, END = "<!-- combinations: begin -->\n", "<!-- combinations: end -->"
-PACKAGES = (*ROOT.glob("plugins/*/pyproject.toml"), *ROOT.glob("contrib_algos/*/pyproject.toml"))
-OURS = sorted(path.parent.name.removeprefix("rlsdk-") for path in PACKAGES)
+MANIFESTS = (*ROOT.glob("plugins/*/src/*/rlsdk.toml"), *ROOT.glob("contrib_algos/*/src/*/rlsdk.toml"))
+OURS = sorted(manifest["id"] for path in MANIFESTS if "family" in (manifest := tomllib.loads(path.read_text())))
 KINDS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
 HEAD = """| algorithm | actions | observations | masks | recurrent | replay buffer | gSDE | action noise | variants |
 |---|---|---|---|---|---|---|---|---|
