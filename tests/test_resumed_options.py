@@ -58,6 +58,8 @@ IN_THE_SETTINGS = {"assignments", "config"}
 """Those are in config.toml and in every checkpoint."""
 IN_THE_ENVIRONMENT = {"env_kwargs", "wrapper"}
 """Those are in the id of the environment; tests/test_environment_ids.py resumes a run with them."""
+IN_COLLECTORS = {"collectors"}
+"""tests/test_collectors.py resumes a run with them."""
 IN_THE_SWEEP = {"seeds": (3, 4), "jobs": 1, "executor": "in-process"}
 """Those are in sweep.json."""
 NOT_SHAPING = {
@@ -104,7 +106,7 @@ def left_by(folder: Path) -> dict[str, Any]:
 
 def test_every_option_is_looked_at() -> None:
     options = set(inspect.signature(run_training).parameters)
-    assert options == {*SHAPING, *IN_THE_SETTINGS, *IN_THE_ENVIRONMENT, *IN_THE_SWEEP, *NOT_SHAPING}
+    assert options == {*SHAPING, *IN_THE_SETTINGS, *IN_THE_ENVIRONMENT, *IN_COLLECTORS, *IN_THE_SWEEP, *NOT_SHAPING}
 
 
 @pytest.mark.parametrize("option", [name for name in SHAPING if name != "compile"])

@@ -11,6 +11,7 @@ import attrs
 
 from rlsdk.agent.arguments import without_effect
 from rlsdk.agent.assembled import AssembledAgent
+from rlsdk.agent.collecting import take_groups
 from rlsdk.agent.data_sets import recorded_spaces
 from rlsdk.agent.further_states import move
 from rlsdk.agent.networks import architecture_of
@@ -67,6 +68,7 @@ def from_arguments(
     spaces = env.observation_space, env.action_space
     agent = assemble(spec, config, spaces, env.num_envs, env, class_name=class_name)
     agent.masks.check_environment(env)
+    take_groups(agent, env)
     require_room(agent)
     warn_of_small_minibatches(agent)
     return agent

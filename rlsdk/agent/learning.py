@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from time import time_ns
 
+from rlsdk.agent.acting_copies import acting_copies
 from rlsdk.agent.arguments import positive
 from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.agent.data_sets import observe_data_set
@@ -76,6 +77,7 @@ def _begun(agent: AssembledAgent, request: Request, run: Run) -> Run:
     """The run with its sinks, and with the statistics of the last one where that continues."""
     if not agent.logger_was_set:
         agent.logger.use(chosen_sinks(agent.config, request.name, fresh=request.fresh))
+    run.copies = acting_copies(agent)
     agent.logger.hyperparameters(flat_scalars(agent.config))
     run.tb_log_name = request.name
     if not request.fresh and agent.stored_log is not None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.agent.assembly import build_parts
+from rlsdk.agent.collecting import require_collecting
 from rlsdk.agent.further_states import further_states, memories_of, restore_further
 from rlsdk.agent.networks import require_same_layers
 from rlsdk.agent.resumption import leave_episodes
@@ -29,6 +30,7 @@ def switch_environment(agent: AssembledAgent, env: object, *, force_reset: bool)
             f" normalize = {agent.config.normalize}, frame_stack = {agent.config.frame_stack}"
         )
     require_groups(envs.num_envs, agent.config.env_groups)
+    require_collecting(agent, envs)
     if envs.num_envs != agent.context.num_envs:
         _resize(agent, envs.num_envs)
     agent.env, agent.env_name = envs, bare if isinstance(bare, str) else envs.env_id

@@ -50,7 +50,13 @@ def run_training(
         int | None, typer.Option(help="Run this many seeds side by side, from --seed (0) upwards.")
     ] = None,
     jobs: Annotated[int | None, typer.Option(help="Seeds at a time (default: the number of cores).")] = None,
-    executor: Annotated[str, typer.Option(help="Where seeds run: processes, in-process, or a plugin's.")] = "processes",
+    executor: Annotated[
+        str, typer.Option(help="Where seeds or collectors run: processes, in-process, or a plugin's.")
+    ] = "processes",
+    collectors: Annotated[
+        int | None,
+        typer.Option(help="Collectors that share the environments, each with a copy of the policy (on-policy)."),
+    ] = None,
     vectorization: Annotated[
         str | None, typer.Option(help="How environments are stepped: auto (the default), sync, async, ...")
     ] = None,
@@ -93,6 +99,8 @@ def run_training(
         sinks=tuple(sink) if sink else None,
         profile=profile,
         compile=compile,
+        collectors=collectors,
+        executor=None if collectors is None else executor,
     )
     with quietly(quiet):
         if (plan := _sweep(request, seeds, jobs, executor)) is not None:
@@ -132,6 +140,10 @@ def _sweep(request: RunRequest, seeds: int | None, jobs: int | None, executor: s
 
     if request.resume and (known := stored(request, jobs)) is not None:
         return known
+    if seeds is not None and request.collectors is not None:
+        raise SettingsError(
+            "--collectors and --seeds both share out the cores; give one of them, and start runs one by one for both"
+        )
     if seeds is None:
         if jobs is not None:
             raise SettingsError("--jobs belongs to --seeds: how many seeds run at a time")

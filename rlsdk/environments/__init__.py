@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rlsdk.environments.make_atari import make_atari_env as make_atari_env
     from rlsdk.environments.states import OpaqueValue as OpaqueValue
     from rlsdk.environments.states import read_state as read_state
+    from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv as CollectorsVectorEnv
     from rlsdk.environments.vector.connected import ConnectedEnv as ConnectedEnv
     from rlsdk.environments.vector.connected import fingerprint_of as fingerprint_of
     from rlsdk.environments.vector.numpy_vector import NumpyVectorEnv as NumpyVectorEnv
@@ -86,6 +87,7 @@ __getattr__, __dir__ = attach(
         "make_atari_env": "rlsdk.environments.make_atari",
         "make_vec_env": "rlsdk.environments.vectorize",
         "NumpyVectorEnv": "rlsdk.environments.vector.numpy_vector",
+        "CollectorsVectorEnv": "rlsdk.environments.vector.collectors_vector",
         "RecordedOnly": "rlsdk.environments.vector.recorded",
         "connect": "rlsdk.environments.gymnasium_adapter",
         "OnDevice": "rlsdk.environments.vector.on_device",

@@ -10,6 +10,7 @@ import gymnasium
 from rlsdk.environments.adapters.attributes import Environment
 from rlsdk.environments.adapters.space_conversion import spaces_of, to_space
 from rlsdk.environments.registration import register_game
+from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv
 from rlsdk.environments.vector.connected import MEMBERS, ConnectedEnv, has_members, missing_members, require_members
 from rlsdk.environments.vector.custom_vector import CustomVectorEnv
 from rlsdk.environments.vector.executor_vector import ExecutorVectorEnv
@@ -25,7 +26,14 @@ from rlsdk.registry.loading import is_offered
 from rlsdk.settings.environment_id import environment_id
 
 EnvSource = str | Callable[..., object] | Any
-CONNECTED = (SyncVectorEnv, ProcessVectorEnv, NativeVectorEnv, ExecutorVectorEnv, CustomVectorEnv)
+CONNECTED = (
+    SyncVectorEnv,
+    ProcessVectorEnv,
+    CollectorsVectorEnv,
+    NativeVectorEnv,
+    ExecutorVectorEnv,
+    CustomVectorEnv,
+)
 
 
 def connect(env: EnvSource, copies: int = 1) -> ConnectedEnv:

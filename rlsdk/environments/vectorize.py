@@ -14,8 +14,10 @@ import gymnasium
 from rlsdk import executors
 from rlsdk.environments.adapters.attributes import Environment
 from rlsdk.environments.adapters.space_conversion import spaces_of
+from rlsdk.environments.collecting_elsewhere import HERE, require_collectors
 from rlsdk.environments.gymnasium_adapter import EnvSource, connect, in_process, make_one, name_of
 from rlsdk.environments.vector import envpool_vector
+from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv
 from rlsdk.environments.vector.connected import ConnectedEnv
 from rlsdk.environments.vector.executor_vector import ExecutorVectorEnv
 from rlsdk.environments.vector.group_checks import require_separate
@@ -46,6 +48,8 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
     timeout: float = 60.0,
     restart: bool = False,
     start_method: str | None = None,
+    collectors: int | None = None,
+    executor: str = "processes",
     **documented: object,
 ) -> ConnectedEnv:
     """`n_envs` copies of an environment behind one interface, seeded alike however they run.
@@ -69,6 +73,9 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
         timeout: seconds after which a process that does not answer counts as hung.
         restart: replace a process that dies or hangs instead of raising; the metric `rollout/worker_restarts` counts.
         start_method: of the processes (`fork`, `forkserver`, `spawn`); the platform's own by default.
+        collectors: this many collectors share the copies; each acts in its own with a copy of the policy and returns its
+            part of the rollout. An agent made for them has as many `env_groups`.
+        executor: where collectors are: `processes`, `in-process` (the same result), or a plugin's.
         documented: arguments of the documented library that have another name here; the error names it.
 
     Raises:
@@ -77,6 +84,12 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
     """
     _refuse(env, documented)
     sources = _sources(env, n_envs)
+    if collectors is not None:
+        require_collectors(collectors, len(sources), executor)
+        if vectorization != "auto":
+            raise SettingsError(
+                f"collectors step their environments themselves; leave out vectorization={vectorization!r}"
+            )
     if vectorization not in VECTORIZATIONS and not executors.is_executor(vectorization):
         known = (*VECTORIZATIONS, *executors.names())
         raise SettingsError(f"vectorization {vectorization!r} is unknown; {suggest(vectorization, known)}")
@@ -89,7 +102,10 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
     layers = tuple(map(wrapper_of, wrappers))
     makers = [_Maker(source, arguments, layers, folder, i) for i, source in enumerate(sources)]
     options = ProcessOptions(workers or os.cpu_count() or 1, timeout, restart, start_method)
-    made = _made(makers, vectorization, options, seed)
+    if collectors is not None:
+        made = _collected(makers, collectors, executor, seed)
+    else:
+        made = _made(makers, vectorization, options, seed)
     made.env_id = _text(env, arguments, wrappers)
     return made
 
@@ -116,6 +132,20 @@ def _made(makers: Sequence[_Maker], vectorization: str, options: ProcessOptions,
         first.close()
         return ProcessVectorEnv(makers, *pair, options, name=name, seed=seed)
     return in_process([makers[0].watched(first), *(maker() for maker in makers[1:])], seed)
+
+
+def _collected(makers: Sequence[_Maker], collectors: int, executor: str, seed: int | None) -> ConnectedEnv:
+    """The copies in collectors; in this process, where the executor works here, they are stepped together."""
+    if executor == HERE:
+        here = _made(makers, "sync", ProcessOptions(1), seed)
+        here.collectors = collectors
+        return here
+    first = makers[0].bare()
+    pair, name = spaces_of(first), name_of(first)
+    _require_new(makers, first)
+    first.close()
+    elsewhere = executors.make_executor(executor, collectors)
+    return CollectorsVectorEnv(makers, pair, collectors, elsewhere, name=name, seed=seed)
 
 
 RENAMED = {

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from rlsdk.errors import WorkError
 from rlsdk.executors.pieces import attempt, result_of, unsendable
 from rlsdk.executors.shared_memory import SharedArrays
+from rlsdk.executors.stateful import StatefulProcesses
 from rlsdk.executors.workers import RepeatedFailure, Worker, WorkerDied, end_with_parent, spread
 
 ItemT = TypeVar("ItemT")
@@ -65,6 +66,10 @@ class Processes:
     def count_repeated(self) -> None:
         """An item is tried once more."""
         self.repeated += 1
+
+    def stateful_workers(self, makers: Sequence[Callable[[], Callable[[Any], object]]]) -> StatefulProcesses:
+        """See `rlsdk.interfaces.HasStatefulWorkers`; these processes take no part in `map`."""
+        return StatefulProcesses(makers)
 
     def _stop(self) -> None:
         """Stop every process, and wait until it has ended."""

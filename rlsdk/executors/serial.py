@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from rlsdk.executors.stateful import StatefulHere
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
@@ -19,6 +21,10 @@ class SerialExecutor:
     def submit(self, work: Callable[[ItemT], ResultT], item: ItemT) -> Future[ResultT]:
         """The work is done before this returns."""
         return done_now(work, item)
+
+    def stateful_workers(self, makers: Sequence[Callable[[], Callable[[Any], object]]]) -> StatefulHere:
+        """See `rlsdk.interfaces.HasStatefulWorkers`."""
+        return StatefulHere(makers)
 
     def close(self) -> None:
         """Nothing to end."""

@@ -43,6 +43,9 @@ class RunRecord:
     stop_at: float | None = None
     threads: int = 1
     compile: str = "off"
+    collectors: int | None = None
+    executor: str = "processes"
+    """Where collectors are."""
     sinks: tuple[str, ...] = ()
     places: dict[str, str] = attrs.field(factory=dict)
     """Settings that name a place on disk, by dotted name."""
@@ -86,6 +89,8 @@ class RunRecord:
             stop_at=entries.optional_number("stop_at"),
             threads=entries.count("threads", 1, most=MAX_THREADS),
             compile=_mode(entries),
+            collectors=entries.optional_count("collectors", least=1, most=MAX_ENVS),
+            executor=entries.text("executor", "processes"),
             sinks=entries.texts("sinks"),
             places=_places(entries),
             status=entries.text("status", "running"),

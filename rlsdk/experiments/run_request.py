@@ -23,6 +23,8 @@ RESUMABLE = (
     "vectorization",
     "sinks",
     "compile",
+    "collectors",
+    "executor",
 )
 """Options a resumed run takes from its record, unless they are given again."""
 
@@ -55,6 +57,10 @@ class RunRequest:
     """Print where the time went."""
     compile: str | None = attrs.field(default=None, validator=lambda *given: require_mode(given[-1] or "off"))
     """How hot functions are compiled; see `rlsdk.runtime.compilation`."""
+    collectors: int | None = None
+    """Collectors that share the training environments; see `make_vec_env`."""
+    executor: str | None = None
+    """Where collectors are."""
 
     def explicit(self) -> dict[str, Any]:
         """The options that were given, of those that a resumed run may change.
@@ -96,6 +102,8 @@ class RunRequest:
             "env": entries.optional_text("env"),
             "vectorization": entries.optional_text("vectorization"),
             "compile": entries.optional_text("compile"),
+            "collectors": entries.optional_count("collectors", least=1, most=MAX_ENVS),
+            "executor": entries.optional_text("executor"),
             "sinks": entries.texts("sinks") or None,
             "settings": entries.table_of("settings"),
             "use_preset": entries.flag("use_preset", True),

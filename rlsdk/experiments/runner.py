@@ -212,10 +212,17 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
     config = bind(spec.config_type, (), settings)
     directory = RunDirectory.choose(request.out, spec.id, env, config.seed)
     with contextlib.ExitStack() as unused:
-        envs = make_vec_env(env, width(spec, known, request.n_envs), vectorization=request.vectorization or "auto")
+        envs = make_vec_env(
+            env,
+            width(spec, known, request.n_envs),
+            vectorization=request.vectorization or "auto",
+            collectors=request.collectors,
+            executor=request.executor or "processes",
+        )
         unused.callback(_close, envs, "training")
         agent = agent_class(spec)(**{**settings, "env": envs})
         agent.env_name = env
+        config = attrs.evolve(config, env_groups=agent.config.env_groups)  # one for each collector
         record = RunRecord(
             algorithm=spec.id,
             env=env,
@@ -304,7 +311,8 @@ def _resumed(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
     with directory.taken_up(), contextlib.ExitStack() as unused:
         record = _checked(request, directory, spec)
         makers = named_sinks(record.sinks)
-        envs = make_vec_env(record.env, record.n_envs, vectorization=record.vectorization)
+        where: dict[str, Any] = {"collectors": record.collectors, "executor": record.executor}
+        envs = make_vec_env(record.env, record.n_envs, vectorization=record.vectorization, **where)
         unused.callback(_close, envs, "training")
         changes: dict[str, Any] = {"device": record.device, "custom_objects": {**record.places, **data}}
         agent = directory.newest(lambda path: agent_class(spec).load(path, env=envs, force_reset=False, **changes))

@@ -27,7 +27,7 @@ from rlsdk.interfaces.environments import (
     SelectsInfo,
     VectorEnv,
 )
-from rlsdk.interfaces.executors import Executor
+from rlsdk.interfaces.executors import Executor, HasStatefulWorkers, StatefulWorkers
 from rlsdk.interfaces.parts import BuildContext, Parts, Training, require_spaces
 from rlsdk.interfaces.plans import (
     ChecksParts,
@@ -74,6 +74,7 @@ __all__ = [
     "HasEpisodeRewards",
     "HasRolloutLength",
     "HasSeparateEnvs",
+    "HasStatefulWorkers",
     "HasTdError",
     "KeepsInfos",
     "LearnsOffline",
@@ -90,6 +91,7 @@ __all__ = [
     "Serializer",
     "State",
     "Stateful",
+    "StatefulWorkers",
     "TorchPolicy",
     "Training",
     "VectorEnv",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
@@ -31,4 +31,34 @@ class Executor(Protocol):
 
     def close(self) -> None:
         """End all workers that were started here; no `map` or `submit` follows."""
+        ...
+
+
+class StatefulWorkers(Protocol):
+    """Workers that live on, each with a function of its own, which may remember things from one request to the next."""
+
+    def ask(self, requests: Mapping[int, object]) -> dict[int, Any]:
+        """The answers to one request for each of some workers, which work at the same time.
+
+        A worker that died has a `rlsdk.executors.workers.WorkerDied` instead of an answer. An exception of a function is
+        raised here. Large arrays that are fields of `attrs` records travel by reference, once where requests share them.
+        """
+        ...
+
+    def replace(self, index: int) -> None:
+        """Start a new worker in the place of one that died; its function is made again and remembers nothing."""
+        ...
+
+    def close(self) -> None:
+        """End the workers."""
+        ...
+
+
+@runtime_checkable
+class HasStatefulWorkers(Executor, Protocol):
+    """An executor whose workers may keep state, which parallel collecting needs."""
+
+    def stateful_workers(self, makers: Sequence[Callable[[], Callable[[Any], object]]]) -> StatefulWorkers:
+        """A worker for each of the makers, which are picklable: called there, they give the function that answers its
+        requests. The workers end when this process does."""
         ...

@@ -11,7 +11,7 @@ from rlsdk.records import Cursor, EnvStep, Report
 from rlsdk.sinks import Logger
 from rlsdk.training.episode_statistics import EpisodeStatistics
 from rlsdk.training.step_values import Locals, step_values
-from rlsdk.training.trained_agent import DrivenAgent, TrainedAgent
+from rlsdk.training.trained_agent import DrivenAgent, MakesCopy, TrainedAgent
 from rlsdk.tree import flatten
 
 
@@ -66,6 +66,8 @@ class RunRecord:
         self._values: tuple[EnvStep, Locals] | None = None
         self.report: Report | None = None
         """Of the last round; None before the first has ended."""
+        self.copies: MakesCopy | None = None
+        """Makes the agents that act in collectors; None: the environments are in none."""
         self.began = time.perf_counter()
 
     @property

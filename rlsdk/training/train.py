@@ -12,12 +12,10 @@ from rlsdk.interfaces import Collector, Parts, Training, VectorEnv
 from rlsdk.records import Cursor, Metrics, Report
 from rlsdk.runtime.threads import affordable, limited_threads
 from rlsdk.training import plan_errors
-from rlsdk.training.collector import LocalCollector
-from rlsdk.training.groups import group_generators
+from rlsdk.training.collectors import collector_of
 from rlsdk.training.no_collector import NoCollector
 from rlsdk.training.plan_errors import rounds_of
 from rlsdk.training.run_record import RunRecord
-from rlsdk.training.trained_agent import DrivenAgent
 from rlsdk.training.watched_env import Watched, gathered_infos
 
 
@@ -92,7 +90,7 @@ def train(run: Run, env: VectorEnv | None, parts: Parts, *, log_every: int, thre
                 # a new loop at the start, after a restart of episodes, and for new settings
                 if cursor is not run.cursor or agent.acting is not collector.acting or parts is not agent.parts:
                     parts = agent.parts
-                    collector = _collector(agent, watched)
+                    collector = collector_of(run, watched)
                     training = Training(collector, parts, agent.streams, run.origin, run.end, agent.context.device)
                     loop = rounds_of(parts.plan, training, run.cursor, run.agent.spec.id)
                 # it stays so when the round fails: environments are further than the cursor then
@@ -111,15 +109,6 @@ def train(run: Run, env: VectorEnv | None, parts: Parts, *, log_every: int, thre
             raise plan_errors.of_algorithm(error, run.agent.spec.id) from None
         finally:
             run.notify("on_training_end")
-
-
-def _collector(agent: DrivenAgent, env: VectorEnv | None) -> Collector:
-    """The collector of the plan, from the agent's acting state."""
-    if env is None or not agent.parts.plan.needs_environment:
-        return NoCollector()
-    normalizer = agent.preprocessing.rollouts(agent.parts)
-    generators = group_generators(agent.streams, len(agent.acting))
-    return LocalCollector(env, agent.acting, generators, normalizer)
 
 
 def _notify_of_round(run: Run, report: Report) -> None:

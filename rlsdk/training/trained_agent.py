@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO, Any, ClassVar, Protocol
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from rlsdk.environments import ConnectedEnv, NumpyVectorEnv
 from rlsdk.environments.adapters.actions import ActionDecoder
 from rlsdk.environments.adapters.masks import MaskValidator
-from rlsdk.interfaces import BuildContext, Parts, State
+from rlsdk.interfaces import BuildContext, Parts, State, VectorEnv
 from rlsdk.preprocessing import Preprocessing
 from rlsdk.records import Act, ActingState, Cursor, Observation
 from rlsdk.registry import AlgorithmSpec
@@ -44,6 +44,10 @@ class DrivenAgent(Protocol):
     def config(self) -> AgentConfig: ...
     @property
     def logger(self) -> Logger: ...
+
+
+MakesCopy = Callable[[VectorEnv], DrivenAgent]
+"""Makes, in a collector, the agent that acts in its environments."""
 
 
 class ActingSession(Protocol):

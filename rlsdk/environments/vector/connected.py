@@ -75,6 +75,8 @@ class ConnectedEnv(
     seeds: Seeds
     restarts: int
     """Processes that were replaced so far."""
+    collectors: int
+    """Collectors that share the environments; 1 where they are stepped together."""
 
     @property
     def environments(self) -> Sequence[object]:
@@ -101,7 +103,7 @@ class SteppedVector:
 
     def __init__(self, observation_space: Space, action_space: Space, name: str, seed: int | None = None) -> None:
         self.observation_space, self.action_space, self.name = observation_space, action_space, name
-        self.seeds, self.restarts = Seeds(seed), 0
+        self.seeds, self.restarts, self.collectors = Seeds(seed), 0, 1
         self.env_id: str | None = None
         """The id that makes such an environment again, None where an id alone does not."""
         self.keeps_infos, self.info_names = False, tuple[str, ...]()

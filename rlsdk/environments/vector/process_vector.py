@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import multiprocessing
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
 from multiprocessing.process import BaseProcess
@@ -19,15 +19,15 @@ import torch
 from torch import Tensor
 
 from rlsdk.environments.adapters.actions import ActionDecoder
-from rlsdk.environments.adapters.attributes import Environment, Indices, chosen
+from rlsdk.environments.adapters.attributes import Environment
 from rlsdk.environments.adapters.nested import concatenated
-from rlsdk.environments.states import OpaqueValue, masks_in, state_of, states_in
 from rlsdk.environments.vector.by_value import ByValue
 from rlsdk.environments.vector.connected import SteppedVector
 from rlsdk.environments.vector.info_entries import as_tensors
 from rlsdk.environments.vector.item_groups import ItemT, ResultT, Work, groups
 from rlsdk.environments.vector.seeds import seed_of
 from rlsdk.environments.vector.shared_arrays import arrays_in, bytes_for
+from rlsdk.environments.vector.spread_requests import SpreadRequests
 from rlsdk.environments.vector.step_arrays import Ended
 from rlsdk.environments.vector.step_records import StepRecords
 from rlsdk.environments.vector.worker import END, Assignment, WithInfos, serve
@@ -54,7 +54,7 @@ class ProcessOptions:
     """`fork`, `forkserver`, `spawn`; None is the platform's own."""
 
 
-class ProcessVectorEnv(SteppedVector):
+class ProcessVectorEnv(SpreadRequests, SteppedVector):
     """B environments in W processes. With `restart`, a process that dies or hangs is replaced: its environments begin
     new episodes, the interrupted rows are marked `valid = False`, and `restarts` counts it."""
 
@@ -124,6 +124,10 @@ class ProcessVectorEnv(SteppedVector):
                 values[:, worker.argument.part] = answer.entries
         return as_tensors(self.info_names, values)
 
+    @property
+    def rows(self) -> list[range]:
+        return [worker.argument.rows for worker in self._workers]
+
     def _ask(self, request: str, arguments: Sequence[tuple[object, ...]]) -> list[Any]:
         """One answer from every process."""
         if self._closed:
@@ -169,53 +173,6 @@ class ProcessVectorEnv(SteppedVector):
     def _fail(self, kind: type[Exception], message: str) -> NoReturn:
         self._end()
         raise kind(message)
-
-    def fingerprint(self) -> Hashable:
-        """What changes when the environments are moved; see `fingerprint_of`."""
-        return None if self._closed else tuple(self._ask("fingerprint", [()] * len(self._workers)))
-
-    def get_state(self) -> dict[str, object]:
-        """Where the environments stand, as tensors and JSON scalars; raises as `EnvironmentGroup.get_state`."""
-        answers = self._ask("get_state", [()] * len(self._workers))
-        for answer in answers:
-            if isinstance(answer, OpaqueValue):
-                raise answer
-        return state_of([state for answer in answers for state in answer], self.has_masks)
-
-    def set_state(self, state: object) -> None:
-        """Put back what `get_state` gave; raises as `EnvironmentGroup.set_state`."""
-        states, self.has_masks = states_in(state, self.num_envs), masks_in(state)
-        self._ask("set_state", [(states[worker.argument.part], self.has_masks) for worker in self._workers])
-
-    def reset_infos(self) -> list[dict[str, object]]:
-        """The `info` of each environment's last reset."""
-        return list(chain.from_iterable(self._ask("reset_infos", [()] * len(self._workers))))
-
-    def wrappers(self, indices: Indices = None) -> list[list[str]]:
-        """The classes of the wrappers of each environment; see `wrappers_of`."""
-        return self._of("wrappers", (), indices)
-
-    def get_attr(self, name: str, indices: Indices = None) -> list[object]:
-        """The attribute `name` of the environments, looked up through their wrappers."""
-        return self._of("get", (name,), indices)
-
-    def set_attr(self, name: str, value: object, indices: Indices = None) -> None:
-        """Set an attribute where it is defined, through the wrappers."""
-        self._of("set", (name, value), indices)
-
-    def env_method(self, name: str, *args: object, indices: Indices = None, **kwargs: object) -> list[object]:
-        """Call a method of the environments; the answers in the order of `indices`."""
-        return self._of("call", (name, args, kwargs), indices)
-
-    def _of(self, request: str, arguments: tuple[object, ...], indices: Indices) -> list[Any]:
-        wanted, found = chosen(indices, self.num_envs), dict[int, object]()
-        own = [[i for i in wanted if i in worker.argument.rows] for worker in self._workers]
-        sent = [
-            (*arguments, [i - w.argument.rows[0] for i in rows]) for w, rows in zip(self._workers, own, strict=True)
-        ]
-        for rows, answer in zip(own, self._ask(request, sent), strict=True):
-            found |= dict(zip(rows, answer or [None] * len(rows), strict=True))
-        return [found[i] for i in wanted]
 
     def map(self, work: Work[ItemT, ResultT], items: Sequence[ItemT]) -> list[ResultT]:
         """`work(environments, items)` of groups of items, each given to the next process that is free; answers in order.

@@ -13,8 +13,9 @@ def seed_of(seed: int, index: int) -> int:
 class Seeds:
     """The seeds of a reset: of the seed given to it, else of the one given when the environments were made, once."""
 
-    def __init__(self, first: int | None = None) -> None:
-        self.first, self._pending = first, first is not None
+    def __init__(self, first: int | None = None, offset: int = 0) -> None:
+        """`offset`: the number of the first environment among those that share a seed."""
+        self.first, self._pending, self.offset = first, first is not None, offset
 
     def first_pending(self) -> int | None:
         """The seed given when the environments were made, for the first reset; None afterwards."""
@@ -25,4 +26,4 @@ class Seeds:
     def of(self, seed: int | None, count: int) -> list[int | None]:
         pending = self.first_pending()
         seed = pending if seed is None else seed
-        return [None if seed is None else seed_of(seed, i) for i in range(count)]
+        return [None if seed is None else seed_of(seed, self.offset + i) for i in range(count)]

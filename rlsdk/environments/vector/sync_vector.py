@@ -31,11 +31,13 @@ class SyncVectorEnv(SteppedVector):
         *,
         name: str,
         seed: int | None = None,
+        numbers: Sequence[int] | None = None,
     ) -> None:
+        """`numbers` of the copies, for messages; by default 0, 1, ... where there are several."""
         super().__init__(observation_space, action_space, name, seed)
-        self.num_envs = len(environments)
-        arrays = StepArrays(observation_space, action_space, self.num_envs, np.zeros)
-        numbers = range(self.num_envs) if self.num_envs > 1 else ()
+        self.num_envs = count = len(environments)
+        arrays = StepArrays(observation_space, action_space, count, np.zeros)
+        numbers = range(count if count > 1 else 0) if numbers is None else numbers
         self.group = EnvironmentGroup(environments, arrays, name, numbers)
         self.group.renews = True
         self.environments = self.group.environments

@@ -122,10 +122,10 @@ def _step(
     ended = group.step(actions)
     if not (keep_infos or names):
         return ended
-    return WithInfos(ended, [_sendable(group.name, info) for info in group.infos], group.entries.values)
+    return WithInfos(ended, [sendable(group.name, info) for info in group.infos], group.entries.values)
 
 
-def _sendable(name: str, info: dict[str, object]) -> dict[str, object]:
+def sendable(name: str, info: dict[str, object]) -> dict[str, object]:
     """An `info`, if it can be sent to another process.
 
     Raises:
@@ -170,7 +170,7 @@ def _wrappers(group: EnvironmentGroup, rows: Sequence[int]) -> list[list[str]]:
 
 
 def _reset_infos(group: EnvironmentGroup) -> list[dict[str, object]]:
-    return [_sendable(group.name, dict(info)) for info in group.reset_infos]
+    return [sendable(group.name, dict(info)) for info in group.reset_infos]
 
 
 def _apply(group: EnvironmentGroup, work: ByValue[Work[object, object]], items: Sequence[object]) -> list[object]:

@@ -1,0 +1,160 @@
+"""What is in a collector: its environments, and what acts in them; a function that answers requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Protocol, TypeAlias
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from rlsdk.environments.adapters.attributes import Environment
+from rlsdk.environments.states import OpaqueValue
+from rlsdk.environments.vector.by_value import ByValue
+from rlsdk.environments.vector.seeds import Seeds
+from rlsdk.environments.vector.sync_vector import SyncVectorEnv
+from rlsdk.environments.vector.worker import REQUESTS, sendable
+from rlsdk.executors.packed import Packed
+from rlsdk.interfaces import VectorEnv
+from rlsdk.records import Observation
+from rlsdk.spaces import Space
+
+Bytes: TypeAlias = NDArray[np.uint8]
+NOTHING: Bytes = np.zeros(0, np.uint8)
+MOVING = frozenset({"reset", "begin", "set", "call", "set_state", "attach", "collect"})
+"""Requests after which the state of the environments is sent too, for another worker in case this one dies."""
+
+
+class Attached(Protocol):
+    """What collects in the environments of one collector."""
+
+    def __call__(self, shared: Any, own: Any, fresh: Observation | None) -> object:
+        """A rollout, and all that the next one needs to know of this one.
+
+        Args:
+            shared: what is the same for all collectors.
+            own: what is this one's.
+            fresh: the observation to act on instead of the last one: the environments were lost and begin new episodes.
+        """
+        ...
+
+
+@attrs.frozen(eq=False)
+class Request:
+    """A request to a collector; the arrays go through shared memory."""
+
+    name: str
+    arguments: tuple[object, ...] = ()
+    shared: Bytes = NOTHING
+    own: Bytes = NOTHING
+    infos: bool = False
+    info_names: tuple[str, ...] = ()
+
+
+@attrs.frozen(eq=False)
+class Answer:
+    """The answer, and where the environments stand after it; None where that is not known or cannot be read."""
+
+    value: Any
+    state: Packed | None = None
+
+
+@attrs.frozen
+class Seats:
+    """Which environments a collector has: number `rows` of `total`."""
+
+    makers: ByValue[list[Callable[[], Environment]]]
+    spaces: tuple[Space, Space]
+    name: str
+    rows: range
+    total: int
+
+    def __call__(self) -> CollectorWorker:
+        return CollectorWorker(self)
+
+
+class CollectorWorker:
+    """The environments of one collector, with what was attached to act in them."""
+
+    def __init__(self, seats: Seats) -> None:
+        numbers = seats.rows if seats.total > 1 else ()
+        environments = [make() for make in seats.makers()]
+        self.env = SyncVectorEnv(environments, *seats.spaces, name=seats.name, numbers=numbers)
+        self.env.seeds = Seeds(offset=seats.rows.start)
+        self._attached: Attached | None = None
+        self._fresh: Observation | None = None
+        self._infos = (False, tuple[str, ...]())
+
+    def __call__(self, request: Request) -> Answer:
+        env = self.env
+        if (wanted := (request.infos, request.info_names)) != self._infos:
+            env.keep_infos(request.infos)
+            env.select_info(request.info_names)
+            self._infos = wanted
+        if (own := OWN.get(request.name)) is not None:
+            value = own(self, request)
+        else:
+            value = REQUESTS[request.name](env.group, *request.arguments)
+        return Answer(value, self._state() if request.name in MOVING else None)
+
+    def _state(self) -> Packed | None:
+        try:
+            return Packed.of((self.env.group.get_state(), self.env.has_masks))
+        except OpaqueValue:
+            return None
+
+    def reset(self, request: Request) -> Packed:
+        """Arguments: the seed of all environments of all collectors."""
+        (seed,) = request.arguments
+        assert seed is None or isinstance(seed, int)
+        return Packed.of((self.env.reset(seed), self.env.has_masks))
+
+    def begin(self, request: Request) -> None:
+        """Arguments: a seed. New episodes in place of those that a dead worker had; the next rollout begins with them."""
+        (seed,) = request.arguments
+        assert isinstance(seed, int)
+        self._fresh = self.env.reset(seed)
+
+    def step(self, request: Request) -> Packed:
+        """Arguments: the nest of the actions."""
+        step = self.env.step(Packed(request.arguments[0], request.own).value())
+        infos = step.infos and [sendable(self.env.name, dict(info)) for info in step.infos]
+        return Packed.of(replace(step, infos=infos))
+
+    def attach(self, request: Request) -> None:
+        """Arguments: a function of the environments that makes an `Attached`, by value."""
+        make: Any = request.arguments[0]
+        self._attached = make()(self.env)
+
+    def collect(self, request: Request) -> Packed:
+        """Arguments: the nests of what is shared and of what is this collector's own."""
+        assert self._attached is not None
+        shared, own = request.arguments
+        fresh, self._fresh = self._fresh, None
+        return Packed.of(
+            self._attached(Packed(shared, request.shared).value(), Packed(own, request.own).value(), fresh)
+        )
+
+    def set_state(self, request: Request) -> None:
+        """Arguments: states and whether there are masks; or the nest of both, as `Answer.state` has it."""
+        arguments: Any = request.arguments
+        states, has_masks = arguments if len(arguments) == 2 else Packed(arguments[0], request.own).value()
+        self.env.group.set_state(states, has_masks)
+
+    def close(self) -> None:
+        """Close the environments."""
+        self.env.close()
+
+
+MakesAttached: TypeAlias = Callable[[VectorEnv], Attached]
+OWN: Mapping[str, Callable[[CollectorWorker, Request], object]] = {
+    "reset": CollectorWorker.reset,
+    "begin": CollectorWorker.begin,
+    "step": CollectorWorker.step,
+    "attach": CollectorWorker.attach,
+    "collect": CollectorWorker.collect,
+    "set_state": CollectorWorker.set_state,
+}
+"""The requests that only collectors answer, or answer in another way than `REQUESTS`."""

@@ -1,0 +1,200 @@
+"""Environments in several collectors, each of which acts in its own with a copy of the policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+import torch
+
+from rlsdk.environments.adapters.attributes import Environment
+from rlsdk.environments.vector.by_value import ByValue
+from rlsdk.environments.vector.collector_worker import Answer, MakesAttached, Request, Seats
+from rlsdk.environments.vector.connected import SteppedVector
+from rlsdk.environments.vector.item_groups import ItemT, ResultT, Work
+from rlsdk.environments.vector.spread_requests import SpreadRequests
+from rlsdk.errors import EnvironmentFault, SettingsError, UsageError
+from rlsdk.executors.packed import Packed
+from rlsdk.executors.workers import WorkerDied
+from rlsdk.interfaces import Executor, HasStatefulWorkers
+from rlsdk.interfaces.abilities import ability
+from rlsdk.records import EnvStep, Features, Observation
+from rlsdk.runtime.seeding import derive, fresh_seed
+from rlsdk.spaces import Space
+from rlsdk.tree import map_tensors
+
+NodeT = TypeVar("NodeT")
+
+
+class CollectorsVectorEnv(SpreadRequests, SteppedVector):
+    """B environments, shared evenly by several workers that keep them.
+
+    `collect` lets what was attached collect in all of them at the same time. A worker that dies is replaced: its
+    environments continue where they stood and its request is done again, which `restarts` counts.
+    """
+
+    def __init__(
+        self,
+        makers: Sequence[Callable[[], Environment]],
+        spaces: tuple[Space, Space],
+        collectors: int,
+        executor: Executor,
+        *,
+        name: str,
+        seed: int | None = None,
+    ) -> None:
+        """Raises SettingsError: the workers of the executor remember nothing."""
+        super().__init__(*spaces, name, seed)
+        if (able := ability(executor, HasStatefulWorkers)) is None:
+            raise SettingsError(
+                f"executor {type(executor).__name__} has no workers that remember environments"
+                " (rlsdk.interfaces.HasStatefulWorkers), so it has no collectors; use 'processes', or leave them out"
+            )
+        self.num_envs, self.collectors, self.has_masks, self._closed = len(makers), collectors, False, False
+        self._rows = [range(int(p[0]), int(p[-1]) + 1) for p in np.array_split(np.arange(len(makers)), collectors)]
+        self._base = 0
+        """The seed of the last reset, from which those of lost environments are derived."""
+        self._attached: ByValue[MakesAttached] | None = None
+        self._states: list[Packed | None] = [None] * collectors
+        """Where the environments of each collector stand; None: not known."""
+        own = [ByValue([makers[i] for i in rows]) for rows in self._rows]
+        seats = [Seats(o, spaces, name, r, len(makers)) for o, r in zip(own, self._rows, strict=True)]
+        self._executor, self._workers = executor, able.stateful_workers(seats)
+        self.has_masks = all(self._ask_all("has_masks"))
+
+    @property
+    def rows(self) -> list[range]:
+        return self._rows
+
+    # --- collecting --------------------------------------------------------------------------------------------------
+
+    def attach(self, make: MakesAttached) -> None:
+        """Have every collector make what collects in its environments."""
+        self._attached = ByValue(make)
+        self._ask("attach", [(self._attached,)] * self.collectors)
+
+    def collect(self, shared: object, own: Sequence[object]) -> list[Any]:
+        """What was attached returned in each collector, for what is the same for all of them and for what is its own."""
+        common = Packed.of(shared)
+        parts = [Packed.of(part) for part in own]
+        requests = [self._request("collect", (common.nest, p.nest), common, p) for p in parts]
+        return [answer.value() for answer in self._exchange(requests)]
+
+    # --- stepping ----------------------------------------------------------------------------------------------------
+
+    def reset(self, seed: int | None = None) -> Observation:
+        """Start an episode everywhere; with a seed, environment i gets a stream of its own derived from it."""
+        pending = self.seeds.first_pending()
+        chosen = pending if seed is None else seed
+        self._base = fresh_seed() if chosen is None else chosen
+        answers = [answer.value() for answer in self._ask("reset", [(chosen,)] * self.collectors)]
+        self.has_masks = all(masks for _, masks in answers)
+        observations: list[Observation] = [observation for observation, _ in answers]
+        return _joined(observations)
+
+    def step(self, action: Features) -> EnvStep:
+        """Step every environment where it is, without the copies of the policy."""
+        parts = [Packed.of(map_tensors(lambda leaf, at=at: leaf[at.start : at.stop], action)) for at in self._rows]
+        answers = self._exchange([self._request("step", (part.nest,), own=part) for part in parts])
+        return _joined_steps([answer.value() for answer in answers], self._rows)
+
+    # --- requests ----------------------------------------------------------------------------------------------------
+
+    def _request(
+        self, name: str, arguments: tuple[object, ...], shared: Packed | None = None, own: Packed | None = None
+    ) -> Request:
+        arrays = {n: p.data for n, p in (("shared", shared), ("own", own)) if p is not None}
+        return Request(name, arguments, **arrays, infos=self.keeps_infos, info_names=self.info_names)
+
+    def _ask(self, request: str, arguments: Sequence[tuple[object, ...]]) -> list[Any]:
+        return self._exchange([self._request(request, own) for own in arguments])
+
+    def _exchange(self, requests: Sequence[Request]) -> list[Any]:
+        """The answer of every collector to a request of its own."""
+        if self._closed:
+            raise EnvironmentFault(f"environment {self.name!r} is closed")
+        answers = self._workers.ask(dict(enumerate(requests)))
+        for index, request in enumerate(requests):
+            if isinstance(answers[index], WorkerDied):
+                answers[index] = self._again(index, request, answers[index])
+            self._note(index, request, answers[index])
+        return [answers[index].value for index in range(len(requests))]
+
+    def _note(self, index: int, request: Request, answer: Answer) -> None:
+        if answer.state is not None or request.name in ("step", "reset", "collect"):
+            self._states[index] = answer.state
+
+    def _again(self, index: int, request: Request, death: WorkerDied) -> Answer:
+        """The answer of a new worker in the place of one that died."""
+        where = f"environment {self.name!r}: the collector of {_named(self._rows[index])}"
+        if request.name == "step":
+            raise EnvironmentFault(f"{where} {death}, in the middle of an episode")
+        self.restarts += 1
+        self._workers.replace(index)
+        for repeated in (*self._restoring(index), request):
+            answer = self._workers.ask({index: repeated})[index]
+            if isinstance(answer, WorkerDied):
+                raise EnvironmentFault(f"{where} died twice in the same piece of work; the second time it {answer}")
+        found: Answer = answer
+        return found
+
+    def _restoring(self, index: int) -> list[Request]:
+        """What brings a new worker to where the one before it stood; new episodes where that is not known."""
+        state, requests = self._states[index], list[Request]()
+        if state is not None:
+            requests.append(self._request("set_state", (state.nest,), own=state))
+        else:
+            requests.append(self._request("begin", (derive(self._base, "lost environments", self.restarts) % 2**31,)))
+        if self._attached is not None:
+            requests.insert(0, self._request("attach", (self._attached,)))
+        return requests
+
+    def map(self, work: Work[ItemT, ResultT], items: Sequence[ItemT]) -> NoReturn:
+        """Never: collectors play no whole episodes.
+
+        Raises:
+            UsageError: always.
+        """
+        raise UsageError(
+            f"environment {self.name!r} is in collectors, which play no whole episodes; population methods play them with"
+            " make_vec_env(..., vectorization='async') or the name of an executor"
+        )
+
+    def close(self) -> None:
+        """Close the environments and end the workers."""
+        if not self._closed:
+            self._closed = True
+            self._workers.close()
+            self._executor.close()
+
+
+def _named(rows: range) -> str:
+    return f"number {rows.start}" if len(rows) == 1 else f"numbers {rows.start} to {rows.stop - 1}"
+
+
+def _joined(parts: Sequence[NodeT]) -> NodeT:
+    """Records of the rows of each place as those of all, [B, ..] per leaf."""
+    return map_tensors(lambda *leaves: torch.cat(leaves), *parts)
+
+
+def _joined_steps(steps: Sequence[EnvStep], places: Sequence[range]) -> EnvStep:
+    """The steps of all collectors as one; episodes that ended are in the order of their environments."""
+    finals = [step.final_observation for step in steps if step.final_observation is not None]
+    flags = _joined([(step.reward, step.terminated, step.truncated, step.valid) for step in steps])
+    episodes = tuple(
+        replace(episode, env=episode.env + rows.start)
+        for step, rows in zip(steps, places, strict=True)
+        for episode in step.episodes
+    )
+    infos = None if steps[0].infos is None else list(chain.from_iterable(step.infos or () for step in steps))
+    return EnvStep(
+        _joined([step.observation for step in steps]),
+        *flags,
+        _joined(finals) if finals else None,
+        episodes,
+        infos,
+        info=_joined([step.info for step in steps]),
+    )

@@ -1,0 +1,123 @@
+"""Workers that keep state between requests: in this process, or one process each."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.connection import Connection, wait
+from typing import Any, TypeAlias
+
+from rlsdk.errors import WorkError
+from rlsdk.executors.shared_memory import SharedArrays
+from rlsdk.executors.workers import Failure, Worker, WorkerDied, clean_up_undisturbed, end_with_parent, obey_parent_only
+
+Maker: TypeAlias = Callable[[], Callable[[Any], object]]
+"""Makes the function that answers a worker's requests."""
+
+
+class StatefulHere:
+    """The workers are functions of this process, called one after another."""
+
+    def __init__(self, makers: Sequence[Maker]) -> None:
+        self._makers, self._functions = makers, [make() for make in makers]
+
+    def ask(self, requests: Mapping[int, object]) -> dict[int, Any]:
+        return {index: self._functions[index](request) for index, request in requests.items()}
+
+    def replace(self, index: int) -> None:
+        self._functions[index] = self._makers[index]()
+
+    def close(self) -> None:
+        """The functions are forgotten; those with a method `close` are closed."""
+        for function in self._functions:
+            _close(function)
+        self._functions = []
+
+
+class StatefulProcesses:
+    """A process for each worker. They do not see the terminal's Ctrl-C, and end a few seconds after this process."""
+
+    def __init__(self, makers: Sequence[Maker]) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._shared = SharedArrays()  # first, so that the processes share what cleans up after a crash
+        self._workers = [Worker(context, serve, make, f"worker {i}") for i, make in enumerate(makers)]
+        self._owed: set[int] = set()
+        """Workers whose answer was not waited for, as after Ctrl-C."""
+
+    @property
+    def pids(self) -> list[int | None]:
+        """The processes' ids."""
+        return [worker.process.pid for worker in self._workers]
+
+    def ask(self, requests: Mapping[int, object]) -> dict[int, Any]:
+        self._answers(self._owed.copy())  # first: shared memory is written fresh
+        for index, request in zip(requests, self._shared.pack(list(requests.values())), strict=True):
+            self._owed.add(index)
+            self._workers[index].send("ask", request)
+        answers = self._answers(set(requests))
+        for index in requests:
+            if isinstance(failure := answers[index], Failure):
+                raise (failure.kind or WorkError)(f"{failure.message}\n--- in its process ---\n{failure.trace}")
+        return answers
+
+    def _answers(self, waiting: set[int]) -> dict[int, Any]:
+        """What these workers answer, as it comes."""
+        answers: dict[int, Any] = {}
+        while waiting:
+            ready = set(wait([s for i in waiting for s in (self._workers[i].pipe, self._workers[i].process.sentinel)]))
+            for index in sorted(waiting):
+                worker = self._workers[index]
+                if worker.pipe in ready or worker.process.sentinel in ready:
+                    try:
+                        answers[index] = worker.receive(time.monotonic())
+                    except WorkerDied as death:
+                        answers[index] = death
+                    waiting.discard(index)
+                    self._owed.discard(index)
+        return answers
+
+    def replace(self, index: int) -> None:
+        self._workers[index].kill()
+        self._workers[index].start()
+        self._owed.discard(index)
+
+    def close(self) -> None:
+        """The processes close what they made, within seconds."""
+        for worker in self._workers:
+            worker.send("end")
+        for worker in self._workers:
+            worker.process.join(2.0)
+            worker.kill()
+        self._workers = []
+        self._shared.close()
+
+
+def serve(pipe: Connection, make: Maker) -> None:
+    """Answer ("ask", (request,)) until another request comes, or the pipe closes."""
+    function: Callable[[Any], object] | None = None
+    if hasattr(os, "setsid"):
+        os.setsid()
+    obey_parent_only()
+    end_with_parent()
+    with contextlib.suppress(EOFError, OSError, KeyboardInterrupt):  # the parent is gone, or ends this process
+        while True:
+            name, arguments = pipe.recv()
+            if name != "ask":
+                break
+            try:
+                function = function or make()
+                answer = function(*arguments)
+            except Exception as error:
+                answer = Failure.of(error)
+            pipe.send(answer)
+    clean_up_undisturbed()
+    _close(function)
+
+
+def _close(function: object) -> None:
+    close = getattr(function, "close", None)
+    if close is not None:
+        close()

@@ -1,0 +1,32 @@
+"""Which collector a training has."""
+
+from __future__ import annotations
+
+import warnings
+
+from rlsdk.environments import CollectorsVectorEnv
+from rlsdk.interfaces import Collector, VectorEnv
+from rlsdk.training.collector import LocalCollector
+from rlsdk.training.groups import group_generators
+from rlsdk.training.no_collector import NoCollector
+from rlsdk.training.remote_collector import RemoteCollector
+from rlsdk.training.run_record import RunRecord
+
+
+def collector_of(run: RunRecord, env: VectorEnv | None) -> Collector:
+    """The collector of the plan, from the agent's acting state. `env`: as callbacks watch it."""
+    agent, copies = run.driven, run.copies
+    if env is None or not agent.parts.plan.needs_environment:
+        return NoCollector()
+    if copies is not None and isinstance(agent.env, CollectorsVectorEnv):
+        following = [type(callback).__name__ for callback in run.callbacks if callback.watches_steps]
+        if not following:
+            return RemoteCollector(agent.env, env, agent, copies)
+        warnings.warn(
+            f"{following[0]} follows every step, so the environments in collectors are stepped from here, one step at a time;"
+            " a callback without on_step (_on_step) lets them collect on their own",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    generators = group_generators(agent.streams, len(agent.acting))
+    return LocalCollector(env, agent.acting, generators, agent.preprocessing.rollouts(agent.parts))

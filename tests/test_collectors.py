@@ -1,0 +1,331 @@
+"""Collectors: the same training to the bit wherever the groups of environments are, also where one of them dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import gymnasium as gym
+import pytest
+
+import rlsdk
+from rlsdk import executors
+from rlsdk.callbacks import Callback, LambdaCallback
+from rlsdk.environments import CollectorsVectorEnv, make_vec_env
+from rlsdk.environments.toy import SimpleMultiObsEnv
+from rlsdk.errors import EnvironmentFault, SettingsError, UsageError
+from rlsdk.executors import SerialExecutor
+from rlsdk.executors.stateful import StatefulHere
+from rlsdk.executors.workers import WorkerDied
+from rlsdk.experiments.run_record import RunRecord
+from rlsdk.experiments.runner import RunRequest, run
+from rlsdk.testing.subject import differing, flat_state
+from tests.stateful_environments import Secretive
+from tests.test_resume import Log, WriteAtEnd, assert_equal, assert_resumes, everything
+from tests.test_resumed_options import BASE, interrupted_at
+
+SMALL = {"n_steps": 16, "batch_size": 32}
+CASES: dict[str, tuple[str, Any, dict[str, Any]]] = {
+    "ppo": ("ppo", "CartPole-v1", SMALL),
+    "ppo-normalised": ("ppo", "Pendulum-v1", {**SMALL, "normalize": True}),
+    "ppo-gsde": ("ppo", "Pendulum-v1", {**SMALL, "use_sde": True, "sde_sample_freq": 4}),
+    "ppo-dict": ("ppo", SimpleMultiObsEnv, {**SMALL, "policy": "MultiInputPolicy"}),
+    "a2c": ("a2c", "CartPole-v1", {"n_steps": 8, "normalize": {"sign_reward": True, "norm_reward": False}}),
+    "trpo-frames": ("trpo", "Pendulum-v1", {**SMALL, "frame_stack": 3, "normalize": True}),
+    "maskable-ppo": ("maskable-ppo", "rlsdk/InvalidActionEnvDiscrete-v0", SMALL),
+    "recurrent-ppo": ("recurrent-ppo", "rlsdk/CartPoleNoVel-v1", {**SMALL, "normalize": True}),
+}
+ENDING = {"ppo", "ppo-dict", "a2c", "recurrent-ppo"}
+"""Those whose episodes end within the steps of a test."""
+
+
+@pytest.fixture(autouse=True)
+def apart() -> Iterator[None]:
+    """An executor whose collectors are functions of this process: all of collecting apart but the processes."""
+    executors.EXECUTORS["apart"] = lambda _: SerialExecutor()
+    yield
+    del executors.EXECUTORS["apart"]
+
+
+def envs(name: str, executor: str, collectors: int = 2) -> Any:
+    return make_vec_env(CASES[name][1], 4, collectors=collectors, executor=executor)
+
+
+def made(name: str, executor: str, collectors: int = 2, **changes: Any) -> Any:
+    algorithm, _, settings = CASES[name]
+    return rlsdk.make(algorithm, env=envs(name, executor, collectors), seed=3, **{**settings, **changes})
+
+
+def trained(agent: Any, steps: int = 192, *callbacks: Callback) -> tuple[dict[str, Any], list[Any]]:
+    """(all that the agent is after `steps`, what was logged)."""
+    log = Log()
+    agent.set_logger(log)
+    agent.learn(steps, [*callbacks, WriteAtEnd()], log_interval=1)
+    agent.env.close()
+    return everything(agent), log.rows
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_result_does_not_depend_on_where_collectors_are(name: str) -> None:
+    here, logged = trained(made(name, "in-process"))
+    apart, logged_apart = trained(made(name, "apart"))
+    assert_equal(apart, here)
+    assert logged_apart == logged
+    assert any("rollout/ep_rew_mean" in row for _, row in logged) == (name in ENDING)
+
+
+def test_collectors_have_whole_groups() -> None:
+    """Four groups are the same four in one, two and four collectors."""
+    results = [trained(made("ppo-normalised", "apart", count, env_groups=4))[0] for count in (2, 4)]
+    assert_equal(results[0], results[1])
+    assert_equal(results[0], trained(made("ppo-normalised", "in-process", 4))[0])
+
+
+def test_an_agent_has_a_group_for_each_collector() -> None:
+    agent = made("ppo", "apart", 4)
+    assert (agent.config.env_groups, agent.env.collectors) == (4, 4)
+    assert isinstance(agent.env, CollectorsVectorEnv)
+
+
+class Dying(StatefulHere):
+    """Workers of which one dies, with what it remembers, at some requests."""
+
+    def __init__(self, makers: Sequence[Callable[[], Any]], at: Mapping[int, int]) -> None:
+        super().__init__(makers)
+        self.at, self.asked = dict(at), 0
+
+    def ask(self, requests: Mapping[int, Any]) -> dict[int, Any]:
+        self.asked += any(request.name == "collect" for request in requests.values())
+        answers = super().ask(requests)
+        if self.asked in self.at and (index := self.at.pop(self.asked)) in answers:
+            answers[index] = WorkerDied("died (exit code -9)")
+        return answers
+
+
+def dying(at: Mapping[int, int]) -> None:
+    """Have the worker `at[n]` die in round `n`."""
+
+    class Executor(SerialExecutor):
+        def stateful_workers(self, makers: Sequence[Callable[[], Any]]) -> StatefulHere:
+            return Dying(makers, at)
+
+    executors.EXECUTORS["apart"] = lambda _: Executor()
+
+
+@pytest.mark.parametrize("name", ["ppo-normalised", "recurrent-ppo", "trpo-frames", "maskable-ppo"])
+def test_a_collector_that_dies_is_replaced_without_changing_the_result(name: str) -> None:
+    whole, logged = trained(made(name, "in-process"))
+    dying({1: 0, 3: 1})
+    agent = made(name, "apart")
+    replaced, logged_too = trained(agent)
+    assert_equal(replaced, whole)
+    counts = [row.pop("rollout/worker_restarts", 0.0) for _, row in logged_too]
+    assert logged_too == logged
+    assert (counts[0], counts[-1]) == (1.0, 2.0)
+
+
+def test_environments_without_a_readable_state_begin_new_episodes() -> None:
+    dying({2: 1})
+    CASES["opaque"] = ("ppo", Secretive, SMALL)
+    try:
+        agent = made("opaque", "apart")
+        _, rows = trained(agent)
+    finally:
+        del CASES["opaque"]
+    assert agent.num_timesteps == 192
+    assert rows[-1][1]["rollout/worker_restarts"] == 1.0
+
+
+def test_a_collector_that_dies_again_ends_the_training() -> None:
+    dying({2: 0})
+    agent = made("ppo", "apart")
+    workers = agent.env._workers
+    once = workers.ask
+
+    def ask(requests: Mapping[int, Any]) -> dict[int, Any]:
+        if len(requests) == 1:
+            return {index: WorkerDied("died (exit code 1)") for index in requests}
+        return once(requests)
+
+    workers.ask = ask
+    with pytest.raises(EnvironmentFault, match="collector of numbers 0 to 1 died twice in the same piece of work"):
+        agent.learn(192)
+
+
+def test_a_training_in_collectors_resumes_to_the_bit_anywhere(tmp_path: Path) -> None:
+    for name in ("recurrent-ppo", "trpo-frames"):
+        folder = tmp_path / name
+        assert_resumes(lambda n=name: made(n, "apart"), lambda n=name: envs(n, "apart"), folder, 256, 128)
+        assert_resumes(
+            lambda n=name: made(n, "in-process"), lambda n=name: envs(n, "apart"), folder / "moved", 256, 128
+        )
+
+
+def test_callbacks_that_follow_steps_get_them_and_change_nothing() -> None:
+    here, _ = trained(made("ppo-normalised", "in-process"))
+    seen: list[int] = []
+    infos: list[Any] = []
+
+    def on_step(run: Any, step: Any) -> None:
+        seen.append(len(step.reward))
+        infos.extend(step.infos)
+
+    agent = made("ppo-normalised", "apart")
+    with pytest.warns(RuntimeWarning, match="LambdaCallback follows every step"):
+        apart, _ = trained(agent, 192, LambdaCallback(on_step=on_step, needs_infos=True))
+    assert_equal(apart, here)
+    assert seen == [4] * 48
+    assert len(infos) == 192
+
+
+def test_callbacks_of_rollouts_are_notified() -> None:
+    events: list[str] = []
+    ended = LambdaCallback(
+        on_rollout_end=lambda run: events.append("rollout"), on_update=lambda run, report: events.append("update")
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        trained(made("ppo", "apart"), 128, ended)
+    assert events == ["rollout", "update"] * 2
+
+
+def test_attributes_and_methods_reach_the_environments() -> None:
+    env: Any = make_vec_env("CartPole-v1", 4, collectors=2, executor="apart", seed=1)
+    same: Any = make_vec_env("CartPole-v1", 4, vectorization="sync", seed=1)
+    first, wanted = env.reset(), same.reset()
+    assert first.features.tolist() == wanted.features.tolist()
+    env.set_attr("length", 0.25, indices=[1, 3])
+    assert env.get_attr("length") == [0.5, 0.25, 0.5, 0.25]
+    assert len(env.env_method("close")) == 4
+    with pytest.raises(UsageError, match="play no whole episodes"):
+        env.map(lambda environments, items: [], [1])
+    env.close()
+    env.close()
+    with pytest.raises(EnvironmentFault, match="is closed"):
+        env.reset()
+
+
+class Faulty(gym.Wrapper[Any, Any, Any, Any]):
+    """Fails once, in the 20th step of one of them."""
+
+    count = 0
+
+    def step(self, action: Any) -> Any:
+        Faulty.count += 1
+        if Faulty.count == 20:
+            raise ValueError("the cable is out")
+        return super().step(action)
+
+
+def test_errors_name_the_environment() -> None:
+    env = make_vec_env("CartPole-v1", 4, collectors=2, executor="apart", wrappers=[Faulty])
+    agent = rlsdk.make("ppo", env=env, seed=0, **SMALL)
+    with pytest.raises(EnvironmentFault, match=r"'CartPole-v1' \(number 1\) raised ValueError .*: the cable is out"):
+        agent.learn(192)
+    agent.learn(64, reset_num_timesteps=False)  # begins new episodes
+
+
+def test_a_run_in_collectors_is_resumed_with_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same number, elsewhere, and in one: the groups are in the file of the agent."""
+    monkeypatch.setitem(BASE.settings, "n_steps", 8)
+    asked = attrs.evolve(BASE, n_envs=2, collectors=2, executor="apart", checkpoint_every=16)
+    run(attrs.evolve(asked, out=tmp_path / "whole"))
+    record = RunRecord.read(tmp_path / "whole" / "run.json")
+    assert (record.collectors, record.executor) == (2, "apart")
+    assert "env_groups = 2" in (tmp_path / "whole" / "config.toml").read_text()
+    for name, changes in (("same", {}), ("elsewhere", {"executor": "in-process"}), ("one", {"collectors": 1})):
+        with monkeypatch.context() as context:
+            interrupted_at(context, 16)
+            assert run(attrs.evolve(asked, out=tmp_path / name)).interrupted
+        run(RunRequest(algorithm="trpo", out=tmp_path / name, resume=True, **changes))
+        found, wanted = (flat_state(rlsdk.load(tmp_path / folder / "final")) for folder in (name, "whole"))
+        assert not differing(found, wanted), name
+
+
+# --- what cannot be ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("count", "message"),
+    [
+        (8, "collectors = 8 for 4 environments: each collector needs one or more"),
+        (3, "collectors = 3 does not divide the 4 environments; choose a divisor"),
+        (0, "collectors = 0 must be a positive whole number"),
+        (True, "collectors = True must be a positive whole number"),
+    ],
+)
+def test_wrong_numbers_of_collectors_are_refused(count: int, message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        make_vec_env("CartPole-v1", 4, collectors=count, executor="in-process")
+
+
+def test_executors_that_remember_nothing_are_refused() -> None:
+    class Forgets:
+        map = submit = close = print
+
+    executors.EXECUTORS["forgets"] = lambda _: Forgets()  # type: ignore[assignment, return-value]
+    try:
+        with pytest.raises(SettingsError, match="Forgets has no workers that remember environments"):
+            make_vec_env("CartPole-v1", 4, collectors=2, executor="forgets")
+    finally:
+        del executors.EXECUTORS["forgets"]
+    with pytest.raises(SettingsError, match="unknown executor 'proceses'; did you mean 'processes'"):
+        make_vec_env("CartPole-v1", 4, collectors=2, executor="proceses")
+    with pytest.raises(SettingsError, match="leave out vectorization='sync'"):
+        make_vec_env("CartPole-v1", 4, collectors=2, vectorization="sync")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "env", "reason"),
+    [("ars", "CartPole-v1", "plays whole episodes"), ("tqc", "Pendulum-v1", "learns from a replay memory")],
+)
+def test_algorithms_that_cannot_use_collectors_are_refused(algorithm: str, env: str, reason: str) -> None:
+    with pytest.raises(
+        SettingsError, match=f"{algorithm} cannot use collectors: it {reason}.*; leave out collectors = 2"
+    ):
+        rlsdk.make(algorithm, env=make_vec_env(env, 2, collectors=2, executor="in-process"))
+
+
+def test_groups_that_collectors_cannot_share_are_refused() -> None:
+    with pytest.raises(SettingsError, match="env_groups = 2 cannot be shared by 4 collectors; choose env_groups = 4"):
+        made("ppo", "in-process", 4, env_groups=2)
+    agent = rlsdk.make("ppo", env=make_vec_env("CartPole-v1", 4, vectorization="sync"), **SMALL)
+    with pytest.raises(SettingsError, match="env_groups = 1 cannot be shared by 2 collectors"):
+        agent.set_env(envs("ppo", "in-process"))
+
+
+def test_more_collectors_than_cores_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rlsdk.environments.collecting_elsewhere import require_collectors
+
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    with pytest.warns(RuntimeWarning, match="4 collectors on a machine with 2 cores"):
+        require_collectors(4, 8, "processes")
+
+
+# --- processes -----------------------------------------------------------------------------------------------------
+
+
+class Kill(Callback):
+    """Kills the process of a collector after the first round."""
+
+    pid = 0
+
+    def on_report(self, run: Any, report: Any) -> bool | None:
+        if not self.pid:
+            self.pid = run.agent.env._workers.pids[1]
+            os.kill(self.pid, signal.SIGKILL)
+        return None
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="kills a process")
+def test_collectors_in_processes_give_the_same_result_even_if_one_is_killed() -> None:
+    here, logged = trained(made("recurrent-ppo", "in-process"))
+    there, logged_there = trained(made("recurrent-ppo", "processes"), 192, Kill())
+    assert_equal(there, here)
+    assert [row.pop("rollout/worker_restarts", 0.0) for _, row in logged_there][-1] == 1.0
+    assert logged_there == logged
