@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -245,6 +247,18 @@ def test_a_run_in_collectors_is_resumed_with_them(tmp_path: Path, monkeypatch: p
         run(RunRequest(algorithm="trpo", out=tmp_path / name, resume=True, **changes))
         found, wanted = (flat_state(rlsdk.load(tmp_path / folder / "final")) for folder in (name, "whole"))
         assert not differing(found, wanted), name
+
+
+@pytest.mark.parametrize("option", ["executor", "vectorization"])
+def test_a_stored_run_names_no_module_to_import(option: str, tmp_path: Path) -> None:
+    run(attrs.evolve(BASE, out=tmp_path))
+    record = json.loads((tmp_path / "run.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps({**record, option: "antigravity:fly"}))
+    with pytest.raises(
+        SettingsError, match="names the executor 'antigravity:fly', for which a module would be imported"
+    ):
+        run(RunRequest(algorithm="trpo", out=tmp_path, resume=True))
+    assert "antigravity" not in sys.modules
 
 
 # --- what cannot be ------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from rlsdk.experiments.trust import (
     places_in,
     require_own_choices,
     require_own_environment,
+    require_own_executor,
     require_own_places,
     without_places,
 )
@@ -340,6 +341,8 @@ def _checked(request: RunRequest, directory: RunDirectory, spec: AlgorithmSpec) 
     if request.env not in (None, stored.env):
         raise SettingsError(f"{directory.path} holds a run on {stored.env!r}; leave out --env {request.env}")
     require_own_choices(request, directory.record, stored.env, stored.places, directory.written())
+    for name, given in (("executor", request.executor), ("vectorization", request.vectorization)):
+        require_own_executor(getattr(stored, name), str(directory.record), trust=request.trust or given is not None)
     device, places = request.settings.get("device", stored.device), {**stored.places, **places_in(request.settings)}
     fresh = {"places": places, "device": device, "status": "running", "error": None}
     return attrs.evolve(stored, **request.explicit(), **fresh)

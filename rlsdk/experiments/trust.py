@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlsdk.errors import SettingsError
+from rlsdk.executors import is_place
 from rlsdk.runtime.places import PLACES
 from rlsdk.settings.environment_id import environment_id
 
@@ -43,6 +44,19 @@ def require_own_environment(env: str, source: str, *, trust: bool) -> str:
             " --env, or add --trust if you trust the file"
         )
     return env
+
+
+def require_own_executor(executor: str, source: str, *, trust: bool) -> None:
+    """Check an executor that `source` names.
+
+    Raises:
+        SettingsError: it is a place in a module, which would be imported, and `source` is not trusted.
+    """
+    if is_place(executor) and not trust:
+        raise SettingsError(
+            f"{source} names the executor {executor!r}, for which a module would be imported; give it again, or add --trust if"
+            " you trust the file"
+        )
 
 
 def places_in(settings: Mapping[str, object]) -> dict[str, str]:
