@@ -79,6 +79,9 @@ zoo: $(VENV)/.dev  ## train, evaluate and write the agents of rlsdk-zoo (hours)
 	$(BIN)/python -m rlsdk_zoo.make
 	$(BIN)/python -m rlsdk_zoo.page plugins/rlsdk-zoo/README.md
 
+image:  ## a docker image for CPUs; TORCH_CPU_INDEX names the package index with torch for CPUs
+	docker build --build-arg TORCH_CPU_INDEX="$$TORCH_CPU_INDEX" --tag rlsdk .
+
 bench: $(VENV)/.bench  ## ours against the peer, interleaved
 	$(BIN)/python -m benchmarks
 
