@@ -83,7 +83,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     rounds = parser.parse_args().rounds
     torch.set_num_threads(1)
-    print("| environment | copies | bare | by hand | gymnasium | rlsdk | over bare | over by hand |")
+    print("| environment | copies | bare | minimal | gymnasium | rlsdk | relative to bare | relative to minimal |")
     print("|---|---|---|---|---|---|---|---|")
     for name, budget in CASES:
         for count in COUNTS:

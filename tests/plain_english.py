@@ -68,7 +68,7 @@ class Passage:
 
 def _prose(text: str) -> str:
     """Markdown without code, links and marks."""
-    text = re.sub(r"<[^<>]*>", "", re.sub(r"`+[^`]+`+", "code", text))
+    text = re.sub(r"<[^<>]*>", "", re.sub(r"`+[^`]+`+", "CODE", text))
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
     return re.sub(r"\s+", " ", text.replace("**", "")).strip()
 

@@ -21,9 +21,9 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "capabilities.md"
 HEAD = """# What each algorithm can do
 
-Generated from runs: small agents trained, predicted, were stopped and continued, and were exported
-(`python -m tests.test_capabilities`; `rlsdk check ID --capabilities` does it for any plugin, `rlsdk info ID` shows it).
-"Resume" means: equal, to the bit, to a training that was not stopped.
+This table was measured. For every cell a small agent was trained, used for prediction, stopped and resumed, and exported
+(`python -m tests.test_capabilities`). `rlsdk check ID --capabilities` measures any plugin, and `rlsdk info ID` shows the result. "Resume" means
+that a resumed training gives exactly the result of an uninterrupted one.
 
 | algorithm | actions | observations | masks | recurrent | several environments | resume | export |
 |---|---|---|---|---|---|---|---|
@@ -31,9 +31,9 @@ Generated from runs: small agents trained, predicted, were stopped and continued
 COMBINED = f"""
 ## What can be combined
 
-All columns of a line go together: an LSTM with masks, images and gSDE, n-step targets with priorities. But hindsight
-replay looks one step ahead and needs a Dict observation with goals; gSDE needs Box actions. From the manifests and settings
-(`python -m tests.combination_table`).
+You can combine all entries of a row, such as an LSTM with masks, images and gSDE, or n-step targets with priorities. There are two exceptions.
+Hindsight replay supports only one-step targets and needs a Dict observation with goals. gSDE needs Box actions. The table comes from the
+manifests and settings (`python -m tests.combination_table`).
 
 {BEGIN}"""
 
