@@ -68,7 +68,7 @@ CONSTRUCTOR = {
     "`optimizer_class`, `optimizer_kwargs` of ARS": there(
         "documented_arguments", "settings_without_effect_are_refused"
     ),
-    "methods of `model.policy` besides `predict_values`, `evaluate_actions`, `get_distribution`": here(
+    "methods of `model.policy` other than `predict_values`, `evaluate_actions`, `get_distribution`": here(
         "what_the_six_have_not_says_what_to_use"
     ),
     "`get_distribution` of recurrent policies": there("policy_questions", "a_memory_is_what_predict_returned")

@@ -213,7 +213,7 @@ def test_environments_used_for_something_else_begin_anew(tmp_path: Path) -> None
     assert rlsdk.load(tmp_path / "agent", force_reset=False)._assembled.stored_cursor.episodes is None
     agent.learn(32, reset_num_timesteps=False)
     assert agent.num_timesteps == 64
-    with pytest.raises(UsageError, match="environment of its own"):
+    with pytest.raises(UsageError, match="another environment"):
         agent.learn(64, EvalCallback(env, eval_freq=32))
 
 

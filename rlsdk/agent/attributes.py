@@ -135,8 +135,8 @@ def write(user_facing: object, agent: AssembledAgent | None, name: str, value: o
         raise UsageError(f"{kind.__name__}.{name} cannot be assigned; {ELSEWHERE.get(name, 'the agent computes it')}")
     else:
         raise UnknownAttributeError(
-            f"{kind.__name__} has no attribute or setting {name!r}; {_closest(kind, agent, name)}; for a value of your own,"
-            " begin its name with an underscore or declare it in the class body of a subclass"
+            f"{kind.__name__} has no attribute or setting {name!r}; {_closest(kind, agent, name)}; to store your own value,"
+            " begin its name with an underscore, or declare it in the class body of a subclass"
         )
 
 

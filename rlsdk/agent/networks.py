@@ -37,7 +37,7 @@ def require_same_layers(agent: AssembledAgent, what: str) -> None:
         different = next((line for line in now if line not in agent.made_as), "fewer layers")
         raise UsageError(
             f"{what}: its networks are not the layers that the settings describe ({different}), so the result would act"
-            " otherwise; choose layers by policy_kwargs (net_arch, features_extractor_class, classes of your own), or write the"
+            " differently; set layers by policy_kwargs (net_arch, features_extractor_class, your own classes), or write the"
             " weights alone: torch.save(model.policy.state_dict(), path)"
         )
 

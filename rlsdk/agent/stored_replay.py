@@ -40,7 +40,7 @@ def pending_replay(
         again, stored = factory.read(source, everything, kind=agent_file.KIND)
         if again != document:
             raise ArtifactError(
-                f"{source} has changed since the agent was loaded from it; load(path, env=env) reads its replay buffer at once"
+                f"{source} has changed since the agent was loaded from it; load(path, env=env) reads it immediately"
             )
         _, found = upgraded(again, stored, spec)
         return _memories(document, found, source)
@@ -85,7 +85,7 @@ def _whole(document: Mapping[str, object], state: State, source: Path | IO[bytes
     if parts is None:
         return state
     if not isinstance(source, Path):
-        raise ArtifactError("the rows of the replay buffer lie in a folder beside the file; load it by its path")
+        raise ArtifactError("the rows of the replay buffer are in a folder next to the file; load it by its path")
     if not isinstance(parts, list) or not all(isinstance(name, str) for name in parts):
         raise ArtifactError("the file is damaged: its manifest names no parts of a replay buffer")
     return joined(state, source.parent / FOLDER, parts)

@@ -51,7 +51,7 @@ def numpy_environment(agent: AssembledAgent) -> NumpyVectorEnv | None:
 
 def _user_moves(agent: AssembledAgent) -> None:
     if agent.run is not None:
-        raise UsageError("a training is running in this environment; give what steps during training one of its own")
+        raise UsageError("a training is running in this environment; use another environment for steps during training")
     leave_episodes(agent)
 
 

@@ -33,8 +33,8 @@ def open_episodes(dataset: Dataset | str | Path, context: BuildContext | None = 
         dataset = Dataset.at(dataset)
     if dataset.path is None:
         raise UsageError(
-            f"training needs the data set {dataset.name!r} (digest {dataset.digest[:12]}), whose path no file has; give it"
-            " again under its setting's name: load(path, dataset=...), or --set dataset=... beside --resume"
+            f"training needs the data set {dataset.name!r} (digest {dataset.digest[:12]}), whose path is in no file; pass it"
+            " again under its setting's name: load(path, dataset=...), or --resume with --set dataset=..."
         )
     header = read_header(dataset.path)
     if header.digest != dataset.digest:

@@ -23,23 +23,28 @@ if TYPE_CHECKING:
 
 def run_bench(
     suite: Annotated[
-        str | None, typer.Argument(help="Name of a suite, or a .toml file that describes one; none lists them.")
+        str | None,
+        typer.Argument(help="Name of a suite, or a .toml file that describes one. Without it, the suites are listed."),
     ] = None,
     algos: Annotated[str | None, typer.Option(help="Only these algorithms, separated by commas.")] = None,
     env_kwargs: EnvKwargs = None,
     wrapper: Wrappers = None,
-    seeds: Annotated[int, typer.Option(help="Seeds of every cell, from 0 upwards.")] = 3,
-    jobs: Annotated[int | None, typer.Option(help="Runs at a time (default: the number of cores).")] = None,
+    seeds: Annotated[int, typer.Option(help="Number of seeds for every cell; they start at 0.")] = 3,
+    jobs: Annotated[
+        int | None, typer.Option(help="Number of runs at the same time (default: the number of cores).")
+    ] = None,
     budget: Annotated[
         int | None, typer.Option(help="Upper limit of environment steps per run (default: the suite's).", min=1)
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also the cells marked as too large for one machine.")
+        bool, typer.Option("--all", help="Also run the cells that are marked as too large for one machine.")
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the runs (default: bench/SUITE); continues there.")
+        Path | None, typer.Option(help="Folder of the runs (default: bench/SUITE). An existing folder is continued.")
     ] = None,
-    executor: Annotated[str, typer.Option(help="Where runs run: processes, in-process, or a plugin's.")] = "processes",
+    executor: Annotated[
+        str, typer.Option(help="Executor of the runs: processes, in-process, or a plugin's.")
+    ] = "processes",
     sink: Annotated[
         list[str] | None,
         typer.Option(help="Further metric sink of every run: tensorboard, or a plugin's; may be repeated."),
@@ -47,10 +52,10 @@ def run_bench(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and errors only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
     trust: Annotated[
-        bool, typer.Option("--trust", help="Let the suite's file name modules to import and places to write.")
+        bool, typer.Option("--trust", help="Allow the suite's file to name modules to import and paths to write to.")
     ] = False,
 ) -> None:
-    """Run a suite of algorithms and environments with several seeds and report what came of it, with intervals.
+    """Run a suite of algorithms and environments with several seeds and report the results, with confidence intervals.
 
     The same command continues where it was stopped; more seeds add runs.
     """
@@ -93,7 +98,7 @@ def run_bench(
         typer.echo(json.dumps([attrs.asdict(score) for score in outcome.scores], indent=1, default=str))
     if outcome.scores:
         report = write_report(outcome, shlex.join(["rlsdk", *sys.argv[1:]]))
-        typer.echo(f"report: {report} (summary.md and scores.csv beside it)", err=as_json)
+        typer.echo(f"report: {report} (summary.md and scores.csv are in the same folder)", err=as_json)
     _print_failures(outcome)
 
 

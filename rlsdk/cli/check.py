@@ -18,21 +18,23 @@ if TYPE_CHECKING:
 def check_plugin(
     algorithm: Annotated[str, typer.Argument(help="Id of the algorithm, see `rlsdk list`.")],
     thorough: Annotated[
-        bool, typer.Option("--thorough", help="Try twenty times as many examples, all observations with all actions.")
+        bool,
+        typer.Option("--thorough", help="Try twenty times as many examples, and all observations with all actions."),
     ] = False,
     seconds: Annotated[
-        float | None, typer.Option(help="Time for the whole check; clauses that do not fit are not run.")
+        float | None, typer.Option(help="Time limit in seconds; clauses that do not fit are not run.")
     ] = None,
     assignments: Annotated[
         list[str] | None,
-        typer.Option("--set", help="NAME=VALUE of a setting for the agents of the check, may be repeated."),
+        typer.Option("--set", help="NAME=VALUE: a setting of the agents in the check. Can be repeated."),
     ] = None,
     capabilities: Annotated[
-        bool, typer.Option("--capabilities", help="Try what the plugin can do, and keep the result in its package.")
+        bool,
+        typer.Option("--capabilities", help="Measure what the plugin supports, and write the result into its package."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Run the contract checks of the interfaces against a plugin. Exit code 1 if one fails, 3 if some were not run."""
+    """Check a plugin against the contracts. Exit code 1 if a clause fails, 3 if some clauses were not run."""
     settings = parse_assignments(assignments or [])
     try:
         import hypothesis  # noqa: F401  # the clauses need it

@@ -16,7 +16,7 @@ def compare_runs(
     b: Annotated[Path, typer.Argument(help="Folder with the runs to compare them with.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Set two sets of runs against each other: differences with intervals, and who is likelier to be better."""
+    """Compare two sets of runs: differences with intervals, and the probability that one is better."""
     from rlsdk.experiments import compare, scores_below
 
     found = compare(scores_below(a), scores_below(b))

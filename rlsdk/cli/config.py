@@ -13,10 +13,12 @@ from rlsdk.settings import commented_toml, merge, parse_assignments, structure, 
 
 def show_config(
     algorithm: Annotated[str, typer.Argument(help="Id of the algorithm, see `rlsdk list`.")],
-    assignments: Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE, may be repeated.")] = None,
+    assignments: Annotated[
+        list[str] | None, typer.Option("--set", help="NAME=VALUE: a setting. Can be repeated.")
+    ] = None,
     preset: Annotated[str | None, typer.Option(help="Start from the tuned settings for this environment.")] = None,
 ) -> None:
-    """Print a commented settings file: `rlsdk config tqc > run.toml`, then `rlsdk run tqc --config run.toml`."""
+    """Print a settings file with comments: `rlsdk config tqc > run.toml`, then `rlsdk run tqc --config run.toml`."""
     spec = load(algorithm)
     tuned = _tuned(algorithm, preset) if preset else {}
     settings = merge({"policy": spec.policies[0], **tuned}, parse_assignments(assignments or []))

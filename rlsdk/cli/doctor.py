@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 def diagnose() -> None:
-    """Check the installation: versions, and every plugin, each loaded in its own process. Exit code 1 if something is wrong."""
+    """Check the installation: print versions, and load every plugin in a separate process.
+
+    Exit code 1 if there is a problem.
+    """
     from importlib.metadata import PackageNotFoundError, version
 
     from rlsdk.registry.trial import all_tried

@@ -8,13 +8,13 @@ import typer
 
 EnvKwargs = Annotated[
     list[str] | None,
-    typer.Option("--env-kwargs", help="NAME=VALUE, an argument of the environment; may be repeated."),
+    typer.Option("--env-kwargs", help="NAME=VALUE: an argument of the environment. Can be repeated."),
 ]
 Wrappers = Annotated[
     list[str] | None,
     typer.Option(
         "--wrapper",
-        help="Wrapper around the environment, innermost first: a name of gymnasium.wrappers or rlsdk.environments, or"
-        " package.module:Class; may be repeated.",
+        help="A wrapper of the environment, innermost first: a name of gymnasium.wrappers or rlsdk.environments, or"
+        " package.module:Class. Can be repeated.",
     ),
 ]

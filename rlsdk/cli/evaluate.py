@@ -13,19 +13,19 @@ from rlsdk.settings.environment_id import changed_environment
 
 
 def evaluate_file(
-    file: Annotated[Path, typer.Argument(help="Agent file, or a run directory: its best agent.")],
-    env: Annotated[str | None, typer.Option(help="gymnasium id (default: the one it was trained on).")] = None,
+    file: Annotated[Path, typer.Argument(help="Agent file, or a run directory (uses its best agent).")],
+    env: Annotated[str | None, typer.Option(help="gymnasium id (default: the environment of the training).")] = None,
     env_kwargs: EnvKwargs = None,
     wrapper: Wrappers = None,
-    episodes: Annotated[int, typer.Option(help="Episodes to play.", min=1)] = 20,
-    n_envs: Annotated[int, typer.Option(help="Environments stepped together.")] = 1,
+    episodes: Annotated[int, typer.Option(help="Number of episodes.", min=1)] = 20,
+    n_envs: Annotated[int, typer.Option(help="Number of environments that are stepped together.")] = 1,
     seed: Annotated[int, typer.Option(help="Seed of the environments and of sampled actions.")] = 0,
     stochastic: Annotated[
-        bool, typer.Option("--stochastic", help="Sample actions instead of playing the mode.")
+        bool, typer.Option("--stochastic", help="Sample actions, instead of the deterministic ones.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON with every episode.")] = False,
 ) -> None:
-    """Play episodes with a saved agent and report the returns."""
+    """Evaluate a saved agent: run episodes and report the returns."""
     from rlsdk.experiments.agent_path import agent_path
     from rlsdk.experiments.stored_agent import evaluate_stored
 

@@ -9,11 +9,11 @@ import typer
 
 
 def export_policy(
-    file: Annotated[Path, typer.Argument(help="Agent file, or a run directory: its best agent.")],
+    file: Annotated[Path, typer.Argument(help="Agent file, or a run directory (uses its best agent).")],
     kind: Annotated[str, typer.Option("--format", help="onnx or torch-export.")] = "onnx",
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write (default: beside FILE).")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write (default: next to FILE).")] = None,
 ) -> None:
-    """Write the policy of an agent as ONNX or in torch's format, and a model card beside it."""
+    """Write the policy of an agent as ONNX or in torch's format, and a model card next to it."""
     from rlsdk.agent import load
     from rlsdk.experiments.agent_path import agent_path
     from rlsdk.interchange.export import export, model_card

@@ -11,7 +11,7 @@ from rlsdk.cli.exporting import results_of
 
 
 def push_file(
-    file: Annotated[Path, typer.Argument(help="Agent file, or a run directory: its best agent.")],
+    file: Annotated[Path, typer.Argument(help="Agent file, or a run directory (uses its best agent).")],
     repo: Annotated[str, typer.Argument(help="Repository, owner/name.")],
     private: Annotated[bool, typer.Option("--private", help="Make a new repository private.")] = False,
 ) -> None:

@@ -11,16 +11,18 @@ from rlsdk.settings import merge, parse_assignments
 
 
 def import_agent(
-    algorithm: Annotated[str, typer.Argument(help="Plugin to load it into, for example trpo.")],
+    algorithm: Annotated[str, typer.Argument(help="Id of the algorithm, for example trpo.")],
     path: Annotated[Path, typer.Argument(help="The .zip file of stable-baselines3 or sb3-contrib.")],
     env: Annotated[str, typer.Option(help="gymnasium id of the environment it was trained on.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Agent file to write.")],
     vecnormalize: Annotated[
         Path | None, typer.Option(help="Statistics of VecNormalize as .npz, see docs/interchange.md.")
     ] = None,
-    assignments: Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE, may be repeated.")] = None,
+    assignments: Annotated[
+        list[str] | None, typer.Option("--set", help="NAME=VALUE: a setting. Can be repeated.")
+    ] = None,
 ) -> None:
-    """Make an agent file of a model trained with stable-baselines3 or sb3-contrib. Nothing in the model is run."""
+    """Convert a model of stable-baselines3 or sb3-contrib to an agent file. No code in the model is run."""
     from rlsdk.interchange.sb3 import import_sb3
 
     changes = merge({}, parse_assignments(assignments or []))

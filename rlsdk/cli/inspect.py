@@ -13,10 +13,10 @@ from rlsdk.errors import one_line
 
 
 def inspect_file(
-    file: Annotated[Path, typer.Argument(help="Agent file, or a run directory: its best agent.")],
+    file: Annotated[Path, typer.Argument(help="Agent file, or a run directory (uses its best agent).")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole manifest as JSON.")] = False,
 ) -> None:
-    """Show what is in an agent file. Runs no code from it, builds nothing, needs no plugin."""
+    """Show the contents of an agent file. Runs no code from it and needs no plugin."""
     from rlsdk.agent.agent_file import KIND, require_manifest
     from rlsdk.experiments.agent_path import agent_path
     from rlsdk.storage import factory

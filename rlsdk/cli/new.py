@@ -16,9 +16,9 @@ def new_plugin(
     actions: Annotated[
         str | None, typer.Option(help="continuous or discrete, for off-policy.", show_default="discrete")
     ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder in which the package's folder is made.")] = Path(),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder in which the package's folder is created.")] = Path(),
 ) -> None:
-    """Write a complete plugin package: it installs, trains and passes the contract checks; two functions are yours to fill."""
+    """Write a complete plugin package: it installs, trains and passes the contract checks. You fill in two functions."""
     folder = new_package(identity, family, out, actions=actions)
     place, run = first_steps(identity, family, actions)
     typer.echo(f"{folder}: a plugin with the {family} algorithm {identity!r}")

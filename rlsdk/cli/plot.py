@@ -11,27 +11,29 @@ from rlsdk.errors import SettingsError, shown
 
 
 def plot_curves(  # noqa: PLR0913  # options of the command
-    runs: Annotated[list[Path], typer.Argument(help="Run directories, or folders that hold some.")],
+    runs: Annotated[list[Path], typer.Argument(help="Run directories, or folders that contain run directories.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Picture to write.")] = Path("curves.png"),
     metric: Annotated[
         str | None, typer.Option(help="Column of metrics.csv (default: evaluations where all runs have them).")
     ] = None,
     x: Annotated[str, typer.Option(help="Horizontal axis: steps, episodes or time.")] = "steps",
-    smooth: Annotated[int, typer.Option(help="Points of a running mean; 1 = none.", min=1)] = 1,
-    statistic: Annotated[str, typer.Option(help="Over seeds: mean, iqm (interquartile mean) or median.")] = "mean",
+    smooth: Annotated[int, typer.Option(help="Number of points of the running mean; 1 means none.", min=1)] = 1,
+    statistic: Annotated[
+        str, typer.Option(help="Statistic over seeds: mean, iqm (interquartile mean) or median.")
+    ] = "mean",
     band: Annotated[
-        str, typer.Option(help="Around it: interval (95 % bootstrap), range, deviation or none.")
+        str, typer.Option(help="Band around the line: interval (95 % bootstrap), range, deviation or none.")
     ] = "interval",
-    title: Annotated[str, typer.Option(help="Title (default: what was done to the numbers).")] = "",
+    title: Annotated[str, typer.Option(help="Title (default: how the numbers were computed).")] = "",
     size: Annotated[str | None, typer.Option(help="WIDTHxHEIGHT in inches, such as 8x4.")] = None,
     picture_format: Annotated[
         str | None, typer.Option("--format", help="png, svg, pdf, ... (default: the suffix of --out).")
     ] = None,
     log: Annotated[str, typer.Option(help="Logarithmic axes: none, x, y or xy.")] = "none",
 ) -> None:
-    """Draw learning curves: axes per environment, a line per algorithm and settings, a band over its seeds.
+    """Draw learning curves: one plot per environment, one line per algorithm and settings, a band over seeds.
 
-    The numbers are written beside the picture, as CSV.
+    The numbers are written next to the picture, as CSV.
     """
     from rlsdk.experiments.curves import CurveSettings, runs_below
     from rlsdk.experiments.plotting import PictureSettings, plot_runs

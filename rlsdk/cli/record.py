@@ -12,15 +12,15 @@ from rlsdk.settings.environment_id import changed_environment
 
 
 def record_file(
-    file: Annotated[Path, typer.Argument(help="Agent file, or a run directory: its best agent.")],
+    file: Annotated[Path, typer.Argument(help="Agent file, or a run directory (uses its best agent).")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Video to write, .mp4 or .gif.")] = Path("video.mp4"),
-    env: Annotated[str | None, typer.Option(help="gymnasium id (default: the one it was trained on).")] = None,
+    env: Annotated[str | None, typer.Option(help="gymnasium id (default: the environment of the training).")] = None,
     env_kwargs: EnvKwargs = None,
     wrapper: Wrappers = None,
-    episodes: Annotated[int, typer.Option(help="Episodes to play.", min=1)] = 1,
+    episodes: Annotated[int, typer.Option(help="Number of episodes.", min=1)] = 1,
     seed: Annotated[int, typer.Option(help="Seed of the environment and of sampled actions.")] = 0,
     stochastic: Annotated[
-        bool, typer.Option("--stochastic", help="Sample actions instead of playing the mode.")
+        bool, typer.Option("--stochastic", help="Sample actions, instead of the deterministic ones.")
     ] = False,
 ) -> None:
     """Write a video of a saved agent playing (needs the extra `video`)."""

@@ -27,35 +27,44 @@ def run_training(
     env: Annotated[str | None, typer.Option(help="gymnasium id of the environment.")] = None,
     env_kwargs: EnvKwargs = None,
     wrapper: Wrappers = None,
-    steps: Annotated[int | None, typer.Option(help="Environment steps to train for, in total.")] = None,
-    assignments: Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE, may be repeated.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Total number of environment steps.")] = None,
+    assignments: Annotated[
+        list[str] | None, typer.Option("--set", help="NAME=VALUE: a setting. Can be repeated.")
+    ] = None,
     config: Annotated[Path | None, typer.Option(help="Settings file, .toml or .yaml.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
-    n_envs: Annotated[int | None, typer.Option(help="Environments stepped together (default 1; ARS: 16).")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of all random numbers.")] = None,
+    n_envs: Annotated[
+        int | None, typer.Option(help="Number of environments that are stepped together (default 1; ARS: 16).")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Run directory (default: a new one under runs/).")] = None,
     eval_every: Annotated[
         int | None, typer.Option(help="Environment steps between evaluations; 0 = never.", min=0)
     ] = None,
     eval_episodes: Annotated[int | None, typer.Option(help="Episodes per evaluation (default: 10).", min=1)] = None,
     checkpoint_every: Annotated[int | None, typer.Option(help="Environment steps between checkpoints.", min=1)] = None,
-    stop_at: Annotated[float | None, typer.Option(help="End once an evaluation reaches this mean return.")] = None,
+    stop_at: Annotated[float | None, typer.Option(help="Stop when an evaluation reaches this mean return.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
     trust: Annotated[
-        bool, typer.Option("--trust", help="Let files of --out or --config name modules to import and places to write.")
+        bool,
+        typer.Option(
+            "--trust", help="Allow files in --out or --config to name modules to import and paths to write to."
+        ),
     ] = False,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, ...")] = None,
     threads: Annotated[int | None, typer.Option(help="torch threads (default: 1).", min=1)] = None,
-    no_preset: Annotated[bool, typer.Option("--no-preset", help="Leave out the plugin's tuned settings.")] = False,
+    no_preset: Annotated[bool, typer.Option("--no-preset", help="Do not use the plugin's tuned settings.")] = False,
     seeds: Annotated[
-        int | None, typer.Option(help="Run this many seeds side by side, from --seed (0) upwards.")
+        int | None, typer.Option(help="Number of seeds to run in parallel, starting at --seed (0).")
     ] = None,
-    jobs: Annotated[int | None, typer.Option(help="Seeds at a time (default: the number of cores).")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(help="Number of seeds at the same time (default: the number of cores).")
+    ] = None,
     executor: Annotated[
-        str, typer.Option(help="Where seeds or collectors run: processes, in-process, or a plugin's.")
+        str, typer.Option(help="Executor of the seeds or collectors: processes, in-process, or a plugin's.")
     ] = "processes",
     collectors: Annotated[
         int | None,
-        typer.Option(help="Collectors that share the environments, each with a copy of the policy (on-policy)."),
+        typer.Option(help="Number of collectors that share the environments, each with a copy of the policy (on-policy)."),
     ] = None,
     vectorization: Annotated[
         str | None, typer.Option(help="How environments are stepped: auto (the default), sync, async, ...")
@@ -68,9 +77,9 @@ def run_training(
         str | None, typer.Option(help="torch.compile for hot functions: off (the default), default, max.")
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and errors only.")] = False,
-    profile: Annotated[bool, typer.Option("--profile", help="Print where the time went and what would help.")] = False,
+    profile: Annotated[bool, typer.Option("--profile", help="Print where the time was spent, with advice.")] = False,
 ) -> None:
-    """Train an agent and leave a run directory with settings, metrics, checkpoints, the best and the final agent."""
+    """Train an agent. Writes a run directory with settings, metrics, checkpoints, the best and the final agent."""
     find(algorithm)  # before anything slow is imported
     settings = _settings(config, assignments or [], env, trust=trust)
     env = _environment(env, settings, changed_environment(None, env_kwargs, wrapper), resume=resume)

@@ -21,22 +21,25 @@ def tune_algorithm(
     steps: Annotated[int, typer.Option(help="Environment steps of every trial.", min=1)],
     env_kwargs: EnvKwargs = None,
     wrapper: Wrappers = None,
-    trials: Annotated[int, typer.Option(help="Trials in total; those of earlier calls count.", min=1)] = 50,
+    trials: Annotated[int, typer.Option(help="Total number of trials, including those of earlier calls.", min=1)] = 50,
     assignments: Annotated[
-        list[str] | None, typer.Option("--set", help="NAME=VALUE, fixed instead of searched; may be repeated.")
+        list[str] | None,
+        typer.Option("--set", help="NAME=VALUE: a setting that is fixed, not searched. Can be repeated."),
     ] = None,
-    n_envs: Annotated[int | None, typer.Option(help="Environments stepped together.", min=1)] = None,
+    n_envs: Annotated[int | None, typer.Option(help="Number of environments that are stepped together.", min=1)] = None,
     eval_episodes: Annotated[int, typer.Option(help="Episodes per evaluation.", min=1)] = 10,
-    jobs: Annotated[int | None, typer.Option(help="Trials at a time (default: the number of cores).")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(help="Number of trials at the same time (default: the number of cores).")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
     no_prune: Annotated[bool, typer.Option("--no-prune", help="Train every trial to its end.")] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the study (default: tune/ALGO-ENV); continues there.")
+        Path | None, typer.Option(help="Folder of the study (default: tune/ALGO-ENV). An existing study is continued.")
     ] = None,
 ) -> None:
     """Search for hyper-parameters (extra `tune`), and write the best as a settings file that `rlsdk run --config` takes.
 
-    What is searched are the fields that give a range, see `rlsdk.settings.fields`. The same command continues where it was
+    It varies the settings that declare a range, see `rlsdk.settings.fields`. The same command continues where it was
     stopped; more --trials add some.
     """
     find(algorithm)  # before anything slow is imported
@@ -59,7 +62,7 @@ def tune_algorithm(
         out=out or Path("tune") / f"{algorithm}-{folder_name(env)}",
     )
     if "env" in plan.settings or "seed" in plan.settings:
-        raise SettingsError("--set env and --set seed have options of their own: --env, --seed")
+        raise SettingsError("env and seed cannot be given with --set; use the options --env and --seed")
     typer.echo(f"{algorithm} on {env}: {', '.join(found.name for found in plan.space())}; {plan.jobs} at a time")
     with interrupted("finished trials are saved, the same command continues"):
         best = tune(plan)

@@ -256,7 +256,7 @@ def _native(env: EnvSource, n_envs: int, kwargs: dict[str, Any], wrapped: bool) 
     except gymnasium.error.Error as error:
         if not envpool_vector.knows(env):
             raise EnvironmentFault(
-                f"{env!r} has no vector version of its own: {error}; use vectorization='sync', or install rlsdk[envpool]"
+                f"{env!r} has no vector version: {error}; use vectorization='sync', or install rlsdk[envpool]"
                 " for the environments envpool has"
             ) from None
         vector = envpool_vector.EnvpoolVector(env, n_envs, **kwargs)

@@ -93,7 +93,7 @@ def _connected(agent: TrainedAgent, env: EnvSource, use_masking: bool) -> Connec
     envs = connect(env)
     if _shared(envs, agent.env):
         if agent.run is not None:
-            raise UsageError("an evaluation during training needs an environment of its own, not the one trained in")
+            raise UsageError("an evaluation during training needs another environment than the training")
         agent.end_episodes()
     agent.require_same_spaces(envs, "the evaluation environment")
     if use_masking:

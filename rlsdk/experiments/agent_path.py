@@ -21,4 +21,4 @@ def agent_path(path: Path) -> Path:
             return file
     below = sorted(inner.parent for inner in path.glob("*/final.rlsdk"))
     hint = f"name one of its runs, such as {below[0]}" if below else "name an agent file, or a run directory"
-    raise SettingsError(f"{path} is a folder without an agent of its own; {hint}")
+    raise SettingsError(f"{path} is a folder that holds no agent itself; {hint}")

@@ -137,7 +137,7 @@ def _with_algorithm(table: Mapping[str, Any], algorithm: str) -> dict[str, Any]:
     if not isinstance(cells, list) or not all(isinstance(cell, dict) for cell in cells):
         raise SettingsError("cells is not a list of tables; write each cell as [[cells]]")
     if others := sorted({str(cell["algorithm"]) for cell in cells if cell.get("algorithm", algorithm) != algorithm}):
-        raise SettingsError(f"its cells name {', '.join(others)}; a plugin adds cells of its own algorithm only")
+        raise SettingsError(f"its cells name {', '.join(others)}; a plugin may only add cells with its algorithm")
     return {**table, "cells": [{"algorithm": algorithm, **cell} for cell in cells]}
 
 

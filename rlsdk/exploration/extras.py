@@ -26,8 +26,8 @@ def extras_of_other_action(extras: object, log_prob: Tensor | None) -> object:
         return extras
     if log_prob is None:
         raise PluginError(
-            "the policy's extras hold log_prob, the probability of its own action, which action noise replaces by another"
-            " one; leave action_noise out, or let the policy draw its noise itself"
+            "the policy's extras hold log_prob, the log-probability of the policy's action, but action noise changes the"
+            " action; leave action_noise out, or let the policy draw its noise itself"
         )
     if isinstance(extras, Mapping):
         return {**extras, LOG_PROB: log_prob}

@@ -115,7 +115,7 @@ def flattened_dim(space: Any) -> int:
         return int(np.sum(space.nvec))
     if kind in ("Box", "MultiBinary"):
         return math.prod(space.shape)
-    raise UnsupportedSpaceError(f"a {kind} observation has no flat form; use CombinedExtractor, or one of your own")
+    raise UnsupportedSpaceError(f"a {kind} observation has no flat form; use CombinedExtractor, or your own extractor")
 
 
 def is_image_space(space: Any, normalized_image: bool = False) -> bool:

@@ -214,7 +214,7 @@ def _check_package(manifest: Manifest, package: str) -> None:
         place = getattr(manifest, field)
         if place and place.partition(":")[0].partition(".")[0] != package:
             raise ManifestError(
-                f"its manifest field {field!r} has {shown(place, 60)}; name something of its own package, {package}"
+                f"its manifest field {field!r} has {shown(place, 60)}; name something in its package, {package}"
             )
 
 

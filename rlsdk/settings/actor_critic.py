@@ -89,6 +89,6 @@ class RecurrentConfig(ActorCriticConfig):
             raise ValueError("shared_lstm = true needs enable_critic_lstm = false: the critic reads the actor's memory")
         if self.shared_lstm and not self.share_features_extractor:
             raise ValueError(
-                "shared_lstm = true needs share_features_extractor = true: the critic reads the actor's memory, and no"
-                " features of its own"
+                "shared_lstm = true needs share_features_extractor = true: the critic reads the actor's memory, and has no"
+                " other features"
             )

@@ -44,7 +44,7 @@ def to_space(space: object, path: str = "space") -> Space:
     if isinstance(space, gym_spaces.Tuple):
         return spaces.Tuple(tuple(to_space(child, f"{path}[{i}]") for i, child in enumerate(space.spaces)))
     raise UnsupportedSpaceError(
-        f"{path} is a {type(space).__name__}; rlsdk knows Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple"
+        f"{path} is a {type(space).__name__}; rlsdk supports Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple"
     )
 
 

@@ -23,6 +23,6 @@ class RecordedOnly(gymnasium.Env[object, object]):
 
     def _refuse(self) -> NoReturn:
         raise UsageError(
-            "there is no environment, only recordings: use train(gradient_steps), or set_env(env) before learn and"
-            " evaluate with an environment of its own"
+            "there is no environment, only recordings: use train(gradient_steps), or set_env(env) before learn, and"
+            " evaluate with another environment"
         )
