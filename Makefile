@@ -5,6 +5,7 @@ BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 PIP := $(BIN)/python -m pip install --quiet -c constraints.txt
 PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml contrib_algos/*/pyproject.toml))
 EXTRAS := docs examples export hub interchange offline plots_and_videos scaffold tuning  # tests of them need packages that need newer ones
+TEXTS := README.md CONTRIBUTING.md CHANGELOG.md docs examples plugins contrib_algos rlsdk benchmarks
 SOURCES := pyproject.toml $(addsuffix /pyproject.toml,$(PLUGINS)) constraints.txt
 
 .PHONY: demo test test-slow test-without-kernels test-oldest lint format docs bench wheels release zoo clean
@@ -53,12 +54,14 @@ $(VENV)-oldest/.done: $(SOURCES) constraints-oldest.txt
 		$(addprefix -e ,$(PLUGINS)) "gymnasium[classic-control,mujoco]" build hatchling pytest-xdist
 	touch $@
 
-lint: $(VENV)/.dev  ## format, lint, types, import directions
+lint: $(VENV)/.dev  ## format, lint, types, import directions, spelling, plain English
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
+	$(BIN)/codespell $(TEXTS)
+	$(BIN)/python -m tests.plain_english
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .

@@ -27,7 +27,7 @@ def here(*names: str) -> tuple[str, ...]:
 FILES = {
     "files": here("files_hold_no_pickle_and_ask_for_functions") + there("interchange", "actions_are_theirs"),
     "`tensorboard_log` of a loaded model": here("files_hold_no_pickle_and_ask_for_functions"),
-    "`replay_buffer_kwargs` that name a folder, and arguments for classes of your own that may name files": there(
+    "`replay_buffer_kwargs` that name a folder, and arguments for your own classes that may name files": there(
         "hostile_files", "a_file_does_not_say_where_a_memory_lies", "arguments_that_may_be_places_are_asked_for"
     ),
     "networks larger than the file allows, `net_arch` of more than 256 layers": there(

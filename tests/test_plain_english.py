@@ -32,7 +32,8 @@ def test_a_page_is_read_by_paragraph_item_and_cell():
 
 
 @pytest.mark.parametrize(
-    "text", ["The result is the same to the bit.", "A buffer of its own.", "It stays as it was.", "word " * (LONGEST + 1)]
+    "text",
+    ["The result is the same to the bit.", "A buffer of its own.", "It stays as it was.", "word " * (LONGEST + 1)],
 )
 def test_a_planted_problem_is_found(text):
     assert len(problems(Passage("docs/x.md", 1, text))) == 1

@@ -163,7 +163,9 @@ def test_plugins_add_cells_to_suites(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert classic.cells[0].range == (24.5, 500.0), "the range of the environment is that of the suite"
     assert classic.description != "New.", "a plugin does not replace the description of a suite of rlsdk"
     assert any("without b" in str(w.message) and "environment" in str(w.message) for w in caught)
-    assert any("without c" in str(w.message) and "may only add cells with its algorithm" in str(w.message) for w in caught)
+    assert any(
+        "without c" in str(w.message) and "may only add cells with its algorithm" in str(w.message) for w in caught
+    )
 
 
 def test_every_package_is_in_a_suite() -> None:
