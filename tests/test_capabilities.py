@@ -21,9 +21,9 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "capabilities.md"
 HEAD = """# What each algorithm can do
 
-This table was measured. For every cell a small agent was trained, used for prediction, stopped and resumed, and exported
-(`python -m tests.test_capabilities`). `rlsdk check ID --capabilities` measures any plugin, and `rlsdk info ID` shows the result. "Resume" means
-that a resumed training gives exactly the result of an uninterrupted one.
+This table was measured. For every cell a small agent was trained, used for prediction, stopped and resumed, and
+exported (`python -m tests.test_capabilities`). `rlsdk check ID --capabilities` measures any plugin, and `rlsdk info
+ID` shows the result. "Resume" means that a resumed training gives exactly the result of an uninterrupted one.
 
 | algorithm | actions | observations | masks | recurrent | several environments | resume | export |
 |---|---|---|---|---|---|---|---|
@@ -31,9 +31,10 @@ that a resumed training gives exactly the result of an uninterrupted one.
 COMBINED = f"""
 ## What can be combined
 
-You can combine all entries of a row, such as an LSTM with masks, images and gSDE, or n-step targets with priorities. There are two exceptions.
-Hindsight replay supports only one-step targets and needs a Dict observation with goals. gSDE needs Box actions. The table comes from the
-manifests and settings (`python -m tests.combination_table`).
+You can combine all entries of a row, such as an LSTM with masks, images and gSDE, or n-step targets with
+priorities. There are two exceptions. Hindsight replay supports only one-step targets and needs a Dict observation
+with goals. gSDE needs Box actions. The table comes from the manifests and settings (`python -m
+tests.combination_table`).
 
 {BEGIN}"""
 

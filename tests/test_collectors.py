@@ -284,7 +284,7 @@ def test_executors_that_remember_nothing_are_refused() -> None:
 
     executors.EXECUTORS["forgets"] = lambda _: Forgets()  # type: ignore[assignment, return-value]
     try:
-        with pytest.raises(SettingsError, match="Forgets has no workers that remember environments"):
+        with pytest.raises(SettingsError, match="Forgets has no workers that hold environments"):
             make_vec_env("CartPole-v1", 4, collectors=2, executor="forgets")
     finally:
         del executors.EXECUTORS["forgets"]

@@ -1,6 +1,7 @@
 """What users read has short sentences and the field's words; the check itself finds what is planted."""
 
 import pytest
+
 from tests.plain_english import LONGEST, WORDS, Passage, everything, passages, problems, sentences
 
 PAGE = """# A title

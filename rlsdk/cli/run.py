@@ -64,7 +64,9 @@ def run_training(
     ] = "processes",
     collectors: Annotated[
         int | None,
-        typer.Option(help="Number of collectors that share the environments, each with a copy of the policy (on-policy)."),
+        typer.Option(
+            help="Number of collectors that share the environments, each with a copy of the policy (on-policy)."
+        ),
     ] = None,
     vectorization: Annotated[
         str | None, typer.Option(help="How environments are stepped: auto (the default), sync, async, ...")

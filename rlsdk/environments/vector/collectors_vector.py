@@ -50,7 +50,7 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
         super().__init__(*spaces, name, seed)
         if (able := ability(executor, HasStatefulWorkers)) is None:
             raise SettingsError(
-                f"executor {type(executor).__name__} has no workers that remember environments"
+                f"executor {type(executor).__name__} has no workers that hold environments"
                 " (rlsdk.interfaces.HasStatefulWorkers), so it has no collectors; use 'processes', or leave them out"
             )
         self.num_envs, self.collectors, self.has_masks, self._closed = len(makers), collectors, False, False
