@@ -290,8 +290,9 @@ def test_executors_that_remember_nothing_are_refused() -> None:
         del executors.EXECUTORS["forgets"]
     with pytest.raises(SettingsError, match="unknown executor 'proceses'; did you mean 'processes'"):
         make_vec_env("CartPole-v1", 4, collectors=2, executor="proceses")
-    with pytest.raises(SettingsError, match="leave out vectorization='sync'"):
-        make_vec_env("CartPole-v1", 4, collectors=2, vectorization="sync")
+    for name, value in (("vectorization", "sync"), ("workers", 2), ("restart", True), ("start_method", "fork")):
+        with pytest.raises(SettingsError, match=f"leave out {name} = {value!r}"):
+            make_vec_env("CartPole-v1", 4, collectors=2, **{name: value})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,8 @@ def one():
     return Closing(gymnasium.make("CartPole-v1"))
 
 if __name__ == "__main__":
-    env = make_vec_env(one, 4, vectorization="async", workers=3, start_method=sys.argv[1])
+    place = {"vectorization": "async", "workers": 3, "start_method": sys.argv[1]}
+    env = make_vec_env(one, 4, **({"collectors": 2} if sys.argv[1] == "collectors" else place))
     env.reset(0)
     print("ready", flush=True)
     if sys.argv[3] == "stepping":
@@ -72,8 +73,14 @@ def alive(mark: str) -> list[int]:
 @LINUX
 @pytest.mark.parametrize(
     ("program", "method"),
-    [(ENVIRONMENTS, "fork"), (ENVIRONMENTS, "forkserver"), (ENVIRONMENTS, "spawn"), (WORK, "")],
-    ids=["fork", "forkserver", "spawn", "executor"],
+    [
+        (ENVIRONMENTS, "fork"),
+        (ENVIRONMENTS, "forkserver"),
+        (ENVIRONMENTS, "spawn"),
+        pytest.param(ENVIRONMENTS, "collectors", marks=pytest.mark.slow),
+        (WORK, ""),
+    ],
+    ids=["fork", "forkserver", "spawn", "collectors", "executor"],
 )
 @pytest.mark.parametrize("doing", ["waiting", "stepping"])
 def test_processes_end_with_a_killed_parent(tmp_path: Path, program: str, method: str, doing: str) -> None:
@@ -99,7 +106,10 @@ def test_processes_end_with_a_killed_parent(tmp_path: Path, program: str, method
         assert len(closed) == 4, "the environments were closed first"
 
 
-def test_ctrl_c_of_a_terminal_goes_to_the_parent_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "place", [("--vectorization", "async"), pytest.param(("--collectors", "2"), marks=pytest.mark.slow)], ids=str
+)
+def test_ctrl_c_of_a_terminal_goes_to_the_parent_alone(place: tuple[str, str], tmp_path: Path) -> None:
     """A terminal sends Ctrl-C to environment processes too; they still finish the round, and the file has the episodes."""
     command = [
         "run",
@@ -114,8 +124,7 @@ def test_ctrl_c_of_a_terminal_goes_to_the_parent_alone(tmp_path: Path) -> None:
         str(tmp_path / "run"),
     ]
     more = [
-        "--vectorization",
-        "async",
+        *place,
         "--eval-every",
         "0",
         "--eval-episodes",

@@ -86,10 +86,7 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
     sources = _sources(env, n_envs)
     if collectors is not None:
         require_collectors(collectors, len(sources), executor)
-        if vectorization != "auto":
-            raise SettingsError(
-                f"collectors step their environments themselves; leave out vectorization={vectorization!r}"
-            )
+        _require_unused(vectorization=vectorization, workers=workers, restart=restart, start_method=start_method)
     if vectorization not in VECTORIZATIONS and not executors.is_executor(vectorization):
         known = (*VECTORIZATIONS, *executors.names())
         raise SettingsError(f"vectorization {vectorization!r} is unknown; {suggest(vectorization, known)}")
@@ -167,6 +164,13 @@ def _refuse(env: object, documented: Mapping[str, object]) -> None:
         raise SettingsError(f"make_vec_env takes no {name!r}; {hint}")
     if env is None:
         raise SettingsError("make_vec_env needs an environment: a gymnasium id, a function, or a list of functions")
+
+
+def _require_unused(**given: object) -> None:
+    """Raises SettingsError for an argument about stepping, which is not used with collectors."""
+    for name, value in given.items():
+        if value not in (None, False, "auto"):
+            raise SettingsError(f"collectors step their environments themselves; leave out {name} = {value!r}")
 
 
 def _sources(env: object, n_envs: object) -> list[object]:

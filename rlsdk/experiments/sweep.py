@@ -15,12 +15,12 @@ import attrs
 import numpy as np
 
 from rlsdk.errors import RlsdkError, SettingsError
-from rlsdk.executors import EXECUTORS, Executor, capacity, is_place, make_executor
+from rlsdk.executors import EXECUTORS, Executor, capacity, make_executor
 from rlsdk.experiments.plotting import plot_runs
 from rlsdk.experiments.run_directory import RunDirectory
 from rlsdk.experiments.runner import RunRequest, run, starting_settings
 from rlsdk.experiments.stored_tables import Entries, read_table
-from rlsdk.experiments.trust import places_in, require_own_choices, without_places
+from rlsdk.experiments.trust import places_in, require_own_choices, require_own_executor, without_places
 from rlsdk.experiments.watching import watching
 from rlsdk.registry import load, preset
 from rlsdk.runtime.output import is_quiet, print_line, quietly
@@ -146,11 +146,9 @@ def stored(asked: RunRequest, jobs: int | None = None) -> Sweep | None:
     env, files = request.env or str(request.settings.get("env")), [*folder.iterdir(), *folder.glob("seed-*/*")]
     require_own_choices(asked, source, env, places_in(request.settings), files)
     executor = entries.text("executor", "processes")
-    if is_place(executor) and not asked.trust:
-        raise SettingsError(
-            f"{source} names the executor {executor!r}, for which a module would be imported; add --trust if you trust the"
-            " file"
-        )
+    require_own_executor(executor, str(source), trust=asked.trust)
+    stepped = request.vectorization or "auto"
+    require_own_executor(stepped, str(source), trust=asked.trust or asked.vectorization is not None)
     settings = merge(request.settings, asked.settings)
     laid_over = attrs.evolve(request, settings=settings, out=folder, resume=True, trust=asked.trust, **asked.explicit())
     return Sweep(
