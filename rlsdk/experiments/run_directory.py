@@ -97,6 +97,11 @@ class RunDirectory:
             path for folder in (self.path, self.checkpoints, self.checkpoints / FOLDER) for path in _entries(folder)
         ]
 
+    def kept(self) -> list[Path]:
+        """The files worth keeping elsewhere: settings, agents, videos."""
+        videos = (path for suffix in ("*.mp4", "*.gif") for path in sorted(self.path.glob(suffix)))
+        return [path for path in (self.config, self.best, self.final, *videos) if path.is_file()]
+
     def write_config(self, kind: type[object], values: dict[str, object], header: str) -> None:
         """The settings as run, as a file that runs them again."""
         self.config.write_text(commented_toml(kind, values, header=header), encoding="utf-8")

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from rlsdk.errors import SettingsError, suggest
+from rlsdk.experiments.run_record import RunRecord
 from rlsdk.registry import extension, extensions
 from rlsdk.registry.loading import is_offered
 from rlsdk.sinks import ConsoleSink, MetricSink, TensorBoardSink
+from rlsdk.sinks.sink import Scalar
 
 BUILT_IN = ("console", "tensorboard")
 Maker = Callable[[Path, bool], MetricSink]
@@ -36,3 +38,10 @@ def _named(name: str) -> Maker:
         )
     make = extension("sinks", name)
     return lambda folder, resumed: make(folder)
+
+
+def described_run(record: RunRecord) -> dict[str, Scalar]:
+    """What sinks show of a run beside its settings."""
+    names = ("algorithm", "env", "seed", "steps", "n_envs", "device", "preset")
+    system = {f"versions.{name}": str(version) for name, version in record.system.items()}
+    return {**{name: getattr(record, name) for name in names}, **system}

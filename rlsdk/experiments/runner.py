@@ -22,7 +22,7 @@ from rlsdk.experiments.profiling import profiled
 from rlsdk.experiments.run_directory import RunDirectory, folder_name
 from rlsdk.experiments.run_record import FinalEvaluation, RunRecord
 from rlsdk.experiments.run_request import RunRequest
-from rlsdk.experiments.run_sinks import Maker, named_sinks
+from rlsdk.experiments.run_sinks import Maker, described_run, named_sinks
 from rlsdk.experiments.trust import (
     places_in,
     require_own_choices,
@@ -38,7 +38,7 @@ from rlsdk.settings import flat_scalars, merge, unstructure
 from rlsdk.settings.constructor import bind
 from rlsdk.settings.dataset import dataset_names
 from rlsdk.settings.environment_id import environment_id
-from rlsdk.sinks import CsvSink, JsonlSink, MetricSink, several
+from rlsdk.sinks import CsvSink, JsonlSink, MetricSink, begin_run, several, take_files
 from rlsdk.spaces import Box, leaf_spaces
 
 __all__ = ["RunRequest", "RunResult", "run", "starting_settings", "width"]
@@ -90,6 +90,7 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, *, profile: bool) -> 
     try:
         with _evaluator(record, directory) as evaluator:
             sinks += _sinks(prepared)
+            begin_run(sinks, described_run(record), resumed=prepared.resumed)
             agent.set_logger(several(sinks))
             # evaluations come before checkpoints
             watchers: list[Callback] = [ProgressBar(), interrupt, *evaluator, checkpoints]
@@ -100,6 +101,7 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, *, profile: bool) -> 
                     agent.learn(left, callback=watchers, reset_num_timesteps=False, **how)
         checkpoints.save(agent)
         agent.save(directory.final)  # while the environments are open: the file holds the running episodes
+        take_files(sinks, directory.kept())
     except BaseException as error:
         with contextlib.suppress(OSError):
             if isinstance(error, EnvironmentFault) and agent.num_timesteps:  # the agent itself is sound

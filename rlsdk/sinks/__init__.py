@@ -6,7 +6,20 @@ from rlsdk.sinks.csv_file import CsvSink
 from rlsdk.sinks.jsonl_file import JsonlSink
 from rlsdk.sinks.logger import Logger
 from rlsdk.sinks.media import Figure, HParam, Image, Video
-from rlsdk.sinks.sink import MetricSink, draw_histograms, several, show_hyperparameters
+from rlsdk.sinks.sink import (
+    BeginsRuns,
+    DrawsHistograms,
+    Flushes,
+    MetricSink,
+    ShowsMedia,
+    TakesFiles,
+    TakesHyperparameters,
+    begin_run,
+    draw_histograms,
+    several,
+    show_hyperparameters,
+    take_files,
+)
 from rlsdk.sinks.tensorboard import TensorBoardSink
 
 CSVOutputFormat, HumanOutputFormat, JSONOutputFormat = CsvSink, ConsoleSink, JsonlSink
@@ -14,10 +27,13 @@ TensorBoardOutputFormat = TensorBoardSink
 """The names under which stable-baselines3 documents these sinks."""
 
 __all__ = [
+    "BeginsRuns",
     "CSVOutputFormat",
     "ConsoleSink",
     "CsvSink",
+    "DrawsHistograms",
     "Figure",
+    "Flushes",
     "HParam",
     "HumanOutputFormat",
     "Image",
@@ -25,11 +41,16 @@ __all__ = [
     "JsonlSink",
     "Logger",
     "MetricSink",
+    "ShowsMedia",
+    "TakesFiles",
+    "TakesHyperparameters",
     "TensorBoardOutputFormat",
     "TensorBoardSink",
     "Video",
+    "begin_run",
     "configure",
     "draw_histograms",
     "several",
     "show_hyperparameters",
+    "take_files",
 ]

@@ -1,4 +1,4 @@
-"""Values besides numbers and texts; TensorBoard shows them, other sinks leave them out."""
+"""Values besides numbers and texts; TensorBoard and trackers show them, other sinks leave them out."""
 
 from __future__ import annotations
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from rlsdk.errors import raised
+from rlsdk.errors import RlsdkError, SettingsError, raised
 
 Scalar = bool | int | float | str | None
 """A setting, as sinks show it."""
@@ -17,8 +18,8 @@ Scalar = bool | int | float | str | None
 class MetricSink(Protocol):
     """Takes metrics as they are logged; steps rise, names are those of docs/metrics.md.
 
-    A sink may have more: `TakesHyperparameters`, `DrawsHistograms`, `ShowsMedia`, `Flushes`, and `format`, the name by
-    which `Logger.record(exclude=)` leaves it out.
+    A sink may have more: `BeginsRuns`, `TakesHyperparameters`, `DrawsHistograms`, `ShowsMedia`, `TakesFiles`, `Flushes`, and
+    `format`, the name by which `Logger.record(exclude=)` leaves it out.
     """
 
     def write(self, step: int, values: Mapping[str, float]) -> None: ...
@@ -59,6 +60,29 @@ class Flushes(Protocol):
 
     def flush(self) -> None:
         """Write them."""
+        ...
+
+
+@runtime_checkable
+class BeginsRuns(Protocol):
+    """A sink that keeps runs apart, such as one for a tracking service."""
+
+    def begin_run(self, details: Mapping[str, Scalar], *, resumed: bool) -> None:
+        """Called once by the commands that train, before anything else; an error ends the run before it trains.
+
+        Args:
+            details: algorithm, env, seed, steps and other options of the run.
+            resumed: whether it continues a run whose values the sink has seen.
+        """
+        ...
+
+
+@runtime_checkable
+class TakesFiles(Protocol):
+    """A sink that keeps files."""
+
+    def take_files(self, paths: Sequence[Path]) -> None:
+        """Called by `rlsdk run` and `rlsdk bench` when training has ended, with agents, settings and videos."""
         ...
 
 
@@ -105,6 +129,30 @@ class Several:
     def histograms(self, step: int, tensors: Mapping[str, object]) -> bool:
         drawn = [self._failures.guard(s, partial(draw_histograms, s, step, tensors)) for s in self.sinks]
         return True in drawn
+
+
+def begin_run(sinks: Sequence[MetricSink], details: Mapping[str, Scalar], *, resumed: bool = False) -> None:
+    """Begin a run in every sink that keeps runs apart.
+
+    Raises:
+        SettingsError: a sink cannot, for example as its service is not reachable.
+    """
+    for sink in sinks:
+        if isinstance(sink, BeginsRuns):
+            try:
+                sink.begin_run(details, resumed=resumed)
+            except RlsdkError:
+                raise
+            except Exception as error:
+                raise SettingsError(f"metric sink {type(sink).__name__} {raised(error)}; train without it") from error
+
+
+def take_files(sinks: Sequence[MetricSink], paths: Sequence[Path]) -> None:
+    """Pass files to every sink that keeps them; a sink that fails is warned about."""
+    failures = Failures()
+    for sink in sinks:
+        if isinstance(sink, TakesFiles):
+            failures.guard(sink, partial(sink.take_files, paths))
 
 
 def show_hyperparameters(sink: object, values: Mapping[str, Scalar]) -> None:

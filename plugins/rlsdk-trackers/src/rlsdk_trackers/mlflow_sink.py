@@ -1,0 +1,118 @@
+"""MLflow (extra `mlflow`)."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rlsdk_trackers.tracked_run import TrackedRun
+from rlsdk_trackers.tracker import PROJECT, Scalar, Tracker, group_of
+
+T = TypeVar("T")
+FOREIGN = re.compile(r"[^\w\-. :/]", re.ASCII)
+"""Characters that names may not have."""
+MOST_PARAMETERS = 100
+"""Of one request."""
+MOST_TEXT = 6000
+TRIES = 5
+
+
+class MLflowSink(Tracker):
+    """Writes to a run of MLflow: of the server that MLFLOW_TRACKING_URI names, else of a database in the current folder."""
+
+    title = "MLflow"
+    name = "mlflow"
+    hint = "see that the server of MLFLOW_TRACKING_URI answers"
+    _client: Any = None
+
+    def default_project(self) -> str:
+        """MLFLOW_EXPERIMENT_NAME, or the default."""
+        return os.environ.get("MLFLOW_EXPERIMENT_NAME") or PROJECT
+
+    def start(self, run: TrackedRun, details: dict[str, Scalar], *, known: bool) -> None:
+        """Begin a run by its own client; the program's active run is left alone."""
+        self._client = _repeated(self.library.MlflowClient)
+        if known:
+            self._client.update_run(run.id, status="RUNNING")
+        else:
+            experiment = _repeated(lambda: self._experiment(run.project))
+            tags = {"group": group} if (group := group_of(details)) else {}
+            run.id = self._client.create_run(experiment, run_name=run.name, tags=tags).info.run_id
+        self._id = run.id
+        self.show_settings(details)
+
+    def _experiment(self, name: str) -> str:
+        """The id of an experiment, made if need be."""
+        known = self._client.get_experiment_by_name(name)
+        return str(self._client.create_experiment(name) if known is None else known.experiment_id)
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Numbers under the steps of the environment."""
+        now, metric = int(time.time() * 1000), self.library.entities.Metric
+        self._client.log_batch(self._id, metrics=[metric(_named(n), float(v), now, step) for n, v in values.items()])
+
+    def show_settings(self, values: dict[str, Scalar]) -> None:
+        """As parameters, which never change: a value that is another one after a resumption becomes a tag."""
+        known = self._client.get_run(self._id).data.params
+        texts = {_named(name): str(value)[:MOST_TEXT] for name, value in values.items()}
+        new = [self.library.entities.Param(name, text) for name, text in texts.items() if name not in known]
+        for first in range(0, len(new), MOST_PARAMETERS):
+            self._client.log_batch(self._id, params=new[first : first + MOST_PARAMETERS])
+        for name, text in texts.items():
+            if name in known and known[name] != text:
+                self._client.set_tag(self._id, f"resumed.{name}", text)
+
+    def show_text(self, step: int, name: str, text: str) -> bool:
+        """As an artefact."""
+        self._client.log_text(self._id, text, f"{_place(name, step)}.txt")
+        return True
+
+    def show_picture(self, step: int, name: str, path: Path) -> bool:
+        """As an artefact."""
+        return self._keep_as(path, _place(name, step))
+
+    def show_video(self, step: int, name: str, path: Path, fps: float) -> bool:
+        """As an artefact."""
+        return self._keep_as(path, _place(name, step))
+
+    def _keep_as(self, path: Path, place: str) -> bool:
+        folder, _, name = place.rpartition("/")
+        self._client.log_artifact(self._id, str(path.rename(path.with_stem(name))), folder)
+        return True
+
+    def show_histogram(self, step: int, name: str, values: object) -> bool:
+        """MLflow draws none."""
+        return False
+
+    def keep(self, paths: list[Path]) -> None:
+        """As artefacts."""
+        for path in paths:
+            self._client.log_artifact(self._id, str(path), "agent")
+
+    def finish(self, *, failed: bool) -> None:
+        """Set the status of the run."""
+        self._client.set_terminated(self._id, "FAILED" if failed else "FINISHED")
+
+
+def _named(name: str) -> str:
+    return FOREIGN.sub("_", name)
+
+
+def _place(name: str, step: int) -> str:
+    return f"media/{_named(name).strip('/. ') or 'value'}/step_{step:09d}"
+
+
+def _repeated(work: Callable[[], T]) -> T:
+    """The result of `work`, tried again where runs that start together make the same database."""
+    for tried in range(TRIES - 1):
+        try:
+            return work()
+        except Exception:
+            if (os.environ.get("MLFLOW_TRACKING_URI") or "sqlite:").partition(":")[0] != "sqlite":
+                raise
+            time.sleep(0.5 * 2**tried)
+    return work()

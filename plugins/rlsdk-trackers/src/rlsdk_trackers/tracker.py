@@ -1,0 +1,207 @@
+"""What the sinks of all trackers have in common."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar
+
+from rlsdk.errors import RlsdkError, SettingsError, one_line
+from rlsdk.sinks import Figure, HParam, Image, Video
+from rlsdk_trackers.pictures import write_figure, write_image, write_video
+from rlsdk_trackers.tracked_run import TrackedRun
+
+Scalar = bool | int | float | str | None
+PROJECT = "rlsdk"
+VIDEOS = (".mp4", ".gif")
+
+
+def group_of(details: Mapping[str, Scalar]) -> str | None:
+    """Runs of one algorithm on one environment are shown together."""
+    parts = [str(details[name]) for name in ("algorithm", "env") if name in details]
+    return " on ".join(parts) or None
+
+
+def is_video(path: Path) -> bool:
+    """By the suffix."""
+    return path.suffix in VIDEOS
+
+
+class Tracker(ABC):
+    """A metric sink that writes to one run of a tracker, and continues that run where a training is resumed.
+
+    The run begins with the first thing that is written. Which run it is stands in a file of `folder`, such as wandb.json.
+    """
+
+    title: ClassVar[str]
+    """Name of the tracker."""
+    name: ClassVar[str]
+    """Of the sink; also of the module of the library, and of the extra that installs it."""
+    hint: ClassVar[str]
+    """What to do where a run cannot begin."""
+
+    def __init__(
+        self, folder: str | Path, *, project: str | None = None, run_name: str | None = None, resume: bool = False
+    ) -> None:
+        """Makes a sink; no run begins yet.
+
+        Args:
+            folder: of the run; made if need be.
+            project: runs of a project are shown together (default: that of the tracker's environment variable, or "rlsdk").
+            run_name: shown in the tracker (default: the last two parts of the folder's path).
+            resume: continue the run of the folder, where there is one; `rlsdk run --resume` does.
+
+        Raises:
+            SettingsError: the library is not installed.
+        """
+        self.folder, self.project, self.resume = Path(folder), project, resume
+        self.run_name = run_name or "/".join(self.folder.resolve().parts[-2:]).strip("/") or "run"
+        self.library: Any = self._imported()
+        self.run: TrackedRun | None = None
+        self._closed = False
+        self._seen = -1
+        """Steps up to this one were written before the training was resumed."""
+
+    def _imported(self) -> Any:
+        try:
+            return import_module(self.name)
+        except ImportError as error:
+            lacking = "" if getattr(error, "name", None) == self.name else f" ({one_line(error, 200)})"
+            raise SettingsError(
+                f"the sink {self.name!r} needs {self.title}{lacking}: pip install 'rlsdk-trackers[{self.name}]'"
+            ) from None
+
+    # --- what the SDK calls -------------------------------------------------------------------------------------------
+
+    def begin_run(self, details: Mapping[str, Scalar], *, resumed: bool) -> None:
+        """Begin a run, or continue the one of the folder.
+
+        Raises:
+            SettingsError: the tracker refuses, or the file of the run is damaged.
+        """
+        if self.run is not None:
+            self.close()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / f"{self.name}.json"
+        known = TrackedRun.read(path) if resumed else None
+        run = known or TrackedRun.new(path, self.run_name, self.project or self.default_project())
+        self._seen = run.last_step
+        try:
+            self.start(run, dict(details), known=known is not None)
+        except RlsdkError:
+            raise
+        except Exception as error:
+            reason = f"{type(error).__name__}: {one_line(error, 300)}"
+            raise SettingsError(f"{self.title} cannot begin a run ({reason}); {self.hint}") from error
+        self.run = run
+        run.store()
+
+    def hyperparameters(self, values: Mapping[str, Scalar]) -> None:
+        """Show the settings of the training."""
+        self._begun()
+        self.show_settings(dict(values))
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """Write numbers, unless the run had them before it was resumed."""
+        run = self._begun()
+        if step <= self._seen:
+            return
+        self.log(step, values)
+        if step > run.last_step:
+            run.last_step = step
+            run.store()
+
+    def media(self, step: int, values: Mapping[str, object]) -> list[str]:
+        """Show texts, pictures, figures, videos and histograms; returns the names of those shown."""
+        self._begun()
+        if step <= self._seen:
+            return list(values)
+        with tempfile.TemporaryDirectory() as place:
+            return [name for name, value in values.items() if self._show(name, value, step, Path(place))]
+
+    def _show(self, name: str, value: object, step: int, place: Path) -> bool:
+        if isinstance(value, HParam):
+            self.show_settings(dict(value.hparam_dict))
+            return True
+        if isinstance(value, str):
+            return self.show_text(step, name, value)
+        if isinstance(value, Image):
+            return self.show_picture(step, name, write_image(value, place))
+        if isinstance(value, Figure):
+            return self.show_picture(step, name, write_figure(value, place))
+        if isinstance(value, Video):
+            return self.show_video(step, name, write_video(value, place), value.fps)
+        return hasattr(value, "shape") and self.show_histogram(step, name, value)
+
+    def histograms(self, step: int, tensors: Mapping[str, object]) -> bool:
+        """Draw a histogram of every tensor; False: the tracker has none."""
+        self._begun()
+        drawn = [self.show_histogram(step, f"parameters/{name}", tensor) for name, tensor in tensors.items()]
+        return all(drawn)
+
+    def take_files(self, paths: Sequence[Path]) -> None:
+        """Keep the agents and settings of the run in the tracker, and show its videos."""
+        self._begun()
+        self.keep(list(paths))
+
+    def close(self) -> None:
+        """End the run, as failed where an error is on its way."""
+        if self.run is not None:
+            self.run, self._closed = None, True
+            self.finish(failed=sys.exception() is not None)
+
+    def _begun(self) -> TrackedRun:
+        """The run, begun now where nobody has begun one; after `close` the same run continues."""
+        if self.run is None:
+            closed = self._closed
+            self.begin_run({}, resumed=self.resume or closed)
+            if closed:
+                self._seen = -1  # nothing is repeated: the training went on
+        assert self.run is not None
+        return self.run
+
+    # --- what a tracker does ------------------------------------------------------------------------------------------
+
+    def default_project(self) -> str:
+        """The project where none is given."""
+        return PROJECT
+
+    @abstractmethod
+    def start(self, run: TrackedRun, details: dict[str, Scalar], *, known: bool) -> None:
+        """Begin `run`, or continue it if it is known; may change its id."""
+
+    @abstractmethod
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Write numbers."""
+
+    @abstractmethod
+    def show_settings(self, values: dict[str, Scalar]) -> None:
+        """Show settings."""
+
+    @abstractmethod
+    def show_text(self, step: int, name: str, text: str) -> bool:
+        """Show a text; whether the tracker can."""
+
+    @abstractmethod
+    def show_picture(self, step: int, name: str, path: Path) -> bool:
+        """Show a PNG file."""
+
+    @abstractmethod
+    def show_video(self, step: int, name: str, path: Path, fps: float) -> bool:
+        """Show an MP4 file."""
+
+    @abstractmethod
+    def show_histogram(self, step: int, name: str, values: object) -> bool:
+        """Draw the values of an array; whether the tracker can."""
+
+    @abstractmethod
+    def keep(self, paths: list[Path]) -> None:
+        """Keep files."""
+
+    @abstractmethod
+    def finish(self, *, failed: bool) -> None:
+        """End the run."""

@@ -1,0 +1,82 @@
+"""trackio (extra `trackio`)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rlsdk_trackers.pictures import array_of
+from rlsdk_trackers.tracked_run import TrackedRun
+from rlsdk_trackers.tracker import PROJECT, Scalar, Tracker, group_of, is_video
+
+
+class TrackioSink(Tracker):
+    """Writes to a run of trackio: on this machine in TRACKIO_DIR, or where TRACKIO_SPACE_ID or TRACKIO_SERVER_URL say."""
+
+    title = "trackio"
+    name = "trackio"
+    hint = "see that TRACKIO_DIR can be written, and that what TRACKIO_SPACE_ID or TRACKIO_SERVER_URL names answers"
+    _service: Any = None
+
+    def default_project(self) -> str:
+        """TRACKIO_PROJECT, or the default."""
+        return os.environ.get("TRACKIO_PROJECT") or PROJECT
+
+    def start(self, run: TrackedRun, details: dict[str, Scalar], *, known: bool) -> None:
+        """Begin a run; its name has a part of its own, as trackio finds runs by their names."""
+        self._service = self.library.init(
+            project=run.project,
+            name=f"{run.name}-{run.id[:6]}",
+            group=group_of(details),
+            config=details,
+            resume="allow" if known else "never",
+            embed=False,
+        )
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Numbers under the steps of the environment."""
+        self._service.log(dict(values), step=step)
+
+    def show_settings(self, values: dict[str, Scalar]) -> None:
+        """In the configuration, which trackio sends with the first numbers."""
+        self._service.config.update(values)
+
+    def show_text(self, step: int, name: str, text: str) -> bool:
+        """As Markdown."""
+        self._service.log({name: self.library.Markdown(text)}, step=step)
+        return True
+
+    def show_picture(self, step: int, name: str, path: Path) -> bool:
+        """As an image."""
+        self._service.log({name: self.library.Image(str(path))}, step=step)
+        return True
+
+    def show_video(self, step: int, name: str, path: Path, fps: float) -> bool:
+        """As a video."""
+        self._service.log({name: self.library.Video(str(path))}, step=step)
+        return True
+
+    def show_histogram(self, step: int, name: str, values: object) -> bool:
+        """As a histogram."""
+        self._service.log({name: self.library.Histogram(array_of(values))}, step=step)
+        return True
+
+    def keep(self, paths: list[Path]) -> None:
+        """Agents and settings as one artefact, videos as videos."""
+        artifact = self.library.Artifact(name=f"agent-{self._service.id}", type="agent")
+        for path in paths:
+            if is_video(path):
+                self._service.log({f"video/{path.stem}": self.library.Video(str(path))})
+            else:
+                artifact.add_file(str(path))
+        self._service.log_artifact(artifact)
+
+    def finish(self, *, failed: bool) -> None:
+        """Send what waits."""
+        service, self._service = self._service, None
+        service.finish()
+        current = self.library.context_vars.current_run
+        if current.get() is service:
+            current.set(None)  # else trackio finishes it again when Python ends
