@@ -97,8 +97,8 @@ class RunDirectory:
             path for folder in (self.path, self.checkpoints, self.checkpoints / FOLDER) for path in _entries(folder)
         ]
 
-    def kept(self) -> list[Path]:
-        """The files worth keeping elsewhere: settings, agents, videos."""
+    def worth_storing(self) -> list[Path]:
+        """The files that sinks store: settings, agents, videos."""
         videos = (path for suffix in ("*.mp4", "*.gif") for path in sorted(self.path.glob(suffix)))
         return [path for path in (self.config, self.best, self.final, *videos) if path.is_file()]
 

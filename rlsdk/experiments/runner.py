@@ -101,7 +101,7 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, *, profile: bool) -> 
                     agent.learn(left, callback=watchers, reset_num_timesteps=False, **how)
         checkpoints.save(agent)
         agent.save(directory.final)  # while the environments are open: the file holds the running episodes
-        take_files(sinks, directory.kept())
+        take_files(sinks, directory.worth_storing())
     except BaseException as error:
         with contextlib.suppress(OSError):
             if isinstance(error, EnvironmentFault) and agent.num_timesteps:  # the agent itself is sound

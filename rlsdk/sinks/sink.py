@@ -65,7 +65,7 @@ class Flushes(Protocol):
 
 @runtime_checkable
 class BeginsRuns(Protocol):
-    """A sink that keeps runs apart, such as one for a tracking service."""
+    """A sink that distinguishes runs, such as one for a tracking service."""
 
     def begin_run(self, details: Mapping[str, Scalar], *, resumed: bool) -> None:
         """Called once by the commands that train, before anything else; an error ends the run before it trains.
@@ -79,7 +79,7 @@ class BeginsRuns(Protocol):
 
 @runtime_checkable
 class TakesFiles(Protocol):
-    """A sink that keeps files."""
+    """A sink that stores files."""
 
     def take_files(self, paths: Sequence[Path]) -> None:
         """Called by `rlsdk run` and `rlsdk bench` when training has ended, with agents, settings and videos."""
@@ -132,7 +132,7 @@ class Several:
 
 
 def begin_run(sinks: Sequence[MetricSink], details: Mapping[str, Scalar], *, resumed: bool = False) -> None:
-    """Begin a run in every sink that keeps runs apart.
+    """Begin a run in every sink that distinguishes runs.
 
     Raises:
         SettingsError: a sink cannot, for example as its service is not reachable.
@@ -148,7 +148,7 @@ def begin_run(sinks: Sequence[MetricSink], details: Mapping[str, Scalar], *, res
 
 
 def take_files(sinks: Sequence[MetricSink], paths: Sequence[Path]) -> None:
-    """Pass files to every sink that keeps them; a sink that fails is warned about."""
+    """Pass files to every sink that stores them. If one fails, a warning is shown."""
     failures = Failures()
     for sink in sinks:
         if isinstance(sink, TakesFiles):

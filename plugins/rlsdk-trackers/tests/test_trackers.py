@@ -138,7 +138,7 @@ def test_a_run_is_written_and_resumed(name: str, tmp_path: Path) -> None:
     after = json.loads((tmp_path / f"{name}.json").read_text())
     assert (after["id"], after["last_step"]) == (before["id"], 30)
     found = steps_of(name, tmp_path, "rollout/ep_rew_mean")
-    new = [(30, -30.0)]  # offline, wandb keeps each session in a folder of its own
+    new = [(30, -30.0)]  # offline, each session of wandb has a folder of its own
     assert found == (new if name == "wandb" else [(10, -10.0), (20, -20.0), *new])
 
 
@@ -154,8 +154,8 @@ def check_wandb(folder: Path) -> None:
     media = {name.removesuffix("|_type"): kind for name, kind in items if name.endswith("|_type")}
     kinds = {"clip": "video-file", "frame": "image-file", "note": "html-file", "parameters/w": "histogram"}
     assert media == {**kinds, "video/film": "video-file"}
-    kept = [record.artifact for record in records if record.WhichOneof("record_type") == "artifact"]
-    assert [entry.path for artifact in kept for entry in artifact.manifest.contents] == ["final.rlsdk"]
+    stored = [record.artifact for record in records if record.WhichOneof("record_type") == "artifact"]
+    assert [entry.path for artifact in stored for entry in artifact.manifest.contents] == ["final.rlsdk"]
 
 
 def _is_media(value: object) -> bool:
@@ -291,7 +291,7 @@ def test_programs_may_leave_out_the_beginning(tmp_path: Path) -> None:
 
 def test_looking_imports_no_tracker_and_no_torch() -> None:
     code = (
-        "import sys, rlsdk_trackers\nfrom rlsdk_trackers.plugin import metric_sinks\n"
+        "import sys, rlsdk_trackers\nfrom rlsdk_trackers.hooks import metric_sinks\n"
         "print(sorted(metric_sinks()), sorted({'torch', 'wandb', 'mlflow', 'trackio'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)

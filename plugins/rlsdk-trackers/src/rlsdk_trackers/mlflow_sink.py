@@ -73,13 +73,13 @@ class MLflowSink(Tracker):
 
     def show_picture(self, step: int, name: str, path: Path) -> bool:
         """As an artefact."""
-        return self._keep_as(path, _place(name, step))
+        return self._store_as(path, _place(name, step))
 
     def show_video(self, step: int, name: str, path: Path, fps: float) -> bool:
         """As an artefact."""
-        return self._keep_as(path, _place(name, step))
+        return self._store_as(path, _place(name, step))
 
-    def _keep_as(self, path: Path, place: str) -> bool:
+    def _store_as(self, path: Path, place: str) -> bool:
         folder, _, name = place.rpartition("/")
         self._client.log_artifact(self._id, str(path.rename(path.with_stem(name))), folder)
         return True
@@ -88,7 +88,7 @@ class MLflowSink(Tracker):
         """MLflow draws none."""
         return False
 
-    def keep(self, paths: list[Path]) -> None:
+    def store(self, paths: list[Path]) -> None:
         """As artefacts."""
         for path in paths:
             self._client.log_artifact(self._id, str(path), "agent")

@@ -19,7 +19,7 @@ def write_image(image: Image, folder: Path) -> Path:
     """A PNG file in `folder`.
 
     Raises:
-        SettingsError: the array is no picture, or Pillow is missing.
+        SettingsError: the array does not hold a picture, or Pillow is missing.
     """
     order = image.dataformats.upper()
     values = array_of(image.image)
@@ -48,7 +48,7 @@ def write_video(video: Video, folder: Path) -> Path:
     """An MP4 file in `folder`, of the frames of every video one after the other.
 
     Raises:
-        SettingsError: the array is no video, or imageio is missing.
+        SettingsError: the array does not hold a video, or imageio is missing.
     """
     frames = array_of(video.frames)
     if frames.ndim != 5 or frames.shape[2] not in (1, 3):

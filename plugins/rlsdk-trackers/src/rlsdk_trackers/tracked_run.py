@@ -37,7 +37,7 @@ class TrackedRun:
 
     @staticmethod
     def read(path: Path) -> TrackedRun | None:
-        """The run that was stored; None where there is no file.
+        """The run that was stored; None without a file.
 
         Raises:
             SettingsError: the file is damaged.

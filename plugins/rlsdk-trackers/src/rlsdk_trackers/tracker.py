@@ -144,9 +144,9 @@ class Tracker(ABC):
         return all(drawn)
 
     def take_files(self, paths: Sequence[Path]) -> None:
-        """Keep the agents and settings of the run in the tracker, and show its videos."""
+        """Store the agents and settings of the run in the tracker, and show its videos."""
         self._begun()
-        self.keep(list(paths))
+        self.store(list(paths))
 
     def close(self) -> None:
         """End the run, as failed where an error is on its way."""
@@ -155,12 +155,12 @@ class Tracker(ABC):
             self.finish(failed=sys.exception() is not None)
 
     def _begun(self) -> TrackedRun:
-        """The run, begun now where nobody has begun one; after `close` the same run continues."""
+        """The run. It begins now if it has not begun; after `close` the same run continues."""
         if self.run is None:
             closed = self._closed
             self.begin_run({}, resumed=self.resume or closed)
             if closed:
-                self._seen = -1  # nothing is repeated: the training went on
+                self._seen = -1  # the training continued, so that nothing is repeated
         assert self.run is not None
         return self.run
 
@@ -199,8 +199,8 @@ class Tracker(ABC):
         """Draw the values of an array; whether the tracker can."""
 
     @abstractmethod
-    def keep(self, paths: list[Path]) -> None:
-        """Keep files."""
+    def store(self, paths: list[Path]) -> None:
+        """Store files."""
 
     @abstractmethod
     def finish(self, *, failed: bool) -> None:

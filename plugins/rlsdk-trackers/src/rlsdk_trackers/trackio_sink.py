@@ -13,7 +13,7 @@ from rlsdk_trackers.tracker import PROJECT, Scalar, Tracker, group_of, is_video
 
 
 class TrackioSink(Tracker):
-    """Writes to a run of trackio: on this machine in TRACKIO_DIR, or where TRACKIO_SPACE_ID or TRACKIO_SERVER_URL say."""
+    """Writes to a run of trackio: on this machine in TRACKIO_DIR, or in the service of TRACKIO_SPACE_ID or TRACKIO_SERVER_URL."""
 
     title = "trackio"
     name = "trackio"
@@ -63,7 +63,7 @@ class TrackioSink(Tracker):
         self._service.log({name: self.library.Histogram(array_of(values))}, step=step)
         return True
 
-    def keep(self, paths: list[Path]) -> None:
+    def store(self, paths: list[Path]) -> None:
         """Agents and settings as one artefact, videos as videos."""
         artifact = self.library.Artifact(name=f"agent-{self._service.id}", type="agent")
         for path in paths:

@@ -69,7 +69,7 @@ class WandbSink(Tracker):
         self._service.log({name: self.library.Histogram(array_of(values))}, step=step)
         return True
 
-    def keep(self, paths: list[Path]) -> None:
+    def store(self, paths: list[Path]) -> None:
         """Agents and settings as one artefact, videos as videos."""
         artifact = self.library.Artifact(f"agent-{self._service.id}", type="agent")
         for path in paths:
