@@ -26,7 +26,7 @@ def algorithm() -> AlgorithmSpec:  # type: ignore[empty-body]  # a hook specific
 @hookspec(firstresult=True)
 def metric_sinks() -> Mapping[str, Callable[..., object]]:  # type: ignore[empty-body]
     """Name -> function of the run's folder that returns a `MetricSink`; `--sink NAME` of `rlsdk run`, `bench` and `tune` uses
-    it. What a sink may have besides is in `rlsdk.sinks`, such as `BeginsRuns` and `TakesFiles`."""
+    it. Further abilities of a sink are in `rlsdk.sinks`, such as `BeginsRuns` and `TakesFiles`."""
 
 
 @hookspec(firstresult=True)
