@@ -13,7 +13,7 @@ from rlsdk_trackers.tracker import PROJECT, Scalar, Tracker, group_of, is_video
 
 
 class TrackioSink(Tracker):
-    """Writes to a run of trackio: on this machine in TRACKIO_DIR, or in the service of TRACKIO_SPACE_ID or TRACKIO_SERVER_URL."""
+    """Writes to a run of trackio in TRACKIO_DIR, or in the service of TRACKIO_SPACE_ID or TRACKIO_SERVER_URL."""
 
     title = "trackio"
     name = "trackio"
