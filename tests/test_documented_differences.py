@@ -193,7 +193,7 @@ def test_callbacks_that_return_nothing_go_on() -> None:
     assert any(name.startswith("train/") for name in metrics)
     assert not {"obs_tensor", "values", "log_probs", "rollout_buffer"} & set(found[0])
     page = (ROOT / "docs" / "callbacks.md").read_text()
-    promised = set(re.findall(r"`([a-z_]+)`", page.partition("and in `locals`:")[2].partition("With normalisation")[0]))
+    promised = set(re.findall(r"`([a-z_]+)`", page.partition("- In `locals`:")[2].partition("With normalisation")[0]))
     promised -= {"terminal_observation", "episode"}  # of infos
     assert len(promised) > 14
     assert promised <= set(found[0])

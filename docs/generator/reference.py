@@ -111,7 +111,7 @@ def module_section(name: str, seen: dict[int, str]) -> str:
 def classes_of(package: str) -> list[type[Any]]:
     """The classes of an algorithm's package."""
     module = import_module(package)
-    return [value for name in module.__all__ if inspect.isclass(value := getattr(module, name))]
+    return [value for name in getattr(module, "__all__", ()) if inspect.isclass(value := getattr(module, name))]
 
 
 def algorithm_entry(package: str) -> str:
