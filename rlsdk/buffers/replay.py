@@ -114,6 +114,10 @@ class ReplayBuffer:
         """
         return self.at(self.draw(size, generator))
 
+    def sample_several(self, count: int, size: int, generator: Generator) -> Transitions:
+        """See `rlsdk.interfaces.SamplesSeveral`; raises as `sample`."""
+        return self.at(torch.cat([self.draw(size, generator) for _ in range(count)]))
+
     def draw(self, size: int, generator: Generator) -> Tensor:
         """Flat positions int64 [size] of transitions, each equally likely; raises as `sample`."""
         if not self.stored.filled:

@@ -13,8 +13,9 @@ from rlsdk.interfaces.algorithms import (
     Proposes,
     Reconfigurable,
     SeesDiscarded,
+    UpdatesSeveral,
 )
-from rlsdk.interfaces.buffers import Buffer, HasEpisodeRewards, HasObservations, Prioritized
+from rlsdk.interfaces.buffers import Buffer, HasEpisodeRewards, HasObservations, Prioritized, SamplesSeveral
 from rlsdk.interfaces.collecting import Collector, EpisodePlayer
 from rlsdk.interfaces.context_protocols import Conversion, Frames, GoalRewards
 from rlsdk.interfaces.distributions import ClosedForm, Distribution
@@ -86,6 +87,7 @@ __all__ = [
     "Prioritized",
     "Proposes",
     "Reconfigurable",
+    "SamplesSeveral",
     "SeesDiscarded",
     "SelectsInfo",
     "Serializer",
@@ -94,6 +96,7 @@ __all__ = [
     "StatefulWorkers",
     "TorchPolicy",
     "Training",
+    "UpdatesSeveral",
     "VectorEnv",
     "require_spaces",
 ]

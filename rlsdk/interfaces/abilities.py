@@ -18,8 +18,9 @@ from rlsdk.interfaces.algorithms import (
     Proposes,
     Reconfigurable,
     SeesDiscarded,
+    UpdatesSeveral,
 )
-from rlsdk.interfaces.buffers import Buffer, HasEpisodeRewards, Prioritized
+from rlsdk.interfaces.buffers import Buffer, HasEpisodeRewards, Prioritized, SamplesSeveral
 from rlsdk.interfaces.plans import (
     ChecksParts,
     FollowsSettings,
@@ -44,8 +45,17 @@ REQUIRED: dict[str, type[object]] = {
 OPTIONAL: dict[str, tuple[type[object], ...]] = {
     "policy": OF_POLICIES,
     "behavior": OF_POLICIES,
-    "algorithm": (Collected, CountsUpdates, EstimatesValues, HasTdError, Proposes, Reconfigurable, SeesDiscarded),
-    "buffer": (Collected, HasEpisodeRewards, Prioritized, Reconfigurable),
+    "algorithm": (
+        Collected,
+        CountsUpdates,
+        EstimatesValues,
+        HasTdError,
+        Proposes,
+        Reconfigurable,
+        SeesDiscarded,
+        UpdatesSeveral,
+    ),
+    "buffer": (Collected, HasEpisodeRewards, Prioritized, Reconfigurable, SamplesSeveral),
     "plan": (ChecksParts, FollowsSettings, HasRolloutLength, LearnsOffline, NormalizesEpisodes),
 }
 """Part of `Parts` -> what it may be besides."""
@@ -60,6 +70,17 @@ def ability(part: object, kind: type[AbilityT]) -> AbilityT | None:
     outside of loops.
     """
     return cast("AbilityT", part) if all(hasattr(part, name) for name in get_protocol_members(kind)) else None
+
+
+def shortcut(part: object, kind: type[AbilityT], method: str) -> AbilityT | None:
+    """The part, where it has the one method of the Protocol `kind`, which does what several calls of `method` do; else None.
+    None too where a subclass overrides `method` alone: its own would be left out."""
+    (name,) = get_protocol_members(kind)
+    found = ability(part, kind)
+    if found is None or method in getattr(part, "__dict__", ()):
+        return None
+    owners = [owner for owner in type(part).__mro__ if name in vars(owner) or method in vars(owner)]
+    return found if owners and name in vars(owners[0]) else None
 
 
 def check_part(part: object, role: str, algorithm: str) -> None:

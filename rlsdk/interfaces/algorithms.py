@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from torch import Tensor
@@ -18,6 +19,16 @@ class Algorithm(Stateful, Protocol[BatchT_contra]):
 
     def update(self, batch: BatchT_contra, *, progress: float) -> Metrics:
         """One update; `progress` runs from 0 at the start of training to 1 at its end (for schedules)."""
+        ...
+
+
+@runtime_checkable
+class UpdatesSeveral(Protocol[BatchT_contra]):
+    """An algorithm whose updates share work, such as targets that do not change between them."""
+
+    def update_several(self, batches: BatchT_contra, count: int, *, progress: float) -> Iterator[Metrics]:
+        """The updates that `update` would make with each of `count` batches of equal size, whose rows stand in `batches` one
+        batch after the other. Yields the metrics of each. Without a prioritised memory and without callbacks in between."""
         ...
 
 

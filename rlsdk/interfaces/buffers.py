@@ -66,6 +66,15 @@ class HasEpisodeRewards(Protocol):
 
 
 @runtime_checkable
+class SamplesSeveral(Protocol[BatchT_co]):
+    """A memory that samples several batches in less time than one after another."""
+
+    def sample_several(self, count: int, size: int, generator: Generator) -> BatchT_co:
+        """The rows of `count` batches of `size` rows, one batch after the other: those that `sample` would have given."""
+        ...
+
+
+@runtime_checkable
 class Prioritized(Protocol):
     """A memory that samples rows by their last errors."""
 

@@ -45,6 +45,11 @@ class DenseNetwork(Kernel[Tensor, Tensor, Callable[[Tensor], None]], Protocol):
         none of the parameters."""
         ...
 
+    def outputs_of_several(self, inputs: Tensor, count: int, /) -> Tensor | None:
+        """What `evaluate` gives for each of `count` batches of equal size, whose rows stand in `inputs` [N, I] one batch after
+        the other, to the bit; None: one call for each takes as little time."""
+        ...
+
 
 class Acting(Protocol):
     """Raw outputs [N, O] of a network for encoded observations [N, I], without graph."""

@@ -31,6 +31,9 @@ class Autograd:
             outputs = self.function(leaf)
         return outputs.detach(), lambda grad: torch.autograd.grad(outputs, leaf, grad)[0]
 
+    def outputs_of_several(self, inputs: Tensor, count: int) -> None:
+        """See `rlsdk.kernels.protocol.DenseNetwork`."""
+
 
 class AutogradPair:
     """A function of two tensors and a network's parameters that gives two."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Generator, Tensor, nn
 
+from rlsdk import tree
 from rlsdk.kernels import AUTOGRAD, Autograd, KernelChoice, KernelSlot, factory
 from rlsdk.kernels.protocol import Acting, DenseNetwork
 from rlsdk.math.discrete_values import flat_index, greedy_action, values_at
@@ -87,6 +88,17 @@ class DiscreteValuePolicy(nn.Module):
         kernel = self._kernels()[1]
         flat, vjp = kernel.evaluate(self.encoder(features))
         return flat.view(len(flat), -1, self.values_per_action), lambda grad: vjp(grad.flatten(1))
+
+    def values_of_several(self, features: Features, count: int) -> Tensor:
+        """Values [N, A, K] without graph: what `evaluate` gives for each of `count` batches of equal size, whose rows stand in
+        `features` [N, ..] one batch after the other."""
+        kernel = self._kernels()[1]
+        with torch.no_grad():
+            flat = kernel.outputs_of_several(self.encoder(features), count)
+        if flat is not None:
+            return flat.view(len(flat), -1, self.values_per_action)
+        rows = len(tree.leaves(features)[0]) // count
+        return torch.cat([self.evaluate(part)[0] for part in tree.split(features, rows)])
 
     def initial_carry(self, batch: int) -> tuple[()]:
         return ()

@@ -7,12 +7,17 @@ from typing import Any
 import torch
 
 from rlsdk.agent import Agent
-from rlsdk.interfaces import HasRolloutLength, NormalizesEpisodes, Stateful
+from rlsdk.interfaces import HasRolloutLength, NormalizesEpisodes, SamplesSeveral, Stateful, UpdatesSeveral
+from rlsdk.interfaces.abilities import shortcut
 from rlsdk.records import Rollout, Scored
+from rlsdk.runtime.seeding import Streams
+from rlsdk.testing.batches import EPISODE, small_agent
 from rlsdk.testing.kit import clause, require
+from rlsdk.testing.networks import Found
 from rlsdk.testing.not_applicable import NotApplicable
 from rlsdk.testing.rollouts import rollout_of, scored
 from rlsdk.testing.subject import Subject, differing, equal_values, flat_state
+from rlsdk.training.replay_updates import ReplayUpdates
 from rlsdk.tree import flatten, unflatten
 
 
@@ -27,6 +32,8 @@ def _batch(agent: Agent) -> object:
     raise NotApplicable("the algorithm learns from nothing the kit knows")
 
 
+SEVERAL, ROWS = 6, 16
+"""Updates that are made together, and the rows of each."""
 UPDATES = 10
 """A delayed actor moves once in several updates."""
 
@@ -120,3 +127,28 @@ def _flat(algorithm: Stateful) -> dict[str, Any]:
     """Its state by the names of entries joined with slashes, copied."""
     found = flatten(algorithm.state_dict())
     return {name: value.clone() if isinstance(value, torch.Tensor) else value for name, value in found.items()}
+
+
+@clause(
+    "algorithm.several-equal-single",
+    "A memory's `sample_several` and an algorithm's `update_several` give to the bit what as many calls of `sample` and"
+    " `update` give.",
+    "sample_several(): draw each batch as sample() does; update_several(): share only what no update in between changes.",
+)
+def several_equal_single(subject: Subject) -> None:
+    agents = small_agent(subject), small_agent(subject)
+    parts = agents[0].parts
+    has_several = (
+        shortcut(parts.buffer, SamplesSeveral, "sample"),
+        shortcut(parts.algorithm, UpdatesSeveral, "update"),
+    )
+    if has_several == (None, None) or parts.buffer is None:
+        raise NotApplicable("it has neither sample_several nor update_several")
+    for agent, each in zip(agents, (None, lambda _: None), strict=True):
+        agent.learn(SEVERAL * EPISODE)
+        ReplayUpdates(agent.parts, Streams(0)).update(SEVERAL, ROWS, 0.5, each)  # `each`: one by one
+    together, single = (Found(agent).parameters() for agent in agents)
+    different = [name for name, value in single.items() if not torch.equal(value, together[name])]
+    require(
+        not different, f"after {SEVERAL} updates together {different[:5]} differ from those after one update at a time"
+    )

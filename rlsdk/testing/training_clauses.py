@@ -240,20 +240,26 @@ def samples_differ(subject: Subject) -> None:
 
 @contextmanager
 def _noting_generators(memory: Buffer[object, object], states: list[bytes]) -> Iterator[None]:
-    """Adds the state of the generator of each call of `memory.sample` to `states`."""
+    """Adds the state of the generator of each call of `memory.sample` and `memory.sample_several` to `states`."""
     kind = type(memory)
+    before = {name: getattr(kind, name) for name in ("sample", "sample_several") if hasattr(kind, name)}
+    own = before.keys() & vars(kind).keys()
 
-    def noted(self: Buffer[object, object], size: int, generator: Generator) -> object:
-        if self is memory:
-            states.append(generator.get_state().numpy().tobytes())
-        return sample(self, size, generator)
+    def noting(sample: Callable[..., object]) -> Callable[..., object]:
+        def noted(self: Buffer[object, object], *sizes: int | Generator) -> object:
+            if self is memory and isinstance(sizes[-1], Generator):
+                states.append(sizes[-1].get_state().numpy().tobytes())
+            return sample(self, *sizes)
 
-    sample, own = kind.sample, "sample" in vars(kind)
-    setattr(kind, "sample", noted)  # noqa: B010
+        return noted
+
+    for name, sample in before.items():
+        setattr(kind, name, noting(sample))
     try:
         yield
     finally:
-        if own:
-            setattr(kind, "sample", sample)  # noqa: B010
-        else:
-            delattr(kind, "sample")
+        for name, sample in before.items():
+            if name in own:
+                setattr(kind, name, sample)
+            else:
+                delattr(kind, name)

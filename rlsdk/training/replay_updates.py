@@ -4,28 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Mapping
 from contextlib import nullcontext
-from typing import Protocol
 
 from torch import Tensor
 
-from rlsdk.errors import PluginError, SettingsError
-from rlsdk.interfaces import HasTdError, Parts, Prioritized
-from rlsdk.interfaces.abilities import ability
+from rlsdk.errors import PluginError
+from rlsdk.interfaces import Parts
 from rlsdk.interfaces.parts import as_it_is
 from rlsdk.interfaces.require_parts import require_batches
 from rlsdk.kernels import fixed_layers
 from rlsdk.records import Metrics
 from rlsdk.runtime.seeding import Streams
 from rlsdk.training.plan_errors import unlike_metrics
-
-
-class IndexedBatch(Protocol):
-    """A batch that names the rows of the memory it came from, as prioritised memories sample them."""
-
-    @property
-    def index(self) -> Tensor:
-        """int64 [N]."""
-        ...
+from rlsdk.training.priorities import Priorities
+from rlsdk.training.updates_together import UpdatesTogether
 
 
 def entries(metrics: object) -> ItemsView[str, Tensor]:
@@ -49,45 +40,28 @@ class ReplayUpdates:
         # without normalisation batches are learnt from as the memory samples them
         self.sample = parts.buffer.sample if parts.preprocess_batch is as_it_is else parts.sample
         self.algorithm, self.generator = parts.algorithm, streams["replay"]
-        self.prioritized = ability(parts.buffer, Prioritized)
-        self.with_error = ability(parts.algorithm, HasTdError)
-        if self.prioritized is not None and self.with_error is None:
-            raise SettingsError(
-                f"its buffer, {type(parts.buffer).__name__}, samples by the errors of the last batch, but its algorithm,"
-                f" {type(parts.algorithm).__name__}, has no td_error (rlsdk.interfaces.HasTdError); choose a memory without"
-                " priorities, such as replay_buffer_class = 'uniform'"
-            )
+        self.priorities = Priorities.of(parts)
+        self.together = UpdatesTogether.of(parts) if self.priorities is None else None
         require_batches(parts)
 
     def update(
         self, count: int, batch_size: int, progress: float, each: Callable[[int], None] | None = None
     ) -> Metrics:
-        """`count` updates from fresh samples, `each` called with their number so far; the mean of each metric over those that
-        returned it (an actor may be updated more rarely than its critics)."""
-        totals: dict[str, Tensor] = {}
-        counts: dict[str, int] = {}
+        """`count` updates; `each` gets their number so far. Returns the mean of each metric over the updates that have it."""
+        totals, counts = dict[str, Tensor](), dict[str, int]()
+        together = self.together if each is None and count > 1 else None
         with fixed_layers() if each is None else nullcontext():
+            several = None if together is None else together(count, batch_size, progress, self.generator)
             for done in range(1, count + 1):
-                batch = self.sample(batch_size, self.generator)
-                for name, value in entries(self.algorithm.update(batch, progress=progress)):
+                if several is not None:
+                    metrics = next(several)
+                else:
+                    metrics = self.algorithm.update(batch := self.sample(batch_size, self.generator), progress=progress)
+                    if self.priorities is not None:
+                        self.priorities.follow(batch)
+                for name, value in entries(metrics):
                     totals[name] = totals[name] + value if name in totals else value
                     counts[name] = counts[name] + 1 if name in counts else 1
-                if self.prioritized is not None:
-                    self._prioritize(batch)
                 if each is not None:
                     each(done)
         return {name: value / counts[name] for name, value in totals.items()}
-
-    def _prioritize(self, batch: IndexedBatch) -> None:
-        """Raises PluginError: the batch names no rows, or the algorithm has no error for each."""
-        if not isinstance(getattr(batch, "index", None), Tensor):
-            raise PluginError(
-                f"its memory is Prioritized and samples {type(batch).__name__} without `index`; give int64 [N], see Transitions"
-            )
-        error = None if self.with_error is None else self.with_error.td_error
-        if error is None:
-            raise PluginError(
-                f"{type(self.algorithm).__name__}.td_error is None after an update; prioritised replay needs one error per row"
-            )
-        assert self.prioritized is not None
-        self.prioritized.prioritize(batch.index, error)

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from itertools import accumulate
 from operator import is_
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from rlsdk.kernels import Structure, factory
 from rlsdk.networks.flat import FlatParameters, is_trained
 from rlsdk.updates.optimizer_choice import maker
-from rlsdk.updates.optimizer_state import require_own_state
+from rlsdk.updates.optimizer_state import moved_state, require_own_state
+
+_ONE, _MARGIN = np.float32(1.0), np.float32(1e-6)
 
 
-def _spans(parameters: Iterable[nn.Parameter]) -> list[slice]:
-    """Where each parameter lies in the vector of all."""
-    ends = list(accumulate(parameter.numel() for parameter in parameters))
-    return [slice(begin, end) for begin, end in zip([0, *ends], ends, strict=False)]
+def _clip_norm(gradients: Tensor, max_norm: float) -> None:
+    """Scale a vector [D] down to the norm `max_norm`, in place."""
+    norm = torch.linalg.vector_norm(gradients)
+    if gradients.is_cpu and gradients.dtype is torch.float32:
+        scale = _ONE / (np.float32(norm.item()) + _MARGIN) * np.float32(max_norm)  # rounds as the tensors below
+        if not scale >= _ONE:  # NaN too
+            gradients.mul_(float(scale))
+    else:  # reading the norm would wait for the device
+        gradients.mul_((max_norm / (norm + 1e-6)).clamp_(max=1.0))
 
 
 class FlatOptimizer:
@@ -59,20 +66,10 @@ class FlatOptimizer:
         wanted, before, flat = list(parameters), self._memory.parameters, self.flat
         if len(wanted) == len(before) and all(map(is_, wanted, before)):
             return
-        old = self.optimizer.state.get(flat, {})
-        spans = {id(p): part for p, part in zip(before, _spans(before), strict=True)}
+        state = self.optimizer.state.get(flat, {})
         self._begin(wanted)
-        state: dict[str, object] = {}
-        for name, value in old.items():
-            if not isinstance(value, Tensor) or value.shape != flat.shape:
-                state[name] = value
-                continue
-            state[name] = moments = torch.zeros_like(self.flat.detach())
-            for parameter, place in zip(wanted, _spans(wanted), strict=True):
-                if id(parameter) in spans:
-                    moments[place] = value[spans[id(parameter)]]
-        if state:
-            self.optimizer.state[self.flat] = state
+        if moved := moved_state(state, flat, before, wanted):
+            self.optimizer.state[self.flat] = moved
 
     def zero_grad(self) -> None:
         """Before `backward`; parameters that were replaced in the network since take part from here on."""
@@ -84,8 +81,7 @@ class FlatOptimizer:
         """Apply the accumulated gradients; with `max_norm` they are scaled down to that global norm first."""
         frozen = self._memory.frozen() if False in map(is_trained, self._memory.parameters) else []
         if max_norm is not None:
-            norm = torch.linalg.vector_norm(self.gradients)
-            self.gradients.mul_((max_norm / (norm + 1e-6)).clamp_(max=1.0))
+            _clip_norm(self.gradients, max_norm)
         before = [parameter.detach().clone() for parameter in frozen]
         self.optimizer.param_groups[0]["lr"] = learning_rate
         if not self._kernel(self.optimizer):

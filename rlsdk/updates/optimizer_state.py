@@ -1,8 +1,10 @@
-"""Checks that a stored state is one of an optimiser: fused steps read memory by it without any check."""
+"""States of optimisers of one vector: they follow parameters that were replaced. Stored ones are checked, as fused steps read
+memory by them without any check."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
@@ -37,3 +39,27 @@ def _states_of_one_number(
     with torch.no_grad():
         optimizer.step()
     return before, dict(optimizer.state.get(number, {}))
+
+
+def moved_state(
+    state: Mapping[str, object], flat: Tensor, before: Iterable[nn.Parameter], wanted: Sequence[nn.Parameter]
+) -> dict[str, object]:
+    """The state of an optimiser of `flat` [D], the parameters `before` in a row, for those that are `wanted` now: parameters
+    that stay have their moments, new ones 0."""
+    before, moved = list(before), dict[str, object]()
+    spans = {id(p): part for p, part in zip(before, _spans(before), strict=True)}
+    for name, value in state.items():
+        if not isinstance(value, Tensor) or value.shape != flat.shape:
+            moved[name] = value
+            continue
+        moved[name] = moments = value.new_zeros(sum(parameter.numel() for parameter in wanted))
+        for parameter, place in zip(wanted, _spans(wanted), strict=True):
+            if id(parameter) in spans:
+                moments[place] = value[spans[id(parameter)]]
+    return moved
+
+
+def _spans(parameters: Iterable[nn.Parameter]) -> list[slice]:
+    """Where each parameter lies in the vector of all."""
+    ends = list(accumulate(parameter.numel() for parameter in parameters))
+    return [slice(begin, end) for begin, end in zip([0, *ends], ends, strict=False)]

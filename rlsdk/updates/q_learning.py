@@ -6,12 +6,13 @@ Dabney et al. 2017, arXiv:1710.10044 (quantiles).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
 
+from rlsdk import tree
 from rlsdk.math.discrete_values import flat_index, greedy_action, q_target, values_at
 from rlsdk.math.quantiles import td_error
 from rlsdk.networks.discrete_value_policy import DiscreteValuePolicy
@@ -83,10 +84,25 @@ class QLearning(Generic[ConfigT]):
 
     def update(self, batch: Transitions, *, progress: float) -> Metrics:
         """Learn from N transitions."""
+        if self.policy.has_train_mode:
+            self.policy.train()
+        return self._learn(batch, self._target(batch), progress)
+
+    def update_several(self, batches: Transitions, count: int, *, progress: float) -> Iterator[Metrics]:
+        """See `rlsdk.interfaces.UpdatesSeveral`. The target network stays as it is: it is evaluated once."""
+        size = len(batches.reward) // count
+        parts = tree.split(batches, size)
+        if self.config.double_q or self.policy.has_train_mode:
+            for batch in parts:
+                yield self.update(batch, progress=progress)
+            return
+        targets = torch.split(self._target(batches, count), size, 1)
+        for batch, target in zip(parts, targets, strict=True):
+            yield self._learn(batch, target, progress)
+
+    def _learn(self, batch: Transitions, target: Tensor, progress: float) -> Metrics:
+        """One step towards targets [choices, N, K]."""
         config, policy = self.config, self.policy
-        if policy.has_train_mode:
-            policy.train()
-        target = self._target(batch)
         taken = flat_index(policy.from_environment(batch.action), policy.sizes)
         values, vjp = policy.evaluate(batch.observation.features)
         current = values_at(values, taken)
@@ -101,10 +117,14 @@ class QLearning(Generic[ConfigT]):
         return {"train/loss": loss, "rollout/exploration_rate": policy.epsilon.clone()}
 
     @torch.no_grad()
-    def _target(self, batch: Transitions) -> Tensor:
-        """y [choices, N, K]; with double Q-learning the online network selects the next action (arXiv:1509.06461, eq. 4)."""
-        following, sizes = batch.next_observation, self.policy.sizes
-        next_values, _ = self.target.network.evaluate(following.features)
+    def _target(self, batch: Transitions, count: int = 1) -> Tensor:
+        """y [choices, N, K] of the rows of `count` batches; with double Q-learning the online network selects the next action
+        (arXiv:1509.06461, eq. 4)."""
+        following, sizes, network = batch.next_observation, self.policy.sizes, self.target.network
+        one = count == 1
+        next_values = (
+            network.evaluate(following.features)[0] if one else network.values_of_several(following.features, count)
+        )
         selector = self.policy.evaluate(following.features)[0] if self.config.double_q else next_values
         next_action = greedy_action(selector, following.action_mask, sizes)
         return q_target(next_values, next_action, batch.reward, batch.discount, sizes)

@@ -33,7 +33,7 @@ def terminations_have_a_small_discount(patch: Patch) -> None:
 def rows_of_several_steps_read_where_they_began(patch: Patch) -> None:
     target = QLearning._target
 
-    def broken(self: Any, batch: Transitions) -> Any:
+    def broken(self: Any, batch: Transitions, *count: int) -> Any:
         several = batch.discount < 0.999 * self.config.gamma
         mine, following = leaves(batch.observation.features), iter(leaves(batch.next_observation.features))
         own = iter(mine)
@@ -43,7 +43,7 @@ def rows_of_several_steps_read_where_they_began(patch: Patch) -> None:
             return torch.where(rows, next(own), next(following))
 
         features = map_tensors(mixed, batch.next_observation.features)
-        return target(self, replace(batch, next_observation=replace(batch.next_observation, features=features)))
+        return target(self, replace(batch, next_observation=replace(batch.next_observation, features=features)), *count)
 
     patch.setattr(QLearning, "_target", broken)
 
@@ -258,3 +258,9 @@ def time_limits_have_the_value_of_the_step_before(patch: Patch) -> None:
         return replace(rollout, final_observations=replace(finals, observation=own))
 
     _of_short_rollouts(patch, change)
+
+
+@mutant("algorithm.several-equal-single", "dqn", alone=True)
+def rewards_are_larger_in_updates_together(patch: Patch) -> None:
+    target = QLearning._target
+    patch.setattr(QLearning, "_target", lambda self, batch, count=1: target(self, batch, count) + 1e-3 * (count > 1))

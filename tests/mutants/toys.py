@@ -27,9 +27,15 @@ def negated(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def learns_from(patch: Patch, kind: Any, changed: Callable[[Any], Any]) -> None:
-    """`update` gets another batch."""
-    update = kind.update
-    patch.setattr(kind, "update", lambda self, batch, **keywords: update(self, changed(batch), **keywords))
+    """`update` and `update_several` get another batch."""
+    for name in ("update", "update_several"):
+        if hasattr(kind, name):
+            _changes_first(patch, kind, name, changed)
+
+
+def _changes_first(patch: Patch, kind: Any, name: str, changed: Callable[[Any], Any]) -> None:
+    method = getattr(kind, name)
+    patch.setattr(kind, name, lambda self, batch, *rest, **keywords: method(self, changed(batch), *rest, **keywords))
 
 
 def of_steps(**changes: Callable[[Any], Any]) -> Callable[[Any], Any]:

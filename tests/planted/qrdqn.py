@@ -23,8 +23,8 @@ BUGS = (
         algorithm="qrdqn",
         kind="targets",
         file=LEARNING,
-        old="next_values, _ = self.target.network.evaluate(following.features)",
-        new="next_values, _ = self.policy.evaluate(following.features)",
+        old="sizes, network = batch.next_observation, self.policy.sizes, self.target.network",
+        new="sizes, network = batch.next_observation, self.policy.sizes, self.policy",
     ),
     Bug(
         id="quantiles-are-upside-down",

@@ -1,0 +1,116 @@
+"""Batches that are sampled together, and updates that share their targets, equal single ones to the bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Generator
+
+import rlsdk
+from rlsdk.buffers import ReplayBuffer
+from rlsdk.interfaces import SamplesSeveral, UpdatesSeveral
+from rlsdk.interfaces.abilities import shortcut
+from rlsdk.kernels import KernelChoice
+from rlsdk.networks.discrete_value_policy import DiscreteValuePolicy
+from rlsdk.networks.encoders import FlattenEncoder
+from rlsdk.runtime.seeding import Streams
+from rlsdk.spaces import Box, Discrete
+from rlsdk.training import ReplayUpdates
+from rlsdk.tree import leaves, split
+from rlsdk.updates import QLearning
+
+SETTINGS: dict[str, Any] = {"learning_starts": 50, "train_freq": 32, "gradient_steps": 16, "batch_size": 16}
+
+
+def agent(algorithm: str = "dqn", **changes: Any) -> rlsdk.Agent:
+    return rlsdk.make(algorithm, env="CartPole-v1", seed=0, **{**SETTINGS, **changes}).learn(128)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 5), st.integers(1, 40), st.lists(st.integers(1, 70), max_size=2), st.integers(1, 4), st.data())
+def test_values_of_several_batches_are_those_of_each(
+    count: int, rows: int, hidden: list[int], actions: int, data: st.DataObject
+) -> None:
+    backend = data.draw(st.sampled_from(["numpy", "torch", "autograd"]))
+    space = Box(np.full(3, -1.0), np.full(3, 1.0), (3,), "float32")
+    policy = DiscreteValuePolicy(FlattenEncoder(space), hidden, "tanh", Discrete(actions), choice=KernelChoice(backend))
+    features = torch.randn(count * rows, 3)
+    several = policy.values_of_several(features, count)
+    each = [policy.evaluate(part)[0] for part in split(features, rows)]
+    assert torch.equal(several, torch.cat(each))
+
+
+@pytest.mark.parametrize("changes", [{}, {"n_steps": 3}, {"optimize_memory_usage": True}], ids=str)
+def test_batches_sampled_together_are_those_of_single_samples(changes: dict[str, Any]) -> None:
+    memory = agent(**changes).parts.buffer
+    assert isinstance(memory, ReplayBuffer)
+    together = split(memory.sample_several(5, 7, torch.Generator().manual_seed(1)), 7)
+    generator = torch.Generator().manual_seed(1)
+    for batch in together:
+        assert all(map(torch.equal, leaves(batch), leaves(memory.sample(7, generator))))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "changes"),
+    [
+        ("dqn", {}),
+        ("dqn", {"double_q": True}),
+        ("dqn", {"normalize": True}),
+        ("dqn", {"policy_kwargs": {"net_arch": []}}),
+        ("qrdqn", {}),
+        ("sac", {}),
+    ],
+    ids=str,
+)
+def test_updates_together_equal_single_ones(algorithm: str, changes: dict[str, Any]) -> None:
+    env = {"env": "Pendulum-v1"} if algorithm == "sac" else {"env": "CartPole-v1"}
+    together, single = (rlsdk.make(algorithm, seed=0, **{**SETTINGS, **env, **changes}).learn(128) for _ in range(2))
+    found = [ReplayUpdates(model.parts, Streams(0)) for model in (together, single)]
+    metrics = [updates.update(9, 16, 0.5, each) for updates, each in zip(found, (None, lambda _: None), strict=True)]
+    assert all(map(torch.equal, together.parts.policy.state_dict().values(), single.parts.policy.state_dict().values()))
+    assert {name: float(value) for name, value in metrics[0].items()} == {n: float(v) for n, v in metrics[1].items()}
+
+
+def test_large_batches_are_sampled_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = list[int]()
+    draw = ReplayBuffer.sample_several
+    monkeypatch.setattr(
+        ReplayBuffer,
+        "sample_several",
+        lambda self, count, size, generator: sizes.append(count) or draw(self, count, size, generator),
+    )
+    monkeypatch.setattr("rlsdk.training.updates_together.BYTES_AT_ONCE", 16 * 60 * 3)
+    agent()
+    assert 1 < max(sizes) <= 4
+    sizes.clear()
+    agent(batch_size=4096)
+    assert set(sizes) == {1}
+
+
+def test_a_method_that_a_subclass_overrides_is_not_left_out() -> None:
+    class Own(QLearning[Any]):
+        def update(self, batch: Any, *, progress: float) -> Any:
+            return super().update(batch, progress=progress)
+
+    class Wrapped:
+        def __init__(self, inside: object) -> None:
+            self.inside = inside
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.inside, name)
+
+        def sample(self, size: int, generator: Generator) -> object:
+            return self.inside.sample(size, generator)  # type: ignore[attr-defined]
+
+    model = agent()
+    algorithm, memory = model.parts.algorithm, model.parts.buffer
+    assert shortcut(algorithm, UpdatesSeveral, "update") is algorithm
+    assert shortcut(memory, SamplesSeveral, "sample") is memory
+    algorithm.__class__ = Own  # type: ignore[assignment]
+    assert shortcut(algorithm, UpdatesSeveral, "update") is None
+    assert shortcut(Wrapped(memory), SamplesSeveral, "sample") is None
