@@ -65,7 +65,11 @@ def _scaffold(identity: str, folder: Path) -> None:
 
 
 def _check(task: Task, to: Connection) -> None:
+    from rlsdk.testing import kit
     from rlsdk.testing.kit import clauses, outcome_of
+
+    if not Path(kit.__file__).is_relative_to(task.paths[0]):
+        raise RuntimeError(f"the kit is {kit.__file__}, not the copy in which bugs are planted")
 
     def place(identity: str) -> tuple[bool, int]:
         found = [k for k, beginning in enumerate(task.first) if identity.startswith(beginning)]
