@@ -129,9 +129,13 @@ def commands(hub: Any, lines: list[list[str]], cwd: Path) -> list[tuple[int, str
 def test_an_agent_goes_there_and_back(hub: Any, tmp_path: Path) -> None:
     agent = rlsdk.make("trpo", env="Pendulum-v1", seed=0, n_steps=32).learn(32)
     agent.save(tmp_path / "mine")
+    agent.save(tmp_path / "small", exclude=["training"])  # as agents of a zoo are
     lines = [["push", "mine.rlsdk", "me/pendulum"], ["pull", "me/pendulum", "--out", "back.rlsdk"]]
-    pushed, downloaded = commands(hub, lines, tmp_path)
-    assert (pushed[0], downloaded[0]) == (0, 0), pushed[2] + downloaded[2]
+    lines += [["push", "small.rlsdk", "me/small"], ["pull", "me/small", "--out", "small-back.rlsdk"]]
+    answers = commands(hub, lines, tmp_path)
+    assert [code for code, _, _ in answers] == [0, 0, 0, 0], answers
+    pushed = answers[0]
+    assert (tmp_path / "small-back.rlsdk").read_bytes() == (tmp_path / "small.rlsdk").read_bytes()
     assert "me/pendulum" in pushed[1]
     assert set(hub[0]["me/pendulum"]) == {"agent.rlsdk", "README.md"}
     assert "# trpo on Pendulum-v1" in hub[0]["me/pendulum"]["README.md"].decode()
