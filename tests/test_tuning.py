@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from rlsdk.errors import EnvironmentFault, SettingsError
 from rlsdk.experiments import Range, Tuning, search_space, tune
 from rlsdk.experiments.tuning import _open
+from rlsdk.experiments.watching import watching
 from rlsdk.registry import load
 from rlsdk.settings import structure
 
@@ -127,6 +129,40 @@ def test_settings_that_do_not_fit_are_failed_trials(
     with pytest.raises(SettingsError, match=r"no trial of 2 was finished; the last: .*learning_rate"):
         tune(plan(tmp_path))
     assert "trial 1: failed: " in capsys.readouterr().out
+
+
+def test_every_trial_writes_to_its_sinks_and_shows_its_progress(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def slowly(folders: Mapping[str, Path]) -> Any:
+        return watching(folders, seconds=0.01)
+
+    monkeypatch.setattr("rlsdk.experiments.tuning.watching", slowly)
+    tune(plan(tmp_path, sinks=("tensorboard",)))
+    assert all(list((tmp_path / f"trial-000{number}").rglob("events.*")) for number in (0, 1))
+    lines = (tmp_path / "worker-0/log.txt").read_text().splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["trial 0", "trial 1"]
+    assert "worker 0: trial 0: " in capsys.readouterr().err
+
+
+def test_a_sink_that_cannot_begin_ends_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trials that failed would count, so that a search with a working sink would have none left."""
+    import optuna
+
+    class Closed:
+        def begin_run(self, details: object, *, resumed: bool) -> None:
+            raise SettingsError("the service is closed")
+
+        def write(self, step: int, values: object) -> None: ...
+        def close(self) -> None: ...
+
+    with pytest.raises(SettingsError, match="unknown sink 'nosuch'"):
+        tune(plan(tmp_path, sinks=("nosuch",)))
+    monkeypatch.setattr("rlsdk.experiments.trial_logs.named_sinks", lambda names: [lambda folder, resumed: Closed()])
+    with pytest.raises(SettingsError, match="the service is closed"):
+        tune(plan(tmp_path))
+    states = [trial.state for trial in _open(plan(tmp_path)).get_trials()]
+    assert states == [optuna.trial.TrialState.FAIL]
 
 
 def test_bad_requests(tmp_path: Path) -> None:

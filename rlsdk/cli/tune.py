@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,8 +11,12 @@ from rlsdk.cli.environment_options import EnvKwargs, Wrappers
 from rlsdk.cli.interrupt import interrupted
 from rlsdk.errors import SettingsError
 from rlsdk.registry import find
+from rlsdk.runtime.output import print_line, quietly
 from rlsdk.settings import parse_assignments
 from rlsdk.settings.environment_id import changed_environment
+
+if TYPE_CHECKING:
+    from rlsdk.experiments.tuning import Best
 
 
 def tune_algorithm(
@@ -36,6 +40,11 @@ def tune_algorithm(
     out: Annotated[
         Path | None, typer.Option(help="Folder of the study (default: tune/ALGO-ENV). An existing study is continued.")
     ] = None,
+    sink: Annotated[
+        list[str] | None,
+        typer.Option(help="Further metric sink of every trial: tensorboard, or a plugin's. Can be repeated."),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")] = False,
 ) -> None:
     """Search for hyper-parameters (extra `tune`), and write the best as a settings file that `rlsdk run --config` takes.
 
@@ -60,14 +69,20 @@ def tune_algorithm(
         seed=seed,
         prune=not no_prune,
         out=out or Path("tune") / f"{algorithm}-{folder_name(env)}",
+        sinks=tuple(sink or ()),
     )
     if "env" in plan.settings or "seed" in plan.settings:
         raise SettingsError("env and seed cannot be given with --set; use the options --env and --seed")
-    typer.echo(f"{algorithm} on {env}: {', '.join(found.name for found in plan.space())}; {plan.jobs} at a time")
-    with interrupted("finished trials are saved, the same command continues"):
-        best = tune(plan)
+    with quietly(quiet):
+        print_line(f"{algorithm} on {env}: {', '.join(found.name for found in plan.space())}; {plan.jobs} at a time")
+        with interrupted("finished trials are saved, the same command continues"):
+            best = tune(plan)
+        _report(best, f"rlsdk run {algorithm} --config {best.file} --steps {steps}")
+
+
+def _report(best: Best, command: str) -> None:
     others = f"{best.given_up} given up early, {best.failed} failed"
-    typer.echo(f"best of {best.trials} trials ({others}): return {best.score:.2f}")
+    print_line(f"best of {best.trials} trials ({others}): return {best.score:.2f}")
     for name, value in best.values.items():
-        typer.echo(f"  {name} = {value:.6g}")
-    typer.echo(f"settings: {best.file}; train with: rlsdk run {algorithm} --config {best.file} --steps {steps}")
+        print_line(f"  {name} = {value:.6g}")
+    print_line(f"settings: {best.file}; train with: {command}")

@@ -11,19 +11,24 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from rlsdk.agent import agent_class
-from rlsdk.callbacks import Callback, EvalCallback
+from rlsdk.agent.loggers import chosen_sinks
+from rlsdk.callbacks import Callback, EvalCallback, ProgressBar
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.evaluation.evaluate import Evaluation, run_episodes
 from rlsdk.experiments.ranges import Range, search_space
+from rlsdk.experiments.run_sinks import named_sinks
 from rlsdk.experiments.runner import starting_settings, width
 from rlsdk.experiments.sweep import stoppable
+from rlsdk.experiments.trial_logs import SinkRefused, trial_progress, trial_sinks, worker_folder
+from rlsdk.experiments.watching import watching
 from rlsdk.registry import load, preset
-from rlsdk.runtime.output import print_line
+from rlsdk.runtime.output import is_quiet, print_line, quietly
 from rlsdk.runtime.seeding import derive
 from rlsdk.settings import commented_toml, flat_scalars, merge, unstructure
 from rlsdk.settings.constructor import bind
 from rlsdk.settings.load import nested
+from rlsdk.sinks import MetricSink, several
 
 if TYPE_CHECKING:
     import optuna
@@ -50,6 +55,8 @@ class Tuning:
     jobs: int = 1
     seed: int = 0
     prune: bool = True
+    sinks: tuple[str, ...] = ()
+    """Names of further metric sinks of every trial."""
 
     def base(self) -> dict[str, Any]:
         """Settings before the search, from the plugin's preset and what is fixed."""
@@ -97,8 +104,11 @@ def tune(plan: Tuning) -> Best:
     # errors that every trial would raise are raised now
     bind(load(plan.algorithm).config_type, (), {**plan.base(), "env": plan.env})
     make_vec_env(plan.env).close()
-    with stoppable("processes" if plan.jobs > 1 else "in-process", plan.jobs) as executor:
-        executor.map(partial(_work, plan), range(plan.jobs))
+    named_sinks(plan.sinks)
+    workers = {f"worker {number}": worker_folder(plan.out, number) for number in range(plan.jobs)}
+    executor = "processes" if plan.jobs > 1 else "in-process"
+    with stoppable(executor, plan.jobs) as made, watching(workers):
+        made.map(partial(_work, plan, is_quiet()), range(plan.jobs))
     return _summary(plan, study)
 
 
@@ -133,15 +143,24 @@ def _open(plan: Tuning, worker: int = 0) -> optuna.Study:
     return study
 
 
-def _work(plan: Tuning, worker: int) -> None:
-    """One worker: trials until there are enough."""
+def _work(plan: Tuning, quiet: bool, worker: int) -> None:
+    """One worker: trials until there are enough.
+
+    Raises:
+        SettingsError: a sink cannot begin.
+    """
     import optuna
 
     ended = (optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED, optuna.trial.TrialState.FAIL)
     enough = optuna.study.MaxTrialsCallback(plan.trials, states=ended)
     study = _open(plan, worker)
     if len(study.get_trials(deepcopy=False, states=ended)) < plan.trials:
-        study.optimize(partial(_trial, plan), callbacks=[enough, _say], catch=(RlsdkError,), gc_after_trial=True)
+        try:
+            with quietly(quiet):
+                work = partial(_trial, plan, worker)
+                study.optimize(work, callbacks=[enough, _say], catch=(RlsdkError,), gc_after_trial=True)
+        except SinkRefused as error:
+            raise SettingsError(str(error)) from None
 
 
 def _say(study: optuna.Study, trial: optuna.trial.FrozenTrial) -> None:
@@ -150,23 +169,40 @@ def _say(study: optuna.Study, trial: optuna.trial.FrozenTrial) -> None:
     print_line(f"trial {trial.number}: {score}{state}")
 
 
-def _trial(plan: Tuning, trial: optuna.Trial) -> float:
+def _trial(plan: Tuning, worker: int, trial: optuna.Trial) -> float:
     """Train with the settings of a trial; the mean return of its last evaluation."""
     import optuna
 
+    number, seed = trial.number, derive(plan.seed, "trial", trial.number) % 2**31
+    details = {"algorithm": plan.algorithm, "env": plan.env, "seed": seed, "steps": plan.steps, "trial": number}
+    with (
+        trial_sinks(plan.sinks, plan.out / f"trial-{number:04d}", details) as sinks,
+        trial_progress(plan.out, worker, number) as progress,
+    ):
+        score = _score(plan, trial, seed, sinks, progress)
+    if score is None:
+        raise optuna.TrialPruned
+    return score
+
+
+def _score(
+    plan: Tuning, trial: optuna.Trial, seed: int, sinks: list[MetricSink], progress: ProgressBar
+) -> float | None:
+    """The mean return of the last evaluation; None where the trial was given up."""
     settings = _with(plan.base(), {found.name: found.suggest(trial) for found in plan.space()})
-    spec, seed = load(plan.algorithm), derive(plan.seed, "trial", trial.number) % 2**31
     envs, eval_env = make_vec_env(plan.env, plan.width(), vectorization="sync"), make_vec_env(plan.env)
     try:
-        agent = agent_class(spec)(**{**settings, "env": envs, "seed": seed})
+        agent = agent_class(load(plan.algorithm))(**{**settings, "env": envs, "seed": seed})
+        if sinks:
+            agent.set_logger(several([*chosen_sinks(agent.config, f"trial-{trial.number}", fresh=True), *sinks]))
         every = max(1, plan.steps // EVALUATIONS)
         reports = _Reports(trial, plan.prune)
         evaluations = EvalCallback(
             eval_env, callback_after_eval=reports, n_eval_episodes=plan.episodes, eval_freq=every, verbose=0
         )
-        agent.learn(plan.steps, callback=evaluations)
+        agent.learn(plan.steps, callback=[progress, evaluations])
         if plan.prune and agent.num_timesteps < plan.steps:
-            raise optuna.TrialPruned
+            return None
         if not evaluations.history or evaluations.history[-1][0] < agent.num_timesteps:
             seed = agent.derived_seed("final evaluation")
             return float(run_episodes(agent, eval_env, plan.episodes, seed=seed).mean)

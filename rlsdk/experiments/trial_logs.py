@@ -1,0 +1,69 @@
+"""What a trial of a search writes: its metrics to sinks, and its progress to the log of the worker that runs it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TextIO, cast
+
+from rlsdk.callbacks import ProgressBar
+from rlsdk.errors import RlsdkError
+from rlsdk.experiments.run_sinks import named_sinks
+from rlsdk.sinks import MetricSink, begin_run, several
+from rlsdk.sinks.sink import Scalar
+
+
+class SinkRefused(Exception):  # noqa: N818  # named after the event
+    """A sink could not begin: this ends the search, where an error of a trial does not."""
+
+
+def worker_folder(out: Path, worker: int) -> Path:
+    """The folder with the log of a worker."""
+    return out / f"worker-{worker}"
+
+
+@contextlib.contextmanager
+def trial_sinks(names: Sequence[str], folder: Path, details: Mapping[str, Scalar]) -> Iterator[list[MetricSink]]:
+    """The sinks of a trial, closed after the block.
+
+    Raises:
+        SinkRefused: one cannot begin.
+    """
+    sinks: list[MetricSink] = []
+    try:
+        try:
+            for make in named_sinks(names):
+                folder.mkdir(parents=True, exist_ok=True)
+                sinks.append(make(folder, False))
+            begin_run(sinks, details)
+        except (RlsdkError, OSError) as error:
+            raise SinkRefused(str(error)) from error
+        yield sinks
+    finally:
+        several(sinks).close()
+
+
+@contextlib.contextmanager
+def trial_progress(out: Path, worker: int, trial: int) -> Iterator[ProgressBar]:
+    """Writes progress to the log of the worker, from which `watching` reads it."""
+    folder = worker_folder(out, worker)
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "log.txt", "a", encoding="utf-8") as log:
+        yield ProgressBar(cast("TextIO", _Named(log, f"trial {trial}: ")))
+
+
+class _Named:
+    """A stream that puts a name before every line."""
+
+    def __init__(self, stream: TextIO, name: str) -> None:
+        self.stream, self.name = stream, name
+
+    def write(self, text: str) -> int:
+        return self.stream.write(text if text == "\n" else self.name + text)
+
+    def flush(self) -> None:
+        self.stream.flush()
+
+    def isatty(self) -> bool:
+        return False
