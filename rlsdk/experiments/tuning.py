@@ -29,6 +29,7 @@ from rlsdk.settings import commented_toml, flat_scalars, merge, unstructure
 from rlsdk.settings.constructor import bind
 from rlsdk.settings.load import nested
 from rlsdk.sinks import MetricSink, several
+from rlsdk.sinks.sink import Scalar
 
 if TYPE_CHECKING:
     import optuna
@@ -174,7 +175,13 @@ def _trial(plan: Tuning, worker: int, trial: optuna.Trial) -> float:
     import optuna
 
     number, seed = trial.number, derive(plan.seed, "trial", trial.number) % 2**31
-    details = {"algorithm": plan.algorithm, "env": plan.env, "seed": seed, "steps": plan.steps, "trial": number}
+    details: dict[str, Scalar] = {
+        "algorithm": plan.algorithm,
+        "env": plan.env,
+        "seed": seed,
+        "steps": plan.steps,
+        "trial": number,
+    }
     with (
         trial_sinks(plan.sinks, plan.out / f"trial-{number:04d}", details) as sinks,
         trial_progress(plan.out, worker, number) as progress,
