@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -246,6 +248,25 @@ def test_the_report_needs_nothing_else(ran: Any) -> None:
     rows = (ran.plan.out / "scores.csv").read_text().splitlines()
     assert len(rows) == 1 + len(ran.scores)
     assert "| ars | CartPole-v1 | 600 | 2 |" in (ran.plan.out / "summary.md").read_text()
+
+
+def test_every_picture_has_a_text_and_its_numbers(ran: Any) -> None:
+    page = write_report(ran, "rlsdk bench small").read_text()
+    folder = ran.plan.out / "pictures"
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "curves-CartPole-v1.csv", "curves-CartPole-v1.png", "profiles.csv", "profiles.png",
+    ]  # fmt: skip
+    texts = re.findall(r"<img alt='([^']+)'", page)
+    assert [link for link in re.findall(r"<a href='([^']+)'", page) if (ran.plan.out / link).is_file()] == [
+        "pictures/profiles.csv", "pictures/curves-CartPole-v1.csv",
+    ]  # fmt: skip
+    assert re.search(r"ars: \d+% of runs above 0.5", texts[0])
+    assert re.search(r"curves on CartPole-v1: return of evaluations.*ars.*return of evaluations ends at \d", texts[1])
+    curves = list(csv.DictReader((folder / "curves-CartPole-v1.csv").open()))
+    assert {(row["experiment"], row["seeds"]) for row in curves} == {("ars", "2"), ("maskable-ppo", "2")}
+    assert f"ends at {float(curves[-1]['value']):.2f}" in texts[1]
+    shares = [float(row["share_above"]) for row in csv.DictReader((folder / "profiles.csv").open())]
+    assert shares == sorted(shares, reverse=True)
 
 
 def test_stopped_and_started_again(tmp_path: Path) -> None:

@@ -178,7 +178,8 @@ def _figure_of(found: Sequence[Curve], metric: str, settings: CurveSettings, pic
             if curve.env != env:
                 continue
             colour = colours[curve.label]
-            axes.plot(curve.x, curve.value, label=literal(_name(curve)), color=colour)
+            alone = "o" if len(curve.x) == 1 else None  # a line of one point is not visible
+            axes.plot(curve.x, curve.value, label=literal(_name(curve)), color=colour, marker=alone)
             axes.fill_between(curve.x, curve.low, curve.high, alpha=0.2, color=colour, linewidth=0)
         axes.set(xlabel=AXES[settings.x][2], ylabel=literal(in_words(metric)), title=literal(env))
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 20k, 1M

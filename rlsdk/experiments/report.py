@@ -1,4 +1,5 @@
-"""The report of a bench: one HTML file that needs nothing else, the same tables as Markdown, and the numbers as CSV."""
+"""The report of a bench: one HTML file that needs nothing else, the same tables as Markdown, the numbers as CSV, and the
+pictures as files, each with its numbers beside it."""
 
 from __future__ import annotations
 
@@ -8,20 +9,24 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 from string import Template
+from urllib.parse import quote
 
 from rlsdk.agent.agent_file import system_info
 from rlsdk.errors import SettingsError
 from rlsdk.experiments import report_tables as tables
 from rlsdk.experiments.benchmark import BenchResult
-from rlsdk.experiments.report_figures import learning_curves, profiles
+from rlsdk.experiments.report_figures import Picture, learning_curves, profiles
 from rlsdk.experiments.report_tables import Table
 from rlsdk.experiments.scores import write_csv
 
-REPORT, SUMMARY, SCORES = "report.html", "summary.md", "scores.csv"
+REPORT, SUMMARY, SCORES, PICTURES = "report.html", "summary.md", "scores.csv", "pictures"
 
 
 def write_report(outcome: BenchResult, command: str) -> Path:
-    """Write report.html, summary.md and scores.csv beside the runs; returns the first. Pictures need matplotlib."""
+    """Write report.html, summary.md, scores.csv and the folder pictures beside the runs; returns the first.
+
+    Pictures need matplotlib.
+    """
     folder = outcome.plan.out
     found = tables.all_tables(outcome)
     title = f"rlsdk bench {outcome.plan.suite.name}"
@@ -53,19 +58,23 @@ def _html(table: Table) -> str:
 
 def _pictures(outcome: BenchResult) -> Iterator[str]:
     """Profiles, then the curves on each environment; nothing where matplotlib is not installed."""
+    place = outcome.plan.out / PICTURES
     try:
         comparable, where = tables.comparable(outcome)
         if comparable:
             found = {name: list(by_env.values()) for name, by_env in comparable.items()}
-            yield _image(f"Performance profiles, {where}", profiles(found))
+            yield _image(profiles(found, where, place))
         for env in dict.fromkeys(score.env for score in outcome.scores):
             folders = [score.folder for score in outcome.scores if score.env == env]
-            yield _image(f"Learning curves on {env}", learning_curves(folders))
+            yield _image(learning_curves(env, folders, place))
     except SettingsError as error:
         yield f"<p>No pictures: {escape(str(error))}</p>"
 
 
-def _image(title: str, content: bytes) -> str:
-    data = base64.b64encode(content).decode("ascii")
-    text = escape(title)
-    return f"<section><h2>{text}</h2><img alt='{text}' src='data:image/png;base64,{data}'></section>"
+def _image(picture: Picture) -> str:
+    data = base64.b64encode(picture.path.read_bytes()).decode("ascii")
+    numbers = quote(f"{PICTURES}/{picture.table.name}")
+    return (
+        f"<section><h2>{escape(picture.title)}</h2><img alt='{escape(picture.text)}' src='data:image/png;base64,{data}'>"
+        f"<p><a href='{numbers}'>the numbers as CSV</a></p></section>"
+    )

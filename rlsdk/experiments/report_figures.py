@@ -1,40 +1,85 @@
-"""Pictures of a bench as PNG bytes (extra `plot`)."""
+"""Pictures of a bench, each with a text that describes it and its numbers as CSV beside it (extra `plot`)."""
 
 from __future__ import annotations
 
-import io
+import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
+import attrs
 import numpy as np
+from numpy.typing import NDArray
 
+from rlsdk.errors import one_line
 from rlsdk.evaluation.aggregate import Scores, profile
-from rlsdk.experiments.plotting import literal, new_figure, plot_runs, save_figure
+from rlsdk.experiments.curves import EVALUATION, TRAINING, CurveSettings
+from rlsdk.experiments.metrics_file import read_metric
+from rlsdk.experiments.plotting import in_words, literal, new_figure, plot_runs, save_figure
+from rlsdk.experiments.run_directory import folder_name
 
 PROFILE_POINTS = 101
+HALF = 0.5
+"""The normalised return that the text about profiles names."""
 
 
-def learning_curves(folders: Sequence[Path]) -> bytes:
-    """Evaluations of runs on one environment, a band per algorithm and settings."""
-    with TemporaryDirectory() as place:
-        path = Path(place) / "curves.png"
-        plot_runs(folders, path)
-        return path.read_bytes()
+@attrs.frozen(kw_only=True)
+class Picture:
+    """A picture that was written."""
+
+    title: str
+    text: str
+    """For readers who do not see the picture."""
+    path: Path
+
+    @property
+    def table(self) -> Path:
+        """The file with its numbers."""
+        return self.path.with_suffix(".csv")
 
 
-def profiles(scores: Mapping[str, Scores]) -> bytes:
+def learning_curves(env: str, folders: Sequence[Path], place: Path) -> Picture:
+    """Evaluations of runs on one environment, a band per algorithm and settings.
+
+    Training returns, where a run has no evaluations.
+    """
+    path = place / f"curves-{folder_name(env)}.png"
+    evaluated = all(read_metric(folder / "metrics.csv", EVALUATION)[0] for folder in folders)
+    metric = EVALUATION if evaluated else TRAINING
+    texts = plot_runs(folders, path, CurveSettings(metric=metric))
+    title = f"Learning curves on {env}: {in_words(metric)}"
+    return Picture(title=title, text=f"{title}. {'; '.join(texts)}.", path=path)
+
+
+def profiles(scores: Mapping[str, Scores], where: str, place: Path) -> Picture:
     """The share of runs above each normalised score, a band per algorithm; tasks weighted alike."""
     every = np.concatenate([task for tasks in scores.values() for task in tasks])
     thresholds = np.linspace(min(0.0, float(every.min())), max(1.0, float(every.max())), PROFILE_POINTS)
-    figure = new_figure()
+    figure, texts, bands = new_figure(), list[str](), dict[str, tuple[NDArray[np.float64], ...]]()
     (axes,) = figure.axes
     for name, tasks in scores.items():
-        shares, low, high = profile(tasks, thresholds)
+        shares, low, high = bands[name] = profile(tasks, thresholds)
         (line,) = axes.plot(thresholds, shares, label=literal(f"{name}, {len(tasks)} environments"))
         axes.fill_between(thresholds, low, high, alpha=0.2, color=line.get_color(), linewidth=0)
+        texts.append(f"{name}: {float(np.interp(HALF, thresholds, shares)):.0%} of runs above {HALF}")
     axes.set(xlabel="normalised return", ylabel="share of runs above it", ylim=(-0.02, 1.02))
     axes.legend(loc="best")
-    stream = io.BytesIO()
-    save_figure(figure, stream)
-    return stream.getvalue()
+    title = f"Performance profiles, {where}"
+    picture = Picture(
+        title=title,
+        text=f"{title}: share of runs above each normalised return. {'; '.join(texts)}.",
+        path=place / "profiles.png",
+    )
+    place.mkdir(parents=True, exist_ok=True)
+    save_figure(figure, picture.path, picture.text)
+    _write_bands(bands, thresholds, picture.table)
+    return picture
+
+
+def _write_bands(
+    bands: Mapping[str, tuple[NDArray[np.float64], ...]], thresholds: NDArray[np.float64], path: Path
+) -> None:
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(("algorithm", "normalised_return", "share_above", "low", "high"))
+        for name, band in bands.items():
+            writer.writerows((one_line(name), *map(float, point)) for point in zip(thresholds, *band, strict=True))
