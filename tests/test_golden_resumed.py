@@ -14,9 +14,22 @@ from tests.golden.resumed import CASES, ENVS, FOLDER, answers, machine, paramete
 
 WRITTEN: dict[str, Any] = json.loads((FOLDER / "answers.json").read_text())
 SAME_MACHINE = WRITTEN["machine"] == machine()
-"""Elsewhere products of matrices may round differently, and training multiplies that."""
+"""Elsewhere products of matrices may round differently."""
 KERNELS = os.environ.get("RLSDK_KERNELS") != "off"
 """The files were written with kernels. Plain torch rounds differently: actions agree to 1e-6, trained parameters to 1e-4."""
+
+SECOND_ORDER = "trpo"
+"""Conjugate gradients multiply a difference of one rounding."""
+
+
+def rounding(name: str) -> float:
+    """How far parameters may be from those of version 0.1.0: later versions and other processors add in another order.
+
+    The largest difference seen is 1.2e-7, and 8.9e-6 for TRPO. Within one version, training on is exact to the bit
+    (`tests/test_resume.py`).
+    """
+    return 1e-5 if KERNELS and not name.startswith(SECOND_ORDER) else 1e-4
+
 
 REBUILT_PREPROCESSING: frozenset[str] = frozenset()
 """Cases whose preprocessing has other arithmetic since: their first answers are equal to 1e-6."""
@@ -58,14 +71,12 @@ def test_agent_files_train_on_as_when_they_were_written(name: str) -> None:
     assert np.isfinite(found).all()
     before = parameters(rlsdk.load(FOLDER / name))
     assert not np.array_equal(found, before)
-    if name in REBUILT_TRAINING or not SAME_MACHINE:
+    if name in REBUILT_TRAINING:
         return
-    if not KERNELS:
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
-        return
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=rounding(name))
     after = answers(agent, wanted["observations"], wanted["masks"])
-    assert after == wanted["after"]
+    for kind in ("mode", "sample"):
+        np.testing.assert_allclose(after[kind], wanted["after"][kind], rtol=0, atol=10 * rounding(name))
 
 
 def test_every_algorithm_and_environment_has_a_file() -> None:
