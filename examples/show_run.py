@@ -9,7 +9,7 @@ import json
 import sys
 from pathlib import Path
 
-from rlsdk.experiments.metrics_file import read_metric
+from rlsdk.experiments import read_metric
 
 WIDTH = 40
 """Characters of the longest bar."""

@@ -12,7 +12,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 import rlsdk
-from rlsdk.registry import discovery, find
+from rlsdk.registry import discovery
 
 ROOT = Path(__file__).parents[1]
 PLUGINS = sorted(path.parent for path in ROOT.glob("*/rlsdk-*/pyproject.toml"))
@@ -34,17 +34,21 @@ def constraints(name: str) -> dict[str, str]:
 @pytest.mark.parametrize("folder", PLUGINS, ids=lambda folder: folder.name)
 def test_the_registry_and_pip_accept_the_same_cores(folder: Path, core: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Released plugins against versions of the core: both accept, or both refuse with a reason."""
-    algorithm = folder.name.removeprefix("rlsdk-")
+    name = folder.name.removeprefix("rlsdk-")
+
+    def plugin() -> discovery.Plugin:
+        return next(each for each in discovery.plugins(rescan=True) if each.id == name)
+
     fits = core in requirements(folder)["rlsdk"].specifier
     monkeypatch.setattr(discovery, "sdk_version", lambda: core)
     try:
-        found = next(plugin for plugin in discovery.plugins(rescan=True) if plugin.id == algorithm)
+        found = plugin()
         assert (found.problem is None) == fits, found.problem
         assert fits or core in str(found.problem)
     finally:
         monkeypatch.undo()
-        discovery.plugins(rescan=True)
-    assert find(algorithm).problem is None
+        restored = plugin()
+    assert restored.problem is None
 
 
 def test_plugins_accept_this_core() -> None:

@@ -24,7 +24,7 @@ from rlsdk.cli.main import app
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import ContractViolation, PluginError
 from rlsdk.evaluation.evaluate import evaluate_policy
-from rlsdk.executors import make_executor
+from rlsdk.executors import capacity, make_executor
 from rlsdk.experiments.runner import RunRequest, run
 from rlsdk.experiments.sweep import Sweep, sweep
 from rlsdk.interchange.sb3 import import_sb3
@@ -157,6 +157,7 @@ ENTRANCES: dict[str, Callable[[World], object]] = {
     "rlsdk.registry.presets": lambda w: registry.presets("bad"),
     "rlsdk.registry.preset_names": lambda w: registry.preset_names("bad"),
     "rlsdk.registry.extension": lambda w: registry.extension("sinks", "tally"),
+    "rlsdk.executors.capacity": lambda w: capacity("threads"),
     "rlsdk.executors.make_executor": lambda w: make_executor("threads", 2),
     "rlsdk.interchange.sb3.import_sb3": lambda w: import_sb3(w.folder / "model.zip", "bad", "CartPole-v1"),
     "rlsdk.testing.run_checks": lambda w: run_checks("bad"),
@@ -221,6 +222,10 @@ NOT_ENTRANCES = {
     "rlsdk.interchange.import_minari": "recorded episodes hold no agent",
     "rlsdk.interchange.record_episodes": "takes an agent",
     "rlsdk.interchange.export.Exported": "a record",
+    "rlsdk.interchange.zoo.ZooAgent": "a record",
+    "rlsdk.interchange.zoo.find": "agents of a refused plugin are not listed",
+    "rlsdk.interchange.zoo.load": "reads the file as rlsdk.load does",
+    "rlsdk.testing.verify_executor": "takes an executor that is made",
     "rlsdk.interchange.export.export": "takes an agent",
     "rlsdk.interchange.hub.push": "reads what is stored in a file, and uploads it",
 }

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rlsdk.experiments.benchmark import bench as bench
     from rlsdk.experiments.comparison import Comparison as Comparison
     from rlsdk.experiments.comparison import compare as compare
+    from rlsdk.experiments.metrics_file import read_metric as read_metric
     from rlsdk.experiments.ranges import Range as Range
     from rlsdk.experiments.ranges import search_space as search_space
     from rlsdk.experiments.scores import Score as Score
@@ -33,6 +34,7 @@ __all__ = [
     "bench",
     "compare",
     "load_suite",
+    "read_metric",
     "scores_below",
     "search_space",
     "suites",
@@ -44,6 +46,7 @@ __getattr__, __dir__ = attach(
     {
         **dict.fromkeys(("Bench", "bench"), "rlsdk.experiments.benchmark"),
         **dict.fromkeys(("Comparison", "compare"), "rlsdk.experiments.comparison"),
+        "read_metric": "rlsdk.experiments.metrics_file",
         **dict.fromkeys(("Range", "search_space"), "rlsdk.experiments.ranges"),
         **dict.fromkeys(("Score", "scores_below"), "rlsdk.experiments.scores"),
         **dict.fromkeys(("Cell", "Suite", "load_suite", "suites"), "rlsdk.experiments.suite"),
