@@ -1,6 +1,6 @@
 """What users read is plain English: `python -m tests.plain_english` lists sentences that are too long and odd words.
 
-It reads the pages, the help of every command and the messages of exceptions. `make lint` runs it. Spelling is checked
+It reads the pages, the help of every command, the texts of settings and the messages of exceptions. `make lint` runs it. Spelling is checked
 by codespell, which has no rule for the length of a sentence.
 """
 
@@ -27,6 +27,9 @@ SKIPPED = {
     "docs/contracts.md": "made from the statements of the contract kit",
     "docs/planted-bugs.md": "made from the planted bugs",
     "docs/decisions": "records of their time, for people who work on rlsdk",
+    "docs/cards": "generated, from the texts of settings",
+    "docs/commands": "generated, from the help",
+    "docs/reference": "generated, from docstrings",
 }
 """Beginning of a path -> why its pages are not read."""
 
@@ -130,13 +133,36 @@ def _literal(node: ast.AST) -> str:
     return _literal(node.left) + _literal(node.right) if isinstance(node, ast.BinOp) else ""
 
 
-def messages() -> Iterator[Passage]:
-    """The texts of exceptions that are raised."""
+def code() -> Iterator[tuple[Path, ast.Module]]:
+    """The modules of the core and of every package."""
     folders = ("rlsdk", "plugins/*/src", "contrib_algos/*/src")
     for path in sorted(path for folder in folders for path in ROOT.glob(f"{folder}/**/*.py")):
+        yield path, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def settings() -> Iterator[Passage]:
+    """What settings do, `described("...")`, and the first docstring of every package."""
+    for path, module in code():
+        place = path.relative_to(ROOT).as_posix()
+        if path.name == "__init__.py":
+            paragraphs = (ast.get_docstring(module) or "").split("\n\n")
+            yield from (Passage(place, 1, _prose(each)) for each in paragraphs if "(" not in each)  # without code
+        for node in ast.walk(module):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id == "described"
+                and node.args
+            ):
+                yield from (Passage(place, node.lineno, _prose(part)) for part in _literal(node.args[0]).split(";"))
+
+
+def messages() -> Iterator[Passage]:
+    """The texts of exceptions that are raised."""
+    for path, module in code():
         if path.parent.name == "testing":
             continue  # failures of clauses: the kit does not change while its results are measured
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(module):
             if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
                 for part in _literal(node.exc.args[0]).split(";") if node.exc.args else ():
                     yield Passage(path.relative_to(ROOT).as_posix(), node.lineno, _prose(part))
@@ -169,7 +195,7 @@ def problems(passage: Passage) -> list[str]:
 
 def everything() -> list[str]:
     """The problems of all pages, helps and messages."""
-    return [line for source in (pages, helps, messages) for passage in source() for line in problems(passage)]
+    return [line for source in (pages, helps, settings, messages) for passage in source() for line in problems(passage)]
 
 
 def main() -> int:

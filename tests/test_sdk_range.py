@@ -207,6 +207,7 @@ NOT_ENTRANCES = {
     "rlsdk.registry.unregister": "forgets",
     "rlsdk.interfaces.require_spaces": "its algorithm is a word of the message",
     "rlsdk.experiments.load_suite": "reads a table of names",
+    "rlsdk.experiments.read_metric": "reads a table of numbers",
     "rlsdk.experiments.Range": "a record",
     "rlsdk.experiments.Suite": "a record",
     "rlsdk.interfaces.BuildContext": "a record",

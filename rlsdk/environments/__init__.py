@@ -1,7 +1,7 @@
-"""Environments as rlsdk sees them. Only this package knows gymnasium. Public names are imported on first use.
+"""Environments: adapters to gymnasium, vector environments, wrappers. Public names are imported on first use.
 
-The table has what other folders of rlsdk use besides, such as `OnDevice`; `__all__` is what programs use.
-Importing it makes the ids `rlsdk/...` known to `gymnasium.make`.
+The table also has names that other folders of rlsdk use, such as `OnDevice`; `__all__` is what programs use.
+Importing it registers the ids `rlsdk/...` with gymnasium.
 """
 
 from __future__ import annotations

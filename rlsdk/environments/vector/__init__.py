@@ -1,1 +1,1 @@
-"""Several environments stepped together: in this process, in others, or by a library of their own."""
+"""Several environments stepped together: in this process, in others, or by another library."""
