@@ -1,7 +1,7 @@
 """What users read is plain English: `python -m tests.plain_english` lists sentences that are too long and odd words.
 
-It reads the pages, the help of every command, the texts of settings and the messages of exceptions. `make lint` runs it. Spelling is checked
-by codespell, which has no rule for the length of a sentence.
+It reads the pages, the help of every command, the texts of settings and the messages of exceptions. `make lint` runs it.
+Spelling is checked by codespell, which has no rule for the length of a sentence.
 """
 
 from __future__ import annotations
