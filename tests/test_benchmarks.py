@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,9 @@ def test_products_are_counted() -> None:
     assert found == [("addmm", 2), ("addmm", 2), ("mm", 2), ("mm", 2), ("mm", 2)]  # the inputs need no gradient
 
 
-PACKAGES = [path.parent for folder in FOLDERS for path in sorted((ROOT / folder).glob("*/pyproject.toml"))]
+MANIFESTS = [path for folder in FOLDERS for path in sorted((ROOT / folder).glob("*/src/*/rlsdk.toml"))]
+PACKAGES = [path.parents[2] for path in MANIFESTS if "family" in tomllib.loads(path.read_text())]
+"""Those with an algorithm."""
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)

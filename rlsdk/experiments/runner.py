@@ -39,7 +39,6 @@ from rlsdk.settings.constructor import bind
 from rlsdk.settings.dataset import dataset_names
 from rlsdk.settings.environment_id import environment_id
 from rlsdk.sinks import CsvSink, JsonlSink, MetricSink, begin_run, several, take_files
-from rlsdk.spaces import Box, leaf_spaces
 
 __all__ = ["RunRequest", "RunResult", "run", "starting_settings", "width"]
 
@@ -175,9 +174,8 @@ def _measured(agent: Agent, env: str) -> Iterator[None]:
     """Print where the time of the block went."""
     with profiled(agent) as profile:
         yield
-    images = any(isinstance(leaf, Box) and leaf.is_image for _, leaf in leaf_spaces(agent.context.observation_space))
     print_line(f"where the time went, {agent.spec.id} on {env}:\n{profile.table()}")
-    print_line(f"advice: {profile.advice(agent.context.num_envs, images=images, device=agent.device)}")
+    print_line(f"advice: {profile.advice(agent.context.num_envs, images=agent.context.observes_images, device=agent.device)}")
 
 
 @contextmanager

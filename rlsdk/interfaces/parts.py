@@ -18,7 +18,7 @@ from rlsdk.interfaces.plans import Plan
 from rlsdk.interfaces.policies import Policy
 from rlsdk.interfaces.state import Stateful
 from rlsdk.runtime.seeding import Streams
-from rlsdk.spaces import Space, leaf_spaces
+from rlsdk.spaces import Box, Space, leaf_spaces
 
 NestedT = TypeVar("NestedT")
 BatchT = TypeVar("BatchT", default=Any)
@@ -57,6 +57,11 @@ class BuildContext:
     """Rewards of any shape as the environment gives them -> as the algorithm learns from them; see `observation_normalizer`."""
     algorithm: str = ""
     """Id of the algorithm, for errors."""
+
+    @property
+    def observes_images(self) -> bool:
+        """Whether an observation holds an image."""
+        return any(isinstance(leaf, Box) and leaf.is_image for _, leaf in leaf_spaces(self.observation_space))
 
 
 @dataclass(frozen=True, slots=True)
