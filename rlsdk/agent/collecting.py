@@ -31,8 +31,6 @@ def require_collecting(agent: AssembledAgent, env: ConnectedEnv) -> None:
         reason = "plays whole episodes, which executors do: use --vectorization processes"
     elif not plan.needs_environment:
         reason = "learns without an environment"
-    elif agent.parts.buffer is not None:
-        reason = "learns from a replay memory, after every few steps: use vectorization='async'"
     if reason is not None:
         raise SettingsError(f"{name} cannot use collectors: it {reason}; leave out collectors = {count}")
     if groups % count:

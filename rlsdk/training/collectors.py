@@ -15,13 +15,13 @@ from rlsdk.training.run_record import RunRecord
 
 def collector_of(run: RunRecord, env: VectorEnv | None) -> Collector:
     """The collector of the plan, from the agent's acting state. `env`: as callbacks watch it."""
-    agent, copies = run.driven, run.copies
+    agent = run.driven
     if env is None or not agent.parts.plan.needs_environment:
         return NoCollector()
-    if copies is not None and isinstance(agent.env, CollectorsVectorEnv):
+    if isinstance(agent.env, CollectorsVectorEnv):
         following = [type(callback).__name__ for callback in run.callbacks if callback.watches_steps]
         if not following:
-            return RemoteCollector(agent.env, env, agent, copies)
+            return RemoteCollector(agent.env, env, run)
         warnings.warn(
             f"{following[0]} follows every step, so the environments in collectors are stepped from here, one step at a time;"
             " a callback without on_step (_on_step) lets them collect on their own",

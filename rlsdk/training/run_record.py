@@ -66,8 +66,8 @@ class RunRecord:
         self._values: tuple[EnvStep, Locals] | None = None
         self.report: Report | None = None
         """Of the last round; None before the first has ended."""
-        self.copies: MakesCopy | None = None
-        """Makes the agents that act in collectors; None: the environments are in none."""
+        self.copies: Callable[[], MakesCopy | None] = lambda: None
+        """Gives what makes the agents that act in collectors; None: the environments are in none."""
         self.began = time.perf_counter()
 
     @property
