@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Generator
@@ -17,11 +17,22 @@ from rlsdk.training.collecting_copy import Attaching, Counts, Part, Shared, modu
 from rlsdk.training.collector import EndsRollouts
 from rlsdk.training.groups import group_generators, join_rollouts, joined
 from rlsdk.training.plan_errors import wrong_length
+from rlsdk.training.running_ahead import Round, RunningAhead
 from rlsdk.training.trained_agent import DrivenAgent, MakesCopy
 from rlsdk.tree import map_tensors
 
 CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
+
+
+@runtime_checkable
+class LeavesRounds(Protocol):
+    """A collector that is ahead of the learner."""
+
+    def leave(self) -> bool:
+        """Give up the rounds that were begun for later. Returns False where the environments cannot be brought back to where
+        they stood before them: they begin new episodes then."""
+        ...
 
 
 class Counting(Protocol):
@@ -52,6 +63,7 @@ class RemoteCollector:
         ending = ability(watched, EndsRollouts)
         self._rollout_ended = None if ending is None else ending.rollout_ended
         self._attached_with: object = None
+        self._ahead = RunningAhead(env, self._agent) if env.max_lag else None
 
     @property
     def num_envs(self) -> int:
@@ -71,8 +83,7 @@ class RemoteCollector:
         self._attach()
         counts = None if on_step is None else Counts(self._env_steps, self.run.origin, self.run.end)
         shared, self._in_round = self._shared(policy, length, not self._in_round, counts), True
-        parts: list[Part] = self.env.collect(shared, self._parts())
-        self._take_over(parts)
+        parts = self._collected(shared)
         self._env_steps += length * self.num_envs
         rollout: Rollout[CarryT, ExtrasT] = join_rollouts([part.rollout for part in parts if part.rollout is not None])
         if self.normalizer is not None:
@@ -83,6 +94,22 @@ class RemoteCollector:
         if ends_round:
             self.end_round()
         return rollout
+
+    def _collected(self, shared: Shared) -> list[Part]:
+        """What the collectors collected; with `max_lag` the next rounds have begun then."""
+        if self._ahead is None:
+            parts: list[Part] = self.env.collect(shared, self._parts())
+            self._take_over(parts)
+            return parts
+        wanted = Round(shared.length, shared.begins, self._env_steps, shared.counts)
+        parts = self._ahead.take(wanted, shared, self._parts())
+        self._take_over(parts)
+        self._ahead.begin_further(wanted, shared, self._parts(), self.run.end)
+        return parts
+
+    def leave(self) -> bool:
+        """See `LeavesRounds`."""
+        return self._ahead is None or self._ahead.leave()
 
     def end_round(self) -> None:
         if self._in_round:
