@@ -30,6 +30,8 @@ from tests.test_collectors import CASES, SMALL, Kill, trained
 from tests.test_resume import assert_equal, assert_resumes, everything
 from tests.test_resumed_options import BASE, interrupted_at
 
+ROLLOUTS: dict[str, Any] = dict(SMALL)
+
 
 def envs(name: str, max_lag: int, executor: str = "in-process", **changes: Any) -> Any:
     return make_vec_env(CASES[name][1], 4, **{"collectors": 2, "executor": executor, "max_lag": max_lag, **changes})
@@ -209,7 +211,7 @@ def test_a_collector_that_dies_is_replaced_without_changing_the_result(
 
 def test_environments_without_a_readable_state_begin_new_episodes_after_an_early_end() -> None:
     env = make_vec_env(Secretive, 2, collectors=2, executor="in-process", max_lag=1)
-    agent = rlsdk.make("ppo", env=env, seed=0, **SMALL)
+    agent = rlsdk.make("ppo", env=env, seed=0, **ROLLOUTS)
     agent.learn(512, LambdaCallback(on_report=lambda run, report: report.env_steps < 64))
     before, reset = agent.num_timesteps, env.reset
     seeds: list[int | None] = []
@@ -234,7 +236,7 @@ def test_errors_of_environments_end_the_training(elsewhere: Callable[..., str]) 
     for executor in ("in-process", elsewhere()):
         Broken.count = 0
         env = make_vec_env("CartPole-v1", 4, collectors=2, executor=executor, max_lag=1, wrappers=[Broken])
-        agent = rlsdk.make("ppo", env=env, seed=0, **SMALL)
+        agent = rlsdk.make("ppo", env=env, seed=0, **ROLLOUTS)
         with pytest.raises(EnvironmentFault, match=r"raised ValueError .*: the cable is out"):
             agent.learn(192)
         assert agent.num_timesteps == 64

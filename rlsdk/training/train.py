@@ -74,6 +74,7 @@ def train(run: Run, env: VectorEnv | None, parts: Parts, *, log_every: int, thre
     watching = [callback for callback in run.callbacks if callback.watches_steps or callback.watches_rollouts]
     infos = any(callback.needs_infos for callback in watching)
     watched = env if env is None or not watching else Watched(env, run, infos=infos)
+    collector: Collector = NoCollector()
     with (
         gathered_infos(agent.env, infos),
         limited_threads(affordable(threads)),
@@ -83,7 +84,6 @@ def train(run: Run, env: VectorEnv | None, parts: Parts, *, log_every: int, thre
         run.notify("on_training_start")
         try:
             cursor: Cursor | None = None
-            collector: Collector = NoCollector()
             loop: Iterator[object] = iter(())
             while not run.stopping:
                 run.notify("on_rollout_start")

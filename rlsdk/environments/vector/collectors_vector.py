@@ -117,9 +117,10 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
         """Where the environments stand for the learner; raises as `EnvironmentGroup.get_state`."""
         if self.standing is None:
             return super().get_state()
-        found = [None if state is None else state.value() for state in self.standing]
-        if None in found:
+        known = [state for state in self.standing if state is not None]
+        if len(known) < len(self.standing):
             raise OpaqueValue(f"the state of {self.name!r} cannot be read")
+        found: list[Any] = [state.value() for state in known]
         return state_of([state for states, _ in found for state in states], all(masks for _, masks in found))
 
     def set_state(self, state: object) -> None:
