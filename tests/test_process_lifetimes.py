@@ -42,6 +42,33 @@ if __name__ == "__main__":
         env.step(torch.ones(4, dtype=torch.int64))
     time.sleep(1000)
 """
+AHEAD = """
+import sys, time
+import gymnasium, rlsdk
+from rlsdk.callbacks import LambdaCallback
+from rlsdk.environments import make_vec_env
+
+class Waiting(gymnasium.Wrapper):
+    steps = 0
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 40 and sys.argv[3] == "stepping":
+            time.sleep(1000)
+        return super().step(action)
+
+def one():
+    return Waiting(gymnasium.make("CartPole-v1"))
+
+if __name__ == "__main__":
+    env = make_vec_env(one, 4, collectors=2, max_lag=1)
+    agent = rlsdk.make("ppo", env=env, n_steps=16, batch_size=32, n_epochs=1, seed=0)
+    seen = []
+    def report(run, report):
+        if not seen:
+            print("ready", flush=True)
+        seen.append(report)
+    agent.learn(10**9, LambdaCallback(on_report=report))
+"""
 WORK = """
 import sys, time
 from rlsdk.executors import make_executor
@@ -78,9 +105,10 @@ def alive(mark: str) -> list[int]:
         (ENVIRONMENTS, "forkserver"),
         (ENVIRONMENTS, "spawn"),
         pytest.param(ENVIRONMENTS, "collectors", marks=pytest.mark.slow),
+        pytest.param(AHEAD, "", marks=pytest.mark.slow),
         (WORK, ""),
     ],
-    ids=["fork", "forkserver", "spawn", "collectors", "executor"],
+    ids=["fork", "forkserver", "spawn", "collectors", "collectors-ahead", "executor"],
 )
 @pytest.mark.parametrize("doing", ["waiting", "stepping"])
 def test_processes_end_with_a_killed_parent(tmp_path: Path, program: str, method: str, doing: str) -> None:
@@ -107,13 +135,19 @@ def test_processes_end_with_a_killed_parent(tmp_path: Path, program: str, method
 
 
 @pytest.mark.parametrize(
-    "place", [("--vectorization", "async"), pytest.param(("--collectors", "2"), marks=pytest.mark.slow)], ids=str
+    "place",
+    [
+        ("--vectorization", "async"),
+        pytest.param(("--collectors", "2"), marks=pytest.mark.slow),
+        pytest.param(("--collectors", "2", "--max-lag", "1"), marks=pytest.mark.slow),
+    ],
+    ids=str,
 )
-def test_ctrl_c_of_a_terminal_goes_to_the_parent_alone(place: tuple[str, str], tmp_path: Path) -> None:
+def test_ctrl_c_of_a_terminal_goes_to_the_parent_alone(place: tuple[str, ...], tmp_path: Path) -> None:
     """A terminal sends Ctrl-C to environment processes too; they still finish the round, and the file has the episodes."""
     command = [
         "run",
-        "trpo",
+        "ppo" if "--max-lag" in place else "trpo",
         "--env",
         "Pendulum-v1",
         "--steps",

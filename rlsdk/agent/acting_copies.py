@@ -25,12 +25,14 @@ class ActingCopy(Generic[ConfigT]):
 
     spec: AlgorithmSpec
     config: ConfigT
+    num_envs: int
+    """Of all collectors: what counts steps counts those of all environments."""
 
     def __call__(self, env: VectorEnv) -> AssembledAgent[ConfigT]:
         """Its weights come with every round."""
         envs = connect(env)
         spaces = envs.observation_space, envs.action_space
-        return assemble(self.spec, self.config, spaces, envs.num_envs, envs)
+        return assemble(self.spec, self.config, spaces, self.num_envs, envs)
 
 
 def acting_copies(agent: AssembledAgent) -> ActingCopy | None:
@@ -42,4 +44,4 @@ def acting_copies(agent: AssembledAgent) -> ActingCopy | None:
     if not isinstance(agent.env, CollectorsVectorEnv):
         return None
     require_same_layers(agent, "collectors cannot have copies of the policy")
-    return ActingCopy(agent.spec, evolve(agent.config, {"env_groups": 1}))
+    return ActingCopy(agent.spec, evolve(agent.config, {"env_groups": 1}), agent.context.num_envs)

@@ -22,6 +22,7 @@ from rlsdk.records import ActingState, Cursor
 from rlsdk.runtime.seeding import Streams
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.sinks import Logger
+from rlsdk.training.acting_weights import ActingWeights
 from rlsdk.training.train import Run
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ class AssembledAgent(Generic[ConfigT]):
     """Where acting stood after the last round, one per group of environments; empty before training began."""
     in_round: bool = False
     """Whether the environments have gone further than `cursor`."""
+    ahead: tuple[ActingWeights, ...] = ()
+    """The weights that act in the next rounds, where collectors are ahead of the learner."""
     run: Run | None = None
     """The current training."""
     stored_cursor: StoredCursor | None = None

@@ -5,8 +5,10 @@ from __future__ import annotations
 from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.environments import CollectorsVectorEnv, ConnectedEnv
 from rlsdk.errors import SettingsError
-from rlsdk.interfaces import NormalizesEpisodes
+from rlsdk.interfaces import AllowsLag, NormalizesEpisodes
+from rlsdk.interfaces.abilities import ability
 from rlsdk.settings import evolve
+from rlsdk.training import OffPolicyPlan
 
 
 def take_groups(agent: AssembledAgent, env: ConnectedEnv) -> None:
@@ -24,17 +26,17 @@ def require_collecting(agent: AssembledAgent, env: ConnectedEnv) -> None:
         SettingsError: its algorithm, its groups or its device do not allow it.
     """
     count, groups, plan, name = env.collectors, agent.config.env_groups, agent.parts.plan, agent.spec.id
-    if count == 1:
+    if count == 1 and not isinstance(env, CollectorsVectorEnv):
         return
     reason = None
     if isinstance(plan, NormalizesEpisodes):
         reason = "plays whole episodes, which executors do: use --vectorization processes"
     elif not plan.needs_environment:
         reason = "learns without an environment"
-    elif agent.parts.buffer is not None:
-        reason = "learns from a replay memory, after every few steps: use vectorization='async'"
     if reason is not None:
         raise SettingsError(f"{name} cannot use collectors: it {reason}; leave out collectors = {count}")
+    if env.max_lag:
+        _require_lag(agent, env.max_lag)
     if groups % count:
         raise SettingsError(
             f"env_groups = {groups} cannot be shared by {count} collectors; choose env_groups = {count} or a multiple, or"
@@ -43,4 +45,20 @@ def require_collecting(agent: AssembledAgent, env: ConnectedEnv) -> None:
     if agent.context.device != "cpu" and isinstance(env, CollectorsVectorEnv):
         raise SettingsError(
             f"collectors act on the cpu, the agent is on {agent.context.device}; choose device = 'cpu', or leave out collectors"
+        )
+
+
+def _require_lag(agent: AssembledAgent, max_lag: int) -> None:
+    """Raises SettingsError: the algorithm does not learn from what an older policy collected."""
+    plan, allowing = agent.parts.plan, ability(agent.parts.algorithm, AllowsLag)
+    if isinstance(plan, OffPolicyPlan):
+        if plan.episodes:
+            raise SettingsError(
+                f"max_lag = {max_lag} needs rounds of a length that is known before; give train_freq in steps, or leave out"
+                " max_lag"
+            )
+    elif allowing is None or not allowing.allows_lag:
+        raise SettingsError(
+            f"{agent.spec.id} learns only from rollouts of its current policy, without importance weights that correct for an"
+            f" older one; leave out max_lag = {max_lag}"
         )

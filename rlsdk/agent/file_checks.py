@@ -37,3 +37,13 @@ def require_finite(mine: State, stored: State, where: str) -> None:
             built = own.get(name)
             if not isinstance(built, Tensor) or built.shape != value.shape or not torch.equal(built.cpu(), value):
                 raise ArtifactError(f"the file is damaged: {name} of its {where} holds NaN or infinity")
+
+
+def require_same_shapes(mine: State, stored: State, where: str) -> None:
+    """Raises ArtifactError for weights of other names or shapes than `mine`."""
+    shapes = [
+        {name: value.shape for name, value in tree.flatten(state).items() if isinstance(value, Tensor)}
+        for state in (mine, stored)
+    ]
+    if shapes[0] != shapes[1]:
+        raise ArtifactError(f"the file is damaged: its {where} has weights of other shapes than its policy")

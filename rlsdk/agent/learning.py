@@ -77,7 +77,8 @@ def _begun(agent: AssembledAgent, request: Request, run: Run) -> Run:
     """The run with its sinks, and with the statistics of the last one where that continues."""
     if not agent.logger_was_set:
         agent.logger.use(chosen_sinks(agent.config, request.name, fresh=request.fresh))
-    run.copies = acting_copies(agent)
+    run.copies = lambda: acting_copies(agent)
+    run.copies()  # what cannot be copied is refused before anything is collected
     agent.logger.hyperparameters(flat_scalars(agent.config))
     run.tb_log_name = request.name
     if not request.fresh and agent.stored_log is not None:

@@ -6,7 +6,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 from rlsdk.agent.assembled import AssembledAgent
-from rlsdk.agent.file_checks import require_finite
+from rlsdk.agent.file_checks import require_finite, require_same_shapes
 from rlsdk.agent.further_states import PLAN, further_states, has_memories, restore_further, stored_memories
 from rlsdk.agent.networks import require_same_layers
 from rlsdk.agent.resumption import stored_cursor
@@ -17,6 +17,7 @@ from rlsdk.interfaces import BuildContext, State
 from rlsdk.registry import AlgorithmSpec
 from rlsdk.runtime.stored import count_in
 from rlsdk.settings.agent_config import AgentConfig
+from rlsdk.training.acting_weights import ActingWeights
 from rlsdk.training.episode_statistics import EpisodeStatistics
 
 SECTIONS = ("policy", "training", "replay")
@@ -36,6 +37,8 @@ class Learning:
     """Statistics of the last episodes."""
     further: State
     """What `further_states` gives: of `Parts.states`, and of the plan."""
+    ahead: tuple[ActingWeights, ...] = ()
+    """The weights that act in the next rounds, where collectors are ahead of the learner."""
 
     def state_dict(self) -> dict[str, object]:
         """As files hold it."""
@@ -49,6 +52,8 @@ class Learning:
         if self.cursor is not None:
             counts |= {"env_steps": self.cursor.counts.env_steps, "updates": self.cursor.counts.updates}
             state |= self.cursor.state_dict()
+        if self.ahead:
+            state["ahead"] = {f"{number:03d}": weights.state_dict() for number, weights in enumerate(self.ahead)}
         return state if self.log is None else {**state, "log": self.log}
 
     @staticmethod
@@ -59,7 +64,9 @@ class Learning:
         if log is not None:
             EpisodeStatistics(1, "cpu").load_state_dict(log)
         further = {name: state[name] for name in ("states", PLAN) if name in state}
-        return Learning(state["algorithm"], state["streams"], count_in(counts, "step_offset"), cursor, log, further)
+        ahead = tuple(ActingWeights.from_state(entry) for _, entry in sorted(state.get("ahead", {}).items()))
+        offset = count_in(counts, "step_offset")
+        return Learning(state["algorithm"], state["streams"], offset, cursor, log, further, ahead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +137,7 @@ def _learning(agent: AssembledAgent) -> Learning:
         stored_cursor(agent),
         log,
         further_states(agent.parts),
+        agent.ahead,
     )
 
 
@@ -150,4 +158,8 @@ def restore(agent: AssembledAgent, policy: State, learning: State | None) -> Non
         restore_further(parts, learning)
         agent.streams.load_state_dict(learning["streams"])
         found = Learning.from_state(learning)
+        for weights in found.ahead:
+            require_finite(parts.behavior_policy.state_dict(), weights.policy, "ahead")
+            require_same_shapes(parts.behavior_policy.state_dict(), weights.policy, "ahead")
+        agent.ahead = found.ahead
         agent.step_offset, agent.stored_cursor, agent.stored_log = found.step_offset, found.cursor, found.log

@@ -64,9 +64,11 @@ def run_training(
     ] = "processes",
     collectors: Annotated[
         int | None,
-        typer.Option(
-            help="Number of collectors that share the environments, each with a copy of the policy (on-policy)."
-        ),
+        typer.Option(help="Number of collectors that share the environments, each with a copy of the policy."),
+    ] = None,
+    max_lag: Annotated[
+        int | None,
+        typer.Option(help="Rounds that collectors may be ahead of the learner (default 0: every rollout is current)."),
     ] = None,
     vectorization: Annotated[
         str | None, typer.Option(help="How environments are stepped: auto (the default), sync, async, ...")
@@ -111,6 +113,7 @@ def run_training(
         profile=profile,
         compile=compile,
         collectors=collectors,
+        max_lag=max_lag,
         executor=None if collectors is None else executor,
     )
     with quietly(quiet):

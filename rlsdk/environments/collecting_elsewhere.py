@@ -12,6 +12,21 @@ HERE = "in-process"
 """The executor whose work is done in this process."""
 
 
+def require_lag(max_lag: object, collectors: int | None) -> None:
+    """Check how many rounds collectors may be ahead of the learner.
+
+    Raises:
+        SettingsError: no whole number of 0 or more, or there are no collectors.
+    """
+    if not isinstance(max_lag, int) or isinstance(max_lag, bool) or max_lag < 0:
+        raise SettingsError(f"max_lag = {max_lag!r} must be a whole number, 0 or more")
+    if max_lag and collectors is None:
+        raise SettingsError(
+            f"max_lag = {max_lag} is for collectors, which act while the learner updates; give collectors = 1 or more"
+            " (--collectors), or leave out max_lag"
+        )
+
+
 def require_collectors(count: object, num_envs: int, executor: str) -> None:
     """Check how many collectors share `num_envs` environments.
 

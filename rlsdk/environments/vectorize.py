@@ -14,7 +14,7 @@ import gymnasium
 from rlsdk import executors
 from rlsdk.environments.adapters.attributes import Environment
 from rlsdk.environments.adapters.space_conversion import spaces_of
-from rlsdk.environments.collecting_elsewhere import HERE, require_collectors
+from rlsdk.environments.collecting_elsewhere import HERE, require_collectors, require_lag
 from rlsdk.environments.gymnasium_adapter import EnvSource, connect, in_process, make_one, name_of
 from rlsdk.environments.vector import envpool_vector
 from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv
@@ -50,6 +50,7 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
     start_method: str | None = None,
     collectors: int | None = None,
     executor: str = "processes",
+    max_lag: int = 0,
     **documented: object,
 ) -> ConnectedEnv:
     """`n_envs` copies of an environment behind one interface, seeded alike however they run.
@@ -76,6 +77,8 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
         collectors: this many collectors share the copies; each acts in its own with a copy of the policy and returns its
             part of the rollout. An agent made for them has as many `env_groups`.
         executor: where collectors are: `processes`, `in-process` (the same result), or a plugin's.
+        max_lag: with collectors, rounds they may be ahead of the learner, so that both work at the same time: they act with
+            weights that many rounds old. 0: every rollout is of the current policy.
         documented: arguments of the documented library that have another name here; the error names it.
 
     Raises:
@@ -84,6 +87,7 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
     """
     _refuse(env, documented)
     sources = _sources(env, n_envs)
+    require_lag(max_lag, collectors)
     if collectors is not None:
         require_collectors(collectors, len(sources), executor)
         _require_unused(vectorization=vectorization, workers=workers, restart=restart, start_method=start_method)
@@ -100,7 +104,7 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
     makers = [_Maker(source, arguments, layers, folder, i) for i, source in enumerate(sources)]
     options = ProcessOptions(workers or os.cpu_count() or 1, timeout, restart, start_method)
     if collectors is not None:
-        made = _collected(makers, collectors, executor, seed)
+        made = _collected(makers, collectors, executor, seed, max_lag)
     else:
         made = _made(makers, vectorization, options, seed)
     made.env_id = _text(env, arguments, wrappers)
@@ -131,9 +135,12 @@ def _made(makers: Sequence[_Maker], vectorization: str, options: ProcessOptions,
     return in_process([makers[0].watched(first), *(maker() for maker in makers[1:])], seed)
 
 
-def _collected(makers: Sequence[_Maker], collectors: int, executor: str, seed: int | None) -> ConnectedEnv:
-    """The copies in collectors; in this process, where the executor works here, they are stepped together."""
-    if executor == HERE:
+def _collected(
+    makers: Sequence[_Maker], collectors: int, executor: str, seed: int | None, max_lag: int
+) -> ConnectedEnv:
+    """The copies in collectors; where the executor works in this process and every rollout is of the current policy, they are
+    stepped together."""
+    if executor == HERE and not max_lag:
         here = _made(makers, "sync", ProcessOptions(1), seed)
         here.collectors = collectors
         return here
@@ -142,7 +149,9 @@ def _collected(makers: Sequence[_Maker], collectors: int, executor: str, seed: i
     _require_new(makers, first)
     first.close()
     elsewhere = executors.make_executor(executor, collectors)
-    return CollectorsVectorEnv(makers, pair, collectors, elsewhere, name=name, seed=seed)
+    made = CollectorsVectorEnv(makers, pair, collectors, elsewhere, name=name, seed=seed)
+    made.max_lag = max_lag
+    return made
 
 
 RENAMED = {

@@ -46,6 +46,8 @@ class RunRecord:
     collectors: int | None = None
     executor: str = "processes"
     """Where collectors are."""
+    max_lag: int = 0
+    """Rounds that collectors may be ahead of the learner."""
     sinks: tuple[str, ...] = ()
     places: dict[str, str] = attrs.field(factory=dict)
     """Settings that name a place on disk, by dotted name."""
@@ -91,6 +93,7 @@ class RunRecord:
             compile=_mode(entries),
             collectors=entries.optional_count("collectors", least=1, most=MAX_ENVS),
             executor=entries.text("executor", "processes"),
+            max_lag=entries.count("max_lag", 0, least=0),
             sinks=entries.texts("sinks"),
             places=_places(entries),
             status=entries.text("status", "running"),

@@ -25,6 +25,7 @@ RESUMABLE = (
     "compile",
     "collectors",
     "executor",
+    "max_lag",
 )
 """Options a resumed run takes from its record, unless they are given again."""
 
@@ -61,6 +62,8 @@ class RunRequest:
     """Collectors that share the training environments; see `make_vec_env`."""
     executor: str | None = None
     """Where collectors are."""
+    max_lag: int | None = None
+    """Rounds that collectors may be ahead of the learner."""
 
     def explicit(self) -> dict[str, Any]:
         """The options that were given, of those that a resumed run may change.
@@ -70,7 +73,7 @@ class RunRequest:
         """
         given = {name: getattr(self, name) for name in RESUMABLE if getattr(self, name) is not None}
         for name, value in given.items():
-            least = 0 if name == "eval_every" else 1
+            least = 0 if name in ("eval_every", "max_lag") else 1
             if isinstance(value, int) and not isinstance(value, bool) and value < least:
                 option = name.replace("_", "-")
                 wanted = "a positive whole number" if least else "a whole number, 0 or more"
@@ -104,6 +107,7 @@ class RunRequest:
             "compile": entries.optional_text("compile"),
             "collectors": entries.optional_count("collectors", least=1, most=MAX_ENVS),
             "executor": entries.optional_text("executor"),
+            "max_lag": entries.optional_count("max_lag"),
             "sinks": entries.texts("sinks") or None,
             "settings": entries.table_of("settings"),
             "use_preset": entries.flag("use_preset", True),

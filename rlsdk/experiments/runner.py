@@ -219,6 +219,7 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
             vectorization=request.vectorization or "auto",
             collectors=request.collectors,
             executor=request.executor or "processes",
+            max_lag=request.max_lag or 0,
         )
         unused.callback(_close, envs, "training")
         agent = agent_class(spec)(**{**settings, "env": envs})
@@ -312,7 +313,8 @@ def _resumed(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
     with directory.taken_up(), contextlib.ExitStack() as unused:
         record = _checked(request, directory, spec)
         makers = named_sinks(record.sinks)
-        where: dict[str, Any] = {"collectors": record.collectors, "executor": record.executor}
+        names = ("collectors", "executor", "max_lag")
+        where: dict[str, Any] = {name: getattr(record, name) for name in names}
         envs = make_vec_env(record.env, record.n_envs, vectorization=record.vectorization, **where)
         unused.callback(_close, envs, "training")
         changes: dict[str, Any] = {"device": record.device, "custom_objects": {**record.places, **data}}

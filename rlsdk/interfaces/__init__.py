@@ -7,6 +7,7 @@ Every clause stated here is checked by `rlsdk.testing` (docs/contracts.md lists 
 
 from rlsdk.interfaces.algorithms import (
     Algorithm,
+    AllowsLag,
     Collected,
     CountsUpdates,
     HasTdError,
@@ -52,6 +53,7 @@ from rlsdk.interfaces.storage import Serializer
 __all__ = [
     "ActsForRollouts",
     "Algorithm",
+    "AllowsLag",
     "BeginsRollouts",
     "Buffer",
     "BuildContext",

@@ -12,6 +12,7 @@ from typing_extensions import get_protocol_members
 from rlsdk.errors import PluginError
 from rlsdk.interfaces.algorithms import (
     Algorithm,
+    AllowsLag,
     Collected,
     CountsUpdates,
     HasTdError,
@@ -46,6 +47,7 @@ OPTIONAL: dict[str, tuple[type[object], ...]] = {
     "policy": OF_POLICIES,
     "behavior": OF_POLICIES,
     "algorithm": (
+        AllowsLag,
         Collected,
         CountsUpdates,
         EstimatesValues,

@@ -61,6 +61,15 @@ class CountsUpdates(Protocol):
 
 
 @runtime_checkable
+class AllowsLag(Protocol):
+    """An on-policy algorithm that may learn from rollouts of a policy some updates old, as importance weights correct for the
+    difference. Collectors may be ahead of it (`max_lag` of `make_vec_env`)."""
+
+    @property
+    def allows_lag(self) -> bool: ...
+
+
+@runtime_checkable
 class SeesDiscarded(Protocol):
     """An on-policy algorithm that also gets the rollouts that a callback cut short; it does not learn from them."""
 

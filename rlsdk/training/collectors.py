@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 from rlsdk.environments import CollectorsVectorEnv
+from rlsdk.errors import SettingsError
 from rlsdk.interfaces import Collector, VectorEnv
 from rlsdk.training.collector import LocalCollector
 from rlsdk.training.groups import group_generators
@@ -14,19 +15,29 @@ from rlsdk.training.run_record import RunRecord
 
 
 def collector_of(run: RunRecord, env: VectorEnv | None) -> Collector:
-    """The collector of the plan, from the agent's acting state. `env`: as callbacks watch it."""
-    agent, copies = run.driven, run.copies
+    """The collector of the plan, from the agent's acting state. `env`: as callbacks watch it.
+
+    Raises:
+        SettingsError: a callback follows every step, which collectors that are ahead of the learner do not report.
+    """
+    agent = run.driven
     if env is None or not agent.parts.plan.needs_environment:
         return NoCollector()
-    if copies is not None and isinstance(agent.env, CollectorsVectorEnv):
+    if isinstance(agent.env, CollectorsVectorEnv):
         following = [type(callback).__name__ for callback in run.callbacks if callback.watches_steps]
         if not following:
-            return RemoteCollector(agent.env, env, agent, copies)
+            return RemoteCollector(agent.env, env, run)
+        if agent.env.max_lag:
+            raise SettingsError(
+                f"{following[0]} follows every step, which collectors that are ahead of the learner (max_lag ="
+                f" {agent.env.max_lag}) do not report; leave out max_lag, or the callback's on_step (_on_step)"
+            )
         warnings.warn(
             f"{following[0]} follows every step, so the environments in collectors are stepped from here, one step at a time;"
             " a callback without on_step (_on_step) lets them collect on their own",
             RuntimeWarning,
             stacklevel=2,
         )
+    agent.ahead = ()
     generators = group_generators(agent.streams, len(agent.acting))
     return LocalCollector(env, agent.acting, generators, agent.preprocessing.rollouts(agent.parts))

@@ -66,8 +66,8 @@ class RunRecord:
         self._values: tuple[EnvStep, Locals] | None = None
         self.report: Report | None = None
         """Of the last round; None before the first has ended."""
-        self.copies: MakesCopy | None = None
-        """Makes the agents that act in collectors; None: the environments are in none."""
+        self.copies: Callable[[], MakesCopy | None] = lambda: None
+        """Gives what makes the agents that act in collectors; None: the environments are in none."""
         self.began = time.perf_counter()
 
     @property
@@ -122,8 +122,11 @@ class RunRecord:
         return {**self._rollout(), **self._time(), **self._training()}
 
     def _rollout(self) -> dict[str, float]:
-        restarts = 0 if self.driven.env is None else self.driven.env.restarts
-        values = {"rollout/worker_restarts": float(restarts)} if restarts else {}
+        env, values = self.driven.env, dict[str, float]()
+        if env is not None and env.restarts:
+            values["rollout/worker_restarts"] = float(env.restarts)
+        if env is not None and env.max_lag:
+            values["rollout/lag"] = float(env.lag)
         return {**values, **self.episode_statistics.episodes()}
 
     def _time(self) -> dict[str, float]:

@@ -19,6 +19,7 @@ from rlsdk.runtime.seeding import Streams
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.sinks import Logger
 from rlsdk.storage.journal import Journal
+from rlsdk.training.acting_weights import ActingWeights
 
 
 class DrivenAgent(Protocol):
@@ -29,6 +30,8 @@ class DrivenAgent(Protocol):
     """Where acting stood after the last round, one per group of environments; empty before training began."""
     in_round: bool
     """Whether the environments have gone further than `cursor`."""
+    ahead: tuple[ActingWeights, ...]
+    """The weights that act in the next rounds, where collectors are ahead of the learner."""
 
     @property
     def parts(self) -> Parts: ...

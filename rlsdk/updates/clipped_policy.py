@@ -29,6 +29,9 @@ KL = METRICS.index("train/approx_kl")
 class ClippedPolicy:
     """Several epochs of minibatches on one rollout, with a clipped objective: the policy stays near the collecting one."""
 
+    allows_lag = True
+    """The probability ratio is that to the policy which collected, whichever that is."""
+
     def __init__(
         self,
         network: ActorCritic,

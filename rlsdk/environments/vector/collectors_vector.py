@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from itertools import chain
 from typing import Any, NoReturn, TypeVar
@@ -11,13 +12,16 @@ import numpy as np
 import torch
 
 from rlsdk.environments.adapters.attributes import Environment
+from rlsdk.environments.states import OpaqueValue, state_of
 from rlsdk.environments.vector.by_value import ByValue
 from rlsdk.environments.vector.collector_worker import Answer, MakesAttached, Request, Seats
 from rlsdk.environments.vector.connected import SteppedVector
 from rlsdk.environments.vector.item_groups import ItemT, ResultT, Work
 from rlsdk.environments.vector.spread_requests import SpreadRequests
 from rlsdk.errors import EnvironmentFault, SettingsError, UsageError
+from rlsdk.executors.background import Background
 from rlsdk.executors.packed import Packed
+from rlsdk.executors.serial import SerialExecutor, done_now
 from rlsdk.executors.workers import WorkerDied
 from rlsdk.interfaces import Executor, HasStatefulWorkers
 from rlsdk.interfaces.abilities import ability
@@ -55,6 +59,9 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
             )
         self.num_envs, self.collectors, self.has_masks, self._closed = len(makers), collectors, False, False
         self._rows = [range(int(p[0]), int(p[-1]) + 1) for p in np.array_split(np.arange(len(makers)), collectors)]
+        self._background = None if isinstance(executor, SerialExecutor) else Background()
+        self.standing: Sequence[Packed | None] | None = None
+        """Where the environments stand for the learner while collectors are ahead of it; None: where they are."""
         self._base = 0
         """The seed of the last reset, from which those of lost environments are derived."""
         self._attached: ByValue[MakesAttached] | None = None
@@ -83,6 +90,44 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
         requests = [self._request("collect", (common.nest, p.nest), common, p) for p in parts]
         return [answer.value() for answer in self._exchange(requests)]
 
+    # --- ahead of the learner ----------------------------------------------------------------------------------------
+
+    @property
+    def states(self) -> tuple[Packed | None, ...]:
+        """Where the environments of each collector are; None: not known."""
+        return tuple(self._states)
+
+    def begin(self, work: Callable[[], ResultT]) -> Future[ResultT]:
+        """`work()`, which lets the environments collect, in the background; at once where they are in this process. Other
+        requests wait until it is done."""
+        return done_now(lambda _: work(), None) if self._background is None else self._background.submit(work)
+
+    def rewind(self) -> bool:
+        """Bring the environments to where they stand for the learner. Returns False where that cannot be read."""
+        standing, self.standing = self.standing, None
+        if standing is None or self._closed:
+            return standing is None
+        known = [state for state in standing if state is not None]
+        if len(known) < len(standing):
+            return False
+        self._exchange([self._request("set_state", (state.nest,), own=state) for state in known])
+        return True
+
+    def get_state(self) -> dict[str, object]:
+        """Where the environments stand for the learner; raises as `EnvironmentGroup.get_state`."""
+        if self.standing is None:
+            return super().get_state()
+        known = [state for state in self.standing if state is not None]
+        if len(known) < len(self.standing):
+            raise OpaqueValue(f"the state of {self.name!r} cannot be read")
+        found: list[Any] = [state.value() for state in known]
+        return state_of([state for states, _ in found for state in states], all(masks for _, masks in found))
+
+    def set_state(self, state: object) -> None:
+        """Put back what `get_state` gave; raises as `EnvironmentGroup.set_state`."""
+        super().set_state(state)
+        self.standing = None
+
     # --- stepping ----------------------------------------------------------------------------------------------------
 
     def reset(self, seed: int | None = None) -> Observation:
@@ -91,6 +136,7 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
         chosen = pending if seed is None else seed
         self._base = fresh_seed() if chosen is None else chosen
         answers = [answer.value() for answer in self._ask("reset", [(chosen,)] * self.collectors)]
+        self.standing = None
         self.has_masks = all(masks for _, masks in answers)
         observations: list[Observation] = [observation for observation, _ in answers]
         return _joined(observations)
@@ -116,6 +162,8 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
         """The answer of every collector to a request of its own."""
         if self._closed:
             raise EnvironmentFault(f"environment {self.name!r} is closed")
+        if self._background is not None:
+            self._background.settle()
         answers = self._workers.ask(dict(enumerate(requests)))
         for index, request in enumerate(requests):
             if isinstance(answers[index], WorkerDied):
@@ -132,6 +180,8 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
         where = f"environment {self.name!r}: the collector of {_named(self._rows[index])}"
         if request.name == "step":
             raise EnvironmentFault(f"{where} {death}, in the middle of an episode")
+        if self._closed:  # the workers were ended while they collected in the background
+            raise EnvironmentFault(f"environment {self.name!r} is closed")
         self.restarts += 1
         self._workers.replace(index)
         for repeated in (*self._restoring(index), request):
@@ -169,6 +219,8 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
             self._closed = True
             self._workers.close()
             self._executor.close()
+            if self._background is not None:
+                self._background.close()
 
 
 def _named(rows: range) -> str:

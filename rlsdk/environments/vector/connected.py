@@ -77,6 +77,10 @@ class ConnectedEnv(
     """Processes that were replaced so far."""
     collectors: int
     """Collectors that share the environments; 1 where they are stepped together."""
+    max_lag: int
+    """Rounds that collectors may be ahead of the learner."""
+    lag: int
+    """Rounds of the learner that the policy of the last round had not seen."""
 
     @property
     def environments(self) -> Sequence[object]:
@@ -104,6 +108,7 @@ class SteppedVector:
     def __init__(self, observation_space: Space, action_space: Space, name: str, seed: int | None = None) -> None:
         self.observation_space, self.action_space, self.name = observation_space, action_space, name
         self.seeds, self.restarts, self.collectors = Seeds(seed), 0, 1
+        self.max_lag = self.lag = 0
         self.env_id: str | None = None
         """The id that makes such an environment again, None where an id alone does not."""
         self.keeps_infos, self.info_names = False, tuple[str, ...]()
