@@ -175,7 +175,9 @@ def _measured(agent: Agent, env: str) -> Iterator[None]:
     with profiled(agent) as profile:
         yield
     print_line(f"where the time went, {agent.spec.id} on {env}:\n{profile.table()}")
-    print_line(f"advice: {profile.advice(agent.context.num_envs, images=agent.context.observes_images, device=agent.device)}")
+    print_line(
+        f"advice: {profile.advice(agent.context.num_envs, images=agent.context.observes_images, device=agent.device)}"
+    )
 
 
 @contextmanager
