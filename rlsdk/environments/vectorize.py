@@ -142,7 +142,11 @@ def _collected(makers: Sequence[_Maker], collectors: int, executor: str, seed: i
     _require_new(makers, first)
     first.close()
     elsewhere = executors.make_executor(executor, collectors)
-    return CollectorsVectorEnv(makers, pair, collectors, elsewhere, name=name, seed=seed)
+    try:
+        return CollectorsVectorEnv(makers, pair, collectors, elsewhere, name=name, seed=seed)
+    except BaseException:
+        elsewhere.close()
+        raise
 
 
 RENAMED = {

@@ -13,8 +13,10 @@ from typing import Any, cast
 from rlsdk.errors import SettingsError, raised, suggest
 from rlsdk.executors.completed import completed
 from rlsdk.executors.futures import FuturesExecutor
+from rlsdk.executors.pieces import Raised, attempt, result_of, unsendable
 from rlsdk.executors.processes import Processes
 from rlsdk.executors.serial import SerialExecutor
+from rlsdk.executors.workers import WorkerDied
 from rlsdk.interfaces import Executor
 from rlsdk.registry import extension, extensions
 from rlsdk.registry.loading import is_offered
@@ -28,9 +30,14 @@ __all__ = [
     "FuturesExecutor",
     "SerialExecutor",
     "Processes",
+    "Raised",
+    "WorkerDied",
+    "attempt",
     "capacity",
     "make_executor",
     "names",
+    "result_of",
+    "unsendable",
 ]
 
 
