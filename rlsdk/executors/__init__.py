@@ -23,6 +23,8 @@ from rlsdk.registry.loading import is_offered
 
 EXECUTORS: dict[str, Callable[[int], Executor]] = {"in-process": lambda _: SerialExecutor(), "processes": Processes}
 """The executors that need no plugin."""
+PACKAGES = {"ray": "rlsdk-ray"}
+"""Executors that are in packages of their own."""
 
 __all__ = [
     "EXECUTORS",
@@ -87,6 +89,10 @@ def _factory(name: str) -> Callable[[int], Any]:
     if is_place(name):
         return _function(name)
     if not is_executor(name):
+        if name in PACKAGES:
+            raise SettingsError(
+                f"executor {name!r} is in a package that is not installed: pip install {PACKAGES[name]}"
+            )
         raise SettingsError(f"unknown executor {name!r}; {suggest(name, names())}")
     return extension("executors", name)
 
