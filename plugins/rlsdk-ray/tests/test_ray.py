@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import signal
 import threading
 import warnings
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import ray
+from typer.testing import CliRunner
 
 from rlsdk.callbacks import Callback
+from rlsdk.cli.main import app
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import PluginError, SettingsError, UsageError, WorkError
 from rlsdk.executors import capacity, make_executor
@@ -192,3 +197,66 @@ def test_no_thread_and_no_warning_is_left() -> None:
         assert executor.submit(abs, -2).result() == 2
         executor.close()
     assert threading.active_count() <= before
+
+
+# --- the page ------------------------------------------------------------------------------------------------------
+
+README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Relative paths mean the same in the processes of Ray, which began in another folder."""
+    monkeypatch.chdir(tmp_path)
+    commands = [line for line in README.splitlines() if line.startswith("rlsdk run")]
+    assert len(commands) == 2
+    for line in commands:
+        more = ["--eval-episodes", "1", "--eval-every", "0", "--no-preset", "--set", "n_steps=64", "--quiet"]
+        done = CliRunner().invoke(app, [*shlex.split(line)[1:], *more, "--steps", "128"])
+        assert done.exit_code == 0, f"{line}\n{done.output}\n{done.exception}"
+    files = [tmp_path / "runs" / name / "final.rlsdk" for name in ("seeds/seed-0", "seeds/seed-1", "collected")]
+    assert all(file.exists() for file in files)
+
+
+def test_the_example_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (text,) = re.findall(r"```py\n(.*?)```", README, re.DOTALL)
+    exec(compile(text, "README.md", "exec"), {"__name__": "example"})
+    assert capsys.readouterr().out == "[1, 4, 9]\n16\n"
+
+
+def test_trials_of_a_search_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("optuna")
+    monkeypatch.chdir(tmp_path)
+    options = [
+        "--steps",
+        "64",
+        "--trials",
+        "2",
+        "--eval-episodes",
+        "1",
+        "--executor",
+        "ray",
+        "--set",
+        "n_steps=32",
+        "--quiet",
+    ]
+    done = CliRunner().invoke(app, ["tune", "ppo", "--env", "CartPole-v1", "--jobs", "2", *options])
+    assert done.exit_code == 0, f"{done.output}\n{done.exception}"
+    assert list(tmp_path.rglob("best.toml"))
+
+
+def test_algorithms_that_cannot_use_collectors_are_refused(tmp_path: Path) -> None:
+    options = [
+        "--n-envs",
+        "2",
+        "--collectors",
+        "2",
+        "--executor",
+        "ray",
+        "--steps",
+        "100",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    done = CliRunner().invoke(app, ["run", "ars", "--env", "CartPole-v1", *options])
+    assert done.exit_code == 1
+    assert "ars cannot use collectors: it plays whole episodes" in " ".join(done.output.split())

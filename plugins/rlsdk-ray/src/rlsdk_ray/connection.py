@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import ray
 
 from rlsdk.errors import SettingsError, one_line
+from rlsdk_ray.guard import watch
 
 ADDRESS = "RAY_ADDRESS"
 SECONDS = 5.0
@@ -21,24 +23,25 @@ class _Session:
 
     def __init__(self) -> None:
         self.ours, self.users, self.lock = False, 0, threading.RLock()
+        self.guard: Callable[[], None] | None = None
+        """Ends the process that watches over a Ray of this program."""
 
 
 _session = _Session()
 
 
-def enter(address: str | None = None, cpus: int | None = None) -> None:
+def enter(address: str | None = None) -> None:
     """Connect this process to Ray, unless it is connected; each call is followed by one of `leave`.
 
     Args:
         address: `host:port` or `auto`; None: that of RAY_ADDRESS, else a Ray of this process on this machine.
-        cpus: how many CPUs a Ray of this process says it has; None: those of the machine.
 
     Raises:
         SettingsError: there is no Ray at the address.
     """
     with _session.lock:
         if not ray.is_initialized():
-            _connect(address or os.environ.get(ADDRESS) or None, cpus)
+            _connect(address or os.environ.get(ADDRESS) or None)
             _session.ours, _session.users = True, 0
         elif address and not _session.ours:
             raise SettingsError(f"this process is connected to a Ray already; leave out address = {address!r}")
@@ -52,6 +55,8 @@ def leave() -> None:
         if _session.ours and _session.users <= 0:
             _session.ours, _session.users = False, 0
             ray.shutdown()
+            if _session.guard is not None:
+                _session.guard()
 
 
 def total() -> dict[str, float]:
@@ -81,11 +86,12 @@ def capacity() -> int:
             _session.users -= 1
 
 
-def _connect(address: str | None, cpus: int | None) -> None:
+def _connect(address: str | None) -> None:
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
     if address in (None, "local"):
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        ray.init(address="local", num_cpus=cpus, include_dashboard=False, **quiet)
+        ray.init(address="local", include_dashboard=False, **quiet)
+        _session.guard = watch()
         return
     assert address is not None
     require_answer(address)
