@@ -12,6 +12,7 @@ import numpy as np
 
 from rlsdk.errors import WorkError
 from rlsdk.executors import SerialExecutor
+from rlsdk.executors.stateful import StatefulHere
 
 Work = Callable[[Any], Any]
 
@@ -135,6 +136,25 @@ class Swallowing(Serial):
             future = Future()
             future.set_result(error)
         return future
+
+
+class Uncancellable(Serial):
+    """A future states that it was cancelled, and its item was begun."""
+
+    def submit(self, work: Work, item: Any) -> Future[Any]:
+        done = super().submit(work, item)
+        done.cancel = lambda: True  # type: ignore[method-assign]
+        return done
+
+
+class Mixing(Serial):
+    """Collectors get each other's answers."""
+
+    def stateful_workers(self, makers: Sequence[Callable[[], Callable[[Any], object]]]) -> StatefulHere:
+        made = super().stateful_workers(makers)
+        ask = made.ask
+        made.ask = lambda requests: dict(zip(requests, reversed(ask(requests).values()), strict=True))  # type: ignore[method-assign]
+        return made
 
 
 class OtherSeeds(Serial):

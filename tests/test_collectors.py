@@ -147,6 +147,27 @@ def test_a_collector_that_dies_is_replaced_without_changing_the_result(name: str
     assert counts[-1] == 2.0
 
 
+def test_a_collector_that_dies_between_two_trainings_changes_nothing_either() -> None:
+    def twice(executor: str, die: bool) -> dict[str, Any]:
+        agent = made("ppo", executor)
+        agent.learn(96)
+        if die:
+            workers = agent.env._workers
+            once = workers.ask
+
+            def ask(requests: Mapping[int, Any]) -> dict[int, Any]:
+                workers.ask = once
+                return {**once(requests), 1: WorkerDied("died (exit code -9)")}
+
+            workers.ask = ask
+        agent.learn(128, reset_num_timesteps=False)
+        agent.env.close()
+        assert getattr(agent.env, "restarts", 0) == die
+        return everything(agent)
+
+    assert_equal(twice("apart", die=True), twice("in-process", die=False))
+
+
 def test_environments_without_a_readable_state_begin_new_episodes() -> None:
     dying({2: 1})
     CASES["opaque"] = ("ppo", Secretive, SMALL)

@@ -42,8 +42,10 @@ MUTANTS = {
     "executor.very-large-items": "Rounding",
     "executor.nested": "Locked",
     "executor.submit": "Swallowing",
+    "executor.cancel": "Uncancellable",
     "executor.seeds": "OtherSeeds",
     "executor.candidates": "Swapping",
+    "executor.collectors": "Mixing",
 }
 """Clause -> the class of tests/executor_mutants.py that has the bug."""
 

@@ -15,11 +15,12 @@ import attrs
 import pytest
 import torch
 
+from rlsdk import executors
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, UsageError, WorkError
 from rlsdk.executors import make_executor
 from rlsdk.experiments.runner import RunRequest, run
-from rlsdk.experiments.sweep import Sweep, jobs_for, seeds_from, stored, sweep
+from rlsdk.experiments.sweep import Sweep, jobs_for, run_seed, seeds_from, stoppable, stored, sweep
 from rlsdk.testing.subject import differing, flat_state
 from rlsdk_ars import ARS
 from rlsdk_tqc import TQC
@@ -183,3 +184,25 @@ def test_counts_are_checked() -> None:
     for call in (lambda: seeds_from(0, 0), lambda: jobs_for(0, 2, 1)):
         with pytest.raises(RlsdkError, match="positive"):
             call()
+
+
+def test_a_machine_that_does_not_see_the_folder_is_refused(tmp_path: Path) -> None:
+    """It would write results where the program never looks."""
+    request = attrs.evolve(SMALL, settings={"seed": 0}, out=tmp_path / "run")
+    with pytest.raises(SettingsError, match=r"does not see .*sweep\.json.* a folder that all machines share"):
+        run_seed(request, shared=tmp_path / "sweep.json")
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_executor_in_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executors, "is_offered", lambda kind, name: False)
+    with pytest.raises(
+        SettingsError, match="executor 'ray' is in a package that is not installed: pip install rlsdk-ray"
+    ):
+        make_executor("ray", 1)
+
+
+def test_work_that_was_begun_again_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    with stoppable("processes", 1) as executor:
+        executor.repeated = 2  # type: ignore[attr-defined]
+    assert "2 times work was begun again because a process or a machine died" in capsys.readouterr().err

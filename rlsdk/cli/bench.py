@@ -75,7 +75,7 @@ def run_bench(
         suite=chosen,
         seeds=numbers,
         out=out or Path("bench") / chosen.name,
-        jobs=jobs_for(jobs, seeds * len(chosen.cells), 1),
+        jobs=jobs_for(jobs, seeds * len(chosen.cells), 1, executor),
         budget=budget,
         everything=everything,
         executor=executor,

@@ -35,6 +35,9 @@ def tune_algorithm(
     jobs: Annotated[
         int | None, typer.Option(help="Number of trials at the same time (default: the number of cores).")
     ] = None,
+    executor: Annotated[
+        str, typer.Option(help="Executor of the trials: processes, in-process, or a plugin's.")
+    ] = "processes",
     seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
     no_prune: Annotated[bool, typer.Option("--no-prune", help="Train every trial to its end.")] = False,
     out: Annotated[
@@ -65,7 +68,8 @@ def tune_algorithm(
         settings=parse_assignments(assignments or []),
         n_envs=n_envs,
         episodes=eval_episodes,
-        jobs=jobs_for(jobs, trials, 1),
+        jobs=jobs_for(jobs, trials, 1, executor),
+        executor=executor,
         seed=seed,
         prune=not no_prune,
         out=out or Path("tune") / f"{algorithm}-{folder_name(env)}",

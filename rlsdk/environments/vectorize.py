@@ -149,7 +149,11 @@ def _collected(
     _require_new(makers, first)
     first.close()
     elsewhere = executors.make_executor(executor, collectors)
-    made = CollectorsVectorEnv(makers, pair, collectors, elsewhere, name=name, seed=seed)
+    try:
+        made = CollectorsVectorEnv(makers, pair, collectors, elsewhere, name=name, seed=seed)
+    except BaseException:
+        elsewhere.close()
+        raise
     made.max_lag = max_lag
     return made
 

@@ -13,14 +13,18 @@ from typing import Any, cast
 from rlsdk.errors import SettingsError, raised, suggest
 from rlsdk.executors.completed import completed
 from rlsdk.executors.futures import FuturesExecutor
+from rlsdk.executors.pieces import Raised, attempt, result_of, unsendable
 from rlsdk.executors.processes import Processes
 from rlsdk.executors.serial import SerialExecutor
+from rlsdk.executors.workers import WorkerDied
 from rlsdk.interfaces import Executor
 from rlsdk.registry import extension, extensions
 from rlsdk.registry.loading import is_offered
 
 EXECUTORS: dict[str, Callable[[int], Executor]] = {"in-process": lambda _: SerialExecutor(), "processes": Processes}
 """The executors that need no plugin."""
+PACKAGES = {"ray": "rlsdk-ray"}
+"""Executors that are in packages of their own."""
 
 __all__ = [
     "EXECUTORS",
@@ -28,9 +32,14 @@ __all__ = [
     "FuturesExecutor",
     "SerialExecutor",
     "Processes",
+    "Raised",
+    "WorkerDied",
+    "attempt",
     "capacity",
     "make_executor",
     "names",
+    "result_of",
+    "unsendable",
 ]
 
 
@@ -80,6 +89,10 @@ def _factory(name: str) -> Callable[[int], Any]:
     if is_place(name):
         return _function(name)
     if not is_executor(name):
+        if name in PACKAGES:
+            raise SettingsError(
+                f"executor {name!r} is in a package that is not installed: pip install {PACKAGES[name]}"
+            )
         raise SettingsError(f"unknown executor {name!r}; {suggest(name, names())}")
     return extension("executors", name)
 

@@ -17,7 +17,7 @@ from rlsdk.experiments.runner import RunRequest
 from rlsdk.experiments.scores import Score, score_of
 from rlsdk.experiments.stored_tables import Entries, read_table
 from rlsdk.experiments.suite import Cell, Suite
-from rlsdk.experiments.sweep import SeedResult, reported, stoppable
+from rlsdk.experiments.sweep import SeedResult, reported, require_shared, stoppable
 from rlsdk.experiments.trust import places_in, require_own_environment, require_own_files, require_own_places
 from rlsdk.experiments.watching import watching
 from rlsdk.registry import preset
@@ -98,7 +98,7 @@ def bench(plan: Bench) -> BenchResult:
         }
         with watching({name: folder for name, folder in named.items() if folder is not None}):
             results: list[SeedResult] = executor.map(
-                partial(_run, len(requests), is_quiet()), list(enumerate(requests))
+                partial(_run, plan.out / PLAN, len(requests), is_quiet()), list(enumerate(requests))
             )
     scores = (score_of(result.folder) for result in results if result.error is None)
     failures = tuple(
@@ -174,8 +174,9 @@ def _request(plan: Bench, cell: Cell, seed: int) -> RunRequest:
     )
 
 
-def _run(total: int, quiet: bool, numbered: tuple[int, RunRequest]) -> SeedResult:
-    """One run, in a process of its own."""
+def _run(shared: Path, total: int, quiet: bool, numbered: tuple[int, RunRequest]) -> SeedResult:
+    """One run, in a process of its own; raises as `require_shared`."""
+    require_shared(shared)
     number, request = numbered
     name = f"{request.algorithm} on {request.env}, seed {request.settings['seed']}"
     with quietly(quiet):

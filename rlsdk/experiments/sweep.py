@@ -6,6 +6,8 @@ import contextlib
 import json
 import os
 import signal
+import socket
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -93,7 +95,8 @@ def sweep(plan: Sweep) -> list[SeedResult]:
     with stoppable(plan.executor, plan.jobs) as executor, _folder(plan) as folder:
         requests = [_of_seed(plan, folder, seed) for seed in plan.seeds]
         with watching({f"seed {seed}": folder / f"seed-{seed}" for seed in plan.seeds}):
-            results = executor.map(partial(run_seed, quiet=is_quiet()), requests)
+            work = partial(run_seed, quiet=is_quiet(), shared=folder / REQUEST)
+            results = executor.map(work, requests)
         _summarise(folder, results)
     return results
 
@@ -176,10 +179,24 @@ def _of_seed(plan: Sweep, folder: Path, seed: int) -> RunRequest:
     return attrs.evolve(plan.request, settings=settings, out=out, vectorization=vectorization)
 
 
-def run_seed(request: RunRequest, *, quiet: bool = False) -> SeedResult:
-    """One seed, in a process of its own; what it prints goes to `log.txt` in its folder."""
+def run_seed(request: RunRequest, *, quiet: bool = False, shared: Path | None = None) -> SeedResult:
+    """One seed, in a process of its own; what it prints goes to `log.txt` in its folder.
+
+    Raises:
+        SettingsError: this machine does not see the file `shared`, which is in the folder of all seeds.
+    """
+    require_shared(shared)
     with quietly(quiet):
         return reported(request, f"seed {request.settings['seed']}")
+
+
+def require_shared(file: Path | None) -> None:
+    """Raises SettingsError where an executor brought the work to a machine that does not see a file of the program."""
+    if file is not None and not file.exists():
+        raise SettingsError(
+            f"machine {socket.gethostname()} does not see {file}, so its results would be lost; give the full path of a"
+            " folder that all machines share with --out"
+        )
 
 
 def reported(request: RunRequest, name: str) -> SeedResult:
@@ -257,6 +274,8 @@ def stoppable(executor: str, jobs: int) -> Iterator[Executor]:
         for number, handler in before.items():
             signal.signal(number, handler)
         made.close()
+        if repeated := getattr(made, "repeated", 0):
+            print_line(f"{repeated} times work was begun again because a process or a machine died", sys.stderr)
 
 
 def _ending() -> list[signal.Signals]:

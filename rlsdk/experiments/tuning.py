@@ -19,7 +19,7 @@ from rlsdk.evaluation.evaluate import Evaluation, run_episodes
 from rlsdk.experiments.ranges import Range, search_space
 from rlsdk.experiments.run_sinks import named_sinks
 from rlsdk.experiments.runner import starting_settings, width
-from rlsdk.experiments.sweep import stoppable
+from rlsdk.experiments.sweep import require_shared, stoppable
 from rlsdk.experiments.trial_logs import SinkRefused, trial_progress, trial_sinks, worker_folder
 from rlsdk.experiments.watching import watching
 from rlsdk.registry import load, preset
@@ -58,6 +58,8 @@ class Tuning:
     prune: bool = True
     sinks: tuple[str, ...] = ()
     """Names of further metric sinks of every trial."""
+    executor: str = "processes"
+    """Where trials run; one at a time runs in this process instead of in `processes`."""
 
     def base(self) -> dict[str, Any]:
         """Settings before the search, from the plugin's preset and what is fixed."""
@@ -107,7 +109,7 @@ def tune(plan: Tuning) -> Best:
     make_vec_env(plan.env).close()
     named_sinks(plan.sinks)
     workers = {f"worker {number}": worker_folder(plan.out, number) for number in range(plan.jobs)}
-    executor = "processes" if plan.jobs > 1 else "in-process"
+    executor = "in-process" if plan.jobs == 1 and plan.executor == "processes" else plan.executor
     with stoppable(executor, plan.jobs) as made, watching(workers):
         made.map(partial(_work, plan, is_quiet()), range(plan.jobs))
     return _summary(plan, study)
@@ -148,8 +150,9 @@ def _work(plan: Tuning, quiet: bool, worker: int) -> None:
     """One worker: trials until there are enough.
 
     Raises:
-        SettingsError: a sink cannot begin.
+        SettingsError: a sink cannot begin, or this machine does not see the study.
     """
+    require_shared(plan.out / JOURNAL)
     import optuna
 
     ended = (optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED, optuna.trial.TrialState.FAIL)

@@ -22,11 +22,12 @@ from rlsdk.testing.not_applicable import NotApplicable
 from rlsdk.testing.subject import differing, flat_state
 
 ALGORITHM, ENV = "ars", "rlsdk/IdentityEnv-v0"
+COLLECTING = "ppo"
 
 
 def seeds_equal(executor: Executor) -> None:
     """Two seeds of a small run."""
-    _require_algorithm()
+    _require_algorithm(ALGORITHM)
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         here, there = (_seeds(one, Path(folder) / name) for one, name in ((SerialExecutor(), "a"), (executor, "b")))
         for mine, theirs in zip(here, there, strict=True):
@@ -57,7 +58,7 @@ def _seeds(executor: Executor, folder: Path) -> list[SeedResult]:
 
 def candidates_equal(name: str, workers: int) -> None:
     """Two rounds of augmented random search."""
-    _require_algorithm()
+    _require_algorithm(ALGORITHM)
     here, there = (_candidates(kind, workers) for kind in ("sync", name))
     wrong = differing(here, there)
     require(not wrong, f"the search ends with other weights than here: {wrong[:3]}")
@@ -73,8 +74,26 @@ def _candidates(kind: str, workers: int) -> dict[str, Tensor]:
         env.close()
 
 
-def _require_algorithm() -> None:
+def collectors_equal(name: str, workers: int) -> None:
+    """Two rounds of PPO with as many collectors as workers."""
+    _require_algorithm(COLLECTING)
+    here, there = (_collected(place, workers) for place in ("in-process", name))
+    wrong = differing(here, there)
+    require(not wrong, f"training in collectors ends with other weights than here: {wrong[:3]}")
+
+
+def _collected(place: str, workers: int) -> dict[str, Tensor]:
+    env = make_vec_env("CartPole-v1", 2 * workers, collectors=workers, executor=place)
+    settings: dict[str, Any] = {"n_steps": 16, "batch_size": 16, "n_epochs": 1, "seed": 1, "normalize": True}
     try:
-        load_spec(ALGORITHM)
+        agent = agent_class(load_spec(COLLECTING))(policy="MlpPolicy", env=env, **settings)
+        return flat_state(agent.learn(2 * 16 * 2 * workers))
+    finally:
+        env.close()
+
+
+def _require_algorithm(algorithm: str) -> None:
+    try:
+        load_spec(algorithm)
     except PluginError:
-        raise NotApplicable(f"it is tried with {ALGORITHM!r}: pip install rlsdk-ars") from None
+        raise NotApplicable(f"it is tried with {algorithm!r}: pip install rlsdk-{algorithm}") from None

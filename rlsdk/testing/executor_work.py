@@ -66,6 +66,13 @@ def somewhere_deep(kind: str) -> None:
     raise errors[kind]
 
 
+def begin(item: Begun) -> int:
+    """Leave a file; so slow that later items wait."""
+    (item.folder / str(item.number)).touch()
+    time.sleep(0.05)
+    return item.number
+
+
 def begin_then_fail(item: Begun) -> int:
     """Leave a file; the first item fails."""
     (item.folder / str(item.number)).touch()

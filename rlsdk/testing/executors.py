@@ -21,9 +21,10 @@ import numpy as np
 
 from rlsdk.errors import ContractViolation, RlsdkError, SettingsError, WorkError, message_of, suggest
 from rlsdk.executors import make_executor
-from rlsdk.interfaces import Executor
+from rlsdk.interfaces import Executor, HasStatefulWorkers
+from rlsdk.interfaces.abilities import ability
 from rlsdk.testing import executor_work as work
-from rlsdk.testing.executor_users import candidates_equal, seeds_equal
+from rlsdk.testing.executor_users import candidates_equal, collectors_equal, seeds_equal
 from rlsdk.testing.kit import require
 from rlsdk.testing.not_applicable import NotApplicable
 
@@ -242,6 +243,21 @@ def submit(subject: ExecutorSubject) -> None:
         require(isinstance(error, SettingsError), f"the future of an item that raised SettingsError has {error!r}")
 
 
+@clause("executor.cancel", "The item of a future that could be cancelled is never begun; the others are done.")
+def cancel(subject: ExecutorSubject) -> None:
+    with subject.made() as executor, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        items = [work.Begun(Path(folder), i) for i in range(4 * subject.workers + 2)]
+        futures = [executor.submit(work.begin, item) for item in items]
+        cancelled = [
+            number for number, future in enumerate(futures) if number >= 4 * subject.workers and future.cancel()
+        ]
+        found = [future.result(timeout=120) for number, future in enumerate(futures) if number not in cancelled]
+        require(found == [i for i in range(len(items)) if i not in cancelled], f"futures returned {found}")
+        time.sleep(0.2)
+        begun = [number for number in cancelled if (Path(folder) / str(number)).exists()]
+        require(not begun, f"items {begun} were begun although their futures had been cancelled")
+
+
 @clause("executor.seeds", "A run of several seeds has the results and the weights of runs in this process, to the bit.")
 def seeds(subject: ExecutorSubject) -> None:
     with subject.made() as executor:
@@ -251,6 +267,16 @@ def seeds(subject: ExecutorSubject) -> None:
 @clause("executor.candidates", "Candidates of a population method are played as in this process, to the bit.")
 def candidates(subject: ExecutorSubject) -> None:
     candidates_equal(subject.name, subject.workers)
+
+
+@clause(
+    "executor.collectors", "Where workers can keep state, training in collectors gives the weights of this process."
+)
+def collectors(subject: ExecutorSubject) -> None:
+    with subject.made() as executor:
+        if ability(executor, HasStatefulWorkers) is None:
+            raise NotApplicable("its workers keep no state")
+    collectors_equal(subject.name, subject.workers)
 
 
 def require_other_process(executor: Executor) -> None:

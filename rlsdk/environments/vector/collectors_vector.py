@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from itertools import chain
@@ -67,6 +67,9 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
         self._attached: ByValue[MakesAttached] | None = None
         self._states: list[Packed | None] = [None] * collectors
         """Where the environments of each collector stand; None: not known."""
+        self._fingerprints: dict[int, Hashable] = {}
+        self._replaced: dict[int, tuple[Hashable, Hashable]] = {}
+        """Collector -> (fingerprint of a new worker that stands where the old one stood, that of the old one)."""
         own = [ByValue([makers[i] for i in rows]) for rows in self._rows]
         seats = [Seats(o, spaces, name, r, len(makers)) for o, r in zip(own, self._rows, strict=True)]
         self._executor, self._workers = executor, able.stateful_workers(seats)
@@ -147,6 +150,15 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
         answers = self._exchange([self._request("step", (part.nest,), own=part) for part in parts])
         return _joined_steps([answer.value() for answer in answers], self._rows)
 
+    def fingerprint(self) -> Hashable:
+        """What changes when the environments are moved, not when a worker is replaced; see `fingerprint_of`."""
+        if self._closed:
+            return None
+        for index, found in enumerate(self._ask_all("fingerprint")):
+            new, old = self._replaced.get(index, (None, None))
+            self._fingerprints[index] = old if found == new and new is not None else found
+        return tuple(self._fingerprints[index] for index in range(self.collectors))
+
     # --- requests ----------------------------------------------------------------------------------------------------
 
     def _request(
@@ -184,10 +196,13 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
             raise EnvironmentFault(f"environment {self.name!r} is closed")
         self.restarts += 1
         self._workers.replace(index)
-        for repeated in (*self._restoring(index), request):
+        known = self._states[index] is not None and index in self._fingerprints
+        for repeated in (*self._restoring(index), *[self._request("fingerprint", ())] * known, request):
             answer = self._workers.ask({index: repeated})[index]
             if isinstance(answer, WorkerDied):
                 raise EnvironmentFault(f"{where} died twice in the same piece of work; the second time it {answer}")
+            if known and repeated.name == "fingerprint":
+                self._replaced[index] = answer.value, self._fingerprints[index]
         found: Answer = answer
         return found
 

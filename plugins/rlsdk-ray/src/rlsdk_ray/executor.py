@@ -1,0 +1,218 @@
+"""The executor: independent pieces of work as tasks of Ray."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import ray
+from ray import exceptions
+
+from rlsdk.errors import SettingsError, UsageError, WorkError
+from rlsdk.executors import result_of
+from rlsdk_ray.actors import RayWorkers
+from rlsdk_ray.connection import enter, leave, nodes, total
+from rlsdk_ray.nodes import Surroundings
+from rlsdk_ray.pieces import cause_of, check, piece
+from rlsdk_ray.resources import Resources
+from rlsdk_ray.sending import not_fetched, sending, smallest_store
+from rlsdk_ray.shared_parts import warn_of_size, with_shared_parts
+
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
+LOST = (
+    exceptions.WorkerCrashedError,
+    exceptions.NodeDiedError,
+    exceptions.ObjectLostError,
+    exceptions.OutOfMemoryError,
+    exceptions.GetTimeoutError,
+)
+"""What Ray raises where a process or a node died with an item or its result."""
+ATTEMPTS = 3
+LOOK = 1.0
+"""Seconds between two looks at whether the executor was closed."""
+FETCH = 120.0
+"""Seconds for a result that is there to come."""
+
+
+class RayExecutor:
+    """Does pieces of work on a Ray: the one that this process is connected to, the one at an address, or one of its own.
+
+    Args:
+        workers: pieces that run at a time at most.
+        address: `host:port` of the head of a Ray, or `auto` for that of this machine; None: what RAY_ADDRESS says, else
+            this process starts a Ray on this machine.
+        resources: what one piece takes, `Resources()` by default: one CPU.
+
+    Raises:
+        SettingsError: nothing answers at the address, or no piece fits into the cluster. PluginError: a node has other
+            versions of rlsdk or its plugins.
+    """
+
+    def __init__(self, workers: int, *, address: str | None = None, resources: Resources | None = None) -> None:
+        if workers < 1:
+            raise SettingsError(f"{workers} workers can do nothing; give 1 or more")
+        self.workers, self.resources = workers, resources or Resources()
+        self.repeated = 0
+        """Items that were done again because a process or a node died."""
+        self._closed = threading.Event()
+        self._checked = set[str]()
+        self._threads: ThreadPoolExecutor | None = None
+        enter(address)
+        try:
+            self._require_room()
+            self._require_same_versions()
+        except BaseException:
+            leave()
+            raise
+
+    def map(self, work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> list[ResultT]:
+        if not items:
+            return []
+        self._require_open()
+        self._require_same_versions()
+        job = _Job(self, work, items)
+        try:
+            return job.results()
+        except KeyboardInterrupt:
+            job.stop()
+            raise
+        finally:
+            job.cancel()
+
+    def submit(self, work: Callable[[ItemT], ResultT], item: ItemT) -> Future[ResultT]:
+        self._require_open()
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self.workers, thread_name_prefix="rlsdk-ray")
+        return self._threads.submit(lambda: self.map(work, [item])[0])
+
+    def stateful_workers(self, makers: Sequence[Callable[[], Callable[[Any], object]]]) -> RayWorkers:
+        """See `rlsdk.interfaces.HasStatefulWorkers`; each worker is an actor of Ray.
+
+        Raises:
+            SettingsError: the cluster has no room for so many.
+        """
+        self._require_open()
+        room = self.resources.fit(total(), len(makers))
+        if room < len(makers):
+            raise SettingsError(
+                f"{len(makers)} collectors need {len(makers) * self.resources.num_cpus:g} CPUs, the Ray has"
+                f" {total().get('CPU', 0.0):g}; choose {room or 1} collectors or fewer, add nodes, or state"
+                f" more for this machine: ray start --head --num-cpus {len(makers)}, then RAY_ADDRESS=auto"
+            )
+        return RayWorkers(makers, self.resources)
+
+    def close(self) -> None:
+        """Cancel what runs, and end the Ray that was started for this executor; one that was there goes on."""
+        if not self._closed.is_set():
+            self._closed.set()
+            if self._threads is not None:
+                self._threads.shutdown(wait=True, cancel_futures=True)
+            leave()
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed.is_set()
+
+    def in_flight(self) -> int:
+        """Items that are with Ray at a time: one more for each running one, where Ray itself limits how many run."""
+        room = max(1, self.resources.fit(total(), self.workers + 1))
+        return 2 * room if room <= self.workers else self.workers
+
+    def _require_open(self) -> None:
+        if self.closed:
+            raise UsageError("the executor is closed; make another one")
+
+    def _require_room(self) -> None:
+        there = total()
+        if not self.resources.fit(there, 1):
+            raise SettingsError(
+                f"a piece of work needs {self.resources.wanted()}, the whole Ray has"
+                f" { ({name: there.get(name, 0.0) for name in self.resources.wanted()}) }; ask for less, or add nodes"
+            )
+
+    def _require_same_versions(self) -> None:
+        """Raises PluginError where a node that was not asked before has other versions than this process."""
+        new = [node for node in nodes() if node["NodeID"] not in self._checked]
+        if not new:
+            return
+        here = Surroundings.here()
+        asked = [check.options(label_selector={"ray.io/node-id": node["NodeID"]}).remote(here) for node in new]
+        for node, reference in zip(new, asked, strict=True):
+            try:
+                result_of(ray.get(reference, timeout=FETCH))
+            except exceptions.RayError:
+                continue  # it went away, or is slow; the pieces check too
+            self._checked.add(node["NodeID"])
+
+
+class _Job:
+    """One `map`: what waits, what is with Ray, and the answers."""
+
+    def __init__(self, executor: RayExecutor, work: object, items: Sequence[Any]) -> None:
+        self.executor, self.count = executor, len(items)
+        self.waiting, self.tried = list(range(len(items)))[::-1], Counter[int]()
+        self.running: dict[ray.ObjectRef[Any], int] = {}
+        self._task = piece.options(**executor.resources.options(), max_retries=0)
+        self._surroundings, self._most = Surroundings.here(), executor.in_flight()
+        store = smallest_store()
+        for item in items:
+            warn_of_size(item, store)
+        with sending("the work or an item"):
+            self._work = [ray.put(work)]
+            self.items = with_shared_parts(items)
+
+    def results(self) -> list[Any]:
+        """The results, in the order of the items; the first exception is raised."""
+        answers: dict[int, Any] = {}
+        while self.waiting or self.running:
+            if self.executor.closed:
+                raise WorkError("the executor was closed")
+            while self.waiting and len(self.running) < self._most:
+                self._send(self.waiting.pop())
+            ready, _ = ray.wait(list(self.running), num_returns=1, timeout=LOOK)
+            for reference in ready:
+                index = self.running.pop(reference)
+                try:
+                    answers[index] = result_of(copy.deepcopy(ray.get(reference, timeout=FETCH)))
+                except LOST as error:
+                    self._again(index, error)
+                except exceptions.RayError as error:
+                    raise not_fetched(index, error) from error
+        return [answers[index] for index in range(self.count)]
+
+    def _send(self, index: int) -> None:
+        with sending(f"item {index}"):
+            self.running[self._task.remote(self._surroundings, self._work, self.items[index])] = index
+
+    def _again(self, index: int, error: Exception) -> None:
+        self.tried[index] += 1
+        if self.tried[index] >= ATTEMPTS:
+            raise WorkError(
+                f"item {index} was begun {ATTEMPTS} times and its process or node died each time: {cause_of(error)}"
+            )
+        self.executor.repeated += 1
+        self.waiting.append(index)
+
+    def cancel(self) -> None:
+        """What is with Ray is not begun any more; what runs gets a KeyboardInterrupt."""
+        for reference in self.running:
+            ray.cancel(reference)
+
+    def stop(self) -> None:
+        """As `cancel`, and wait until it has ended: runs save. A second Ctrl-C ends the processes."""
+        try:
+            self.cancel()
+            while self.running:
+                for reference in ray.wait(list(self.running), num_returns=1, timeout=LOOK)[0]:
+                    del self.running[reference]
+        except KeyboardInterrupt:
+            for reference in self.running:
+                ray.cancel(reference, force=True)
+            self.running = {}
+            raise

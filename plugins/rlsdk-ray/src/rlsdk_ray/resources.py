@@ -1,0 +1,46 @@
+"""What a piece of work, or a collector, takes of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from rlsdk.errors import SettingsError
+
+
+def _not_negative(instance: Resources, attribute: attrs.Attribute[float], value: object) -> None:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < float("inf"):
+        raise SettingsError(f"{attribute.name} = {value!r} must be a number of 0 or more")
+
+
+@attrs.frozen(kw_only=True)
+class Resources:
+    """What Ray reserves for one piece of work, or for one collector.
+
+    Args:
+        num_cpus: CPUs, also parts of one; 0 for work that only waits.
+        num_gpus: GPUs, also parts of one.
+        custom: further resources of the cluster by name.
+
+    Raises:
+        SettingsError: a number is negative.
+    """
+
+    num_cpus: float = attrs.field(default=1.0, validator=_not_negative)
+    num_gpus: float = attrs.field(default=0.0, validator=_not_negative)
+    custom: Mapping[str, float] = attrs.field(factory=dict)
+
+    def options(self) -> dict[str, Any]:
+        """As options of a task or an actor."""
+        return {"num_cpus": self.num_cpus, "num_gpus": self.num_gpus, "resources": dict(self.custom)}
+
+    def wanted(self) -> dict[str, float]:
+        """Name of a resource, as Ray calls it -> amount."""
+        every = {"CPU": self.num_cpus, "GPU": self.num_gpus, **self.custom}
+        return {name: amount for name, amount in every.items() if amount}
+
+    def fit(self, there: Mapping[str, float], most: int) -> int:
+        """How many such pieces fit into a cluster that has these resources, `most` at most."""
+        return min([most, *(int(there.get(name, 0.0) / amount + 1e-9) for name, amount in self.wanted().items())])

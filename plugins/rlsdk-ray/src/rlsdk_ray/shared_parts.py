@@ -1,0 +1,76 @@
+"""Large arrays that several items have in common are put into Ray's object store once, and travel by reference."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+import ray
+from numpy.typing import NDArray
+
+LARGE = 100_000
+"""Bytes from which an array goes by reference: Ray keeps smaller values in the message."""
+
+
+class SharedPart:
+    """An array in the object store. Where it is unpickled the array itself appears, as a read-only view."""
+
+    def __init__(self, reference: ray.ObjectRef[NDArray[np.generic]]) -> None:
+        self.reference = reference
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return ray.get, (self.reference,)
+
+
+def with_shared_parts(items: Sequence[object]) -> list[object]:
+    """The items ready to be sent: large arrays in fields of attrs records, which several records have, are references.
+
+    An item may be a list of records.
+    """
+    counts = Counter(id(array) for item in items for array in _arrays(item))
+    known: dict[int, SharedPart] = {}
+
+    def shared(array: NDArray[np.generic]) -> SharedPart:
+        if id(array) not in known:
+            known[id(array)] = SharedPart(ray.put(array))
+        return known[id(array)]
+
+    def changed(record: Any) -> object:
+        fields = {name: shared(value) for name, value in _large(record) if counts[id(value)] > 1}
+        return attrs.evolve(record, **fields) if fields else record
+
+    return [[changed(each) for each in item] if isinstance(item, list) else changed(item) for item in items]
+
+
+def warn_of_size(item: object, store: float) -> None:
+    """Warn where the arrays of an item are larger than the object store of a machine, of `store` bytes."""
+    size = sum(array.nbytes for array in _arrays(item)) if not isinstance(item, np.ndarray) else item.nbytes
+    if size > store:
+        warnings.warn(
+            f"an item of {size / 1e6:.0f} MB is larger than the object store of Ray, {store / 1e6:.0f} MB, so it goes through"
+            " files, which is slow; start Ray with a larger --object-store-memory, or make smaller items",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+
+
+def _arrays(item: object) -> Iterator[NDArray[np.generic]]:
+    """The large arrays in the fields of a record, or of a list of records."""
+    for record in item if isinstance(item, list) else [item]:
+        yield from (value for _, value in _large(record))
+
+
+def _large(record: object) -> list[tuple[str, NDArray[np.generic]]]:
+    kind = type(record)
+    if not attrs.has(kind):
+        return []
+    fields = ((field.name, getattr(record, field.name)) for field in attrs.fields(kind))
+    return [
+        (name, value)
+        for name, value in fields
+        if isinstance(value, np.ndarray) and value.nbytes >= LARGE and not value.dtype.hasobject
+    ]
