@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rlsdk.buffers.episode_file import read_header
+from rlsdk.agent.data_sets import recorded_in
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.experiments.run_request import RunRequest
@@ -55,8 +55,7 @@ def environment_of(spec: AlgorithmSpec, settings: Mapping[str, object]) -> str |
     if dataset is None or dataset.path is None:
         more = ", or --dataset FILE to learn from recorded episodes" if dataset_names(spec.config_type) else ""
         raise SettingsError(f"no environment: add --env ID, for example --env Pendulum-v1{more}")
-    header = read_header(dataset.path)
-    name, spaces = header.environment, (header.observation_space, header.action_space)
+    name, spaces = recorded_in(dataset.path)
     problem = "the data set names none" if name is None else _problem(name, spaces)
     if problem is None:
         return name

@@ -14,7 +14,7 @@ from rlsdk.agent import Agent, agent_class
 from rlsdk.agent.agent_file import system_info
 from rlsdk.agent.loggers import chosen_sinks
 from rlsdk.callbacks import Callback, CheckpointCallback, EvalCallback, ProgressBar, StopOnInterrupt
-from rlsdk.environments import make_vec_env
+from rlsdk.environments import ConnectedEnv, make_vec_env
 from rlsdk.errors import EnvironmentFault, SettingsError, message_of
 from rlsdk.evaluation.evaluate import Evaluation, run_episodes
 from rlsdk.experiments.plotting import plot_run
@@ -32,7 +32,6 @@ from rlsdk.experiments.trust import (
     require_own_places,
     without_places,
 )
-from rlsdk.interfaces import VectorEnv
 from rlsdk.registry import AlgorithmSpec, Preset, load, plugin_of, preset
 from rlsdk.runtime.output import print_line
 from rlsdk.runtime.seeding import fresh_seed
@@ -257,7 +256,7 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
             yield Prepared(agent=agent, directory=directory, record=record, sinks=makers, resumed=False)
 
 
-def _environments(request: RunRequest, env: str, count: int, unused: contextlib.ExitStack) -> VectorEnv:
+def _environments(request: RunRequest, env: str, count: int, unused: contextlib.ExitStack) -> ConnectedEnv:
     """The training environments of a new run, which `unused` closes."""
     where: dict[str, Any] = {"collectors": request.collectors, "executor": request.executor or "processes"}
     envs = make_vec_env(env, count, vectorization=request.vectorization or "auto", **where)
