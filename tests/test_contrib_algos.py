@@ -24,8 +24,17 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = {
     path.parent.name.removeprefix("rlsdk-"): path.parent for path in ROOT.glob("contrib_algos/*/pyproject.toml")
 }
-SIBLINGS = {"ppo": "recurrent-ppo", "a2c": "ppo", "dqn": "qrdqn", "sac": "tqc", "td3": "sac", "ddpg": "td3"}
+SIBLINGS = {
+    "ppo": "recurrent-ppo",
+    "a2c": "ppo",
+    "dqn": "qrdqn",
+    "sac": "tqc",
+    "td3": "sac",
+    "ddpg": "td3",
+    "td3-bc": "td3",
+}
 """The nearest package of each."""
+OF_STABLE_BASELINES3 = ("ppo", "a2c", "dqn", "sac", "td3", "ddpg")
 MOST_LINES, MOST_SHARED = 350, 0.3
 
 
@@ -52,7 +61,7 @@ def test_every_package_is_known_to_the_checks() -> None:
     core = next(each for each in contracts if each["name"] == "The core knows no plugin")
     independent = next(each for each in contracts if each["name"] == "Plugins do not know one another")
     for name, path in PACKAGES.items():
-        package = f"rlsdk_{name}"
+        package = module(name)
         assert str(path.relative_to(ROOT) / "src") in settings["mypy"]["mypy_path"].split(":")
         assert package in settings["importlinter"]["root_packages"]
         assert package in core["forbidden_modules"]
@@ -70,7 +79,7 @@ def test_packages_are_short_and_say_nothing_twice(name: str) -> None:
     assert shared <= max(MOST_SHARED * len(mine), 12), f"{shared} of {len(mine)} lines"
 
 
-@pytest.mark.parametrize("name", PACKAGES)
+@pytest.mark.parametrize("name", OF_STABLE_BASELINES3)
 def test_parameters_are_those_of_stable_baselines3(name: str) -> None:
     """In order and with the same defaults; those that have no counterpart are refused by name."""
     peer = pytest.importorskip("stable_baselines3")

@@ -229,7 +229,7 @@ def test_the_setting(demo: Path, tmp_path: Path) -> None:
     context_other = context(actions=to_space(spaces.Discrete(5)))
     with pytest.raises(UnsupportedSpaceError, match="'demo' was recorded with actions"):
         open_episodes(dataset, context_other)
-    with pytest.raises(UsageError, match="whose path no file has"):
+    with pytest.raises(UsageError, match="whose path is in no file"):
         open_episodes(Dataset("demo", dataset.digest))
     other = write_episodes(tmp_path / "other", [episode(1, 3)], SEEN, DONE)
     with pytest.raises(ArtifactError, match="another data set than expected"):

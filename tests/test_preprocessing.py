@@ -295,6 +295,7 @@ def test_bad_settings_and_foreign_statistics(tmp_path: Path) -> None:
         tqc(normalize="yes")
     with pytest.raises(SettingsError, match="no float part"):
         rlsdk.make("reinforce", env=IdentityEnv(4), normalize=True)
+    rlsdk.make("reinforce", env=IdentityEnv(4), normalize={"where_possible": True})
     with pytest.raises(SettingsError, match=r"norm_obs_keys names \['velocity'\]"):
         tqc(SimpleMultiObsEnv(), policy="MultiInputPolicy", normalize={"norm_obs_keys": ["velocity"]})
     with pytest.raises(SettingsError, match="frame_stack"):

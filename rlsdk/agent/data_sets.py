@@ -22,9 +22,14 @@ def recorded_spaces(config: AgentConfig) -> tuple[Space, Space] | None:
     for field in attrs.fields(type(config)):
         value = getattr(config, field.name)
         if isinstance(value, Dataset) and value.path is not None:
-            header = read_header(value.path)
-            return header.observation_space, header.action_space
+            return recorded_in(value.path)[1]
     return None
+
+
+def recorded_in(path: str) -> tuple[str | None, tuple[Space, Space]]:
+    """(id of the environment, or None; (observation space, action space)) of the data set at `path`, as `read_header`."""
+    header = read_header(path)
+    return header.environment, (header.observation_space, header.action_space)
 
 
 def observe_data_set(agent: AssembledAgent) -> None:

@@ -24,14 +24,13 @@ from torch import Tensor
 from rlsdk.buffers.space_checks import require_inside
 from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.records import Features
-from rlsdk.settings.dataset import header_bytes
+from rlsdk.settings.dataset import SUFFIX, data_file, header_bytes
 from rlsdk.spaces import Space, choices_of, dtype_of, from_json, leaf_spaces, map_leaves, shape_of, to_json
 from rlsdk.tree import leaves
 
 KIND, FORMAT = "rlsdk-episodes", 1
 ENTRY = "rlsdk"
 """Of the metadata."""
-SUFFIX = ".safetensors"
 UNSEEDED = -1
 IN_MEMORY = 64 * 2**20
 """Larger columns are copied to a temporary file without a name, and mapped from there."""
@@ -149,7 +148,7 @@ def read_header(path: str | Path) -> Header:
     Raises:
         ArtifactError: missing, truncated, damaged or of another kind.
     """
-    place = Path(path)
+    place = data_file(path)
     raw = header_bytes(place)
     try:
         with safe_open(place, "pt") as stream:  # checks offsets, shapes and dtypes against the file's size

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 from rlsdk.cli.environment_options import EnvKwargs, Wrappers
 from rlsdk.cli.interrupt import interrupted
 from rlsdk.errors import SettingsError
-from rlsdk.registry import find
+from rlsdk.registry import find, load
 from rlsdk.runtime.output import print_line, quietly
 from rlsdk.settings import load_settings, merge, parse_assignments
 from rlsdk.settings.environment_id import applied, changed_environment
@@ -27,7 +27,13 @@ def run_training(
     env: Annotated[str | None, typer.Option(help="gymnasium id of the environment.")] = None,
     env_kwargs: EnvKwargs = None,
     wrapper: Wrappers = None,
-    steps: Annotated[int | None, typer.Option(help="Total number of environment steps.")] = None,
+    dataset: Annotated[
+        Path | None,
+        typer.Option(help="Recorded episodes to learn from, see record-episodes; then --env may be left out."),
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Total number of environment steps; of updates where a data set is all there is.")
+    ] = None,
     assignments: Annotated[
         list[str] | None, typer.Option("--set", help="NAME=VALUE: a setting. Can be repeated.")
     ] = None,
@@ -91,7 +97,11 @@ def run_training(
         if value is not None:
             settings[name] = value
 
+    from rlsdk.experiments.recorded_run import with_dataset
     from rlsdk.experiments.runner import RunRequest, run
+
+    if dataset is not None:
+        settings = with_dataset(load(algorithm), settings, dataset)
 
     request = RunRequest(
         algorithm=algorithm,
@@ -168,14 +178,15 @@ def _sweep(request: RunRequest, seeds: int | None, jobs: int | None, executor: s
 
 
 def _run_seeds(plan: Sweep) -> None:
+    from rlsdk.experiments.recorded_run import place_of
     from rlsdk.experiments.sweep import sweep
 
-    name = f"{plan.request.algorithm} on {plan.request.env}"
+    name = f"{plan.request.algorithm} on {place_of(plan.request)}"
     print_line(f"{name}: seeds {', '.join(map(str, plan.seeds))}, {plan.jobs} at a time")
     with interrupted("what ran is saved, continue with: the same command and --resume --out its folder"):
         results = sweep(plan)
     means = [result.mean for result in results if result.mean is not None]
-    failed = len(results) - len(means)
+    failed = sum(result.error is not None for result in results)
     if means:
         spread = f" (from {min(means):.2f} to {max(means):.2f})" if len(means) > 1 else ""
         print_line(f"{len(means)} seeds: mean return {sum(means) / len(means):.2f}{spread}")
@@ -194,8 +205,8 @@ def _report(result: RunResult, algorithm: str) -> None:
             f" continue with: rlsdk run {algorithm} --resume --out {folder}{' --trust' if result.needs_trust else ''}"
         )
         raise typer.Exit(130)
-    print_line(
-        f"{result.env_steps:,} steps in {result.seconds:.0f} s;"
-        f" return {score.mean:.2f} +- {score.std:.2f} over {len(score.returns)} deterministic episodes"
-    )
+    reached = "no evaluation without an environment"
+    if score is not None:
+        reached = f"return {score.mean:.2f} +- {score.std:.2f} over {len(score.returns)} deterministic episodes"
+    print_line(f"{result.env_steps:,} {result.unit} in {result.seconds:.0f} s; {reached}")
     print_line(f"files: {folder}/ (final.rlsdk, metrics.csv, config.toml, ...)")

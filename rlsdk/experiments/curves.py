@@ -158,7 +158,7 @@ def _described(folder: Path) -> tuple[str, str, Mapping[str, object]]:
         raise SettingsError(f"{folder} holds no run: it has no run.json; give directories that `rlsdk run --out` wrote")
     record = directory.read_record()
     settings = _settings(directory.config) if directory.config.exists() else {}
-    return record.env, record.algorithm, {**settings, "steps": f"{record.steps:,}", "n_envs": str(record.n_envs)}
+    return record.place, record.algorithm, {**settings, "steps": f"{record.steps:,}", "n_envs": str(record.n_envs)}
 
 
 def _settings(path: Path) -> dict[str, object]:

@@ -30,7 +30,10 @@ class RunRecord:
     """What run.json holds. `--resume` takes everything from here that the command line leaves out."""
 
     algorithm: str
-    env: str
+    env: str | None
+    """None where a data set was all there was."""
+    dataset: str | None = None
+    """The name of the data set that it learns from."""
     steps: int
     n_envs: int
     eval_every: int
@@ -58,6 +61,11 @@ class RunRecord:
     final_evaluation: FinalEvaluation | None = None
     system: dict[str, Any] = attrs.field(factory=dict)
 
+    @property
+    def place(self) -> str:
+        """The environment, or the data set where there is none, for people."""
+        return self.env or f"the data set {self.dataset}"
+
     def as_table(self) -> dict[str, object]:
         """For JSON; what is not known is left out."""
         return {name: value for name, value in attrs.asdict(self).items() if value is not None}
@@ -75,10 +83,11 @@ class RunRecord:
     def of(table: Mapping[str, object], source: str) -> RunRecord:
         """The record in a table; raises as `read`."""
         entries = Entries(table, source)
-        steps = entries.count("steps")
+        steps, dataset = entries.count("steps"), entries.optional_text("dataset")
         return RunRecord(
             algorithm=entries.text("algorithm"),
-            env=entries.text("env"),
+            env=entries.text("env") if dataset is None else entries.optional_text("env"),
+            dataset=dataset,
             steps=steps,
             n_envs=entries.count("n_envs", most=MAX_ENVS),
             eval_every=entries.count("eval_every", max(1, steps // 10), least=0),

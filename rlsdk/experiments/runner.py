@@ -14,11 +14,12 @@ from rlsdk.agent import Agent, agent_class
 from rlsdk.agent.agent_file import system_info
 from rlsdk.agent.loggers import chosen_sinks
 from rlsdk.callbacks import Callback, CheckpointCallback, EvalCallback, ProgressBar, StopOnInterrupt
-from rlsdk.environments import make_vec_env
+from rlsdk.environments import ConnectedEnv, make_vec_env
 from rlsdk.errors import EnvironmentFault, SettingsError, message_of
 from rlsdk.evaluation.evaluate import Evaluation, run_episodes
 from rlsdk.experiments.plotting import plot_run
 from rlsdk.experiments.profiling import profiled
+from rlsdk.experiments.recorded_run import dataset_of, environment_of
 from rlsdk.experiments.run_directory import RunDirectory, folder_name
 from rlsdk.experiments.run_record import FinalEvaluation, RunRecord
 from rlsdk.experiments.run_request import RunRequest
@@ -40,6 +41,9 @@ from rlsdk.settings.dataset import dataset_names
 from rlsdk.settings.environment_id import environment_id
 from rlsdk.sinks import CsvSink, JsonlSink, MetricSink, begin_run, several, take_files
 
+COLLECTING = ("collectors", "executor", "max_lag")
+NEED_ENVIRONMENT = ("eval_every", "stop_at", *COLLECTING)
+"""Options without a meaning where there is only a data set."""
 __all__ = ["RunRequest", "RunResult", "run", "starting_settings", "width"]
 
 
@@ -48,10 +52,13 @@ class RunResult:
     """What came of a run."""
 
     directory: RunDirectory
-    evaluation: Evaluation
+    evaluation: Evaluation | None
+    """None without an environment."""
     env_steps: int
     seconds: float
     interrupted: bool
+    unit: str = "steps"
+    """Of `env_steps`: steps of the environment, or updates where a data set is all there is."""
     needs_trust: bool = False
     """Whether the run can only be resumed with `--trust`."""
 
@@ -95,7 +102,7 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, *, profile: bool) -> 
             watchers: list[Callback] = [ProgressBar(), interrupt, *evaluator, checkpoints]
             left = record.steps - agent.num_timesteps
             if left > 0:
-                with _measured(agent, record.env) if profile else nullcontext():
+                with _measured(agent, record.place) if profile else nullcontext():
                     how: dict[str, Any] = {"threads": record.threads, "compile": record.compile}
                     agent.learn(left, callback=watchers, reset_num_timesteps=False, **how)
         checkpoints.save(agent)
@@ -136,13 +143,14 @@ def _sinks(prepared: Prepared) -> list[MetricSink]:
 def _finish(prepared: Prepared, seconds: float, *, interrupted: bool) -> RunResult:
     """Evaluate the final agent and write down what came of the run."""
     agent, directory, record = prepared.agent, prepared.directory, prepared.record
-    began, env = time.perf_counter(), make_vec_env(record.env)
-    try:
-        evaluation = run_episodes(agent, env, record.eval_episodes, seed=agent.derived_seed("final evaluation"))
-    finally:
-        _close(env, "evaluation")
+    began = time.perf_counter()
+    evaluation = None if record.env is None else _evaluated(agent, record.env, record.eval_episodes)
     seconds += time.perf_counter() - began
-    summary = FinalEvaluation(mean=evaluation.mean, std=evaluation.std, episodes=len(evaluation.returns))
+    summary = (
+        None
+        if evaluation is None
+        else FinalEvaluation(mean=evaluation.mean, std=evaluation.std, episodes=len(evaluation.returns))
+    )
     done = attrs.evolve(
         record,
         status="interrupted" if interrupted else "finished",
@@ -153,16 +161,26 @@ def _finish(prepared: Prepared, seconds: float, *, interrupted: bool) -> RunResu
     )
     directory.write_record(done)
     try:
-        plot_run(directory.path, directory.curve, f"{agent.spec.id} on {record.env}")
+        plot_run(directory.path, directory.curve, f"{agent.spec.id} on {record.place}")
     except SettingsError as error:
         print_line(f"no learning curve: {error}")
-    needs_trust = _asks_for_trust(done, directory)
-    return RunResult(directory, evaluation, agent.num_timesteps, seconds, interrupted, needs_trust)
+    how: dict[str, Any] = {"unit": agent.parts.plan.unit, "needs_trust": _asks_for_trust(done, directory)}
+    return RunResult(directory, evaluation, agent.num_timesteps, seconds, interrupted, **how)
+
+
+def _evaluated(agent: Agent, name: str, episodes: int) -> Evaluation:
+    """Episodes of the final agent."""
+    env = make_vec_env(name)
+    try:
+        return run_episodes(agent, env, episodes, seed=agent.derived_seed("final evaluation"))
+    finally:
+        _close(env, "evaluation")
 
 
 def _asks_for_trust(record: RunRecord, directory: RunDirectory) -> bool:
     try:
-        require_own_environment(record.env, "", trust=False)
+        if record.env is not None:
+            require_own_environment(record.env, "", trust=False)
         require_own_places(record.places, directory.path, "", trust=False)
     except SettingsError:
         return True
@@ -182,7 +200,7 @@ def _measured(agent: Agent, env: str) -> Iterator[None]:
 
 @contextmanager
 def _evaluator(record: RunRecord, directory: RunDirectory) -> Iterator[list[EvalCallback]]:
-    if not record.eval_every:
+    if not record.eval_every or record.env is None:
         yield []
         return
     env = make_vec_env(record.env)
@@ -204,33 +222,26 @@ def _evaluator(record: RunRecord, directory: RunDirectory) -> Iterator[list[Eval
 @contextmanager
 def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
     """A new run in a folder of its own."""
-    env = request.env or request.settings.get("env")
-    if not isinstance(env, str):
-        raise SettingsError("no environment: add --env ID, for example --env Pendulum-v1")
+    given = request.env or request.settings.get("env")
+    env = given if isinstance(given, str) else environment_of(spec, request.settings)
     makers = named_sinks(request.sinks or ())
-    known = preset(spec.id, env) if request.use_preset else None
-    options = _options(request, known)
+    known = preset(spec.id, env) if request.use_preset and env is not None else None
+    options = _options(request, known, env)
     settings = starting_settings(spec, known, request.settings)
     settings |= {"env": env, "seed": fresh_seed() if settings.get("seed") is None else settings["seed"]}
     config = bind(spec.config_type, (), settings)
-    directory = RunDirectory.choose(request.out, spec.id, env, config.seed)
+    data = dataset_of(spec, settings)
+    directory = RunDirectory.choose(request.out, spec.id, env or ("" if data is None else data.name), config.seed)
     with contextlib.ExitStack() as unused:
-        envs = make_vec_env(
-            env,
-            width(spec, known, request.n_envs),
-            vectorization=request.vectorization or "auto",
-            collectors=request.collectors,
-            executor=request.executor or "processes",
-            max_lag=request.max_lag or 0,
-        )
-        unused.callback(_close, envs, "training")
+        envs = None if env is None else _environments(request, env, width(spec, known, request.n_envs), unused)
         agent = agent_class(spec)(**{**settings, "env": envs})
         agent.env_name = env
         config = attrs.evolve(config, env_groups=agent.config.env_groups)  # one for each collector
         record = RunRecord(
             algorithm=spec.id,
             env=env,
-            n_envs=envs.num_envs,
+            dataset=None if data is None else data.name,
+            n_envs=1 if envs is None else envs.num_envs,
             preset=known is not None,
             seed=config.seed,
             device=agent.device,
@@ -245,6 +256,15 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
             yield Prepared(agent=agent, directory=directory, record=record, sinks=makers, resumed=False)
 
 
+def _environments(request: RunRequest, env: str, count: int, unused: contextlib.ExitStack) -> ConnectedEnv:
+    """The training environments of a new run, which `unused` closes."""
+    where: dict[str, Any] = {"collectors": request.collectors, "executor": request.executor or "processes"}
+    where |= {"vectorization": request.vectorization or "auto", "max_lag": request.max_lag or 0}
+    envs = make_vec_env(env, count, **where)
+    unused.callback(_close, envs, "training")
+    return envs
+
+
 def _versions(spec: AlgorithmSpec) -> dict[str, str]:
     """Of Python, the platform, the packages of the core, and the algorithm's own."""
     plugin = plugin_of(spec)
@@ -252,13 +272,15 @@ def _versions(spec: AlgorithmSpec) -> dict[str, str]:
     return {**system_info(), **own}
 
 
-def _options(request: RunRequest, known: Preset | None) -> dict[str, Any]:
+def _options(request: RunRequest, known: Preset | None, env: str | None) -> dict[str, Any]:
     """The options of a new run.
 
     Raises:
-        SettingsError: one is out of range, or there is no number of steps.
+        SettingsError: one is out of range, or needs an environment, or there is no number of steps.
     """
     explicit = request.explicit()
+    if env is None and (playing := [name for name in NEED_ENVIRONMENT if explicit.get(name)]):
+        raise SettingsError(f"--{playing[0].replace('_', '-')} needs an environment: add --env ID, or leave it out")
     steps: int | None = explicit.get("steps") or (known.steps if known else None)
     if steps is None:
         raise SettingsError("no length: add --steps N, for example --steps 10_000")
@@ -267,18 +289,19 @@ def _options(request: RunRequest, known: Preset | None) -> dict[str, Any]:
 
 
 def _write_down(directory: RunDirectory, record: RunRecord, config: object) -> None:
-    trust = " --trust" if environment_id(record.env).reads_more else ""
-    name, counts = directory.config.name, f"--steps {record.steps} --n-envs {record.n_envs}"
-    repeat = f"rlsdk run {record.algorithm} --config {name} {counts}{trust}"
-    header = f"{record.algorithm} on {record.env}, {record.steps} steps\nrepeat: {repeat}"
+    trust = " --trust" if record.env is not None and environment_id(record.env).reads_more else ""
+    more = "" if record.dataset is None else " --dataset FILE"
+    more += "" if record.env is None else f" --n-envs {record.n_envs}"
+    repeat = f"rlsdk run {record.algorithm} --config {directory.config.name} --steps {record.steps}{more}{trust}"
+    header = f"{record.algorithm} on {record.place}, {record.steps} steps\nrepeat: {repeat}"
     directory.write_config(type(config), unstructure(config), header)
     directory.write_record(record)
 
 
 def _announce(agent: Agent, record: RunRecord, known: Preset | None) -> None:
     print_line(
-        f"training {record.algorithm} on {record.env}: {record.steps:,} steps, seed {record.seed}, device {agent.device}"
-        f" ({agent.device_reason})"
+        f"training {record.algorithm} on {record.place}: {record.steps:,} {agent.parts.plan.unit}, seed {record.seed},"
+        f" device {agent.device} ({agent.device_reason})"
     )
     if known is not None:
         print_line(f"preset for {record.env}: {_described(known)} (--no-preset for the defaults)")
@@ -307,7 +330,8 @@ def _resumed(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
     if request.out is None:
         raise SettingsError("--resume needs --out DIR, the directory of the run to continue")
     data = {name: value for name, value in request.settings.items() if name in dataset_names(spec.config_type)}
-    if without_places(request.settings) - {"device"} - set(data) or request.n_envs:
+    fixed = {name: value for name, value in request.settings.items() if name not in data}
+    if without_places(fixed) - {"device"} or request.n_envs:
         raise SettingsError(
             "--resume continues with the settings of the run; leave out --n-envs, --set, --config and --seed"
         )
@@ -315,10 +339,8 @@ def _resumed(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
     with directory.taken_up(), contextlib.ExitStack() as unused:
         record = _checked(request, directory, spec)
         makers = named_sinks(record.sinks)
-        names = ("collectors", "executor", "max_lag")
-        where: dict[str, Any] = {name: getattr(record, name) for name in names}
-        envs = make_vec_env(record.env, record.n_envs, vectorization=record.vectorization, **where)
-        unused.callback(_close, envs, "training")
+        again = attrs.evolve(request, **{name: getattr(record, name) for name in ("vectorization", *COLLECTING)})
+        envs = None if record.env is None else _environments(again, record.env, record.n_envs, unused)
         changes: dict[str, Any] = {"device": record.device, "custom_objects": {**record.places, **data}}
         agent = directory.newest(lambda path: agent_class(spec).load(path, env=envs, force_reset=False, **changes))
         if record.steps < agent.num_timesteps:
@@ -328,7 +350,7 @@ def _resumed(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
         agent.env_name = record.env
         directory.forget_after(agent.num_timesteps)
         directory.write_record(record)
-        print_line(f"resuming {spec.id} on {record.env} at step {agent.num_timesteps:,} of {record.steps:,}")
+        print_line(f"resuming {spec.id} on {record.place} at step {agent.num_timesteps:,} of {record.steps:,}")
         unused.pop_all()
         yield Prepared(agent=agent, directory=directory, record=record, sinks=makers, resumed=True)
 

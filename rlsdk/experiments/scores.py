@@ -33,13 +33,13 @@ class Score:
 
 
 def score_of(folder: Path) -> Score | None:
-    """The score of a run directory, None where the run is not finished.
+    """The score of a run directory, None where the run is not finished, or had no environment to be evaluated in.
 
     Raises:
         SettingsError: its record is damaged.
     """
     record = RunDirectory(folder).read_record()
-    if record.status != "finished":
+    if record.status != "finished" or record.env is None:
         return None
     final = record.final_evaluation
     if final is None or record.env_steps is None:

@@ -19,6 +19,7 @@ import numpy as np
 from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.executors import EXECUTORS, Executor, capacity, make_executor
 from rlsdk.experiments.plotting import plot_runs
+from rlsdk.experiments.recorded_run import environment_of, place_of
 from rlsdk.experiments.run_directory import RunDirectory
 from rlsdk.experiments.runner import RunRequest, run, starting_settings
 from rlsdk.experiments.stored_tables import Entries, read_table
@@ -28,6 +29,7 @@ from rlsdk.registry import load, preset
 from rlsdk.runtime.output import is_quiet, print_line, quietly
 from rlsdk.settings import merge
 from rlsdk.settings.constructor import bind
+from rlsdk.settings.dataset import dataset_names
 from rlsdk.settings.load import nested
 
 MAX_SEEDS = 10_000
@@ -46,7 +48,7 @@ class Sweep:
 
 @attrs.frozen(kw_only=True)
 class SeedResult:
-    """What came of one seed; `error` is None where it finished."""
+    """What came of one seed; `error` is None where it finished, `mean` where there was no environment to evaluate in."""
 
     seed: int
     folder: Path
@@ -104,6 +106,8 @@ def sweep(plan: Sweep) -> list[SeedResult]:
 def _require_possible(request: RunRequest) -> None:
     """Raises what would be wrong with every seed."""
     spec, env = load(request.algorithm), request.env or request.settings.get("env")
+    if env is None:
+        env = environment_of(spec, request.settings)
     known = preset(spec.id, str(env)) if request.use_preset else None
     bind(spec.config_type, (), {**starting_settings(spec, known, request.settings), "env": env, "seed": 0})
 
@@ -113,8 +117,7 @@ def _folder(plan: Sweep) -> Iterator[Path]:
     """The folder of the sweep, held inside the block, with what it runs written down."""
     folder = plan.request.out
     if folder is None:
-        env = str(plan.request.env or plan.request.settings.get("env"))
-        folder = RunDirectory.choose(None, plan.request.algorithm, env, plan.seeds[0]).path
+        folder = RunDirectory.choose(None, plan.request.algorithm, place_of(plan.request), plan.seeds[0]).path
     written = folder / REQUEST
     if written.exists() and not plan.request.resume and any(folder.rglob("*.rlsdk")):
         raise SettingsError(f"{folder} already holds runs; add --resume to continue them, or choose another --out")
@@ -142,11 +145,12 @@ def stored(asked: RunRequest, jobs: int | None = None) -> Sweep | None:
         raise SettingsError(f"{folder} holds runs of {request.algorithm!r}, not of {asked.algorithm!r}")
     if asked.env not in (None, request.env):
         raise SettingsError(f"{folder} holds runs on {request.env!r}; leave out --env {asked.env}")
-    if without_places(asked.settings):
+    data = {name for name in asked.settings if name in dataset_names(load(asked.algorithm).config_type)}
+    if without_places({name: value for name, value in asked.settings.items() if name not in data}):
         raise SettingsError(
             "--resume continues with the settings of the runs; leave out --set, --config, --seed, --device"
         )
-    env, files = request.env or str(request.settings.get("env")), [*folder.iterdir(), *folder.glob("seed-*/*")]
+    env, files = request.env or request.settings.get("env"), [*folder.iterdir(), *folder.glob("seed-*/*")]
     require_own_choices(asked, source, env, places_in(request.settings), files)
     executor = entries.text("executor", "processes")
     require_own_executor(executor, str(source), trust=asked.trust)
@@ -204,7 +208,9 @@ def reported(request: RunRequest, name: str) -> SeedResult:
     assert request.out is not None
     try:
         result = finished(request)
-        print_line(f"{name}: return {result.mean:.2f} +- {result.std:.2f}")
+        print_line(
+            f"{name}: finished" if result.mean is None else f"{name}: return {result.mean:.2f} +- {result.std:.2f}"
+        )
     except RlsdkError as error:
         print_line(f"{name} failed: {error}")
         return SeedResult(seed=request.settings["seed"], folder=request.out, error=str(error))
@@ -227,6 +233,8 @@ def finished(request: RunRequest) -> SeedResult:
         run_quietly(_resumed(request) if directory.checkpointed else attrs.evolve(request, resume=False))
         done = directory.read_record()
     if (score := done.final_evaluation) is None:
+        if done.env is None:
+            return SeedResult(seed=request.settings["seed"], folder=request.out)
         raise SettingsError(f"{directory.record} is damaged: it has no final_evaluation")
     return SeedResult(seed=request.settings["seed"], folder=request.out, mean=score.mean, std=score.std)
 
@@ -236,6 +244,8 @@ def _resumed(request: RunRequest) -> RunRequest:
     settings: dict[str, Any] = {}
     for name, place in places_in(request.settings).items():
         settings = merge(settings, nested(name.split("."), place))
+    for name in dataset_names(load(request.algorithm).config_type):  # agent files hold no path
+        settings |= {name: request.settings[name]} if request.settings.get(name) is not None else {}
     return attrs.evolve(request, resume=True, n_envs=None, settings=settings)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def require_own_choices(
-    request: RunRequest, source: Path, env: str, places: Mapping[str, object], files: Iterable[Path]
+    request: RunRequest, source: Path, env: str | None, places: Mapping[str, object], files: Iterable[Path]
 ) -> None:
     """Check what the record `source` would decide for `request`: its environment, its places, and the files that will be
     written beside it. What the request gives again is its own choice.
@@ -26,7 +26,8 @@ def require_own_choices(
     """
     given = places_in(request.settings)
     named = {name: place for name, place in places.items() if name not in given}
-    require_own_environment(env, str(source), trust=request.trust or request.env is not None)
+    if env is not None:
+        require_own_environment(env, str(source), trust=request.trust or request.env is not None)
     require_own_places(named, source.parent, str(source), trust=request.trust)
     require_own_files(files, trust=request.trust)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from torch import nn
 
 from rlsdk.interfaces import BuildContext
@@ -13,7 +15,7 @@ from rlsdk.networks.deterministic_actor import DeterministicActor
 from rlsdk.networks.encoders import features_dim
 from rlsdk.networks.ensemble import EnsembleMLP
 from rlsdk.networks.own_networks import OwnCritics, OwnNetworkSettings, own_critics, own_network, require_own_features
-from rlsdk.settings.deterministic_actor_critic import DeterministicActorCriticConfig
+from rlsdk.settings.deterministic_actor_critic import DeterministicActorCriticNetworks
 from rlsdk.settings.networks import widths
 from rlsdk.spaces import Box
 
@@ -21,8 +23,19 @@ HIDDEN = (400, 300)
 NAMES = ("pi", "qf")
 
 
+class DeterministicNetworkSettings(Protocol):
+    """The settings that the networks are made from."""
+
+    @property
+    def policy(self) -> str: ...
+    @property
+    def policy_kwargs(self) -> DeterministicActorCriticNetworks: ...
+    @property
+    def batch_size(self) -> int: ...
+
+
 def build_deterministic_actor_critic(
-    context: BuildContext, config: DeterministicActorCriticConfig
+    context: BuildContext, config: DeterministicNetworkSettings
 ) -> tuple[DeterministicActor, ContinuousCritics | OwnCritics]:
     """(actor; `n_critics` critics that predict one value each), on the context's device.
 
@@ -35,7 +48,7 @@ def build_deterministic_actor_critic(
     return actor, _critics(context, config, actor).to(context.device)
 
 
-def _actor(context: BuildContext, config: DeterministicActorCriticConfig, scale: ActionScale) -> DeterministicActor:
+def _actor(context: BuildContext, config: DeterministicNetworkSettings, scale: ActionScale) -> DeterministicActor:
     networks = config.policy_kwargs
     if networks.actor_class is None:
         hidden = widths(networks.net_arch, "pi", HIDDEN, names=NAMES)
@@ -49,7 +62,7 @@ def _actor(context: BuildContext, config: DeterministicActorCriticConfig, scale:
 
 
 def _critics(
-    context: BuildContext, config: DeterministicActorCriticConfig, actor: DeterministicActor
+    context: BuildContext, config: DeterministicNetworkSettings, actor: DeterministicActor
 ) -> ContinuousCritics | OwnCritics:
     networks, size = config.policy_kwargs, actor.scale.size
     if networks.critic_class is not None:
@@ -64,6 +77,6 @@ def _critics(
     return ContinuousCritics(encoder, ensemble, _kernel(context, config, wide))
 
 
-def _kernel(context: BuildContext, config: DeterministicActorCriticConfig, hidden: tuple[int, ...]) -> KernelChoice:
+def _kernel(context: BuildContext, config: DeterministicNetworkSettings, hidden: tuple[int, ...]) -> KernelChoice:
     """What evaluates the dense layers of one network."""
     return KernelChoice(config.policy_kwargs.kernel, max(hidden, default=1), config.batch_size, context.device)

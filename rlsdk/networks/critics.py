@@ -57,11 +57,13 @@ class ContinuousCritics(nn.Module):
         value, grad = value_of(values)
         return value, vjp(grad)[:, features.shape[-1] :]
 
-    def first_action_gradient(self, features: Tensor, unit_action: Tensor) -> tuple[Tensor, Tensor]:
-        """(mean of the first critic's outputs, 0-d; its gradient with respect to the action [N, A]): the other critics are not
-        evaluated."""
+    def first_action_gradient(
+        self, features: Tensor, unit_action: Tensor, value_of: ValueOf = mean_value
+    ) -> tuple[Tensor, Tensor]:
+        """(`value_of` the first critic's outputs, 0-d; its gradient with respect to the action [N, A]): the other critics are
+        not evaluated."""
         values, vjp = self._kernels()[1].evaluate_inputs(torch.cat([features, unit_action], dim=-1))
-        value, grad = mean_value(values)
+        value, grad = value_of(values)
         return value, vjp(grad)[:, features.shape[-1] :]
 
     def forward(self, features: Tensor, unit_action: Tensor) -> Tensor:

@@ -35,7 +35,7 @@ class ObservationNormalizer:
             for path, leaf in leaf_spaces(space)
             if isinstance(leaf, Box) and dtype_of(leaf) == "float32" and settings.norm_obs and self._chosen(path)
         }
-        if settings.norm_obs and not self.leaves:
+        if settings.norm_obs and not self.leaves and not settings.where_possible:
             raise SettingsError(
                 f"normalize: the observation {space} has no float part to normalise; set norm_obs = false"
             )

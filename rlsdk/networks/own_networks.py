@@ -79,9 +79,11 @@ class OwnCritics(nn.Module):
         """(`value_of` the critics' outputs, 0-d; its gradient with respect to the action [N, A])."""
         return _with_gradient(lambda leaf: self(features, leaf), unit_action, value_of)
 
-    def first_action_gradient(self, features: Features, unit_action: Tensor) -> tuple[Tensor, Tensor]:
-        """(mean of the first critic's outputs, 0-d; its gradient with respect to the action [N, A])."""
-        return _with_gradient(lambda leaf: self.ensemble[0](features, leaf), unit_action, mean_value)
+    def first_action_gradient(
+        self, features: Features, unit_action: Tensor, value_of: ValueOf = mean_value
+    ) -> tuple[Tensor, Tensor]:
+        """(`value_of` the first critic's outputs, 0-d; its gradient with respect to the action [N, A])."""
+        return _with_gradient(lambda leaf: self.ensemble[0](features, leaf), unit_action, value_of)
 
 
 def _with_gradient(

@@ -14,6 +14,7 @@ from rlsdk.errors import ArtifactError, SettingsError
 
 MAX_HEADER = 16 * 2**20
 """Bytes of the header of a data set."""
+SUFFIX = ".safetensors"
 
 
 @attrs.frozen
@@ -33,12 +34,12 @@ class Dataset:
 
     @staticmethod
     def at(path: str | PathLike[str], digest: str | None = None) -> Dataset:
-        """The data set in the file at `path`; only its header is read.
+        """The data set in the file at `path`, whose suffix may be left out; only its header is read.
 
         Raises:
             ArtifactError: there is no such file, it is not a data set, or not the one with this `digest`.
         """
-        place = Path(path)
+        place = data_file(path)
         found = hashlib.sha256(header_bytes(place)).hexdigest()
         if digest is not None and found != digest:
             raise ArtifactError(
@@ -50,6 +51,13 @@ class Dataset:
     def to_setting(self) -> dict[str, str]:
         """What files store."""
         return {"name": self.name, "digest": self.digest}
+
+
+def data_file(path: str | PathLike[str]) -> Path:
+    """The file of a data set: `demo.safetensors` for `demo` too, unless there is a file `demo`."""
+    place = Path(path)
+    whole = place.with_name(place.name + SUFFIX) if place.name and not place.suffix else place
+    return whole if whole.is_file() and not place.is_file() else place
 
 
 def as_dataset(value: object) -> Dataset:

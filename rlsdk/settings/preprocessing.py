@@ -40,6 +40,9 @@ class Normalization:
         converter=attrs.converters.optional(tuple),
         metadata=described("entries of a Dict observation to normalise; none = all float ones"),
     )
+    where_possible: bool = attrs.field(
+        default=False, metadata=described("leave observations without float parts as they are, instead of an error")
+    )
 
 
 def as_normalization(value: bool | Mapping[str, object] | Normalization | None) -> Normalization | None:

@@ -109,15 +109,21 @@ class DeterministicActorCritic:
         return clipped_double_q(values, torch.zeros_like(batch.reward), batch.reward, batch.discount)
 
     def _update_actor(self, batch: Transitions, rate: float) -> Tensor:
-        """One step of the actor up the first critic; its loss, 0-d: minus that value."""
+        """One step of the actor; its loss, 0-d."""
         action, vjp = self.actor.evaluate(self.actor.encoder(batch.observation.features))
+        loss, grad = self.actor_loss(batch, action)
+        self.trained.actor_optimizer.zero_grad()
+        vjp(grad)
+        self.trained.actor_optimizer.step(rate)
+        return loss
+
+    def actor_loss(self, batch: Transitions, action: Tensor) -> tuple[Tensor, Tensor]:
+        """(loss of the actor 0-d, its gradient with respect to the actor's unit actions [N, A]): minus the first critic. A
+        class that derives from this one may have another."""
         with torch.no_grad():
             features = self.critics.encoder(batch.observation.features)
         value, grad = self.critics.first_action_gradient(features, action)
-        self.trained.actor_optimizer.zero_grad()
-        vjp(-grad)
-        self.trained.actor_optimizer.step(rate)
-        return -value
+        return -value, -grad
 
     def state_dict(self) -> DeterministicActorCriticState:
         return {**self.trained.state_dict(), "actor_target": self.actor_target.state_dict()}

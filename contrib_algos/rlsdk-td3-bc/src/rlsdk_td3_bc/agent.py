@@ -1,0 +1,27 @@
+"""The user-facing class."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rlsdk.agent import Agent, part
+from rlsdk.settings.constructor import configured_by
+from rlsdk_td3_bc.config import TD3BCConfig
+
+if TYPE_CHECKING:
+    from rlsdk.networks import ContinuousCritics, DeterministicActor, OwnCritics
+
+
+class TD3BC(Agent[TD3BCConfig]):
+    """TD3 with behaviour cloning, from a data set alone (arXiv:2106.06860)."""
+
+    actor: DeterministicActor = part("policy", "The policy's network.")
+    actor_target: DeterministicActor = part("algorithm.actor_target.network", "The target network of the actor.")
+    critic: ContinuousCritics | OwnCritics = part("algorithm.critics", "The networks that predict values of actions.")
+    critic_target: ContinuousCritics | OwnCritics = part(
+        "algorithm.critic_target.network", "The target network of the critics."
+    )
+
+    @configured_by(TD3BCConfig)
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)

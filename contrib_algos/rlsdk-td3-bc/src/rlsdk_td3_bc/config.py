@@ -1,0 +1,69 @@
+"""Every hyper-parameter of TD3+BC, once. Constructor, help, CLI, settings files and docs derive from this class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from rlsdk.settings import AgentConfig, Dataset, Normalization, defaults, described, glossary, in_range
+from rlsdk.settings.deterministic_actor_critic import DeterministicActorCriticNetworks
+from rlsdk.settings.deterministic_actor_critic import as_networks as networks_of
+from rlsdk.settings.schedules import Constant, Schedule, as_schedule
+
+PAPER = "arXiv:2106.06860"
+TD3 = "arXiv:1802.09477"
+HIDDEN = {"pi": (256, 256), "qf": (256, 256)}
+STATES_ONLY = Normalization(norm_reward=False, clip_obs=1e6, epsilon=1e-6, where_possible=True)
+"""Mean 0 and deviation 1 over the data set; a deviation counts as at least 1e-3 (section 5)."""
+
+
+def as_networks(
+    value: Mapping[str, object] | DeterministicActorCriticNetworks | None,
+) -> DeterministicActorCriticNetworks:
+    """Network settings from a table, with two hidden layers of 256 where it names none."""
+    networks = networks_of(value)
+    return networks if networks.net_arch is not None else attrs.evolve(networks, net_arch=HIDDEN)
+
+
+@attrs.frozen(field_transformer=defaults(normalize=STATES_ONLY))
+class TD3BCConfig(AgentConfig):
+    """The constructor parameters of TD3+BC, in order."""
+
+    dataset: Dataset | None = attrs.field(
+        default=None, metadata=described("recorded episodes to learn from: a path", source="no default: must be given")
+    )
+    alpha: float = attrs.field(
+        default=2.5,
+        validator=in_range(0),
+        metadata=described(
+            "weight of the critic against the recorded actions; 0 is cloning", tune=(0.5, 10.0), source=PAPER
+        ),
+    )
+    learning_rate: Schedule = attrs.field(
+        default=Constant(3e-4), converter=as_schedule, metadata=glossary.LEARNING_RATE
+    )
+    batch_size: int = attrs.field(default=256, validator=in_range(1), metadata=glossary.BATCH_SIZE)
+    tau: float = attrs.field(default=0.005, validator=in_range(0, 1), metadata=glossary.TAU)
+    gamma: float = attrs.field(default=0.99, validator=in_range(0, 1), metadata=glossary.GAMMA)
+    policy_delay: int = attrs.field(
+        default=2,
+        validator=in_range(1),
+        metadata=described("updates of the critics per update of the actor and of the targets", source=TD3),
+    )
+    target_policy_noise: float = attrs.field(
+        default=0.2,
+        validator=in_range(0),
+        metadata=described("deviation of the noise on the target actor's actions (unit actions)", source=TD3),
+    )
+    target_noise_clip: float = attrs.field(
+        default=0.5, validator=in_range(0), metadata=described("bound of that noise", source=TD3)
+    )
+    policy_kwargs: DeterministicActorCriticNetworks = attrs.field(
+        factory=DeterministicActorCriticNetworks, converter=as_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
+    )
+
+    @property
+    def action_noise(self) -> None:
+        """Nothing is collected."""
+        return None

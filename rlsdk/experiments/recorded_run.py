@@ -1,0 +1,86 @@
+"""Runs that learn from a data set: the setting that names it, and the environment where none is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rlsdk.agent.data_sets import recorded_in
+from rlsdk.environments import make_vec_env
+from rlsdk.errors import RlsdkError, SettingsError
+from rlsdk.experiments.run_request import RunRequest
+from rlsdk.registry import AlgorithmSpec, load
+from rlsdk.runtime.output import print_line
+from rlsdk.settings.dataset import Dataset, as_dataset, dataset_names
+from rlsdk.settings.environment_id import environment_id
+
+
+def with_dataset(spec: AlgorithmSpec, settings: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """`settings` with the data set at `path`. Where they hold its digest already, as the settings of an earlier run do, it must
+    be that one.
+
+    Raises:
+        SettingsError: the algorithm has no setting for a data set, or several. ArtifactError: there is no such file, or it
+        is another data set.
+    """
+    names = dataset_names(spec.config_type)
+    if len(names) != 1:
+        why = (
+            f"has several, give one of {', '.join(names)} with --set"
+            if names
+            else "does not learn from one, leave it out"
+        )
+        raise SettingsError(f"--dataset {path}: {spec.id} {why}")
+    stored = settings.get(names[0])
+    digest = stored.get("digest") if isinstance(stored, Mapping) else None
+    found = as_dataset({"path": str(path)} if digest is None else {"path": str(path), "digest": digest})
+    return {**settings, names[0]: {"path": str(found.path), "digest": found.digest}}
+
+
+def dataset_of(spec: AlgorithmSpec, settings: Mapping[str, object]) -> Dataset | None:
+    """The first data set among the settings whose file is given; raises as `as_dataset`."""
+    given = (as_dataset(settings[name]) for name in dataset_names(spec.config_type) if settings.get(name) is not None)
+    return next((dataset for dataset in given if dataset.path is not None), None)
+
+
+def environment_of(spec: AlgorithmSpec, settings: Mapping[str, object]) -> str | None:
+    """The environment of a run for which none is given: that of its data set; None where it cannot be made here, or has other
+    spaces.
+
+    Raises:
+        SettingsError: the settings name no data set, so there is nothing to learn from. ArtifactError: as `read_header`.
+    """
+    dataset = dataset_of(spec, settings)
+    if dataset is None or dataset.path is None:
+        more = ", or --dataset FILE to learn from recorded episodes" if dataset_names(spec.config_type) else ""
+        raise SettingsError(f"no environment: add --env ID, for example --env Pendulum-v1{more}")
+    name, spaces = recorded_in(dataset.path)
+    problem = "the data set names none" if name is None else _problem(name, spaces)
+    if problem is None:
+        return name
+    print_line(f"no environment, so no evaluation: {problem}; --env ID gives one")
+    return None
+
+
+def place_of(request: RunRequest) -> str:
+    """The environment of a request, or the name of its data set where it gives none."""
+    if request.env or request.settings.get("env"):
+        return str(request.env or request.settings["env"])
+    dataset = dataset_of(load(request.algorithm), request.settings)
+    return "" if dataset is None else dataset.name
+
+
+def _problem(name: str, spaces: tuple[object, object]) -> str | None:
+    """Why the environment that a data set names cannot be used; None where it can."""
+    if environment_id(name).reads_more:  # a file must not choose which module is imported
+        return f"for {name!r} of the data set a module would be imported or a file read"
+    try:
+        env = make_vec_env(name)
+    except RlsdkError as error:
+        return f"{name!r} of the data set cannot be made here ({error})"
+    try:
+        same = (env.observation_space, env.action_space) == spaces
+        return None if same else f"{name!r} of the data set has other spaces than its episodes"
+    finally:
+        env.close()

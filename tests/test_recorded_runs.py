@@ -1,0 +1,119 @@
+"""`rlsdk run --dataset`: a run learns from recorded episodes, with an environment or without one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import pytest
+import torch
+
+from rlsdk.buffers import RecordedEpisode, write_episodes
+from rlsdk.environments import to_space
+from tests.example_plugins import installed_examples
+
+RUN = ("run", "cloning", "--seed", "0", "--out", "run")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cloning(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """An algorithm that learns from a data set."""
+    with installed_examples(tmp_path_factory.mktemp("installed")):
+        yield
+
+
+def demo(name: str | None, *, env: str = "CartPole-v1", file: str = "demo", reward: float = 1.0) -> Path:
+    """Episodes with the spaces of CartPole; `name`: of the environment they say they are from."""
+    made = gymnasium.make(env)
+    seen = torch.rand(4, 11, 4, generator=torch.Generator().manual_seed(0)) - 0.5
+    episodes = [RecordedEpisode(rows, (rows[:-1, 2] > 0).long(), torch.full((10,), reward), True) for rows in seen]
+    return write_episodes(file, episodes, to_space(made.observation_space), to_space(made.action_space), name)
+
+
+def record() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Path("run/run.json").read_text())
+    return found
+
+
+def test_a_run_without_an_environment_goes_on_where_it_stopped(cli: Any) -> None:
+    demo(None)
+    code, out, err = cli(*RUN, "--dataset", "demo", "--steps", "200")
+    assert code == 0, err
+    assert "training cloning on the data set demo: 200 updates" in out
+    assert "200 updates in" in out
+    assert "no evaluation without an environment" in out
+    assert "env" not in record()
+    assert record()["dataset"] == "demo"
+    code, _, err = cli(*RUN[:2], "--out", "run", "--resume", "--steps", "250")
+    assert (code, "--resume with --dataset FILE" in err) == (1, True)
+    code, out, err = cli(*RUN[:2], "--out", "run", "--resume", "--steps", "250", "--dataset", "demo")
+    assert code == 0, err
+    assert record()["env_steps"] == 250
+    code, out, err = cli(
+        "run", "cloning", "--config", "run/config.toml", "--dataset", "demo", "--steps", "9", "--out", "b"
+    )
+    assert code == 0, err
+    demo(None, file="other", reward=2.0)
+    code, _, err = cli(
+        "run", "cloning", "--config", "run/config.toml", "--dataset", "other", "--steps", "9", "--out", "c"
+    )
+    assert (code, "another data set than expected" in err) == (1, True)
+    code, out, err = cli("plot", "run", "--out", "p.png", "--metric", "train/loss")
+    assert code == 0, err
+
+
+def test_the_environment_of_the_data_set_evaluates(cli: Any) -> None:
+    demo("CartPole-v1")
+    code, out, err = cli(*RUN, "--dataset", "demo.safetensors", "--steps", "100", "--eval-episodes", "2")
+    assert code == 0, err
+    assert record()["env"] == "CartPole-v1"
+    assert "over 2 deterministic episodes" in out
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("package:Env-v0", "a module would be imported"),
+        ("Missing-v0", "cannot be made here"),
+        ("Pendulum-v1", "has other spaces"),
+    ],
+)
+def test_an_environment_that_cannot_be_used_is_left_out(cli: Any, name: str, why: str) -> None:
+    demo(name)
+    code, out, err = cli(*RUN, "--dataset", "demo", "--steps", "20")
+    assert code == 0, err
+    assert why in out
+    assert "env" not in record()
+
+
+def test_several_seeds_without_an_environment(cli: Any) -> None:
+    demo(None)
+    seeds = ("run", "cloning", "--dataset", "demo", "--seeds", "2", "--executor", "in-process")
+    code, out, err = cli(*seeds, "--steps", "20", "--out", "seeds")
+    assert code == 0, err
+    assert "cloning on demo: seeds 0, 1" in out
+    Path("seeds/summary.json").unlink()
+    code, out, err = cli(*seeds[:2], "--resume", "--out", "seeds", "--steps", "30")
+    assert code == 0, err
+    assert json.loads(Path("seeds/seed-1/run.json").read_text())["env_steps"] == 30
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("run", "cloning"), "or --dataset FILE to learn from recorded episodes"),
+        (("run", "cloning", "--dataset", "missing"), "there is no data set missing"),
+        (("run", "cloning", "--dataset", "demo", "--eval-every", "5"), "--eval-every needs an environment"),
+        (("run", "cloning", "--dataset", "demo", "--env", "Pendulum-v1"), "was recorded with observations"),
+        (("run", "ppo", "--dataset", "demo", "--env", "CartPole-v1"), "ppo does not learn from one, leave it out"),
+    ],
+)
+def test_what_is_wrong_is_one_line(cli: Any, options: tuple[str, ...], words: str) -> None:
+    demo(None)
+    code, _, err = cli(*options, "--steps", "10")
+    assert code == 1
+    assert words in err
+    assert err.count("\n") == 1
