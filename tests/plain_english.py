@@ -1,7 +1,7 @@
 """What users read is plain English: `python -m tests.plain_english` lists sentences that are too long and odd words.
 
-It reads the pages, the help of every command and the messages of exceptions. `make lint` runs it. Spelling is checked
-by codespell, which has no rule for the length of a sentence.
+It reads the pages, the help of every command and setting, and the messages of exceptions. `make lint` runs it. Spelling is
+checked by codespell, which has no rule for the length of a sentence.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ SKIPPED = {
     "docs/contracts.md": "made from the statements of the contract kit",
     "docs/planted-bugs.md": "made from the planted bugs",
     "docs/decisions": "records of their time, for people who work on rlsdk",
+    "docs/cards": "made from READMEs and settings, which are read where they are written",
+    "docs/commands": "made from the help of commands",
+    "docs/reference": "made from docstrings",
 }
 """Beginning of a path -> why its pages are not read."""
 
@@ -115,10 +118,17 @@ def helps() -> Iterator[Passage]:
 
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
+    yield from _helps(group, "rlsdk")
+
+
+def _helps(group: TyperGroup, before: str) -> Iterator[Passage]:
     for name, command in sorted(group.commands.items()):
-        yield Passage(f"rlsdk {name} --help", 0, _prose(command.help or ""))
+        place = f"{before} {name}"
+        yield Passage(f"{place} --help", 0, _prose(command.help or ""))
         for option in command.params:
-            yield Passage(f"rlsdk {name} --help: {option.name}", 0, _prose(getattr(option, "help", "") or ""))
+            yield Passage(f"{place} --help: {option.name}", 0, _prose(getattr(option, "help", "") or ""))
+        if isinstance(command, TyperGroup):
+            yield from _helps(command, place)
 
 
 def _literal(node: ast.AST) -> str:
@@ -140,6 +150,15 @@ def messages() -> Iterator[Passage]:
             if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
                 for part in _literal(node.exc.args[0]).split(";") if node.exc.args else ():
                     yield Passage(path.relative_to(ROOT).as_posix(), node.lineno, _prose(part))
+
+
+def settings() -> Iterator[Passage]:
+    """What settings do: the first argument of `described`. Help and `described` may be texts of a glossary."""
+    folders = ("rlsdk", "plugins/*/src", "contrib_algos/*/src")
+    for path in sorted(path for folder in folders for path in ROOT.glob(f"{folder}/**/*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "described" and node.args:
+                yield Passage(str(path.relative_to(ROOT)), node.lineno, _prose(_literal(node.args[0])))
 
 
 def limit(place: str) -> int:
@@ -168,8 +187,8 @@ def problems(passage: Passage) -> list[str]:
 
 
 def everything() -> list[str]:
-    """The problems of all pages, helps and messages."""
-    return [line for source in (pages, helps, messages) for passage in source() for line in problems(passage)]
+    """The problems of all pages, helps, settings and messages."""
+    return [line for source in (pages, helps, settings, messages) for passage in source() for line in problems(passage)]
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""Environments as rlsdk sees them. Only this package knows gymnasium. Public names are imported on first use.
+"""Environments as rlsdk sees them. Only this package uses gymnasium. Public names are imported on first use.
 
 The table has what other folders of rlsdk use besides, such as `OnDevice`; `__all__` is what programs use.
 Importing it makes the ids `rlsdk/...` known to `gymnasium.make`.

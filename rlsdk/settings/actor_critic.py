@@ -66,7 +66,7 @@ class RecurrentConfig(ActorCriticConfig):
         metadata=described("the critic reads the actor's memory; only the actor's gradient trains it"),
     )
     enable_critic_lstm: bool = attrs.field(
-        default=True, metadata=described("the critic has a memory of its own; false = a linear layer")
+        default=True, metadata=described("the critic has a separate memory; false = a linear layer")
     )
     lstm_kwargs: Mapping[str, object] | None = attrs.field(
         default=None,
@@ -76,7 +76,7 @@ class RecurrentConfig(ActorCriticConfig):
         default=None,
         converter=as_module_class,
         metadata=described(
-            "memory module of your own, called with (features_dim, **memory_kwargs), see rlsdk.networks.Memory; none = LSTM"
+            "your memory module, called with (features_dim, **memory_kwargs), see rlsdk.networks.Memory; none = LSTM"
             " or GRU, by the policy's name"
         ),
     )
