@@ -8,7 +8,7 @@ EXTRAS := docs examples export hub interchange offline plots_and_videos scaffold
 TEXTS := README.md CONTRIBUTING.md CHANGELOG.md docs examples plugins contrib_algos rlsdk benchmarks
 SOURCES := pyproject.toml $(addsuffix /pyproject.toml,$(PLUGINS)) constraints.txt
 
-.PHONY: demo test test-slow test-without-kernels test-oldest lint format docs bench wheels release zoo clean
+.PHONY: demo test test-slow test-without-kernels test-oldest test-newest lint format docs bench wheels release zoo clean
 
 $(VENV)/.demo: $(SOURCES)
 	$(PYTHON) -m venv $(VENV)
@@ -47,6 +47,11 @@ test-without-kernels: $(VENV)/.dev  ## the fast suite in plain torch; tests of t
 
 test-oldest: $(VENV)-oldest/.done  ## the suite on the oldest versions the metadata accept (a large download)
 	$(VENV)-oldest/bin/python -m pytest -n 2 --dist loadfile -q tests plugins contrib_algos $(patsubst %,--ignore tests/test_%.py,$(EXTRAS))
+
+test-newest: $(SOURCES)  ## the suite on the newest versions that are published, pre-releases too
+	$(PYTHON) -m venv $(VENV)-newest
+	$(VENV)-newest/bin/python -m pip install --quiet --pre --upgrade -e ".[dev]" $(addprefix -e ,$(PLUGINS))
+	$(VENV)-newest/bin/python -m pytest -n 2 --dist loadfile -q
 
 $(VENV)-oldest/.done: $(SOURCES) constraints-oldest.txt
 	$(PYTHON) -m venv $(VENV)-oldest
@@ -89,4 +94,4 @@ bench: $(VENV)/.bench  ## ours against the peer, interleaved
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) demo dist runs docs/_build
+	rm -rf $(VENV) $(VENV)-oldest $(VENV)-newest demo dist runs docs/_build

@@ -118,10 +118,17 @@ def helps() -> Iterator[Passage]:
 
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
+    yield from _helps(group, "rlsdk")
+
+
+def _helps(group: TyperGroup, before: str) -> Iterator[Passage]:
     for name, command in sorted(group.commands.items()):
-        yield Passage(f"rlsdk {name} --help", 0, _prose(command.help or ""))
+        place = f"{before} {name}"
+        yield Passage(f"{place} --help", 0, _prose(command.help or ""))
         for option in command.params:
-            yield Passage(f"rlsdk {name} --help: {option.name}", 0, _prose(getattr(option, "help", "") or ""))
+            yield Passage(f"{place} --help: {option.name}", 0, _prose(getattr(option, "help", "") or ""))
+        if isinstance(command, TyperGroup):
+            yield from _helps(command, place)
 
 
 def _literal(node: ast.AST) -> str:

@@ -6,12 +6,14 @@ import json
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import rlsdk
+from rlsdk.cli import main
 from rlsdk.experiments.agent_path import agent_path
 from rlsdk.experiments.watching import watching
 
@@ -108,3 +110,12 @@ def test_quiet_commands_print_nothing(cli: Any) -> None:
     assert list(Path("bench").rglob("events.out.tfevents*"))
     code, out, err = cli("run", "ppo", *SHORT, "--set", "gamma=7", "-q")
     assert (code, out, "gamma = 7.0 is outside" in err) == (1, "", True)
+
+
+def test_a_warning_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Users of the command line need no file, line and source of ours."""
+    before = warnings.formatwarning
+    monkeypatch.setattr(main, "app", lambda: print(warnings.formatwarning("too large", UserWarning, "a.py", 1), end=""))
+    main.main()
+    assert capsys.readouterr().out == "warning: too large\n"
+    assert warnings.formatwarning is before

@@ -148,6 +148,21 @@ def test_large_spaces_do_not_crash() -> None:
         assert bool(mask.gather(1, action[:, None]).all())
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_ten_thousand_actions_in_two_precisions(dtype: torch.dtype) -> None:
+    """10,048 draws, logits in [-50, 50]: none is forbidden, and forbidden values get no gradient."""
+    generator = torch.Generator().manual_seed(0)
+    logits = ((torch.rand(64, 10_000, generator=generator) - 0.5) * 100).to(dtype).requires_grad_()
+    mask = torch.rand(64, 10_000, generator=generator) < 0.3
+    found = Categorical.of(logits, mask)
+    drawn = [found.sample(generator) for _ in range(157)]
+    assert all(bool(mask.gather(1, action[:, None]).all()) for action in drawn)
+    (found.entropy().sum() + found.log_prob(drawn[0]).sum()).backward()
+    assert logits.grad is not None
+    assert bool(logits.grad.isfinite().all())
+    assert bool((logits.grad[~mask] == 0).all())
+
+
 def test_product_is_the_sum_of_its_parts() -> None:
     space = to_space(HybridActionEnv().action_space)
     torch.manual_seed(0)

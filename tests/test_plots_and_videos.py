@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from rlsdk.cli.main import app
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError
 from rlsdk.experiments.curves import CurveSettings, curves, runs_below
+from rlsdk.experiments.metrics_file import read_metric
 from rlsdk.experiments.plotting import PictureSettings, plot_runs
 from rlsdk_tqc import TQC
 
@@ -81,6 +82,17 @@ def test_statistics_and_bands_over_seeds_by_hand(tmp_path: Path) -> None:
     assert value == 4.0
     assert 1.0 <= low < 2.5 < 6.0 < high <= 10.0
     assert (value, low, high) == last(), "the same runs give the same interval"
+
+
+def test_a_step_counts_once_in_a_running_mean(tmp_path: Path) -> None:
+    """Evaluations repeat the metrics of their step in a row of their own, at a later time."""
+    path = tmp_path / "metrics.csv"
+    path.write_text(
+        "step,rollout/ep_rew_mean,time/time_elapsed,eval/mean_reward\n1,10,0.1,\n2,20,0.2,\n2,20,0.9,7\n3,30,1,\n"
+    )
+    assert read_metric(path, "rollout/ep_rew_mean") == ([1.0, 2.0, 3.0], [10.0, 20.0, 30.0])
+    assert read_metric(path, "rollout/ep_rew_mean", "time/time_elapsed")[0] == [0.1, 0.2, 1.0]
+    assert read_metric(path, "eval/mean_reward") == ([2.0], [7.0])
 
 
 def test_runs_with_other_points_meet_where_all_are_defined(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 import rlsdk
 from rlsdk.cli.main import app
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError
-from rlsdk.evaluation.aggregate import better, difference, estimate, improvement, iqm, mean, median, profile
+from rlsdk.evaluation.aggregate import better, chance, difference, estimate, improvement, iqm, mean, median, profile
 from rlsdk.experiments import Bench, Cell, Suite, bench, compare, load_suite, scores_below, suites
 from rlsdk.experiments.report import write_report
 from rlsdk.experiments.report_tables import cells, normalised
@@ -319,7 +319,32 @@ def test_two_sets_of_runs() -> None:
     assert found.left_out == ("F",)
     assert found.verdict().startswith("A is better")
     assert compare(bad, good).verdict().startswith("B is better")
-    assert compare(good, good).verdict().startswith("no difference")
+    assert compare(good, good).verdict().startswith("these runs show no difference")
+
+
+def test_no_verdict_without_evidence() -> None:
+    """Few runs, or a difference that chance explains, make no winner."""
+    for count in range(1, 5):
+        good, bad = ([run_of(base + k, k) for k in range(count)] for base in (100.0, 1.0))
+        assert compare(good, bad).verdict().startswith("too few runs for a verdict")
+    mixed = [run_of(float(k), k) for k in range(8)], [run_of(k + 1.6, k) for k in range(8)]
+    found = compare(*mixed)
+    assert found.verdict().startswith("these runs show no difference")
+    assert found.p_value == pytest.approx(found.rows[0].p_value, abs=0.03)
+    few = [[*mixed[0], run_of(1.0, 0, env="F")], [*mixed[1], run_of(0.0, 0, env="F")]]
+    assert "the fewest here is 1" in compare(*few).verdict()
+
+
+def test_the_permutation_test_is_honest() -> None:
+    """Without a difference p < 0.05 in at most about 5 % of cases, also with ties and several environments."""
+    rng = np.random.default_rng(0)
+    p_values = [
+        chance(*([rng.integers(6, size=n).astype(float) for n in (5, 7)] for _ in "xy"), permutations=199)
+        for _ in range(300)
+    ]
+    assert np.mean(np.array(p_values) < 0.05) < 0.09
+    together = chance([np.arange(5.0), np.arange(5.0)], [np.arange(5.0) + 2.6] * 2)
+    assert together < chance([np.arange(5.0)], [np.arange(5.0) + 2.6])  # two environments are more evidence than one
 
 
 def test_what_cannot_be_compared() -> None:

@@ -32,7 +32,7 @@ def compare_runs(
         counts = f"{row.runs[0]}, {row.runs[1]}"
         typer.echo(
             f"{one_line(row.env):<{width}}{counts:>8}{row.means[0]:>12.4g}{row.means[1]:>12.4g}{row.better:>10.2f}{row.p_value:>8.2g}"
-            f"  {row.difference}"
+            f"  {row.difference if min(row.runs) > 1 else f'{row.difference.value:.4g} [one run has none]'}"
         )
     if found.left_out:
         typer.echo(f"left out, not in both: {', '.join(found.left_out)}")

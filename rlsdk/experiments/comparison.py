@@ -7,8 +7,12 @@ from collections.abc import Sequence
 import attrs
 
 from rlsdk.errors import SettingsError
-from rlsdk.evaluation.aggregate import Estimate, better, difference, improvement
+from rlsdk.evaluation.aggregate import Estimate, better, chance, difference, improvement
 from rlsdk.experiments.scores import Score, means
+
+LEAST_RUNS = 5
+"""Runs a side and environment that a verdict needs: fewer show no difference that can be relied on."""
+LEVEL = 0.05
 
 
 @attrs.frozen(kw_only=True)
@@ -33,6 +37,8 @@ class Comparison:
     rows: tuple[Row, ...]
     improvement: Estimate
     """Probability that a run of A is better than one of B, averaged over environments."""
+    p_value: float
+    """Of a two-sided permutation test that A and B do not differ on any environment."""
     left_out: tuple[str, ...]
     """Environments only one of them was run on."""
 
@@ -42,12 +48,17 @@ class Comparison:
 
     def verdict(self) -> str:
         """One sentence."""
-        share = self.improvement
-        if share.low > 0.5:
-            return f"A is better: {share} of runs win"
-        if share.high < 0.5:
-            return f"B is better: {share} of runs of A win"
-        return f"no difference that this many runs could show: {share} of runs of A win; more seeds narrow the interval"
+        share, fewest = self.improvement, min(count for row in self.rows for count in row.runs)
+        if fewest < LEAST_RUNS:
+            return (
+                f"too few runs for a verdict: A and B need at least {LEAST_RUNS} seeds each on every environment, "
+                f"the fewest here is {fewest}"
+            )
+        if self.p_value < LEVEL and share.low > 0.5:
+            return f"A is better: P(A > B) = {share}, p = {self.p_value:.2g}"
+        if self.p_value < LEVEL and share.high < 0.5:
+            return f"B is better: P(A > B) = {share}, p = {self.p_value:.2g}"
+        return f"these runs show no difference: P(A > B) = {share}, p = {self.p_value:.2g}; more seeds can show smaller ones"
 
 
 def compare(a: Sequence[Score], b: Sequence[Score]) -> Comparison:
@@ -76,8 +87,13 @@ def compare(a: Sequence[Score], b: Sequence[Score]) -> Comparison:
                 p_value=float(mannwhitneyu(x, y, alternative="two-sided").pvalue),
             )
         )
-    share = improvement([x for x, _ in pairs], [y for _, y in pairs])
-    return Comparison(rows=tuple(rows), improvement=share, left_out=tuple(sorted(set(ours) ^ set(theirs))))
+    first, second = [x for x, _ in pairs], [y for _, y in pairs]
+    return Comparison(
+        rows=tuple(rows),
+        improvement=improvement(first, second),
+        p_value=chance(first, second),
+        left_out=tuple(sorted(set(ours) ^ set(theirs))),
+    )
 
 
 def _by_env(scores: Sequence[Score]) -> dict[str, list[Score]]:

@@ -16,13 +16,16 @@ MAX_METRICS = 1 << 32
 def read_metric(path: Path, name: str, x: str = "step") -> tuple[list[float], list[float]]:
     """(x, values) of one column of a run's metrics.csv; rows without the metric are left out.
 
+    An evaluation writes a row at a step that has one already, and repeats its metrics: the first row of a step counts.
+
     Raises:
         SettingsError: the file cannot be read.
     """
     try:
-        rows = [
-            row for row in csv.DictReader(read_text(path, MAX_METRICS).splitlines()) if row.get(name) and row.get(x)
-        ]
+        table = csv.DictReader(read_text(path, MAX_METRICS).splitlines())
+        found = [(number, row) for number, row in enumerate(table) if row.get(name) and row.get(x)]
+        # a table without steps has a row per value
+        rows = list({row.get("step") or str(number): row for number, row in reversed(found)}.values())[::-1]
         places, values = [float(row[x]) for row in rows], [float(row[name]) for row in rows]
     except (csv.Error, ValueError, TypeError) as error:
         raise error if isinstance(error, SettingsError) else SettingsError(f"{path} is damaged: {error}") from None

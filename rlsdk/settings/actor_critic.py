@@ -76,7 +76,7 @@ class RecurrentConfig(ActorCriticConfig):
         default=None,
         converter=as_module_class,
         metadata=described(
-            "your class of the memory, called with (features_dim, **memory_kwargs), see rlsdk.networks.Memory; none = LSTM"
+            "your memory module, called with (features_dim, **memory_kwargs), see rlsdk.networks.Memory; none = LSTM"
             " or GRU, by the policy's name"
         ),
     )

@@ -41,19 +41,19 @@ EARLY_STOP_KL = described("stop the epochs once the policy has moved 1.5 times t
 POLICY_KWARGS = described("settings of the networks")
 NET_ARCH = described("hidden layer widths: a list for all networks, or a table of lists")
 NETWORK_CLASS = described(
-    "your class of the network, called with (gymnasium space, output_dim, **network_kwargs), from preprocessed observations to"
+    "your whole network, called with (gymnasium space, output_dim, **network_kwargs), from preprocessed observations to"
     " [N, output_dim]; none = features extractor and net_arch"
 )
 ACTOR_CLASS = described(
-    "your class of the actor, called with (gymnasium space, output_dim, **actor_kwargs), from preprocessed observations to"
+    "your whole actor, called with (gymnasium space, output_dim, **actor_kwargs), from preprocessed observations to"
     " [N, output_dim]; none = features extractor and net_arch"
 )
 CRITIC_CLASS = described(
-    "your class of the value function, called with (gymnasium space, 1, **critic_kwargs), from preprocessed observations to"
+    "your whole value function, called with (gymnasium space, 1, **critic_kwargs), from preprocessed observations to"
     " [N, 1]; none = features extractor and net_arch"
 )
 CONTINUOUS_CRITIC_CLASS = described(
-    "your class of the critic, called with (gymnasium space, action_dim, output_dim, **critic_kwargs) n_critics times, from"
+    "your whole critic, called with (gymnasium space, action_dim, output_dim, **critic_kwargs) n_critics times, from"
     " preprocessed observations and actions in [-1, 1] to [N, output_dim]; none = features extractor and net_arch"
 )
 OWN_KWARGS = described("further arguments of your class")
