@@ -47,7 +47,9 @@ class KroneckerActorCritic:
             before, self.fisher = self.fisher, FisherInformation(network)
             self.fisher.keep(before)
         self.optimizer.zero_grad()
-        rows = policy_batch(batch, network, gamma=config.gamma, lam=1.0 if config.gae_lambda is None else config.gae_lambda)
+        rows = policy_batch(
+            batch, network, gamma=config.gamma, lam=1.0 if config.gae_lambda is None else config.gae_lambda
+        )
         if network.has_train_mode:
             network.train()
         metrics = self._find_gradients(rows)

@@ -125,7 +125,7 @@ class KroneckerBlock(Averages):
 
 
 class DiagonalBlock(Averages):
-    """The Fisher information of each number in a parameter that no layer above has: scores of different rows are independent, so
+    """The Fisher information of each number in a parameter that no such layer has. Scores of different rows are independent:
     the square of their sum estimates the sum of their squares."""
 
     def __init__(self, parameter: nn.Parameter) -> None:
@@ -153,4 +153,3 @@ def damped(inputs: Tensor, outputs: Tensor, damping: float, split: bool) -> Tens
     ratio = (inputs.mean() / outputs.mean()).sqrt().nan_to_num(1.0, 1.0).clamp(1e-6, 1e6)
     root = damping**0.5
     return torch.outer(outputs + root / ratio, inputs + root * ratio)
-

@@ -20,7 +20,7 @@ def build(context: BuildContext, config: ACKTRConfig) -> Parts:
     require_spaces(context, "ACKTR")
     if config.policy_kwargs.optimizer_class is not None and config.momentum != 0.9:
         raise SettingsError(
-            f"momentum = {config.momentum} is used by SGD alone, but policy_kwargs gives optimizer_class; leave one out, or give"
+            f"momentum = {config.momentum} is of SGD, but policy_kwargs gives optimizer_class; leave one out, or give"
             " optimizer_kwargs"
         )
     network = build_actor_critic(context, config, memory=memory_of(config.policy))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import chain
 
 import torch
 from torch import Generator, Tensor, nn
@@ -86,9 +85,9 @@ class FisherInformation:
 def score_of(log_prob: Tensor, value: Tensor, weight: Tensor | None, coef: float, generator: Generator) -> Tensor:
     """The sum of log-likelihoods of a batch, 0-d, to differentiate.
 
-    The policy's samples are the actions taken. The value is the mean of a Gaussian with deviation 1 in the loss `coef` (V - y)^2;
-    its gradient is 2 `coef` times the noise, of which only the sign is sampled: the information of the value is then exact, its
-    Gauss-Newton matrix, and that which it shares with the policy still cancels on average.
+    The policy's samples are the actions taken. The value is the mean of a Gaussian with deviation 1; the gradient of its loss
+    `coef` (V - y)^2 is 2 `coef` times the noise. Only the sign of the noise is sampled: the value's information is then its
+    Gauss-Newton matrix, without noise, and what it shares with the policy still cancels on average.
 
     Args:
         log_prob: of actions taken, float [N].
