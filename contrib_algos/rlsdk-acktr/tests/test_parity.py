@@ -21,7 +21,7 @@ from rlsdk.updates import policy_batch
 from rlsdk_acktr import ACKTR, algorithm, blocks
 from tests.peer_updates import some_in_the_fast_suite
 
-UPDATES = 5
+UPDATES = 4
 
 
 def patches(x: Tensor, layer: nn.Conv2d) -> list[Tensor]:
@@ -88,7 +88,8 @@ class Peer:
         latent = rows.observation.features[chosen].double()
         pictures = next((m for m in self.network.modules() if isinstance(m, Pictures)), None)
         latent = latent if pictures is None else pictures.net(latent / 255.0)
-        distribution = self.network.head(self.network.body(latent), None)
+        mask = rows.observation.action_mask
+        distribution = self.network.head(self.network.body(latent), None if mask is None else mask[chosen])
         return distribution, self.network.value(self.network.critic_body(latent)).squeeze(-1)
 
     def averaged(self, upto: int, i: int, part: int | None) -> Any:
@@ -170,7 +171,7 @@ def settings(rng: np.random.Generator) -> dict[str, Any]:
     shared = {"net_arch": [5, {"pi": [4], "vf": []}]}
     networks = ({"net_arch": [4]}, {"net_arch": []}, {"net_arch": {"pi": [3, 4], "vf": [5]}}, shared)
     return {
-        "n_steps": 12,
+        "n_steps": 8,
         "learning_rate": float(rng.uniform(0.05, 0.5)),
         "ent_coef": float(rng.choice([0.0, 0.05])),
         "vf_coef": float(rng.uniform(0.1, 1.0)),
@@ -231,6 +232,7 @@ def agent_of_pictures() -> ACKTR:
 
 
 def test_updates_of_convolutions_equal_dense_solves() -> None:
+    """With masks."""
     assert max(distances(agent_of_pictures())) < TOLERANCE
 
 
@@ -305,6 +307,7 @@ def test_a_mutant_is_found(mutant: str, monkeypatch: pytest.MonkeyPatch) -> None
     assert any(max(distances(agent, normalize=normalize)) > TOLERANCE for agent, normalize in map(agent_for, SEEDS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [
