@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from rlsdk.environments import make_vec_env
-from rlsdk.errors import DivergenceError
+from rlsdk.errors import DivergenceError, SettingsError
 from rlsdk.testing.rollouts import rollout_of
 from rlsdk_acktr import ACKTR
 from rlsdk_acktr.blocks import DiagonalBlock, KroneckerBlock, damped
@@ -268,3 +268,24 @@ def test_blocks_of_another_network_are_refused() -> None:
     assert isinstance(small.layers[""], KroneckerBlock)
     with pytest.raises(ValueError, match="of another network"):
         small.load_state_dict({"layers": {"head": {}}, "others": {}})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"kfac_clip": 0.0}, "kfac_clip = 0.0 is outside"),
+        ({"kfac_update": 0}, "kfac_update = 0 is outside"),
+        ({"damping": 0.0}, "damping = 0.0 is outside"),
+        ({"momentum": 1.0}, "momentum = 1.0 is outside"),
+        ({"stats_decay": 1.0}, "stats_decay = 1.0 is outside"),
+        ({"cold_iter": -1}, "cold_iter = -1 is outside"),
+        ({"lr_schedule": "linear"}, "unknown setting 'lr_schedule'"),
+        ({"momentum": 0.5, "policy_kwargs": {"optimizer_class": "adam"}}, "momentum = 0.5 is of SGD"),
+        ({"n_steps": 1, "normalize_advantage": True}, "cannot be normalised"),
+    ],
+)
+def test_settings_without_meaning_are_refused_in_one_line(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        ACKTR("MlpPolicy", "CartPole-v1", **settings)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)

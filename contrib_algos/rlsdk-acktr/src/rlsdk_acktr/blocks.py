@@ -6,6 +6,7 @@ Sources: Martens, Grosse 2015, arXiv:1503.05671 (dense layers); Grosse, Martens 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -75,7 +76,8 @@ class KroneckerBlock(Averages):
         """Inputs of each output, [samples, I], with a last column of ones for the bias."""
         layer = self.layer
         if isinstance(layer, nn.Conv2d):
-            patches = unfold(x, layer.kernel_size, layer.dilation, layer.padding, layer.stride)
+            padding: Any = layer.padding  # no text: see `layers_of`
+            patches = unfold(x, layer.kernel_size, layer.dilation, padding, layer.stride)
             flat = patches.transpose(1, 2).flatten(0, 1)
         else:
             flat = x.flatten(0, -2)

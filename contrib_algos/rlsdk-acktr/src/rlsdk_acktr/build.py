@@ -23,6 +23,11 @@ def build(context: BuildContext, config: ACKTRConfig) -> Parts:
             f"momentum = {config.momentum} is of SGD, but policy_kwargs gives optimizer_class; leave one out, or give"
             " optimizer_kwargs"
         )
+    if config.normalize_advantage and config.n_steps * context.num_envs < 2:
+        raise SettingsError(
+            "n_steps = 1 with 1 environment gives one step per rollout, whose advantage cannot be normalised; raise n_steps, or"
+            " set normalize_advantage = false"
+        )
     network = build_actor_critic(context, config, memory=memory_of(config.policy))
     update = KroneckerActorCritic(
         network, config, context.streams["update"], continuous=isinstance(context.action_space, Box)

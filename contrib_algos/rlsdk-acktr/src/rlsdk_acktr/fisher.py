@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
@@ -42,7 +43,7 @@ class FisherInformation:
         known = {p for b in self.layers.values() if b.count or b.layer in calls for p in b.layer.parameters()}
         others = [b for b in self.others.values() if b.parameter not in known and b.parameter.requires_grad]
         edges = [edge for _, uses in called for _, edge in uses]
-        wanted = [*edges, *(block.parameter for block in others)]
+        wanted: Any = [*edges, *(block.parameter for block in others)]
         grads = torch.autograd.grad(score, wanted, retain_graph=True, allow_unused=True)
         found = iter(grads)
         for block, uses in called:

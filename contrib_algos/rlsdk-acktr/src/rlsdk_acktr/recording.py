@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeGuard
 
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
@@ -25,7 +25,7 @@ def layers_of(network: nn.Module) -> dict[str, Layer]:
     }
 
 
-def _is_plain(module: nn.Module) -> bool:
+def _is_plain(module: nn.Module) -> TypeGuard[Layer]:
     """Classes derived from these, such as torch's parametrised layers, may compute something else."""
     if not isinstance(getattr(module, "weight", None), nn.Parameter):
         return False
