@@ -1,0 +1,15 @@
+"""The user-facing class."""
+
+from __future__ import annotations
+
+from rlsdk.agent import Agent
+from rlsdk.settings.constructor import configured_by
+from rlsdk_acktr.config import ACKTRConfig
+
+
+class ACKTR(Agent[ACKTRConfig]):
+    """Actor-critic with a natural gradient by Kronecker factors (arXiv:1708.05144): one bounded step on each rollout."""
+
+    @configured_by(ACKTRConfig)
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)

@@ -1,0 +1,113 @@
+"""Every hyper-parameter of ACKTR, once. Constructor, help, CLI, settings files and docs derive from these classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from rlsdk.settings import AgentConfig, described, finite_schedule, glossary, in_range, structure
+from rlsdk.settings.actor_critic import RecurrentConfig
+from rlsdk.settings.networks import as_optimizer
+from rlsdk.settings.schedules import Linear, Schedule, as_schedule
+
+SHARE, POSITIVE = in_range(0.0, 1.0), in_range(0, open_low=True)
+
+
+@attrs.frozen(kw_only=True)
+class ACKTRPolicyConfig(RecurrentConfig):
+    """`policy_kwargs` of ACKTR. Settings of the memory are used by the policies that have one."""
+
+    optimizer_class: str | Callable[..., Any] | None = attrs.field(
+        default=None,
+        converter=attrs.converters.optional(as_optimizer),
+        metadata=described("element-wise torch optimiser that takes natural gradients; none = SGD with momentum"),
+    )
+
+
+def _policy_settings(value: Mapping[str, object] | ACKTRPolicyConfig | None) -> ACKTRPolicyConfig:
+    return value if isinstance(value, ACKTRPolicyConfig) else structure(value or {}, ACKTRPolicyConfig)
+
+
+@attrs.frozen
+class ACKTRConfig(AgentConfig):
+    """The constructor parameters of ACKTR, in order."""
+
+    gamma: float = attrs.field(default=0.99, validator=SHARE, metadata=glossary.GAMMA)
+    n_steps: int = attrs.field(default=20, validator=in_range(1), metadata=glossary.N_STEPS)
+    ent_coef: float = attrs.field(default=0.01, validator=in_range(0), metadata=glossary.ENT_COEF)
+    vf_coef: float = attrs.field(default=0.25, validator=in_range(0), metadata=glossary.VF_COEF)
+    vf_fisher_coef: float = attrs.field(
+        default=1.0,
+        validator=in_range(0),
+        metadata=described(
+            "c in the Fisher loss c (V - sample)^2 of the value: its Fisher information counts 4 c^2; 0.5 = as in the paper"
+        ),
+    )
+    learning_rate: Schedule = attrs.field(
+        default=Linear(0.25),
+        converter=as_schedule,
+        validator=finite_schedule(),
+        metadata=described("longest step along the natural gradient; may be a schedule", tune=(0.01, 1.0)),
+    )
+    max_grad_norm: float = attrs.field(
+        default=0.5,
+        validator=POSITIVE,
+        metadata=described("global norm gradients are scaled down to in the first cold_iter updates"),
+    )
+    kfac_clip: float = attrs.field(
+        default=0.001,
+        validator=POSITIVE,
+        metadata=described("bound on the step's squared length in the Fisher metric, twice its KL divergence"),
+    )
+    kfac_update: int = attrs.field(
+        default=1,
+        validator=in_range(1),
+        metadata=described("updates between eigendecompositions of the factors", unit="updates"),
+    )
+    gae_lambda: float | None = attrs.field(
+        default=None,
+        validator=SHARE,
+        metadata=described("weighs bias against variance of advantages; none = 1, the returns of n steps"),
+    )
+    normalize_advantage: bool | None = attrs.field(
+        default=None,
+        kw_only=True,
+        metadata=described("normalise advantages over the rollout; none = for Box actions", examples=(True,)),
+    )
+    momentum: float = attrs.field(
+        default=0.9,
+        kw_only=True,
+        validator=in_range(0, 1, open_high=True),
+        metadata=described("of SGD, whose rate is learning_rate (1 - momentum); other optimisers have arguments"),
+    )
+    damping: float = attrs.field(
+        default=0.01,
+        kw_only=True,
+        validator=POSITIVE,
+        metadata=described("added to the Fisher information before it is inverted", tune=(0.001, 0.1)),
+    )
+    factored_damping: bool = attrs.field(
+        default=False,
+        kw_only=True,
+        metadata=described(
+            "split the damping between both factors of a layer by their traces; false = add it to their product",
+            source="arXiv:1503.05671, section 6.3",
+        ),
+    )
+    stats_decay: float = attrs.field(
+        default=0.99,
+        kw_only=True,
+        validator=in_range(0, 1, open_high=True),
+        metadata=described("share of a factor's running average that stays in each update"),
+    )
+    cold_iter: int = attrs.field(
+        default=10,
+        kw_only=True,
+        validator=in_range(0),
+        metadata=described("first updates, which step along plain gradients while factors are estimated"),
+    )
+    policy_kwargs: ACKTRPolicyConfig = attrs.field(
+        factory=ACKTRPolicyConfig, converter=_policy_settings, kw_only=True, metadata=glossary.POLICY_KWARGS
+    )
