@@ -1,0 +1,73 @@
+"""Puts ACER together; the only place that chooses its parts."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from rlsdk.buffers import ReplayBuffer, SequenceReplay
+from rlsdk.interfaces import BuildContext, Parts, require_spaces
+from rlsdk.networks import build_encoder, build_memory, features_dim, memory_of, mlp, uses_nature_cnn
+from rlsdk.settings.networks import widths
+from rlsdk.spaces import Discrete
+from rlsdk_acer.algorithm import ActorCriticWithReplay
+from rlsdk_acer.config import ACERConfig
+from rlsdk_acer.network import ACERNetwork, Carry, Side
+from rlsdk_acer.plan import ReplayedRollouts
+
+HIDDEN = (64, 64)
+GAIN, POLICY_GAIN, VALUE_GAIN = 2.0**0.5, 0.01, 1.0
+"""Of orthogonal weights: hidden layers, and the last layer of the policy and of the values."""
+
+
+def build(context: BuildContext, config: ACERConfig) -> Parts:
+    """The parts of one ACER agent; the policy's name selects the memory.
+
+    Raises:
+        UnsupportedSpaceError: the actions are not Discrete, or the policy does not fit the observations.
+    """
+    require_spaces(context, "ACER", actions=("Discrete",))
+    network = build_network(context, config)
+    whole = config.buffer_size - config.buffer_size % config.n_steps  # so that rollouts are overwritten as they were stored
+    steps = ReplayBuffer(context, whole * context.num_envs, config.gamma)
+    like = {"probs": torch.zeros(network.actions)}
+    memory = SequenceReplay[Carry](
+        steps, length=config.n_steps, extras=like, carry=network.initial_carry(context.num_envs)
+    )
+    update = ActorCriticWithReplay(network, config)
+    return Parts(policy=network, algorithm=update, plan=ReplayedRollouts.of(config), buffer=memory)
+
+
+def build_network(context: BuildContext, config: ACERConfig) -> ACERNetwork:
+    """The network for an environment, on the context's device; raises as `build`."""
+    space, networks = context.action_space, config.policy_kwargs
+    assert isinstance(space, Discrete)
+    encoder = build_encoder(context, config.policy, networks)
+    size = networks.lstm_hidden_size, networks.n_lstm_layers, networks.lstm_kwargs or {}
+    memory = build_memory(memory_of(config.policy), features_dim(encoder), *size)
+    shared = (networks.net_arch or {}).get("shared", ())
+    trunk = mlp(int(memory.features_dim), shared, networks.activation_fn)
+    width = shared[-1] if shared else int(memory.features_dim)
+    sides = []
+    for name, gain in (("pi", POLICY_GAIN), ("qf", VALUE_GAIN)):
+        default: tuple[int, ...] = () if uses_nature_cnn(encoder) else HIDDEN
+        hidden = widths(networks.net_arch, name, default, names=("shared", "pi", "qf"), absent=())
+        body = nn.Sequential(*trunk, *mlp(width, hidden, networks.activation_fn))
+        head = nn.Linear(hidden[-1] if hidden else width, space.n)
+        if networks.ortho_init:
+            orthogonal(body, GAIN)
+            orthogonal(head, gain)
+        sides.append(Side(body, head))
+    if networks.ortho_init:
+        orthogonal(encoder, GAIN)
+    return ACERNetwork(encoder, memory, sides[0], sides[1], space.start).to(context.device)
+
+
+@torch.no_grad()
+def orthogonal(part: nn.Module, gain: float) -> None:
+    """Orthogonal weights and zero biases of linear layers and convolutions; other modules keep their initial weights."""
+    for module in part.modules():
+        if isinstance(module, nn.Linear | nn.Conv2d):
+            nn.init.orthogonal_(module.weight, gain)
+            if module.bias is not None:
+                module.bias.zero_()
