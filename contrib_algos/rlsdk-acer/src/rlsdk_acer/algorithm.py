@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from rlsdk.records import Metrics, Sequences
-from rlsdk.tree import map_tensors
 from rlsdk.updates import FlatOptimizer, TargetNetwork, adam_arguments
 from rlsdk_acer.config import ACERConfig
 from rlsdk_acer.network import ACERNetwork, Carry, Unrolled

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from rlsdk.buffers import ReplayBuffer, SequenceReplay
+from rlsdk.errors import SettingsError
 from rlsdk.interfaces import BuildContext, Parts, require_spaces
 from rlsdk.networks import build_encoder, build_memory, features_dim, memory_of, mlp, uses_nature_cnn
 from rlsdk.settings.networks import widths
@@ -25,17 +26,37 @@ def build(context: BuildContext, config: ACERConfig) -> Parts:
 
     Raises:
         UnsupportedSpaceError: the actions are not Discrete, or the policy does not fit the observations.
+        SettingsError: the memory is too small for a rollout, or for `replay_start`.
     """
     require_spaces(context, "ACER", actions=("Discrete",))
     network = build_network(context, config)
-    whole = config.buffer_size - config.buffer_size % config.n_steps  # so that rollouts are overwritten as they were stored
-    steps = ReplayBuffer(context, whole * context.num_envs, config.gamma)
-    like = {"probs": torch.zeros(network.actions)}
-    memory = SequenceReplay[Carry](
-        steps, length=config.n_steps, extras=like, carry=network.initial_carry(context.num_envs)
-    )
     update = ActorCriticWithReplay(network, config)
+    memory = build_memory_of_rollouts(context, config, network)
     return Parts(policy=network, algorithm=update, plan=ReplayedRollouts.of(config), buffer=memory)
+
+
+def build_memory_of_rollouts(context: BuildContext, config: ACERConfig, network: ACERNetwork) -> SequenceReplay[Carry]:
+    """The memory, from which whole rollouts are sampled.
+
+    Raises:
+        SettingsError: it has no room for a rollout, or never holds `replay_start` transitions.
+    """
+    length, envs = config.n_steps, context.num_envs
+    rollouts = config.buffer_size // (length * envs)  # whole ones, so that each is overwritten as it was stored
+    if not rollouts:
+        raise SettingsError(
+            f"buffer_size = {config.buffer_size} has no room for a rollout of n_steps = {length} with {envs} environments;"
+            f" give at least {length * envs}"
+        )
+    size = rollouts * length * envs
+    if config.replay_start > size and config.replay_ratio:
+        raise SettingsError(
+            f"replay_start = {config.replay_start} is never reached: whole rollouts within buffer_size = {config.buffer_size}"
+            f" have {size} transitions; lower replay_start, enlarge buffer_size, or set replay_ratio = 0"
+        )
+    probs = torch.zeros(network.actions)
+    steps = ReplayBuffer(context, size, config.gamma)
+    return SequenceReplay[Carry](steps, length=length, extras={"probs": probs}, carry=network.initial_carry(envs))
 
 
 def build_network(context: BuildContext, config: ACERConfig) -> ACERNetwork:

@@ -80,11 +80,7 @@ class ACERConfig(AgentConfig):
         validator=in_range(0, open_low=True),
         metadata=described("RMSprop: added to the root of the mean square of gradients"),
     )
-    buffer_size: int = attrs.field(
-        default=5000,
-        validator=in_range(1),
-        metadata=described("steps of each environment that the replay buffer holds", unit="vector steps"),
-    )
+    buffer_size: int = attrs.field(default=50_000, validator=in_range(1), metadata=glossary.BUFFER_SIZE)
     replay_ratio: float = attrs.field(
         default=4.0,
         validator=in_range(0, 1000),
@@ -96,7 +92,9 @@ class ACERConfig(AgentConfig):
     replay_start: int = attrs.field(
         default=1000,
         validator=in_range(0),
-        metadata=described("steps of each environment in the memory before the first update from it", unit="vector steps"),
+        metadata=described(
+            "transitions in the replay buffer, of all environments, before the first update from it", unit="transitions"
+        ),
     )
     correction_term: float = attrs.field(
         default=10.0,
@@ -119,17 +117,3 @@ class ACERConfig(AgentConfig):
     policy_kwargs: ACERPolicyConfig = attrs.field(
         factory=ACERPolicyConfig, converter=_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
     )
-
-    def __attrs_post_init__(self) -> None:
-        """What the memory must have room for."""
-        if self.buffer_size < self.n_steps:
-            raise ValueError(
-                f"buffer_size = {self.buffer_size} has no room for a rollout of n_steps = {self.n_steps} steps of each"
-                " environment; enlarge buffer_size"
-            )
-        room = self.buffer_size - self.buffer_size % self.n_steps
-        if self.replay_start > room and self.replay_ratio:
-            raise ValueError(
-                f"replay_start = {self.replay_start} is never reached: the memory holds {room} steps of each environment,"
-                " whole rollouts of buffer_size; lower replay_start, enlarge buffer_size, or set replay_ratio = 0"
-            )

@@ -44,7 +44,7 @@ class ACERNetwork(nn.Module):
         self.pi_body, self.pi_head = policy.body, policy.head
         self.q_body, self.q_head = values.body, values.head
         self.start, self.actions = start, int(cast("nn.Linear", policy.head).out_features)
-        self.has_train_mode = has_train_mode(self)
+        self.has_train_mode = has_train_mode(*self.children())
         self.recurrent = not isinstance(memory, NoMemory)
 
     @property
@@ -101,6 +101,12 @@ class ACERNetwork(nn.Module):
         following = map_tensors(lambda leaf: leaf.flatten(0, 1)[rows], batch.next_observation)
         following = replace(following, is_first=torch.zeros_like(following.is_first))  # it continues the episode
         return self._state_values(following, tuple(part[rows] for part in unrolled.state))
+
+    def distribution_of(self, observation: Observation) -> Categorical:
+        """Over actions from 0, of observations [N] that begin episodes."""
+        carry = self.initial_carry(len(observation.is_first))
+        latent, _ = self._memory.step(self.encoder(observation.features), carry, observation.is_first)
+        return self.policy(latent, observation.action_mask)
 
     def state_values(self, observation: Observation) -> Tensor:
         """V [N]; see `rlsdk.interfaces.EstimatesValues`."""

@@ -43,7 +43,7 @@ class ReplayedRollouts:
     n_steps: int
     replay_ratio: float
     replay_start: int
-    """Steps of each environment in the memory before the first update from it."""
+    """Transitions in the memory before the first update from it."""
     gamma: float
     needs_environment: ClassVar[bool] = True
     unit: ClassVar[Literal["steps"]] = "steps"
@@ -80,8 +80,8 @@ class ReplayedRollouts:
                 progress = training.progress(cursor.env_steps)
                 fresh = parts.preprocess_batch(as_sequences(rollout, self.gamma))
                 metrics = parts.algorithm.update(fresh, progress=progress)
-                stored = len(replay.memory) // collector.num_envs
-                count = poisson(self.replay_ratio, generator) if stored >= self.replay_start else 0
+                begun = len(replay.memory) >= self.replay_start
+                count = poisson(self.replay_ratio, generator) if begun else 0
                 if count:
                     metrics = _mean(metrics, replay.update(count, collector.num_envs, progress), count)
                 cursor = replace(cursor, updates=cursor.updates + 1 + count)

@@ -1,6 +1,7 @@
 """The gradient of ACER's policy with respect to probabilities, and its projection onto the trust region, in closed form.
 
-Source: Wang et al. 2017, arXiv:1611.01224, sections 3.2 and 3.3. All functions take N states; weights of a mean are the caller's.
+Source: Wang et al. 2017, arXiv:1611.01224, sections 3.2 and 3.3.
+All functions take N states; weights of a mean are the caller's.
 """
 
 from __future__ import annotations
@@ -90,4 +91,3 @@ def projected(gradient: Tensor, probs: Tensor, average: Tensor, delta: float) ->
 def divergence(average: Tensor, probs: Tensor) -> Tensor:
     """KL(average || pi), float [N], of probabilities [N, A]."""
     return (average * ((average + EPSILON).log() - (probs + EPSILON).log())).sum(-1)
-
