@@ -49,7 +49,7 @@ def test_numbers_are_those_of_a_poisson_distribution() -> None:
 def test_a_memory_gives_back_the_rollouts_that_were_learnt_from(policy: str) -> None:
     """Replayed sequences are fresh ones to the bit: steps, probabilities, carries, what followed."""
     agent = ACER(policy, "CartPole-v1", **SMALL, replay_ratio=3.0)
-    calls = recorded(agent, 400)
+    calls = recorded(agent, 240)
     fresh: dict[bytes, Any] = {}
     replayed = 0
     for _, batch in calls:
@@ -64,11 +64,13 @@ def test_a_memory_gives_back_the_rollouts_that_were_learnt_from(policy: str) -> 
             then, now = getattr(earlier, name), getattr(batch, name)
             if name == "steps":
                 assert torch.equal(then.extras["probs"], now.extras["probs"])
-                then, now = ((s.action, s.reward, s.terminated, s.truncated, s.observation.is_first) for s in (then, now))
+                then, now = (
+                    (s.action, s.reward, s.terminated, s.truncated, s.observation.is_first) for s in (then, now)
+                )
             if name == "next_observation":
                 then, now = then.features, now.features
             assert all(map(torch.equal, leaves(then), leaves(now))), name
-    assert replayed == len(calls) - 50  # every one was a rollout of its own
+    assert replayed == len(calls) - 30  # every one was a rollout of its own
     assert replayed > 50
 
 
@@ -92,20 +94,22 @@ def test_a_rollout_as_sequences_has_no_discount_after_a_termination_only() -> No
     assert as_sequences.__module__ == "rlsdk_acer.plan"
 
 
-@pytest.mark.parametrize("policy", ["MlpPolicy", "MlpLstmPolicy"])
-@pytest.mark.parametrize("normalize", [None, True])
+@pytest.mark.parametrize(("policy", "normalize"), [("MlpPolicy", True), ("MlpLstmPolicy", None)])
 def test_a_training_that_was_stopped_continues_to_the_bit(policy: str, normalize: bool | None, tmp_path: Path) -> None:
-    whole, first = (ACER(policy, "CartPole-v1", **SMALL, normalize=normalize) for _ in range(2))
-    whole.learn(320)
-    first.learn(160).save(tmp_path / "half", include=["replay_buffer"])
+    settings = {**SMALL, "normalize": normalize, "learning_rate": 1e-3, "replay_ratio": 1.0}
+    whole, first = (ACER(policy, "CartPole-v1", **settings) for _ in range(2))
+    whole.learn(160)
+    first.learn(80).save(tmp_path / "half", include=["replay_buffer"])
     second = ACER.load(tmp_path / "half", env="CartPole-v1", force_reset=False)
-    second.learn(160, reset_num_timesteps=False)
+    second.learn(80, reset_num_timesteps=False)
     mine: Any
     theirs: Any
     mine, theirs = whole.parts.algorithm, second.parts.algorithm
     for one, other in ((mine.network, theirs.network), (mine.average.network, theirs.average.network)):
         assert all(map(torch.equal, one.state_dict().values(), other.state_dict().values()))
-    assert all(map(torch.equal, mine.optimizer.state_dict().values(), theirs.optimizer.state_dict().values()))
+    moments, loaded = mine.optimizer.state_dict(), theirs.optimizer.state_dict()
+    assert moments.keys() == loaded.keys()
+    assert all(torch.equal(moments[name], loaded[name]) for name in moments)
 
 
 @pytest.mark.parametrize(

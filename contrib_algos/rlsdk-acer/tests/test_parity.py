@@ -191,7 +191,9 @@ def test_an_update_is_that_of_the_paper(case: tuple[str, dict[str, Any], bool], 
     ours, theirs = one_update_of_both({"rprop_epsilon": 0.1, **settings}, seed, masks=masks, policy=policy)
     for mine, other in zip((ours.network, ours.average.network), theirs, strict=True):
         for (name, found), expected in zip(mine.named_parameters(), other.parameters(), strict=True):
-            torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=2e-6, msg=lambda text, n=name: f"{n}: {text}")
+            torch.testing.assert_close(
+                found.double(), expected, rtol=1e-4, atol=2e-6, msg=lambda text, n=name: f"{n}: {text}"
+            )
 
 
 def test_what_follows_a_termination_or_an_invalid_row_changes_nothing() -> None:
