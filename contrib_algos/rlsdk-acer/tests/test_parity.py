@@ -168,8 +168,8 @@ def one_update_of_both(settings: dict[str, Any], seed: int, *, masks: bool, poli
         for mine, slow in zip(theirs.parameters(), average.parameters(), strict=True):
             if mine.grad is not None:
                 g = mine.grad * scale
-                mine -= 1e-2 * g / (torch.sqrt((1 - agent.config.rprop_alpha) * g * g) + agent.config.rprop_epsilon)
-            slow += (1 - agent.config.alpha) * (mine - slow)
+                mine.sub_(1e-2 * g / (torch.sqrt((1 - agent.config.rprop_alpha) * g * g) + agent.config.rprop_epsilon))
+            slow.add_((1 - agent.config.alpha) * (mine - slow))
     update.update(batch, progress=0.0)
     return update, (theirs, average)
 
