@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, TypedDict
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 from rlsdk.records import Metrics, Sequences
 from rlsdk.updates import FlatOptimizer, TargetNetwork, adam_arguments
 from rlsdk_acer.config import ACERConfig
-from rlsdk_acer.network import ACERNetwork, Carry, Unrolled
+from rlsdk_acer.network import ACERNetwork, Carry
 from rlsdk_acer.policy_gradient import Objective, States, divergence, objective, projected
 from rlsdk_acer.targets import Estimated, retrace
 
@@ -30,14 +30,6 @@ class ACERState(TypedDict):
 
     optimizer: Mapping[str, object]
     average: Mapping[str, Tensor]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Outputs:
-    """Of the network, with graph, float [T * N, A]."""
-
-    probs: Tensor
-    values: Tensor
 
 
 class ActorCriticWithReplay:
@@ -60,11 +52,11 @@ class ActorCriticWithReplay:
             network.train()
         mask = batch.steps.observation.action_mask
         mask = None if mask is None else mask.flatten(0, 1)
-        unrolled = network.unrolled(batch)
-        outputs = _Outputs(network.policy(unrolled.latent, mask).probs, network.values(unrolled.latent))
+        latent, memory = network.unrolled(batch)
+        probs, values = network.policy(latent, mask).probs, network.qf(latent)
         with torch.no_grad():
             weight = batch.loss_mask.flatten() / batch.loss_mask.sum().clamp(min=1)
-            states = self._states(batch, unrolled, outputs)
+            states = self._states(batch, memory, (probs.detach(), values.detach()))
             found = objective(states, config.correction_term, config.ent_coef)
             z, metrics = self._step_of_policy(batch, states, found, weight)
             error = states.target - states.of_action(states.values)
@@ -72,7 +64,7 @@ class ActorCriticWithReplay:
                 -1, states.action.unsqueeze(-1), (-config.q_coef * error * weight).unsqueeze(-1)
             )
         self.optimizer.zero_grad()
-        torch.autograd.backward([outputs.probs, outputs.values], [-z * weight.unsqueeze(-1), grad_values])
+        torch.autograd.backward([probs, values], [-z * weight.unsqueeze(-1), grad_values])
         self.optimizer.step(config.learning_rate(1.0 - progress), config.max_grad_norm)
         self.average.update(1.0 - config.alpha)
         means = {
@@ -85,21 +77,19 @@ class ActorCriticWithReplay:
         }
         return {f"train/{name}": (values * weight).sum() for name, values in means.items()}
 
-    def _states(self, batch: Sequences[Carry], unrolled: Unrolled, outputs: _Outputs) -> States:
-        """The rows of a batch [T * N] with their Retrace targets."""
+    def _states(self, batch: Sequences[Carry], memory: Carry, outputs: tuple[Tensor, Tensor]) -> States:
+        """The rows of a batch [T * N] with their Retrace targets; `outputs`: pi and Q of them."""
         steps, shape = batch.steps, batch.steps.reward.shape
         valid_after = torch.cat([steps.valid[1:], torch.zeros_like(steps.valid[:1])])
         goes_on = ~steps.terminated & ~steps.truncated & steps.valid & valid_after
         last = (~goes_on & ~steps.terminated).flatten().nonzero().squeeze(-1)
-        after = outputs.values.new_zeros(outputs.values.shape[0])
-        after[last] = self.network.values_after(batch, unrolled, last)
+        after = torch.zeros_like(steps.reward.flatten())
+        after[last] = self.network.values_after(batch, memory, last)
         action = steps.action.long().flatten() - self.network.start
-        behaviour = steps.extras["probs"].flatten(0, 1)
-        states = States(outputs.probs.detach(), behaviour, action, outputs.values.detach(), after)
+        states = States(outputs[0], steps.extras["probs"].flatten(0, 1), action, outputs[1], after)
         known = [states.of_action(states.values), states.value, after, states.of_action(states.ratios)]
         estimated = Estimated(*(values.view(shape) for values in known))
-        target = retrace(steps.reward, batch.discount, goes_on, estimated).flatten()
-        return States(states.probs, behaviour, action, states.values, target)
+        return replace(states, target=retrace(steps.reward, batch.discount, goes_on, estimated).flatten())
 
     def _step_of_policy(
         self, batch: Sequences[Carry], states: States, found: Objective, weight: Tensor
@@ -108,7 +98,7 @@ class ActorCriticWithReplay:
         if not self.config.trust_region:
             return found.gradient, {}
         average, mask = self.average.network, batch.steps.observation.action_mask
-        latent = average.unrolled(batch).latent
+        latent, _ = average.unrolled(batch)
         probs = average.policy(latent, None if mask is None else mask.flatten(0, 1)).probs
         z, active = projected(found.gradient, states.probs, probs, self.config.delta)
         return z, {"divergence": divergence(probs, states.probs), "trust_region_active": active.to(z.dtype)}

@@ -13,7 +13,7 @@ from rlsdk.settings.networks import widths
 from rlsdk.spaces import Discrete
 from rlsdk_acer.algorithm import ActorCriticWithReplay
 from rlsdk_acer.config import ACERConfig
-from rlsdk_acer.network import ACERNetwork, Carry, Side
+from rlsdk_acer.network import ACERNetwork, Carry
 from rlsdk_acer.plan import ReplayedRollouts
 
 HIDDEN = (64, 64)
@@ -73,15 +73,15 @@ def build_network(context: BuildContext, config: ACERConfig) -> ACERNetwork:
     for name, gain in (("pi", POLICY_GAIN), ("qf", VALUE_GAIN)):
         default: tuple[int, ...] = () if uses_nature_cnn(encoder) else HIDDEN
         hidden = widths(networks.net_arch, name, default, names=("shared", "pi", "qf"), absent=())
-        body = nn.Sequential(*trunk, *mlp(width, hidden, networks.activation_fn))
-        head = nn.Linear(hidden[-1] if hidden else width, space.n)
+        layers = mlp(width, hidden, networks.activation_fn)
+        side = nn.Sequential(*trunk, *layers, nn.Linear(hidden[-1] if hidden else width, space.n))
         if networks.ortho_init:
-            orthogonal(body, GAIN)
-            orthogonal(head, gain)
-        sides.append(Side(body, head))
+            orthogonal(side, GAIN)
+            orthogonal(side[-1], gain)
+        sides.append(side)
     if networks.ortho_init:
         orthogonal(encoder, GAIN)
-    return ACERNetwork(encoder, memory, sides[0], sides[1], space.start).to(context.device)
+    return ACERNetwork(encoder, memory, sides[0], sides[1], space).to(context.device)
 
 
 @torch.no_grad()

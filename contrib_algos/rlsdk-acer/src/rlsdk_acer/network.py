@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 import torch
@@ -12,38 +12,21 @@ from torch import Generator, Tensor, nn
 from rlsdk.distributions import Categorical
 from rlsdk.networks import Memory, NoMemory, has_train_mode
 from rlsdk.records import Act, Observation, Sequences
+from rlsdk.spaces import Discrete
 from rlsdk.tree import map_tensors
 
 Carry = tuple[Tensor, ...]
 """What the memory holds of each environment, [B, ..]; () without memory."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Side:
-    """One output per action from the latent [N, H]."""
-
-    body: nn.Module
-    head: nn.Module
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Unrolled:
-    """Latents of sequences, in the order of their rows: sequence n of step t is row t * N + n."""
-
-    latent: Tensor  # float [T * N, H]
-    state: tuple[Tensor, ...]  # the memory after each of these steps, [T * N, ..]
-
-
 class ACERNetwork(nn.Module):
     """A softmax policy and values of all actions. V(x) is the mean of the values over the policy."""
 
-    def __init__(self, encoder: nn.Module, memory: nn.Module, policy: Side, values: Side, start: int) -> None:
-        """`start`: the first action of the environment."""
+    def __init__(self, encoder: nn.Module, memory: nn.Module, pi: nn.Module, qf: nn.Module, space: Discrete) -> None:
+        """`pi`, `qf`: from latents [N, H] to one output per action; `space`: of the actions."""
         super().__init__()
-        self.encoder, self.memory = encoder, memory
-        self.pi_body, self.pi_head = policy.body, policy.head
-        self.q_body, self.q_head = values.body, values.head
-        self.start, self.actions = start, int(cast("nn.Linear", policy.head).out_features)
+        self.encoder, self.memory, self.pi, self.qf = encoder, memory, pi, qf
+        self.start, self.actions = space.start, space.n
         self.has_train_mode = has_train_mode(*self.children())
         self.recurrent = not isinstance(memory, NoMemory)
 
@@ -74,33 +57,31 @@ class ACERNetwork(nn.Module):
 
     def policy(self, latent: Tensor, mask: Tensor | None) -> Categorical:
         """Over actions from 0, of latents [N, H]; `mask` bool [N, A] is False where an action is forbidden."""
-        return Categorical.of(self.pi_head(self.pi_body(latent)), mask)
+        return Categorical.of(self.pi(latent), mask)
 
-    def values(self, latent: Tensor) -> Tensor:
-        """Q(x, .), float [N, A], of latents [N, H]."""
-        found: Tensor = self.q_head(self.q_body(latent))
-        return found
+    def unrolled(self, batch: Sequences[Carry]) -> tuple[Tensor, Carry]:
+        """(latents [T * N, H] of sequences, the memory [T * N, ..] after each step): step t of sequence n is row t * N + n.
 
-    def unrolled(self, batch: Sequences[Carry]) -> Unrolled:
-        """The latents of sequences [T, N]. Memories begin with the carry that acted there, and anew at each episode."""
+        Memories begin with the carry that acted there, and anew at each episode.
+        """
         observation = batch.steps.observation
         features = self.encoder(map_tensors(lambda leaf: leaf.flatten(0, 1), observation.features))
         if not self.recurrent:
-            return Unrolled(features, ())
+            return features, ()
         assert batch.initial_carry is not None
         state, latents, states = batch.initial_carry, [], []
         for row, is_first in zip(features.unflatten(0, batch.steps.reward.shape), observation.is_first, strict=True):
             latent, state = self._memory.step(row, state, is_first)
             latents.append(latent)
             states.append(state)
-        return Unrolled(torch.cat(latents), tuple(torch.cat(parts) for parts in zip(*states, strict=True)))
+        return torch.cat(latents), tuple(torch.cat(parts) for parts in zip(*states, strict=True))
 
     @torch.no_grad()
-    def values_after(self, batch: Sequences[Carry], unrolled: Unrolled, rows: Tensor) -> Tensor:
-        """V of what the steps at `rows` int64 [K] of [T * N] led to, float [K]."""
+    def values_after(self, batch: Sequences[Carry], memory: Carry, rows: Tensor) -> Tensor:
+        """V of what the steps at `rows` int64 [K] of [T * N] led to, float [K]; `memory` [T * N, ..] after all of them."""
         following = map_tensors(lambda leaf: leaf.flatten(0, 1)[rows], batch.next_observation)
         following = replace(following, is_first=torch.zeros_like(following.is_first))  # it continues the episode
-        return self._state_values(following, tuple(part[rows] for part in unrolled.state))
+        return self._state_values(following, tuple(part[rows] for part in memory))
 
     def distribution_of(self, observation: Observation) -> Categorical:
         """Over actions from 0, of observations [N] that begin episodes."""
@@ -114,4 +95,4 @@ class ACERNetwork(nn.Module):
 
     def _state_values(self, observation: Observation, carry: Carry) -> Tensor:
         latent, _ = self._memory.step(self.encoder(observation.features), carry, observation.is_first)
-        return (self.policy(latent, observation.action_mask).probs * self.values(latent)).sum(-1)
+        return (self.policy(latent, observation.action_mask).probs * self.qf(latent)).sum(-1)
