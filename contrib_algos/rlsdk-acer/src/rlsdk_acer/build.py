@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import nn
 
 from rlsdk.buffers import ReplayBuffer, SequenceReplay
 from rlsdk.errors import SettingsError
 from rlsdk.interfaces import BuildContext, Parts, require_spaces
-from rlsdk.networks import build_encoder, build_memory, features_dim, memory_of, mlp, uses_nature_cnn
+from rlsdk.networks import Memory, build_encoder, build_memory, features_dim, memory_of, mlp, uses_nature_cnn
 from rlsdk.settings.networks import widths
 from rlsdk.spaces import Discrete
 from rlsdk_acer.algorithm import ActorCriticWithReplay
@@ -67,8 +69,9 @@ def build_network(context: BuildContext, config: ACERConfig) -> ACERNetwork:
     size = networks.lstm_hidden_size, networks.n_lstm_layers, networks.lstm_kwargs or {}
     memory = build_memory(memory_of(config.policy), features_dim(encoder), *size)
     shared = (networks.net_arch or {}).get("shared", ())
-    trunk = mlp(int(memory.features_dim), shared, networks.activation_fn)
-    width = shared[-1] if shared else int(memory.features_dim)
+    inputs = cast("Memory", memory).features_dim
+    trunk = mlp(inputs, shared, networks.activation_fn)
+    width = (inputs, *shared)[-1]
     sides = []
     for name, gain in (("pi", POLICY_GAIN), ("qf", VALUE_GAIN)):
         default: tuple[int, ...] = () if uses_nature_cnn(encoder) else HIDDEN
