@@ -95,4 +95,4 @@ class ACERNetwork(nn.Module):
 
     def _state_values(self, observation: Observation, carry: Carry) -> Tensor:
         latent, _ = self._memory.step(self.encoder(observation.features), carry, observation.is_first)
-        return (self.policy(latent, observation.action_mask).probs * self.qf(latent)).sum(-1)
+        return (self.policy(latent, observation.action_mask).probs * cast("Tensor", self.qf(latent))).sum(-1)
