@@ -51,7 +51,8 @@ def row(name: str) -> str:
     assert manifest is not None
     settings = settings_of(load(name).config_type)
     images = any(policy.startswith("Cnn") for policy in manifest.policies)
-    replay = "uniform, n-step, prioritised, hindsight" if "replay" in manifest.traits else ""
+    chosen = "uniform, n-step, prioritised, hindsight" if "replay_buffer_class" in settings else "whole rollouts"
+    replay = chosen if "replay" in manifest.traits else ""
     cells = (
         f"`{name}`",
         _spaces(manifest.actions),

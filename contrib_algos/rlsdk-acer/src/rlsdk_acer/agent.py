@@ -1,0 +1,15 @@
+"""The user-facing class."""
+
+from __future__ import annotations
+
+from rlsdk.agent import Agent
+from rlsdk.settings.constructor import configured_by
+from rlsdk_acer.config import ACERConfig
+
+
+class ACER(Agent[ACERConfig]):
+    """Actor-critic with experience replay (arXiv:1611.01224): each rollout is learnt from once, then again from a memory."""
+
+    @configured_by(ACERConfig)
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)

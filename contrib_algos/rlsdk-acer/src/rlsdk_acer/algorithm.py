@@ -1,0 +1,111 @@
+"""The update of ACER from sequences of steps. Source: Wang et al. 2017, arXiv:1611.01224, algorithm 2."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, TypedDict
+
+import torch
+from torch import Tensor
+
+from rlsdk.records import Metrics, Sequences
+from rlsdk.updates import FlatOptimizer, TargetNetwork, adam_arguments
+from rlsdk_acer.config import ACERConfig
+from rlsdk_acer.network import ACERNetwork, Carry
+from rlsdk_acer.policy_gradient import Objective, States, divergence, objective, projected
+from rlsdk_acer.targets import Estimated, retrace
+
+
+def optimizer_of(config: ACERConfig) -> tuple[str | Callable[..., Any], dict[str, object]]:
+    """The optimiser of the network, and its arguments: the paper's RMSprop, or one of the user's own."""
+    choice, arguments = config.policy_kwargs.optimizer_class, config.policy_kwargs.optimizer_kwargs
+    if choice is not None:
+        return choice, adam_arguments(choice, arguments)
+    return "rmsprop", {"alpha": config.rprop_alpha, "eps": config.rprop_epsilon, **(arguments or {})}
+
+
+class ACERState(TypedDict):
+    """What files hold of the update."""
+
+    optimizer: Mapping[str, object]
+    average: Mapping[str, Tensor]
+
+
+class ActorCriticWithReplay:
+    """Climbs the policy's objective within a trust region, and descends .5 (Q_ret - Q)^2. All terms are means over states."""
+
+    def __init__(self, network: ACERNetwork, config: ACERConfig) -> None:
+        self.network, self.config = network, config
+        choice, arguments = optimizer_of(config)
+        self.optimizer = FlatOptimizer(network, choice, config.learning_rate(1.0), arguments)
+        self.average = TargetNetwork(network)
+
+    def reconfigure(self, config: ACERConfig) -> None:
+        """Use new settings from the next update on."""
+        self.config = config
+
+    def update(self, batch: Sequences[Carry], *, progress: float) -> Metrics:
+        """One step on sequences [T, N] of whole rollouts, whose extras hold `probs`; fresh and replayed ones are the same."""
+        network, config = self.network, self.config
+        if network.has_train_mode:
+            network.train()
+        mask = batch.steps.observation.action_mask
+        mask = None if mask is None else mask.flatten(0, 1)
+        latent, memory = network.unrolled(batch)
+        probs, values = network.policy(latent, mask).probs, network.qf(latent)
+        with torch.no_grad():
+            weight = batch.loss_mask.flatten() / batch.loss_mask.sum().clamp(min=1)
+            states = self._states(batch, memory, (probs.detach(), values.detach()))
+            found = objective(states, config.correction_term, config.ent_coef)
+            z, metrics = self._step_of_policy(batch, states, found, weight)
+            error = states.target - states.of_action(states.values)
+            grad_values = torch.zeros_like(states.values).scatter_(
+                -1, states.action.unsqueeze(-1), (-config.q_coef * error * weight).unsqueeze(-1)
+            )
+        self.optimizer.zero_grad()
+        torch.autograd.backward([probs, values], [-z * weight.unsqueeze(-1), grad_values])
+        self.optimizer.step(config.learning_rate(1.0 - progress), config.max_grad_norm)
+        self.average.update(1.0 - config.alpha)
+        means = {
+            "policy_loss": -found.truncated,
+            "correction_loss": -found.correction,
+            "q_loss": 0.5 * error.square(),
+            "entropy_loss": -found.entropy,
+            "ratio": states.of_action(states.ratios),
+            **metrics,
+        }
+        return {f"train/{name}": (values * weight).sum() for name, values in means.items()}
+
+    def _states(self, batch: Sequences[Carry], memory: Carry, outputs: tuple[Tensor, Tensor]) -> States:
+        """The rows of a batch [T * N] with their Retrace targets; `outputs`: pi and Q of them."""
+        steps, shape = batch.steps, batch.steps.reward.shape
+        valid_after = torch.cat([steps.valid[1:], torch.zeros_like(steps.valid[:1])])
+        goes_on = ~steps.terminated & ~steps.truncated & steps.valid & valid_after
+        last = (~goes_on & ~steps.terminated).flatten().nonzero().squeeze(-1)
+        after = torch.zeros_like(steps.reward.flatten())
+        after[last] = self.network.values_after(batch, memory, last)
+        action = steps.action.long().flatten() - self.network.start
+        states = States(outputs[0], steps.extras["probs"].flatten(0, 1), action, outputs[1], after)
+        known = [states.of_action(states.values), states.value, after, states.of_action(states.ratios)]
+        estimated = Estimated(*(values.view(shape) for values in known))
+        return replace(states, target=retrace(steps.reward, batch.discount, goes_on, estimated).flatten())
+
+    def _step_of_policy(
+        self, batch: Sequences[Carry], states: States, found: Objective, weight: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """(the step of the probabilities [T * N, A], metrics [T * N])."""
+        if not self.config.trust_region:
+            return found.gradient, {}
+        average, mask = self.average.network, batch.steps.observation.action_mask
+        latent, _ = average.unrolled(batch)
+        probs = average.policy(latent, None if mask is None else mask.flatten(0, 1)).probs
+        z, active = projected(found.gradient, states.probs, probs, self.config.delta)
+        return z, {"divergence": divergence(probs, states.probs), "trust_region_active": active.to(z.dtype)}
+
+    def state_dict(self) -> ACERState:
+        return {"optimizer": self.optimizer.state_dict(), "average": self.average.state_dict()}
+
+    def load_state_dict(self, state: ACERState, /) -> None:
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.average.load_state_dict(state["average"])

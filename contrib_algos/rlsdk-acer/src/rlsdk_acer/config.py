@@ -1,0 +1,119 @@
+"""Every hyper-parameter of ACER, once. Constructor, help, CLI, settings files and docs derive from these classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from rlsdk.settings import AgentConfig, described, finite_schedule, glossary, in_range, structure
+from rlsdk.settings.networks import NetworkConfig, as_activation, as_net_arch, as_optimizer
+from rlsdk.settings.schedules import Linear, Schedule, as_schedule
+
+UNIT = in_range(0.0, 1.0)
+
+
+@attrs.frozen(kw_only=True)
+class ACERPolicyConfig(NetworkConfig):
+    """`policy_kwargs` of ACER. Settings of the memory are used by the policies that have one."""
+
+    net_arch: dict[str, tuple[int, ...]] | None = attrs.field(
+        default=None,
+        converter=as_net_arch,
+        metadata=glossary.NET_ARCH | {"source": "none = [64, 64] for pi and qf, [] after NatureCNN"},
+    )
+    activation_fn: str | Callable[..., Any] = attrs.field(
+        default="tanh",
+        converter=as_activation,
+        metadata=described("activation between hidden layers", examples=("elu",)),
+    )
+    ortho_init: bool = attrs.field(default=True, metadata=described("orthogonal initial weights"))
+    optimizer_class: str | Callable[..., Any] | None = attrs.field(
+        default=None,
+        converter=attrs.converters.optional(as_optimizer),
+        metadata=described(
+            "element-wise torch optimiser; none = RMSprop with rprop_alpha and rprop_epsilon", examples=("sgd",)
+        ),
+    )
+    lstm_hidden_size: int = attrs.field(
+        default=256,
+        validator=in_range(1),
+        metadata=described("units of the memory, which policy and values share", unit="units"),
+    )
+    n_lstm_layers: int = attrs.field(default=1, validator=in_range(1, 16), metadata=described("layers of the memory"))
+    lstm_kwargs: Mapping[str, object] | None = attrs.field(
+        default=None,
+        metadata=described("further arguments of the torch module of the memory", examples=({"bias": False},)),
+    )
+
+
+def _networks(value: Mapping[str, object] | ACERPolicyConfig | None) -> ACERPolicyConfig:
+    return value if isinstance(value, ACERPolicyConfig) else structure(value or {}, ACERPolicyConfig)
+
+
+@attrs.frozen
+class ACERConfig(AgentConfig):
+    """The constructor parameters of ACER, in order."""
+
+    gamma: float = attrs.field(default=0.99, validator=UNIT, metadata=glossary.GAMMA)
+    n_steps: int = attrs.field(default=20, validator=in_range(1), metadata=glossary.N_STEPS)
+    q_coef: float = attrs.field(
+        default=0.5, validator=in_range(0), metadata=described("weight of the loss of the action values", tune=(0.1, 1))
+    )
+    ent_coef: float = attrs.field(
+        default=0.01,
+        validator=in_range(0),
+        metadata=described("weight of the mean entropy of the states of a batch", tune=(0, 0.1)),
+    )
+    max_grad_norm: float = attrs.field(
+        default=10.0, validator=in_range(0, open_low=True), metadata=glossary.MAX_GRAD_NORM
+    )
+    learning_rate: Schedule = attrs.field(
+        default=Linear(7e-4), converter=as_schedule, validator=finite_schedule(), metadata=glossary.LEARNING_RATE
+    )
+    rprop_alpha: float = attrs.field(
+        default=0.99, validator=UNIT, metadata=described("RMSprop: decay of the mean square of gradients")
+    )
+    rprop_epsilon: float = attrs.field(
+        default=1e-5,
+        validator=in_range(0, open_low=True),
+        metadata=described("RMSprop: added to the root of the mean square of gradients"),
+    )
+    buffer_size: int = attrs.field(default=50_000, validator=in_range(1), metadata=glossary.BUFFER_SIZE)
+    replay_ratio: float = attrs.field(
+        default=4.0,
+        validator=in_range(0, 1000),
+        metadata=described(
+            "mean number of updates from the memory after each rollout, which is drawn from a Poisson distribution",
+            tune=(0, 8),
+        ),
+    )
+    replay_start: int = attrs.field(
+        default=1000,
+        validator=in_range(0),
+        metadata=described(
+            "transitions in the replay buffer, of all environments, before the first update from it", unit="transitions"
+        ),
+    )
+    correction_term: float = attrs.field(
+        default=10.0,
+        validator=in_range(0, open_low=True),
+        metadata=described(
+            "bound of the importance weights; what is cut off is learnt from all actions' values", tune=(1, 20)
+        ),
+    )
+    trust_region: bool = attrs.field(
+        default=True, metadata=described("limit each step by the divergence from the average policy")
+    )
+    alpha: float = attrs.field(
+        default=0.99, validator=UNIT, metadata=described("decay of the average policy's weights per update")
+    )
+    delta: float = attrs.field(
+        default=1.0,
+        validator=in_range(0),
+        metadata=described("how far a step may move the policy away from the average policy", tune=(0.1, 2)),
+    )
+    policy_kwargs: ACERPolicyConfig = attrs.field(
+        factory=ACERPolicyConfig, converter=_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
+    )

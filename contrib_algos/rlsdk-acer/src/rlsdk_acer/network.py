@@ -1,0 +1,98 @@
+"""The network of ACER: encoder -> memory -> shared layers -> policy, and action values beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import cast
+
+import torch
+from torch import Generator, Tensor, nn
+
+from rlsdk.distributions import Categorical
+from rlsdk.networks import Memory, NoMemory, has_train_mode
+from rlsdk.records import Act, Observation, Sequences
+from rlsdk.spaces import Discrete
+from rlsdk.tree import map_tensors
+
+Carry = tuple[Tensor, ...]
+"""What the memory holds of each environment, [B, ..]; () without memory."""
+
+
+class ACERNetwork(nn.Module):
+    """A softmax policy and values of all actions. V(x) is the mean of the values over the policy."""
+
+    def __init__(self, encoder: nn.Module, memory: nn.Module, pi: nn.Module, qf: nn.Module, space: Discrete) -> None:
+        """`pi`, `qf`: from latents [N, H] to one output per action; `space`: of the actions."""
+        super().__init__()
+        self.encoder, self.memory, self.pi, self.qf = encoder, memory, pi, qf
+        self.start, self.actions = space.start, space.n
+        self.has_train_mode = has_train_mode(*self.children())
+        self.recurrent = not isinstance(memory, NoMemory)
+
+    @property
+    def _memory(self) -> Memory:
+        return cast("Memory", self.memory)
+
+    # --- acting ------------------------------------------------------------------------------------------------------
+
+    def initial_carry(self, batch: int) -> Carry:
+        return self._memory.initial(batch)
+
+    @torch.no_grad()
+    def act(
+        self, observation: Observation, carry: Carry, *, deterministic: bool, generator: Generator
+    ) -> Act[Carry, Mapping[str, Tensor]]:
+        """The extras hold the probabilities of all actions, float [B, A], and the log-probability of the one taken, [B]."""
+        if self.has_train_mode:
+            self.eval()
+        features = self.encoder(observation.features)
+        latent, following = self._memory.step(features, carry, observation.is_first)
+        chosen = self.policy(latent, observation.action_mask)
+        action = chosen.mode() if deterministic else chosen.sample(generator)
+        extras = {"probs": chosen.probs, "log_prob": chosen.log_prob(action)}
+        return Act(action + self.start if self.start else action, following, extras)
+
+    # --- learning ----------------------------------------------------------------------------------------------------
+
+    def policy(self, latent: Tensor, mask: Tensor | None) -> Categorical:
+        """Over actions from 0, of latents [N, H]; `mask` bool [N, A] is False where an action is forbidden."""
+        return Categorical.of(self.pi(latent), mask)
+
+    def unrolled(self, batch: Sequences[Carry]) -> tuple[Tensor, Carry]:
+        """(latents [T * N, H] of sequences, the memory [T * N, ..] after each step): step t of sequence n is row t * N + n.
+
+        Memories begin with the carry that acted there, and anew at each episode.
+        """
+        observation = batch.steps.observation
+        features = self.encoder(map_tensors(lambda leaf: leaf.flatten(0, 1), observation.features))
+        if not self.recurrent:
+            return features, ()
+        assert batch.initial_carry is not None
+        state, latents, states = batch.initial_carry, [], []
+        for row, is_first in zip(features.unflatten(0, batch.steps.reward.shape), observation.is_first, strict=True):
+            latent, state = self._memory.step(row, state, is_first)
+            latents.append(latent)
+            states.append(state)
+        return torch.cat(latents), tuple(torch.cat(parts) for parts in zip(*states, strict=True))
+
+    @torch.no_grad()
+    def values_after(self, batch: Sequences[Carry], memory: Carry, rows: Tensor) -> Tensor:
+        """V of what the steps at `rows` int64 [K] of [T * N] led to, float [K]; `memory` [T * N, ..] after all of them."""
+        following = map_tensors(lambda leaf: leaf.flatten(0, 1)[rows], batch.next_observation)
+        following = replace(following, is_first=torch.zeros_like(following.is_first))  # it continues the episode
+        return self._state_values(following, tuple(part[rows] for part in memory))
+
+    def distribution_of(self, observation: Observation) -> Categorical:
+        """Over actions from 0, of observations [N] that begin episodes."""
+        carry = self.initial_carry(len(observation.is_first))
+        latent, _ = self._memory.step(self.encoder(observation.features), carry, observation.is_first)
+        return self.policy(latent, observation.action_mask)
+
+    def state_values(self, observation: Observation) -> Tensor:
+        """V [N]; see `rlsdk.interfaces.EstimatesValues`."""
+        return self._state_values(observation, self.initial_carry(len(observation.is_first)))
+
+    def _state_values(self, observation: Observation, carry: Carry) -> Tensor:
+        latent, _ = self._memory.step(self.encoder(observation.features), carry, observation.is_first)
+        return (self.policy(latent, observation.action_mask).probs * cast("Tensor", self.qf(latent))).sum(-1)

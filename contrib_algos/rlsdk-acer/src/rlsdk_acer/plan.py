@@ -1,0 +1,93 @@
+"""The training loop of ACER: a rollout, one update from it, then a random number of updates from the memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import torch
+from torch import Generator, Tensor
+
+from rlsdk.interfaces import BuildContext, Parts
+from rlsdk.records import Cursor, Metrics, Report, Rollout, Sequences, successors
+from rlsdk.runtime.seeding import Streams
+from rlsdk.training import ReplayUpdates, Training
+from rlsdk_acer.config import ACERConfig
+from rlsdk_acer.network import Carry
+
+
+def as_sequences(rollout: Rollout[Carry, Mapping[str, Tensor]], gamma: float) -> Sequences[Carry]:
+    """A rollout [T, B] as the sequences that a memory gives of it."""
+    steps = rollout.steps
+    discount = gamma * (~steps.terminated).to(steps.reward.dtype)
+    index = torch.arange(steps.reward.shape[1], device=discount.device)
+    return Sequences(steps, successors(rollout), discount, steps.valid, rollout.initial_carry, index)
+
+
+def poisson(mean: float, generator: Generator) -> int:
+    """A number from the Poisson distribution."""
+    return int(torch.poisson(torch.tensor(mean, device=generator.device), generator=generator))
+
+
+def _mean(fresh: Metrics, replayed: Metrics, count: int) -> Metrics:
+    """The means over one update from a rollout and `count` from the memory."""
+    return {name: (fresh[name] + count * replayed[name]) / (1 + count) for name in fresh}
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedRollouts:
+    """`n_steps` of every environment, one update from them, and on average `replay_ratio` updates from the memory, each from as
+    many stored rollouts as there are environments."""
+
+    n_steps: int
+    replay_ratio: float
+    replay_start: int
+    """Transitions in the memory before the first update from it."""
+    gamma: float
+    needs_environment: ClassVar[bool] = True
+    unit: ClassVar[Literal["steps"]] = "steps"
+    log_every: ClassVar[Literal["rounds"]] = "rounds"
+
+    @staticmethod
+    def of(config: ACERConfig) -> ReplayedRollouts:
+        """The plan in the hyper-parameters."""
+        return ReplayedRollouts(config.n_steps, config.replay_ratio, config.replay_start, config.gamma)
+
+    def with_settings(self, config: ACERConfig, context: BuildContext) -> ReplayedRollouts:
+        """See `rlsdk.interfaces.FollowsSettings`."""
+        return ReplayedRollouts.of(config)
+
+    def check_parts(self, parts: Parts) -> None:
+        """See `rlsdk.interfaces.ChecksParts`."""
+        ReplayUpdates(parts, Streams(0))
+
+    def rounds(self, training: Training, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
+        """Train until `training.end` environment steps.
+
+        Rollouts are always whole, so the last one may pass the end. One that a callback cut short goes into the memory and is
+        not learnt from.
+        """
+        collector, parts = training.collector, training.parts
+        replay, generator = ReplayUpdates(parts, training.streams), training.streams["replay"]
+        while cursor.env_steps < training.end:
+            rollout = collector.collect(parts.behavior_policy, self.n_steps)
+            replay.memory.extend(rollout)
+            length = len(rollout.steps.reward)
+            cursor = replace(cursor, env_steps=cursor.env_steps + length * collector.num_envs)
+            metrics = None
+            if length == self.n_steps and bool(rollout.steps.valid.any()):
+                progress = training.progress(cursor.env_steps)
+                fresh = parts.preprocess_batch(as_sequences(rollout, self.gamma))
+                metrics = parts.algorithm.update(fresh, progress=progress)
+                begun = len(replay.memory) >= self.replay_start
+                count = poisson(self.replay_ratio, generator) if begun else 0
+                if count:
+                    metrics = _mean(metrics, replay.update(count, collector.num_envs, progress), count)
+                cursor = replace(cursor, updates=cursor.updates + 1 + count)
+            yield cursor, Report(cursor.env_steps, cursor.updates, rollout.episodes, metrics)
+
+    def learn_offline(self, training: Training, count: int, batch_size: int | None) -> Metrics:
+        """`count` updates from the memory alone, each from `batch_size` rollouts (None: as many as there are environments)."""
+        size = training.collector.num_envs if batch_size is None else batch_size
+        return ReplayUpdates(training.parts, training.streams).update(count, size, 0.0)
