@@ -34,13 +34,10 @@ def _without_rewards(value: object) -> Normalization | None:
     table = {} if value is True else value
     if not isinstance(table, Normalization | Mapping):
         raise SettingsError(f"normalize = {value!r} must be true, false, or a table such as {{ clip_obs = 5.0 }}")
-    if isinstance(table, Mapping):
-        table = structure({"norm_reward": False, **table}, Normalization)
-    if table.norm_reward or table.sign_reward:
-        raise SettingsError(
-            "normalize: GAIL never reads the true rewards, so norm_reward and sign_reward are not possible; leave them out"
-        )
-    return table
+    found = table if isinstance(table, Normalization) else structure(table, Normalization)
+    if found.sign_reward:
+        raise SettingsError("normalize: GAIL never reads the true rewards, so sign_reward has no meaning; leave it out")
+    return attrs.evolve(found, norm_reward=False)
 
 
 @attrs.frozen(field_transformer=positional(**DOCUMENTED))
@@ -112,7 +109,8 @@ class GAILConfig(ClippedPolicySdeConfig):
         converter=_without_rewards,
         kw_only=True,
         metadata=described(
-            "normalise observations by running statistics: true, or a table of settings", examples=(True,)
+            "normalise observations by running statistics: true, or a table of settings; norm_reward is always false",
+            examples=(True,),
         ),
     )
     policy_kwargs: RecurrentConfig = attrs.field(
