@@ -16,7 +16,6 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-import rlsdk
 from rlsdk.buffers import RecordedEpisode, write_episodes
 from rlsdk.environments import make_vec_env, to_space
 from rlsdk.environments.toy import Outcome, TableEnv
@@ -24,7 +23,7 @@ from rlsdk.errors import ArtifactError, RlsdkError, SettingsError, UnsupportedSp
 from rlsdk.registry import preset, presets
 from rlsdk.testing.rollouts import rollout_of
 from rlsdk.training.collector import LocalCollector
-from rlsdk.tree import flatten, map_tensors
+from rlsdk.tree import flatten
 from rlsdk_gail import GAIL
 from rlsdk_gail.discriminator import Discriminator, executed
 
@@ -77,7 +76,9 @@ def assert_same(one: GAIL, two: GAIL) -> None:
 
 
 def test_the_gradient_of_the_whole_loss_equals_finite_differences(tmp_path: Path) -> None:
-    algorithm = imitator(recorded(tmp_path / "demo"), adversary_entcoeff=0.3, gradient_penalty=2.0, hidden_size_adversary=4).parts.algorithm
+    algorithm = imitator(
+        recorded(tmp_path / "demo"), adversary_entcoeff=0.3, gradient_penalty=2.0, hidden_size_adversary=4
+    ).parts.algorithm
     discriminator: Discriminator = algorithm.discriminator.double()
     rng = torch.Generator().manual_seed(0)
     steps = [(torch.randn(6, 2, generator=rng).double(), torch.randn(6, 1, generator=rng).double()) for _ in range(2)]
@@ -131,6 +132,7 @@ def test_true_rewards_are_never_read(tmp_path: Path, settings: Any, monkeypatch:
     assert all(bool(value.isfinite().all()) for value in state_of(without).values())
 
 
+@pytest.mark.slow
 def test_a_biased_coin_is_matched(tmp_path: Path) -> None:
     """One state, two actions, of which the expert takes the second in 80 of 100 steps: KL(expert || policy) < 0.01."""
     ends = Outcome(0.0, (0,), "terminated")
@@ -139,9 +141,16 @@ def test_a_biased_coin_is_matched(tmp_path: Path) -> None:
     space = to_space(env().observation_space)
     flips = [RecordedEpisode(shown, torch.tensor([int(i < 80)]), torch.zeros(1), terminated=True) for i in range(100)]
     data = write_episodes(tmp_path / "coin", flips, space, to_space(CHOICE))
-    settings = {"n_steps": 64, "batch_size": 256, "n_epochs": 4, "learning_rate": 3e-3, "d_stepsize": 3e-3, "gamma": 0.0}
-    agent = imitator(data, 4, env, **settings, d_step=4, hidden_size_adversary=8).learn(40_000)
-    taken = np.mean([int(agent.predict(shown[0].numpy(), deterministic=False)[0]) for _ in range(2000)])
+    policy = {
+        "n_steps": 16,
+        "batch_size": 128,
+        "n_epochs": 1,
+        "learning_rate": "lin_1e-2",
+        "normalize_advantage": False,
+    }
+    adversary = {"d_step": 8, "d_stepsize": 1e-2, "hidden_size_adversary": 8, "adversary_entcoeff": 0.3}
+    agent = imitator(data, 8, env, **policy, **adversary, gamma=0.0).learn(20_000)
+    taken = float(np.mean(agent.predict(shown[:1].repeat(5000, 1).numpy(), deterministic=False)[0]))
     divergence = 0.8 * np.log(0.8 / taken) + 0.2 * np.log(0.2 / (1.0 - taken))
     assert divergence < 0.01, f"the second action is taken in {taken:.1%}"
 
@@ -195,13 +204,12 @@ def test_filler_rows_change_nothing(tmp_path: Path) -> None:
     altered.action[4] = -1.5
     algorithm = agent.parts.algorithm
     assert algorithm.rewards(replace(rollout, steps=steps))[4].tolist() == [0.0] * 3
-    before, streams = agent.get_parameters(), agent.streams.state_dict()
-    before, states = map_tensors(torch.clone, flatten(before)), []
+    states = []
     for each in (steps, altered):
-        agent.set_parameters(rlsdk.tree.unflatten(map_tensors(torch.clone, before)))
-        agent.streams.load_state_dict(streams)
-        algorithm.update(replace(rollout, steps=each), progress=0.0)
-        states.append(map_tensors(torch.clone, algorithm.discriminator.state_dict()))
+        twin = imitator(recorded(tmp_path / "demo"), 3)
+        twin.parts.algorithm.update(replace(rollout, steps=each), progress=0.0)
+        states.append(twin.parts.algorithm.discriminator.state_dict())
+    assert states[0].keys() == states[1].keys()
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 
 
@@ -251,7 +259,7 @@ def test_prediction_needs_no_data_set_and_training_asks_for_the_same(tmp_path: P
     assert np.array_equal(alone.predict(shown, deterministic=True)[0], agent.predict(shown, deterministic=True)[0])
     with pytest.raises(UsageError, match="needs the data set 'demo'"):
         alone.learn(32)
-    assert alone.num_timesteps == 0 or alone.num_timesteps == agent.num_timesteps, "it fails before the first step"
+    assert alone.num_timesteps in (0, agent.num_timesteps), "it fails before the first step"
     GAIL.load(tmp_path / "agent", env=make_vec_env(Walk, 2), dataset=moved).learn(32)
     other = recorded(tmp_path / "other", episodes=3)
     with pytest.raises((ArtifactError, SettingsError), match="another data set than expected"):

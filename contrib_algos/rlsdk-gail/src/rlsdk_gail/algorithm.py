@@ -87,8 +87,8 @@ class AdversarialImitation:
         self.won = self.won + 1 if min(map(float, right)) >= WON else 0
         if self.won == PATIENCE:
             warnings.warn(
-                f"GAIL: in {PATIENCE} updates in a row the discriminator told at least {WON:.0%} of the expert's steps and of the"
-                " policy's apart, so its reward may teach little; lower d_step or d_stepsize, raise adversary_entcoeff or"
+                f"GAIL: in {PATIENCE} updates in a row the discriminator told at least {WON:.0%} of the expert's steps and of"
+                " the policy's apart, so its reward may teach little; lower d_step or d_stepsize, raise adversary_entcoeff or"
                 " gradient_penalty, or record more episodes",
                 stacklevel=2,
             )
