@@ -41,6 +41,9 @@ def allowed_actions(space: Space, mask: Tensor, generator: Generator) -> Tensor 
     if isinstance(space, MultiDiscrete):
         flat = MultiCategorical.of(torch.zeros(mask.shape, device=mask.device), space.nvec, mask)
         return flat.sample(generator) + torch.tensor(space.start, device=mask.device)
+    if isinstance(space, MultiBinary):
+        flat = MultiCategorical.of(torch.zeros(mask.shape, device=mask.device), choices_of(space), mask)
+        return flat.sample(generator).reshape(-1, *space.shape).to(torch.int8)
     return None
 
 
@@ -48,7 +51,7 @@ def uniform_log_prob(space: Space, mask: Tensor | None, actions: Tensor) -> Tens
     """log-probability float32 [B] of `actions` [B, ..] sampled uniformly from those that `mask` bool [B, A] allows,
     None = all; a density in the units of the space for a Box."""
     batch, device = len(actions), actions.device
-    if mask is not None and isinstance(space, Discrete | MultiDiscrete):
+    if mask is not None and isinstance(space, Discrete | MultiDiscrete | MultiBinary):
         counts = torch.stack([part.sum(-1) for part in torch.split(mask, list(choices_of(space)), -1)], -1)
         return -counts.float().log().sum(-1)
     if isinstance(space, Box):

@@ -1,0 +1,68 @@
+"""The steps of the expert, as the discriminator compares them with the policy's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+
+import torch
+from torch import Generator
+
+from rlsdk.buffers import RecordedTransitions
+from rlsdk.errors import ArtifactError
+from rlsdk.interfaces import BuildContext, State, Stateful
+from rlsdk.records import Features
+from rlsdk.settings import Dataset
+from rlsdk_gail.discriminator import all_finite
+
+AT_ONCE = 4096
+"""Steps."""
+
+
+class ExpertSteps:
+    """Pairs of observation and action of a data set. With `normalize` they are normalised by the statistics that the rollout
+    was collected with, not by newer ones: otherwise the discriminator could tell the two origins by the difference."""
+
+    def __init__(self, dataset: Dataset, context: BuildContext, generator: Generator) -> None:
+        self.memory, self.context, self.generator = RecordedTransitions(dataset, context), context, generator
+        self.normalizer = deepcopy(context.observation_normalizer)
+        self._checked = False
+
+    def require(self) -> None:
+        """Open and check the data set.
+
+        Raises:
+            UsageError, ArtifactError, UnsupportedSpaceError: as `rlsdk.buffers.open_episodes`; ArtifactError too where numbers
+            are not finite.
+        """
+        if self._checked:
+            return
+        episodes = self.memory.episodes
+        for start in range(0, episodes.steps, AT_ONCE):
+            rows = episodes.transitions(torch.arange(start, min(start + AT_ONCE, episodes.steps)), 1.0)
+            if not all_finite(rows.observation.features) or not all_finite(rows.action):
+                raise ArtifactError(
+                    f"the data set {self.memory.dataset.name!r} has observations or actions that are not finite among its"
+                    f" steps {start} to {start + len(rows.reward) - 1}; record it again"
+                )
+        self._checked = True
+
+    def sample(self, size: int) -> tuple[Features, Features]:
+        """(observations as the policy saw those of the rollout, actions in environment units) of N = `size` steps, drawn with
+        replacement; raises as `require`."""
+        self.require()
+        rows = self.memory.sample(size, self.generator)
+        return self.normalizer(rows.observation.features), rows.action
+
+    def rollout_ended(self) -> None:
+        """The next rollout is collected with the statistics of now."""
+        self.normalizer = deepcopy(self.context.observation_normalizer)
+
+    def state_dict(self) -> State:
+        """The statistics that the next rollout is collected with."""
+        return self.normalizer.state_dict() if isinstance(self.normalizer, Stateful) else {}
+
+    def load_state_dict(self, state: Mapping[str, State]) -> None:
+        """Raises ValueError when the statistics are of other shapes."""
+        if isinstance(self.normalizer, Stateful):
+            self.normalizer.load_state_dict(state)

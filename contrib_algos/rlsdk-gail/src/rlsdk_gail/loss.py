@@ -1,0 +1,37 @@
+"""The discriminator's loss and the rewards it gives: pure tensor functions. Source: Ho and Ermon 2016, arXiv:1606.03476.
+
+D = sigmoid(logit) is the probability that a step is the expert's.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+SMALLEST = 1e-8
+"""Added to probabilities before their logarithm, as the documented implementation does: no reward is above 18.42."""
+
+
+def discriminator_loss(expert: Tensor, policy: Tensor) -> Tensor:
+    """-mean log D over the expert's steps - mean log(1 - D) over the policy's, 0-d (equation 17). Logits, float [N] and [M]."""
+    return softplus(-expert).mean() + softplus(policy).mean()
+
+
+def bernoulli_entropy(logit: Tensor) -> Tensor:
+    """-D log D - (1 - D) log(1 - D), [N]."""
+    return softplus(logit) - logit * torch.sigmoid(logit)
+
+
+def gradient_penalty(gradient: Tensor) -> Tensor:
+    """mean (|g| - 1)^2, 0-d, of gradients [N, F] of the logit with respect to the inputs (arXiv:1704.00028, equation 3)."""
+    return (torch.linalg.vector_norm(gradient, dim=1) - 1.0).square().mean()
+
+
+def learnt_reward(logit: Tensor, form: str) -> Tensor:
+    """The reward of each step, of the logits' shape. `form`: see the setting `reward`."""
+    if form == "constant":
+        return torch.ones_like(logit)
+    likely = (torch.sigmoid(logit) + SMALLEST).log()
+    unlikely = (torch.sigmoid(-logit) + SMALLEST).log()
+    return {"positive": -unlikely, "negative": likely, "logit": likely - unlikely}[form]

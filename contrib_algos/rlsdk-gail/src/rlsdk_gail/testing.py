@@ -1,0 +1,9 @@
+"""Settings of the agents that the contract kit makes: quick, with a discriminator that learns within a few hundred updates."""
+
+SETTINGS: dict[str, object] = {
+    "g_step": 1,
+    "d_step": 4,
+    "d_stepsize": 1e-2,
+    "hidden_size_adversary": 16,
+    "n_epochs": 4,
+}
