@@ -18,6 +18,7 @@ from rlsdk.agent.learning import Request, callbacks_of, run_training
 from rlsdk.agent.loggers import dump_logs, set_logger
 from rlsdk.agent.offline_updates import update_from_memory
 from rlsdk.agent.prediction import predict
+from rlsdk.agent.pretraining import Pretraining, pretrain
 from rlsdk.agent.reconfiguration import change_settings
 from rlsdk.agent.resumption import leave_episodes, restart_episodes
 from rlsdk.agent.session import Session
@@ -37,6 +38,7 @@ from rlsdk.registry import AlgorithmSpec, spec_of_class
 from rlsdk.runtime.seeding import Streams, derive
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.constructor import class_only
+from rlsdk.settings.dataset import Dataset
 from rlsdk.sinks import Logger, MetricSink
 from rlsdk.storage.journal import Journal
 from rlsdk.training.train import Run
@@ -211,6 +213,40 @@ class Agent(Generic[ConfigT]):
             UsageError: the algorithm has no replay buffer, or it is empty. SettingsError: a count that is not positive.
         """
         return update_from_memory(self._assembled, gradient_steps, batch_size)
+
+    @in_plain_modes
+    def pretrain(  # noqa: PLR0913  # the documented signature
+        self,
+        dataset: str | Path | Dataset,
+        n_epochs: int = 10,
+        learning_rate: float = 1e-4,
+        adam_epsilon: float = 1e-8,
+        val_interval: int | None = None,
+        *,
+        batch_size: int = 64,
+        train_fraction: float = 0.7,
+    ) -> Self:
+        """Fit the policy to the actions of a data set (behaviour cloning), before `learn` or between two; returns the agent.
+
+        The loss is the policy's own, see `rlsdk.interfaces.Imitates`. With `normalize`, an agent that has not learnt yet takes
+        the statistics of the observations from the data.
+
+        Args:
+            dataset: recorded episodes with the agent's spaces.
+            n_epochs: passes over the steps.
+            learning_rate: of an Adam of its own; the optimiser of `learn` is left alone.
+            adam_epsilon: added to Adam's denominator.
+            val_interval: epochs between validations, printed with `verbose=1`; None: a tenth of `n_epochs`.
+            batch_size: steps per gradient step.
+            train_fraction: share of the episodes that is learnt from; the others validate.
+
+        Raises:
+            ArtifactError, UnsupportedSpaceError, MaskError: the data cannot be read, have other spaces, or no fitting masks.
+            SettingsError: a value out of range. UsageError: the policy has no such loss. DivergenceError: the loss became NaN.
+        """
+        request = Pretraining(n_epochs, learning_rate, adam_epsilon, val_interval, batch_size, train_fraction)
+        pretrain(self._assembled, dataset, request)
+        return self
 
     # --- acting --------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from rlsdk.interfaces.algorithms import (
     Algorithm,
     Collected,
     CountsUpdates,
+    FollowsPolicy,
     HasTdError,
     Proposes,
     Reconfigurable,
@@ -29,11 +30,11 @@ from rlsdk.interfaces.plans import (
     NormalizesEpisodes,
     Plan,
 )
-from rlsdk.interfaces.policies import ActsForRollouts, BeginsRollouts, EstimatesValues, FillsExtras, Policy
+from rlsdk.interfaces.policies import ActsForRollouts, BeginsRollouts, EstimatesValues, FillsExtras, Imitates, Policy
 
 AbilityT = TypeVar("AbilityT")
 
-OF_POLICIES = (ActsForRollouts, BeginsRollouts, EstimatesValues, FillsExtras, Reconfigurable)
+OF_POLICIES = (ActsForRollouts, BeginsRollouts, EstimatesValues, FillsExtras, Imitates, Reconfigurable)
 REQUIRED: dict[str, type[object]] = {
     "policy": Policy,
     "behavior": Policy,
@@ -49,6 +50,7 @@ OPTIONAL: dict[str, tuple[type[object], ...]] = {
         Collected,
         CountsUpdates,
         EstimatesValues,
+        FollowsPolicy,
         HasTdError,
         Proposes,
         Reconfigurable,

@@ -13,6 +13,7 @@ from typing import Any, Protocol, cast
 import torch
 from torch import Generator, Tensor, nn
 
+from rlsdk.distributions import with_least_deviation
 from rlsdk.errors import UsageError
 from rlsdk.interfaces import Distribution
 from rlsdk.kernels import KernelChoice, KernelSlot, factory
@@ -268,6 +269,18 @@ class ActorCritic(nn.Module):
     def internal(self, action: Any) -> Any:
         """Actions in environment units as the distribution knows them."""
         return cast("ActionHead", self.head).from_environment(action)
+
+    def imitation_loss(self, observation: Observation, action: Any, starts: Tensor | None = None) -> Tensor:
+        """-log pi(a|s) [N]; see `rlsdk.interfaces.Imitates`. Sequences begin with an empty memory."""
+        first = torch.ones_like(observation.is_first) if starts is None else starts
+        seen = Observation(observation.features, observation.is_first | first, observation.action_mask)
+        distribution = with_least_deviation(self.evaluate(seen, self._empty(len(first)), first)[0])
+        return -distribution.log_prob(self.internal(action))
+
+    def _empty(self, rows: int) -> tuple[States, States]:
+        """The memories of `rows` environments at the start of an episode."""
+        carry = self.initial_carry(rows)
+        return carry.actor, carry.critic
 
     def action_std(self) -> Tensor | None:
         """Mean standard deviation of Box actions, 0-d; None where there are none."""

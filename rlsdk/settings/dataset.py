@@ -12,6 +12,8 @@ import attrs
 
 from rlsdk.errors import ArtifactError, SettingsError
 
+SUFFIX = ".safetensors"
+"""Of data sets; a name may be given without it."""
 MAX_HEADER = 16 * 2**20
 """Bytes of the header of a data set."""
 
@@ -39,6 +41,8 @@ class Dataset:
             ArtifactError: there is no such file, it is not a data set, or not the one with this `digest`.
         """
         place = Path(path)
+        if not place.suffix and not place.exists() and (named := place.with_suffix(SUFFIX)).is_file():
+            place = named
         found = hashlib.sha256(header_bytes(place)).hexdigest()
         if digest is not None and found != digest:
             raise ArtifactError(
