@@ -14,7 +14,7 @@ from torch import Generator, Tensor, nn
 from rlsdk import tree
 from rlsdk.agent.arguments import positive
 from rlsdk.agent.assembled import AssembledAgent
-from rlsdk.buffers import Episodes, open_episodes
+from rlsdk.buffers import Episodes, open_episodes, rows_in_order
 from rlsdk.errors import DivergenceError, SettingsError, UsageError
 from rlsdk.interfaces import FollowsPolicy, Imitates
 from rlsdk.interfaces.abilities import ability
@@ -175,7 +175,8 @@ class _Fitting:
         size = max(1, self.wanted.batch_size // SEQUENCE) if self.sequences else self.wanted.batch_size
         for places in torch.split(first[order], size):
             if self.sequences:
-                yield in_order(episodes, places, SEQUENCE)
+                steps, starts, _ = rows_in_order(episodes.sequences(places, SEQUENCE, 1.0))
+                yield steps.observation, steps.action, starts
             else:
                 rows = episodes.transitions(places, 1.0)
                 yield rows.observation, rows.action, None
@@ -184,15 +185,3 @@ class _Fitting:
         if self.agent.config.verbose:
             held_out = "" if validation is None else f", validation loss {validation:.4g}"
             print_line(f"pretrain: epoch {epoch} of {self.wanted.n_epochs}, loss {loss:.4g}{held_out}")
-
-
-def in_order(episodes: Episodes, places: Tensor, length: int) -> tuple[Observation, Features, Tensor]:
-    """(observations [N, ..], actions [N, ..], where sequences begin: bool [N]) of the sequences of up to `length` steps that
-    begin at `places` int64 [S], one after the other, without padding."""
-    found = episodes.sequences(places, length, 1.0)
-    starts = torch.zeros_like(found.steps.valid)
-    starts[0] = True
-    valid = found.steps.valid.T.flatten()
-    return tree.map_tensors(
-        lambda leaf: leaf.transpose(0, 1).flatten(0, 1)[valid], (found.steps.observation, found.steps.action, starts)
-    )

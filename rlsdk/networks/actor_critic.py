@@ -270,11 +270,20 @@ class ActorCritic(nn.Module):
         """Actions in environment units as the distribution knows them."""
         return cast("ActionHead", self.head).from_environment(action)
 
-    def imitation_loss(self, observation: Observation, action: Any, starts: Tensor | None = None) -> Tensor:
-        """-log pi(a|s) [N]; see `rlsdk.interfaces.Imitates`. Sequences begin with an empty memory."""
+    def evaluate_recorded(self, observation: Observation, starts: Tensor | None = None) -> tuple[Distribution, Tensor]:
+        """(action distribution, values [N]) of N recorded steps, whose carries nobody stored.
+
+        Args:
+            observation: [N, ..], as the policy sees it.
+            starts: bool [N], True where a sequence of consecutive rows begins, with an empty memory; None: every row is one.
+        """
         first = torch.ones_like(observation.is_first) if starts is None else starts
         seen = Observation(observation.features, observation.is_first | first, observation.action_mask)
-        distribution = with_least_deviation(self.evaluate(seen, self._empty(len(first)), first)[0])
+        return self.evaluate(seen, self._empty(len(first)), first)
+
+    def imitation_loss(self, observation: Observation, action: Any, starts: Tensor | None = None) -> Tensor:
+        """-log pi(a|s) [N], with a least deviation; see `rlsdk.interfaces.Imitates`."""
+        distribution = with_least_deviation(self.evaluate_recorded(observation, starts)[0])
         return -distribution.log_prob(self.internal(action))
 
     def _empty(self, rows: int) -> tuple[States, States]:
