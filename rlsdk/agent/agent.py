@@ -17,6 +17,7 @@ from rlsdk.agent.classes import class_for
 from rlsdk.agent.learning import Request, callbacks_of, run_training
 from rlsdk.agent.loggers import dump_logs, set_logger
 from rlsdk.agent.offline_updates import update_from_memory
+from rlsdk.agent.policy_transfer import StoredPolicy, warn_of_rest, without_environment
 from rlsdk.agent.prediction import predict
 from rlsdk.agent.pretraining import Pretraining, pretrain
 from rlsdk.agent.reconfiguration import change_settings
@@ -234,8 +235,7 @@ class Agent(Generic[ConfigT]):
         Args:
             dataset: recorded episodes with the agent's spaces.
             n_epochs: passes over the steps.
-            learning_rate: of an Adam of its own; the optimiser of `learn` is left alone.
-            adam_epsilon: added to Adam's denominator.
+            learning_rate, adam_epsilon: of an Adam of its own; the optimiser of `learn` is left alone.
             val_interval: epochs between validations, printed with `verbose=1`; None: a tenth of `n_epochs`.
             batch_size: steps per gradient step.
             train_fraction: share of the episodes that is learnt from; the others validate.
@@ -406,6 +406,26 @@ class Agent(Generic[ConfigT]):
         agent._assembled = persistence.load(file, kind.spec, changes, class_name=kind.__name__, force_reset=force_reset)
         if env is not None:
             agent.set_env(env)
+        return agent
+
+    @class_only
+    def load_policy(cls, path: str | Path | IO[bytes], env: object = None, **settings: object) -> Self:  # noqa: N805
+        """A new agent that begins with the policy in an agent file of any algorithm, such as a cloned one.
+
+        The file says what the policy is: its name, networks, normalisation and stacked frames; `settings` go before. Tensors of
+        the same name and shape are copied; a warning lists the others. Without `env` it has the file's spaces, see `set_env`.
+
+        Raises:
+            ArtifactError: as `load`, or no tensor fits. PluginError: the algorithm of the file is not installed.
+        """
+        stored = StoredPolicy.read(path)
+        merged = stored.settings_for(cls.spec.config_type, settings)
+        agent = cls.__new__(cls)
+        if env is None:
+            agent._assembled = without_environment(stored, cls.spec, merged, cls.__name__)
+        else:
+            agent._assembled = from_arguments(cls.spec, (), {**merged, "env": env}, class_name=cls.__name__)
+        warn_of_rest(stored.into(agent._assembled))
         return agent
 
     def save_replay_buffer(self, path: str | Path | IO[bytes]) -> None:

@@ -10,11 +10,12 @@ import torch
 from torch import Generator, Tensor
 
 from rlsdk.buffers import RecordedEpisode, write_episodes
+from rlsdk.distributions import MultiCategorical
 from rlsdk.environments import connect
 from rlsdk.exploration.uniform_actions import allowed_actions, uniform_actions
 from rlsdk.interfaces import VectorEnv
 from rlsdk.records import Features, Observation
-from rlsdk.spaces import map_leaves
+from rlsdk.spaces import MultiBinary, Space, choices_of, leaf_spaces, map_leaves
 from rlsdk.tree import map_tensors
 
 EPISODES, LONGEST = 4, 20
@@ -75,13 +76,22 @@ def _episode(envs: VectorEnv, act: Act, generator: Generator, seed: int) -> Reco
 
 def random_action(envs: VectorEnv, observation: Observation, generator: Generator) -> Features:
     """[B, ..], nested as the space, sampled uniformly from those that are allowed."""
-    if observation.action_mask is not None:
-        allowed = allowed_actions(envs.action_space, observation.action_mask, generator)
-        if allowed is not None:
-            return allowed
-    return map_leaves(
-        envs.action_space, lambda path, leaf: uniform_actions(leaf, envs.num_envs, generator), path="action"
-    )
+    space, mask = envs.action_space, observation.action_mask
+    if mask is None:
+        return map_leaves(space, lambda path, leaf: uniform_actions(leaf, envs.num_envs, generator), path="action")
+    widths = [sum(choices_of(leaf)) for _, leaf in leaf_spaces(space)]
+    parts = iter(torch.split(mask, widths, -1))
+    return map_leaves(space, lambda path, leaf: _allowed(leaf, next(parts), generator), path="action")
+
+
+def _allowed(leaf: Space, mask: Tensor, generator: Generator) -> Tensor:
+    """Actions [B, ..] of a space without parts, of those that its mask bool [B, A] allows."""
+    if isinstance(leaf, MultiBinary):
+        sizes = choices_of(leaf)
+        bits = MultiCategorical.of(torch.zeros(mask.shape, device=mask.device), sizes, mask).sample(generator)
+        return bits.to(torch.int8).reshape(-1, *leaf.shape)
+    allowed = allowed_actions(leaf, mask, generator)
+    return uniform_actions(leaf, len(mask), generator) if allowed is None else allowed
 
 
 def _see(rows: _Rows, observation: Observation, row: int) -> None:

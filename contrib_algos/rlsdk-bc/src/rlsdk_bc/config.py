@@ -43,10 +43,10 @@ class BCConfig(AgentConfig):
         metadata=described("weight of half the sum of the actor's squared parameters"),
     )
     vf_coef: float = attrs.field(
-        default=0.0,
+        default=0.5,
         validator=in_range(0),
         metadata=described(
-            "weight of the squared error of values of the recorded returns; 0 = values stay as they are"
+            "weight of the squared error of values, against the recorded returns; 0 = values are not fitted"
         ),
     )
     gamma: float = attrs.field(default=0.99, validator=in_range(0, 1), metadata=glossary.GAMMA)
@@ -66,8 +66,8 @@ class BCConfig(AgentConfig):
         default=None,
         validator=in_range(1),
         metadata=described(
-            "stop after so many validations without a lower train/held_out_loss, with the weights of the lowest; none = never",
-            unit="validations",
+            "stop after so many updates without a lower train/held_out_loss, with the weights of the lowest; none = never",
+            unit="updates",
         ),
     )
     sequence_length: int = attrs.field(

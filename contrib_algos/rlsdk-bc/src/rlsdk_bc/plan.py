@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from rlsdk_bc.config import BCConfig
 
 @dataclass(slots=True)
 class Lowest:
-    """The lowest loss of held-out episodes so far, and the validations since."""
+    """The lowest loss of held-out episodes so far, and the updates since."""
 
     loss: float = float("inf")
     waited: int = 0
@@ -28,14 +28,15 @@ class Lowest:
 
 class CloningPlan:
     """`OfflinePlan` with a validation after each round, if episodes are held out. With `patience`, training ends after so many
-    validations without a lower loss, with the weights of the lowest."""
+    updates without a lower loss, with the weights of the lowest; rounds are not longer than that."""
 
     needs_environment: ClassVar[bool] = False
     unit: ClassVar[Literal["updates"]] = "updates"
     log_every: ClassVar[Literal["rounds"]] = "rounds"
 
     def __init__(self, inner: OfflinePlan, patience: int | None) -> None:
-        self.inner, self.patience, self.lowest = inner, patience, Lowest()
+        rounds = inner.updates_per_round if patience is None else min(patience, inner.updates_per_round)
+        self.inner, self.patience, self.lowest = replace(inner, updates_per_round=rounds), patience, Lowest()
 
     def with_settings(self, config: BCConfig, context: BuildContext) -> CloningPlan:
         """See `rlsdk.interfaces.FollowsSettings`."""
@@ -53,25 +54,27 @@ class CloningPlan:
         assert isinstance(algorithm, Cloning)
         if algorithm.data is not None:
             algorithm.data.memory.episodes.require_masks(required=False)
+        before = cursor.updates
         for after, report in self.inner.rounds(training, cursor):
             loss = algorithm.held_out_loss()
             if loss is None:
                 yield after, report
                 continue
-            ends = self.patience is not None and self._waited_enough(float(loss), algorithm, self.patience)
+            ends = self.patience is not None and self._waited_enough(float(loss), after.updates - before, algorithm)
             metrics = {**(report.metrics or {}), "train/held_out_loss": loss}
+            before = after.updates
             yield after, replace(report, metrics=metrics)
             if ends:
                 return
 
-    def _waited_enough(self, loss: float, algorithm: Cloning[object], patience: int) -> bool:  # type: ignore[type-var]
-        """Whether training ends, with the weights of the lowest loss; a further `learn` waits anew."""
+    def _waited_enough(self, loss: float, updates: int, algorithm: Cloning[Any]) -> bool:
+        """Whether training ends after these `updates`, with the weights of the lowest loss; a further `learn` waits anew."""
         weights, lowest = algorithm.optimizer.flat.detach(), self.lowest
         if loss < lowest.loss:
             lowest.loss, lowest.waited, lowest.weights = loss, 0, weights.clone()
             return False
-        lowest.waited += 1
-        if lowest.waited < patience:
+        lowest.waited += updates
+        if self.patience is None or lowest.waited < self.patience:
             return False
         weights.copy_(lowest.weights)
         lowest.waited = 0
