@@ -16,6 +16,7 @@ from rlsdk.agent.assembly import assemble
 from rlsdk.agent.construction_limit import ConstructionLimit
 from rlsdk.agent.file_checks import bytes_of, require_finite
 from rlsdk.agent.made_by import algorithm_in, spec_for, upgraded
+from rlsdk.agent.transferred import PolicyTransfer
 from rlsdk.errors import ArtifactError, fitting
 from rlsdk.interfaces import FollowsPolicy
 from rlsdk.interfaces.abilities import ability
@@ -28,30 +29,6 @@ SHARED = ("policy", "normalize", "frame_stack")
 """Settings besides `policy_kwargs` that say what the policy is."""
 NOT_NETWORKS = ("optimizer_class", "optimizer_kwargs", "ortho_init", "log_std_init", "kernel")
 """Entries of `policy_kwargs` that say something else than what the networks are."""
-LISTED = 6
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyTransfer:
-    """What an agent took over from a file."""
-
-    taken: tuple[str, ...]
-    """Names of tensors."""
-    kept: Mapping[str, str]
-    """Names of the agent's tensors that stayed as they were, each with why."""
-    unused: tuple[str, ...]
-    """Names of the file's tensors that the agent does not have."""
-
-    def __str__(self) -> str:
-        whole = f"{len(self.taken)} of {len(self.taken) + len(self.kept)} tensors of the policy come from the file"
-        kept = [f"{name} ({why})" for name, why in self.kept.items()]
-        parts = [whole, *_listed("kept", kept), *_listed("unused in the file", list(self.unused))]
-        return "; ".join(parts)
-
-
-def _listed(what: str, names: list[str]) -> list[str]:
-    more = f", and {len(names) - LISTED} more" if len(names) > LISTED else ""
-    return [f"{what}: {', '.join(names[:LISTED])}{more}"] if names else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +88,8 @@ class StoredPolicy:
             agent.preprocessing.load_policy_state(agent.parts.policy, tree.unflatten(merged))
         if (algorithm := ability(agent.parts.algorithm, FollowsPolicy)) is not None:
             algorithm.policy_replaced()
-        return PolicyTransfer(taken, kept, tuple(sorted(set(theirs) - set(own))))
+        transfer = agent.policy_transfer = PolicyTransfer(taken, kept, tuple(sorted(set(theirs) - set(own))))
+        return transfer
 
 
 def _is_weight(name: str, value: object) -> bool:

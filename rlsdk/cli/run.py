@@ -27,11 +27,19 @@ def run_training(
     env: Annotated[str | None, typer.Option(help="gymnasium id of the environment.")] = None,
     env_kwargs: EnvKwargs = None,
     wrapper: Wrappers = None,
-    steps: Annotated[int | None, typer.Option(help="Total number of environment steps.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Total number of environment steps; of updates, where a data set is learnt from.")
+    ] = None,
     assignments: Annotated[
         list[str] | None, typer.Option("--set", help="NAME=VALUE: a setting. Can be repeated.")
     ] = None,
     config: Annotated[Path | None, typer.Option(help="Settings file, .toml or .yaml.")] = None,
+    dataset: Annotated[
+        Path | None, typer.Option(help="Data set of recorded episodes to learn from, for algorithms that do.")
+    ] = None,
+    policy_from: Annotated[
+        Path | None, typer.Option("--from", help="Begin with the policy of this agent file, or run directory.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of all random numbers.")] = None,
     n_envs: Annotated[
         int | None, typer.Option(help="Number of environments that are stepped together (default 1; ARS: 16).")
@@ -85,7 +93,7 @@ def run_training(
     find(algorithm)  # before anything slow is imported
     settings = _settings(config, assignments or [], env, trust=trust)
     env = _environment(env, settings, changed_environment(None, env_kwargs, wrapper), resume=resume)
-    for name, value in (("seed", seed), ("device", device)):
+    for name, value in (("seed", seed), ("device", device), ("dataset", dataset and str(dataset))):
         if value is not None:
             settings[name] = value
 
@@ -112,6 +120,7 @@ def run_training(
         compile=compile,
         collectors=collectors,
         executor=None if collectors is None else executor,
+        policy_from=policy_from,
     )
     with quietly(quiet):
         if (plan := _sweep(request, seeds, jobs, executor)) is not None:
@@ -151,6 +160,8 @@ def _sweep(request: RunRequest, seeds: int | None, jobs: int | None, executor: s
 
     if request.resume and (known := stored(request, jobs)) is not None:
         return known
+    if seeds is not None and not (request.env or request.settings.get("env")):
+        raise SettingsError("--seeds compares returns: add --env ID, or start runs one by one")
     if seeds is not None and request.collectors is not None:
         raise SettingsError(
             "--collectors and --seeds both share out the cores; give one of them, and start runs one by one for both"
@@ -191,8 +202,10 @@ def _report(result: RunResult, algorithm: str) -> None:
             f" continue with: rlsdk run {algorithm} --resume --out {folder}{' --trust' if result.needs_trust else ''}"
         )
         raise typer.Exit(130)
-    print_line(
-        f"{result.env_steps:,} steps in {result.seconds:.0f} s;"
-        f" return {score.mean:.2f} +- {score.std:.2f} over {len(score.returns)} deterministic episodes"
+    returns = (
+        "no environment to evaluate in"
+        if score is None
+        else (f"return {score.mean:.2f} +- {score.std:.2f} over {len(score.returns)} deterministic episodes")
     )
+    print_line(f"{result.env_steps:,} {result.unit} in {result.seconds:.0f} s; {returns}")
     print_line(f"files: {folder}/ (final.rlsdk, metrics.csv, config.toml, ...)")

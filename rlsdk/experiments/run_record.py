@@ -31,6 +31,7 @@ class RunRecord:
 
     algorithm: str
     env: str
+    """Its id; empty where a data set was learnt from without one."""
     steps: int
     n_envs: int
     eval_every: int
@@ -47,6 +48,8 @@ class RunRecord:
     executor: str = "processes"
     """Where collectors are."""
     sinks: tuple[str, ...] = ()
+    policy_from: str | None = None
+    """The file whose policy the run began with."""
     places: dict[str, str] = attrs.field(factory=dict)
     """Settings that name a place on disk, by dotted name."""
     status: str = "running"
@@ -55,6 +58,11 @@ class RunRecord:
     seconds: float = 0.0
     final_evaluation: FinalEvaluation | None = None
     system: dict[str, Any] = attrs.field(factory=dict)
+
+    @property
+    def title(self) -> str:
+        """The algorithm, and what it learns from."""
+        return f"{self.algorithm} on {self.env}" if self.env else f"{self.algorithm} from a data set"
 
     def as_table(self) -> dict[str, object]:
         """For JSON; what is not known is left out."""
@@ -92,6 +100,7 @@ class RunRecord:
             collectors=entries.optional_count("collectors", least=1, most=MAX_ENVS),
             executor=entries.text("executor", "processes"),
             sinks=entries.texts("sinks"),
+            policy_from=entries.optional_text("policy_from"),
             places=_places(entries),
             status=entries.text("status", "running"),
             error=entries.optional_text("error"),

@@ -17,6 +17,7 @@ from rlsdk.callbacks import Callback, CheckpointCallback, EvalCallback, Progress
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import EnvironmentFault, SettingsError, message_of
 from rlsdk.evaluation.evaluate import Evaluation, run_episodes
+from rlsdk.experiments.begun_from import made
 from rlsdk.experiments.plotting import plot_run
 from rlsdk.experiments.profiling import profiled
 from rlsdk.experiments.run_directory import RunDirectory, folder_name
@@ -31,6 +32,7 @@ from rlsdk.experiments.trust import (
     require_own_places,
     without_places,
 )
+from rlsdk.records import Unit
 from rlsdk.registry import AlgorithmSpec, Preset, load, plugin_of, preset
 from rlsdk.runtime.output import print_line
 from rlsdk.runtime.seeding import fresh_seed
@@ -49,11 +51,14 @@ class RunResult:
     """What came of a run."""
 
     directory: RunDirectory
-    evaluation: Evaluation
+    evaluation: Evaluation | None
+    """None without an environment."""
     env_steps: int
     seconds: float
     interrupted: bool
     needs_trust: bool = False
+    unit: Unit = "steps"
+    """What `env_steps` counts."""
     """Whether the run can only be resumed with `--trust`."""
 
 
@@ -96,7 +101,7 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, *, profile: bool) -> 
             watchers: list[Callback] = [ProgressBar(), interrupt, *evaluator, checkpoints]
             left = record.steps - agent.num_timesteps
             if left > 0:
-                with _measured(agent, record.env) if profile else nullcontext():
+                with _measured(agent, record.title) if profile else nullcontext():
                     how: dict[str, Any] = {"threads": record.threads, "compile": record.compile}
                     agent.learn(left, callback=watchers, reset_num_timesteps=False, **how)
         checkpoints.save(agent)
@@ -137,13 +142,10 @@ def _sinks(prepared: Prepared) -> list[MetricSink]:
 def _finish(prepared: Prepared, seconds: float, *, interrupted: bool) -> RunResult:
     """Evaluate the final agent and write down what came of the run."""
     agent, directory, record = prepared.agent, prepared.directory, prepared.record
-    began, env = time.perf_counter(), make_vec_env(record.env)
-    try:
-        evaluation = run_episodes(agent, env, record.eval_episodes, seed=agent.derived_seed("final evaluation"))
-    finally:
-        _close(env, "evaluation")
+    began, evaluation, summary = time.perf_counter(), _final_evaluation(agent, record), None
     seconds += time.perf_counter() - began
-    summary = FinalEvaluation(mean=evaluation.mean, std=evaluation.std, episodes=len(evaluation.returns))
+    if evaluation is not None:
+        summary = FinalEvaluation(mean=evaluation.mean, std=evaluation.std, episodes=len(evaluation.returns))
     done = attrs.evolve(
         record,
         status="interrupted" if interrupted else "finished",
@@ -154,16 +156,28 @@ def _finish(prepared: Prepared, seconds: float, *, interrupted: bool) -> RunResu
     )
     directory.write_record(done)
     try:
-        plot_run(directory.path, directory.curve, f"{agent.spec.id} on {record.env}")
+        plot_run(directory.path, directory.curve, record.title)
     except SettingsError as error:
         print_line(f"no learning curve: {error}")
     needs_trust = _asks_for_trust(done, directory)
-    return RunResult(directory, evaluation, agent.num_timesteps, seconds, interrupted, needs_trust)
+    unit = agent.parts.plan.unit
+    return RunResult(directory, evaluation, agent.num_timesteps, seconds, interrupted, needs_trust, unit)
+
+
+def _final_evaluation(agent: Agent, record: RunRecord) -> Evaluation | None:
+    """None without an environment."""
+    if not record.env:
+        return None
+    env = make_vec_env(record.env)
+    try:
+        return run_episodes(agent, env, record.eval_episodes, seed=agent.derived_seed("final evaluation"))
+    finally:
+        _close(env, "evaluation")
 
 
 def _asks_for_trust(record: RunRecord, directory: RunDirectory) -> bool:
     try:
-        require_own_environment(record.env, "", trust=False)
+        require_own_environment(record.env, "", trust=not record.env)
         require_own_places(record.places, directory.path, "", trust=False)
     except SettingsError:
         return True
@@ -171,12 +185,12 @@ def _asks_for_trust(record: RunRecord, directory: RunDirectory) -> bool:
 
 
 @contextmanager
-def _measured(agent: Agent, env: str) -> Iterator[None]:
+def _measured(agent: Agent, title: str) -> Iterator[None]:
     """Print where the time of the block went."""
     with profiled(agent) as profile:
         yield
     images = any(isinstance(leaf, Box) and leaf.is_image for _, leaf in leaf_spaces(agent.context.observation_space))
-    print_line(f"where the time went, {agent.spec.id} on {env}:\n{profile.table()}")
+    print_line(f"where the time went, {title}:\n{profile.table()}")
     print_line(f"advice: {profile.advice(agent.context.num_envs, images=images, device=agent.device)}")
 
 
@@ -204,36 +218,37 @@ def _evaluator(record: RunRecord, directory: RunDirectory) -> Iterator[list[Eval
 @contextmanager
 def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
     """A new run in a folder of its own."""
-    env = request.env or request.settings.get("env")
-    if not isinstance(env, str):
-        raise SettingsError("no environment: add --env ID, for example --env Pendulum-v1")
+    env = _environment(request, spec)
     makers = named_sinks(request.sinks or ())
-    known = preset(spec.id, env) if request.use_preset else None
+    known = preset(spec.id, env) if request.use_preset and env else None
     options = _options(request, known)
     settings = starting_settings(spec, known, request.settings)
-    settings |= {"env": env, "seed": fresh_seed() if settings.get("seed") is None else settings["seed"]}
-    config = bind(spec.config_type, (), settings)
-    directory = RunDirectory.choose(request.out, spec.id, env, config.seed)
+    settings |= {"seed": fresh_seed() if settings.get("seed") is None else settings["seed"]}
+    bind(spec.config_type, (), settings)
     with contextlib.ExitStack() as unused:
-        envs = make_vec_env(
-            env,
-            width(spec, known, request.n_envs),
-            vectorization=request.vectorization or "auto",
-            collectors=request.collectors,
-            executor=request.executor or "processes",
-        )
-        unused.callback(_close, envs, "training")
-        agent = agent_class(spec)(**{**settings, "env": envs})
-        agent.env_name = env
-        config = attrs.evolve(config, env_groups=agent.config.env_groups)  # one for each collector
+        envs = None
+        if env:
+            envs = make_vec_env(
+                env,
+                width(spec, known, request.n_envs),
+                vectorization=request.vectorization or "auto",
+                collectors=request.collectors,
+                executor=request.executor or "processes",
+            )
+            unused.callback(_close, envs, "training")
+        agent = made(spec, request.policy_from, known, {**settings, "env": envs}, request.settings)
+        agent.env_name = env or None
+        config = attrs.evolve(agent.config, env=env or None)  # `env_groups`: one for each collector
+        directory = RunDirectory.choose(request.out, spec.id, env or "data", agent.seed)
         record = RunRecord(
             algorithm=spec.id,
             env=env,
-            n_envs=envs.num_envs,
+            n_envs=agent.context.num_envs,
             preset=known is not None,
-            seed=config.seed,
+            seed=agent.seed,
             device=agent.device,
             places=places_in(settings),
+            policy_from=None if request.policy_from is None else str(request.policy_from),
             system=_versions(spec),
             **options,
         )
@@ -242,6 +257,24 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
             _announce(agent, record, known)
             unused.pop_all()
             yield Prepared(agent=agent, directory=directory, record=record, sinks=makers, resumed=False)
+
+
+def _environment(request: RunRequest, spec: AlgorithmSpec) -> str:
+    """The id of the environment; empty where a data set is learnt from without one.
+
+    Raises:
+        SettingsError: there is neither, or an option needs an environment.
+    """
+    env = request.env or request.settings.get("env")
+    if isinstance(env, str) and env:
+        return env
+    if not set(request.settings) & set(dataset_names(spec.config_type)):
+        hint = ", or --dataset FILE" if dataset_names(spec.config_type) else ""
+        raise SettingsError(f"no environment: add --env ID, for example --env Pendulum-v1{hint}")
+    for name in ("eval_every", "eval_episodes", "stop_at", "collectors", "n_envs", "vectorization"):
+        if getattr(request, name):
+            raise SettingsError(f"--{name.replace('_', '-')} needs an environment: add --env ID")
+    return ""
 
 
 def _versions(spec: AlgorithmSpec) -> dict[str, str]:
@@ -261,22 +294,25 @@ def _options(request: RunRequest, known: Preset | None) -> dict[str, Any]:
     steps: int | None = explicit.get("steps") or (known.steps if known else None)
     if steps is None:
         raise SettingsError("no length: add --steps N, for example --steps 10_000")
-    rounds = {"eval_every": max(1, steps // 10), "checkpoint_every": max(1, steps // 5)}
+    has_env = request.env or request.settings.get("env")
+    rounds = {"eval_every": max(1, steps // 10) if has_env else 0, "checkpoint_every": max(1, steps // 5)}
     return {**rounds, **explicit, "steps": steps}
 
 
 def _write_down(directory: RunDirectory, record: RunRecord, config: object) -> None:
-    trust = " --trust" if environment_id(record.env).reads_more else ""
-    name, counts = directory.config.name, f"--steps {record.steps} --n-envs {record.n_envs}"
-    repeat = f"rlsdk run {record.algorithm} --config {name} {counts}{trust}"
-    header = f"{record.algorithm} on {record.env}, {record.steps} steps\nrepeat: {repeat}"
+    trust = " --trust" if record.env and environment_id(record.env).reads_more else ""
+    name, counts = directory.config.name, f"--steps {record.steps}"
+    counts += f" --n-envs {record.n_envs}" if record.env else " --dataset FILE"
+    begun = f" --from {record.policy_from}" if record.policy_from else ""
+    repeat = f"rlsdk run {record.algorithm} --config {name} {counts}{begun}{trust}"
+    header = f"{record.title}, {record.steps} steps\nrepeat: {repeat}"
     directory.write_config(type(config), unstructure(config), header)
     directory.write_record(record)
 
 
 def _announce(agent: Agent, record: RunRecord, known: Preset | None) -> None:
     print_line(
-        f"training {record.algorithm} on {record.env}: {record.steps:,} steps, seed {record.seed}, device {agent.device}"
+        f"training {record.title}: {record.steps:,} steps, seed {record.seed}, device {agent.device}"
         f" ({agent.device_reason})"
     )
     if known is not None:
@@ -315,18 +351,20 @@ def _resumed(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
         record = _checked(request, directory, spec)
         makers = named_sinks(record.sinks)
         where: dict[str, Any] = {"collectors": record.collectors, "executor": record.executor}
-        envs = make_vec_env(record.env, record.n_envs, vectorization=record.vectorization, **where)
-        unused.callback(_close, envs, "training")
+        envs = None
+        if record.env:
+            envs = make_vec_env(record.env, record.n_envs, vectorization=record.vectorization, **where)
+            unused.callback(_close, envs, "training")
         changes: dict[str, Any] = {"device": record.device, "custom_objects": {**record.places, **data}}
         agent = directory.newest(lambda path: agent_class(spec).load(path, env=envs, force_reset=False, **changes))
         if record.steps < agent.num_timesteps:
             raise SettingsError(
                 f"--steps {record.steps} is less than the {agent.num_timesteps} steps the run has been trained for"
             )
-        agent.env_name = record.env
+        agent.env_name = record.env or None
         directory.forget_after(agent.num_timesteps)
         directory.write_record(record)
-        print_line(f"resuming {spec.id} on {record.env} at step {agent.num_timesteps:,} of {record.steps:,}")
+        print_line(f"resuming {record.title} at step {agent.num_timesteps:,} of {record.steps:,}")
         unused.pop_all()
         yield Prepared(agent=agent, directory=directory, record=record, sinks=makers, resumed=True)
 
