@@ -23,6 +23,7 @@ DOCUMENTED_SIGNATURES = {
     "CheckpointCallback.__init__",
     "EvalCallback.__init__",
     "learn",
+    "pretrain",
     "load",
     "make_atari_env",
     "make_vec_env",

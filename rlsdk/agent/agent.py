@@ -17,7 +17,9 @@ from rlsdk.agent.classes import class_for
 from rlsdk.agent.learning import Request, callbacks_of, run_training
 from rlsdk.agent.loggers import dump_logs, set_logger
 from rlsdk.agent.offline_updates import update_from_memory
+from rlsdk.agent.policy_transfer import StoredPolicy, warn_of_rest, without_environment
 from rlsdk.agent.prediction import predict
+from rlsdk.agent.pretraining import Pretraining, pretrain
 from rlsdk.agent.reconfiguration import change_settings
 from rlsdk.agent.resumption import leave_episodes, restart_episodes
 from rlsdk.agent.session import Session
@@ -25,6 +27,7 @@ from rlsdk.agent.stored_replay import load_replay_buffer, restore_replay, save_r
 from rlsdk.agent.switch_environment import numpy_environment, require_same_spaces, switch_environment
 from rlsdk.agent.torch_modes import in_plain_modes
 from rlsdk.agent.training_state import TrainingState, training_state
+from rlsdk.agent.transferred import PolicyTransfer
 from rlsdk.callbacks import BaseCallback, Callback
 from rlsdk.environments import ConnectedEnv, NumpyVectorEnv, to_gymnasium
 from rlsdk.environments.adapters.actions import ActionDecoder
@@ -37,6 +40,7 @@ from rlsdk.registry import AlgorithmSpec, spec_of_class
 from rlsdk.runtime.seeding import Streams, derive
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.constructor import class_only
+from rlsdk.settings.dataset import Dataset
 from rlsdk.sinks import Logger, MetricSink
 from rlsdk.storage.journal import Journal
 from rlsdk.training.train import Run
@@ -78,6 +82,8 @@ class Agent(Generic[ConfigT]):
     run: Run | None = own()
     """The current training."""
     decode_action: ActionDecoder = own()
+    policy_transfer: PolicyTransfer | None = own()
+    """What `load_policy` took over, and what not; None for an agent made otherwise."""
     start_time: int = own()
     """When `learn` was last called, nanoseconds since 1970; 0 before."""
     seed: int = own()
@@ -180,7 +186,7 @@ class Agent(Generic[ConfigT]):
         """Train for `total_timesteps` more environment steps; returns the agent itself.
 
         Args:
-            total_timesteps: environment steps over all environments; a whole number, 1e6 too.
+            total_timesteps: environment steps over all environments (1e6 too); updates where a data set is learnt from.
             callback: a `Callback` or `BaseCallback`, a function `f(locals, globals) -> bool`, or a list of these.
             log_interval: finished episodes between two logs (default 4); rounds for the other families (default 1).
             tb_log_name: name of the run under `tensorboard_log`.
@@ -211,6 +217,38 @@ class Agent(Generic[ConfigT]):
             UsageError: the algorithm has no replay buffer, or it is empty. SettingsError: a count that is not positive.
         """
         return update_from_memory(self._assembled, gradient_steps, batch_size)
+
+    @in_plain_modes
+    def pretrain(  # noqa: PLR0913  # the documented signature
+        self,
+        dataset: str | Path | Dataset,
+        n_epochs: int = 10,
+        learning_rate: float = 1e-4,
+        adam_epsilon: float = 1e-8,
+        val_interval: int | None = None,
+        *,
+        batch_size: int = 64,
+        train_fraction: float = 0.7,
+    ) -> Self:
+        """Fit the policy to the actions of a data set (behaviour cloning), before `learn` or between two; returns the agent.
+
+        The loss is the policy's own, see `rlsdk.interfaces.Imitates`. With `normalize`, an agent that has not learnt yet takes
+        the statistics of the observations from the data.
+
+        Args:
+            n_epochs: passes over the steps.
+            learning_rate, adam_epsilon: of an Adam of its own; the optimiser of `learn` is left alone.
+            val_interval: epochs between validations, printed with `verbose=1`; None: a tenth of `n_epochs`.
+            batch_size: steps per gradient step.
+            train_fraction: share of the episodes that is learnt from; the others validate.
+
+        Raises:
+            ArtifactError, UnsupportedSpaceError, MaskError: the data cannot be read, have other spaces, or no fitting masks.
+            SettingsError: a value out of range. UsageError: the policy has no such loss. DivergenceError: the loss became NaN.
+        """
+        request = Pretraining(n_epochs, learning_rate, adam_epsilon, val_interval, batch_size, train_fraction)
+        pretrain(self._assembled, dataset, request)
+        return self
 
     # --- acting --------------------------------------------------------------------------------------------------
 
@@ -248,10 +286,8 @@ class Agent(Generic[ConfigT]):
     # --- environment ---------------------------------------------------------------------------------------------
 
     def get_env(self) -> NumpyVectorEnv | None:
-        """The training environment, stepped with numpy arrays; None if there is none. `agent.env` is what algorithms step.
-
-        Stepping or resetting it ends the episodes training was in the middle of: the next `learn` begins new ones.
-        """
+        """The training environment, stepped with numpy arrays, which ends the episodes that training was in the middle of; None
+        if there is none. `agent.env` is what algorithms step."""
         return numpy_environment(self._assembled)
 
     def set_env(self, env: object, force_reset: bool = True) -> None:
@@ -305,7 +341,7 @@ class Agent(Generic[ConfigT]):
         Args:
             load_path_or_dict: the source.
             exact_match: every module must be given; False takes what is there and keeps the rest.
-            device: accepted for compatibility; parameters stay on the agent's device.
+            device: without effect.
 
         Raises:
             ArtifactError: names or shapes that do not fit; the agent is unchanged then.
@@ -353,12 +389,11 @@ class Agent(Generic[ConfigT]):
         Args:
             path: file name (`.rlsdk` may be left out), Path or binary file object.
             env: environment to continue learning in; must have the same spaces.
-            device: torch device.
             custom_objects: setting name (dotted) -> value, for classes and functions that files do not hold.
             print_system_info: print the versions the file was made with, and those here.
-            force_reset: reset the environment before training continues; False continues the episodes that were running when
-                the file was written, in environments whose state can be stored.
-            kwargs: settings that override the stored ones.
+            force_reset: reset the environment before training continues; False continues the episodes that were running, in
+                environments whose state can be stored.
+            device, kwargs: settings that override the stored ones.
 
         Raises:
             ArtifactError: missing, damaged, foreign or malicious file. PluginError: its algorithm is not installed.
@@ -372,6 +407,25 @@ class Agent(Generic[ConfigT]):
             agent.set_env(env)
         return agent
 
+    @class_only
+    def load_policy(cls, path: str | Path | IO[bytes], env: object = None, **settings: object) -> Self:  # noqa: N805
+        """A new agent that begins with the policy in an agent file of any algorithm: its name, networks, normalisation and
+        stacked frames come from there, unless given in `settings`. Tensors of the same name and shape are copied, a warning lists the
+        others (`policy_transfer`). Without `env` the agent has the file's spaces, and learns after `set_env`.
+
+        Raises:
+            ArtifactError: as `load`, or no tensor fits. PluginError: the algorithm of the file is not installed.
+        """
+        stored = StoredPolicy.read(path)
+        merged = stored.settings_for(cls.spec.config_type, settings)
+        agent = cls.__new__(cls)
+        if env is None:
+            agent._assembled = without_environment(stored, cls.spec, merged, cls.__name__)
+        else:
+            agent._assembled = from_arguments(cls.spec, (), {**merged, "env": env}, class_name=cls.__name__)
+        warn_of_rest(stored.into(agent._assembled))
+        return agent
+
     def save_replay_buffer(self, path: str | Path | IO[bytes]) -> None:
         """Write the replay buffer to a file of its own."""
         save_replay_buffer(self._assembled, path)
@@ -380,10 +434,8 @@ class Agent(Generic[ConfigT]):
     def load_replay_buffer(self, path: str | Path | IO[bytes], truncate_last_traj: bool = True) -> None:
         """Read a replay buffer written by `save_replay_buffer`.
 
-        Args:
-            path: the file.
-            truncate_last_traj: the environment is reset before training continues, so the last trajectory is cut there;
-                False keeps the environment where it is.
+        `truncate_last_traj`: the environment is reset before training continues, so the last trajectory is cut there; False
+        keeps the environment where it is.
         """
         load_replay_buffer(self._assembled, path)
         if truncate_last_traj:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from typing_extensions import TypeVar
 
 from rlsdk.agent.stored_cursor import StoredCursor
+from rlsdk.agent.transferred import PolicyTransfer
 from rlsdk.environments import ConnectedEnv, NumpyVectorEnv
 from rlsdk.environments.adapters.actions import ActionDecoder
 from rlsdk.environments.adapters.masks import MaskValidator
@@ -75,6 +76,8 @@ class AssembledAgent(Generic[ConfigT]):
     fingerprint: object = None
     """Of the environments when the last training ended."""
     numpy_env: NumpyVectorEnv | None = None
+    policy_transfer: PolicyTransfer | None = None
+    """What `load_policy` took over."""
     start_time: int = 0
     """When `learn` was last called, nanoseconds since 1970; 0 before."""
 

@@ -8,6 +8,7 @@ from rlsdk.buffers.hindsight import GoalSelectionStrategy, HindsightReplay
 from rlsdk.buffers.prioritized import PrioritizedReplay
 from rlsdk.buffers.recorded import RecordedSequences, RecordedTransitions
 from rlsdk.buffers.replay import ReplayBuffer
+from rlsdk.buffers.rows_in_order import rows_in_order
 from rlsdk.buffers.sequences import SequenceReplay
 from rlsdk.buffers.sum_tree import SumTree
 from rlsdk.runtime.memory_budget import require_memory
@@ -27,5 +28,6 @@ __all__ = [
     "build_replay",
     "open_episodes",
     "require_memory",
+    "rows_in_order",
     "write_episodes",
 ]

@@ -10,7 +10,8 @@ from torch import Generator, Tensor
 
 from rlsdk import tree
 from rlsdk.buffers.episode_file import UNSEEDED, EpisodeFile, RecordedEpisode, read_header
-from rlsdk.errors import ArtifactError, SettingsError, UnsupportedSpaceError, UsageError
+from rlsdk.buffers.recorded_masks import forbidden_row
+from rlsdk.errors import ArtifactError, MaskError, SettingsError, UnsupportedSpaceError, UsageError
 from rlsdk.interfaces import BuildContext, Frames
 from rlsdk.records import Features, Observation, Sequences, StepData, Transitions
 from rlsdk.settings.dataset import Dataset
@@ -172,6 +173,42 @@ class Episodes:
         data = StepData(observation=now, valid=valid, extras=extras, **columns)
         loss_mask = valid & (ahead >= burn_in).to(self.device)
         return Sequences(data, following, discount, loss_mask, None, positions.to(self.device))
+
+    def sequence_starts(self, length: int) -> Tensor:
+        """Positions int64 [N] at which sequences of up to `length` steps begin that cover every step once: each episode is cut
+        into such parts."""
+        parts = [torch.arange(0, int(steps), length) for steps in self.lengths]
+        return torch.cat([begin + part for begin, part in zip(self._before, parts, strict=True)])
+
+    def require_masks(self, *, required: bool, used: bool = True) -> None:
+        """Refuse data that an algorithm cannot learn masked actions from.
+
+        Args:
+            required: whether it needs masks.
+            used: whether it uses those that there are.
+
+        Raises:
+            MaskError: there are no masks, or they forbid an action that was recorded. ArtifactError: the file is damaged.
+        """
+        name, masks = self.file.header.path.stem, self.file.masks()
+        if masks is None:
+            if required:
+                raise MaskError(
+                    f"the data set {name!r} has no action masks, which the algorithm needs; record it in an environment with"
+                    " masks, or use an algorithm without them"
+                )
+            return
+        if used and (row := forbidden_row(self.action_space, self.file.actions(), self._acted_on(masks))) is not None:
+            raise MaskError(
+                f"the data set {name!r}: its masks forbid the action that was recorded at step {row}; record it with an agent"
+                " that respects masks, or leave the masks out"
+            )
+
+    def _acted_on(self, masks: Tensor) -> Tensor:
+        """The masks [S, A] of the steps of the file, of those [S + E, A] of all observations."""
+        is_last = torch.zeros(len(masks), dtype=torch.bool)
+        is_last[self.file.start + self.file.length + torch.arange(self.file.episodes)] = True
+        return masks[~is_last]
 
     def _places(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """(episode of the file, step of the file), each int64 [N], of positions int64 [N] among these episodes."""

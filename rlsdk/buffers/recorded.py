@@ -91,11 +91,23 @@ class RecordedSequences:
     """Sequences of a data set, each start equally likely; as `RecordedTransitions` otherwise."""
 
     def __init__(
-        self, dataset: Dataset, context: BuildContext, *, length: int, burn_in: int = 0, gamma: float = 1.0
+        self,
+        dataset: Dataset,
+        context: BuildContext,
+        *,
+        length: int,
+        burn_in: int = 0,
+        gamma: float = 1.0,
+        share: float = 1.0,
     ) -> None:
         """`length`: rows T, burn-in included. `burn_in`: rows whose `loss_mask` is False."""
         self.length, self.burn_in = length, burn_in
-        self.rows = RecordedTransitions(dataset, context, gamma=gamma)
+        self.rows = RecordedTransitions(dataset, context, gamma=gamma, share=share)
+
+    @property
+    def held_out(self) -> Episodes | None:
+        """See `RecordedTransitions.held_out`."""
+        return self.rows.held_out
 
     @property
     def episodes(self) -> Episodes:

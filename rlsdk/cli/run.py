@@ -38,6 +38,9 @@ def run_training(
         list[str] | None, typer.Option("--set", help="NAME=VALUE: a setting. Can be repeated.")
     ] = None,
     config: Annotated[Path | None, typer.Option(help="Settings file, .toml or .yaml.")] = None,
+    policy_from: Annotated[
+        Path | None, typer.Option("--from", help="Begin with the policy of this agent file, or run directory.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of all random numbers.")] = None,
     n_envs: Annotated[
         int | None, typer.Option(help="Number of environments that are stepped together (default 1; ARS: 16).")
@@ -125,6 +128,7 @@ def run_training(
         collectors=collectors,
         max_lag=max_lag,
         executor=None if collectors is None else executor,
+        policy_from=policy_from,
     )
     with quietly(quiet):
         if (plan := _sweep(request, seeds, jobs, executor)) is not None:
@@ -164,6 +168,8 @@ def _sweep(request: RunRequest, seeds: int | None, jobs: int | None, executor: s
 
     if request.resume and (known := stored(request, jobs)) is not None:
         return known
+    if seeds is not None and not (request.env or request.settings.get("env")):
+        raise SettingsError("--seeds compares returns: add --env ID, or start runs one by one")
     if seeds is not None and request.collectors is not None:
         raise SettingsError(
             "--collectors and --seeds both share out the cores; give one of them, and start runs one by one for both"

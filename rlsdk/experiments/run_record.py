@@ -52,6 +52,8 @@ class RunRecord:
     max_lag: int = 0
     """Rounds that collectors may be ahead of the learner."""
     sinks: tuple[str, ...] = ()
+    policy_from: str | None = None
+    """The file whose policy the run began with."""
     places: dict[str, str] = attrs.field(factory=dict)
     """Settings that name a place on disk, by dotted name."""
     status: str = "running"
@@ -104,6 +106,7 @@ class RunRecord:
             executor=entries.text("executor", "processes"),
             max_lag=entries.count("max_lag", 0, least=0),
             sinks=entries.texts("sinks"),
+            policy_from=entries.optional_text("policy_from"),
             places=_places(entries),
             status=entries.text("status", "running"),
             error=entries.optional_text("error"),

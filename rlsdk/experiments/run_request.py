@@ -64,6 +64,8 @@ class RunRequest:
     """Where collectors are."""
     max_lag: int | None = None
     """Rounds that collectors may be ahead of the learner."""
+    policy_from: Path | None = None
+    """An agent file, or a run directory, whose policy the run begins with."""
 
     def explicit(self) -> dict[str, Any]:
         """The options that were given, of those that a resumed run may change.
@@ -85,6 +87,8 @@ class RunRequest:
     def as_table(self) -> dict[str, object]:
         """For JSON: the options, without where and how the run is resumed."""
         table = attrs.asdict(self)
+        if self.policy_from is not None:
+            table["policy_from"] = str(self.policy_from)
         return {name: value for name, value in table.items() if name not in ("out", "resume", "trust")}
 
     @staticmethod
@@ -108,6 +112,7 @@ class RunRequest:
             "collectors": entries.optional_count("collectors", least=1, most=MAX_ENVS),
             "executor": entries.optional_text("executor"),
             "max_lag": entries.optional_count("max_lag"),
+            "policy_from": Path(begun) if (begun := entries.optional_text("policy_from")) else None,
             "sinks": entries.texts("sinks") or None,
             "settings": entries.table_of("settings"),
             "use_preset": entries.flag("use_preset", True),

@@ -17,6 +17,7 @@ from rlsdk.callbacks import Callback, CheckpointCallback, EvalCallback, Progress
 from rlsdk.environments import ConnectedEnv, make_vec_env
 from rlsdk.errors import EnvironmentFault, SettingsError, message_of
 from rlsdk.evaluation.evaluate import Evaluation, run_episodes
+from rlsdk.experiments.begun_from import made
 from rlsdk.experiments.plotting import plot_run
 from rlsdk.experiments.profiling import profiled
 from rlsdk.experiments.recorded_run import dataset_of, environment_of
@@ -188,11 +189,11 @@ def _asks_for_trust(record: RunRecord, directory: RunDirectory) -> bool:
 
 
 @contextmanager
-def _measured(agent: Agent, env: str) -> Iterator[None]:
+def _measured(agent: Agent, place: str) -> Iterator[None]:
     """Print where the time of the block went."""
     with profiled(agent) as profile:
         yield
-    print_line(f"where the time went, {agent.spec.id} on {env}:\n{profile.table()}")
+    print_line(f"where the time went, {agent.spec.id} on {place}:\n{profile.table()}")
     print_line(
         f"advice: {profile.advice(agent.context.num_envs, images=agent.context.observes_images, device=agent.device)}"
     )
@@ -234,18 +235,19 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
     directory = RunDirectory.choose(request.out, spec.id, env or ("" if data is None else data.name), config.seed)
     with contextlib.ExitStack() as unused:
         envs = None if env is None else _environments(request, env, width(spec, known, request.n_envs), unused)
-        agent = agent_class(spec)(**{**settings, "env": envs})
+        agent = made(spec, request.policy_from, known, {**settings, "env": envs}, request.settings)
         agent.env_name = env
-        config = attrs.evolve(config, env_groups=agent.config.env_groups)  # one for each collector
+        config = attrs.evolve(agent.config, env=env)  # `env_groups`: one for each collector
         record = RunRecord(
             algorithm=spec.id,
             env=env,
             dataset=None if data is None else data.name,
             n_envs=1 if envs is None else envs.num_envs,
             preset=known is not None,
-            seed=config.seed,
+            seed=agent.seed,
             device=agent.device,
             places=places_in(settings),
+            policy_from=None if request.policy_from is None else str(request.policy_from),
             system=_versions(spec),
             **options,
         )
@@ -284,7 +286,7 @@ def _options(request: RunRequest, known: Preset | None, env: str | None) -> dict
     steps: int | None = explicit.get("steps") or (known.steps if known else None)
     if steps is None:
         raise SettingsError("no length: add --steps N, for example --steps 10_000")
-    rounds = {"eval_every": max(1, steps // 10), "checkpoint_every": max(1, steps // 5)}
+    rounds = {"eval_every": 0 if env is None else max(1, steps // 10), "checkpoint_every": max(1, steps // 5)}
     return {**rounds, **explicit, "steps": steps}
 
 
@@ -292,6 +294,7 @@ def _write_down(directory: RunDirectory, record: RunRecord, config: object) -> N
     trust = " --trust" if record.env is not None and environment_id(record.env).reads_more else ""
     more = "" if record.dataset is None else " --dataset FILE"
     more += "" if record.env is None else f" --n-envs {record.n_envs}"
+    more += "" if record.policy_from is None else f" --from {record.policy_from}"
     repeat = f"rlsdk run {record.algorithm} --config {directory.config.name} --steps {record.steps}{more}{trust}"
     header = f"{record.algorithm} on {record.place}, {record.steps} steps\nrepeat: {repeat}"
     directory.write_config(type(config), unstructure(config), header)
@@ -347,7 +350,7 @@ def _resumed(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
             raise SettingsError(
                 f"--steps {record.steps} is less than the {agent.num_timesteps} steps the run has been trained for"
             )
-        agent.env_name = record.env
+        agent.env_name = record.env or None
         directory.forget_after(agent.num_timesteps)
         directory.write_record(record)
         print_line(f"resuming {spec.id} on {record.place} at step {agent.num_timesteps:,} of {record.steps:,}")

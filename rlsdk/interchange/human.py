@@ -44,7 +44,7 @@ class PygameKeys:
                 "--human needs a display, and this machine has none; record an agent or --random instead"
             )
         self.pygame: Any = pygame
-        self.fps, self.screen = fps, cast(Any, None)
+        self.fps, self.screen = fps, cast("Any", None)
         pygame.init()
         self.clock = pygame.time.Clock()
 

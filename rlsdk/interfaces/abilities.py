@@ -15,6 +15,7 @@ from rlsdk.interfaces.algorithms import (
     AllowsLag,
     Collected,
     CountsUpdates,
+    FollowsPolicy,
     HasTdError,
     Proposes,
     Reconfigurable,
@@ -30,11 +31,11 @@ from rlsdk.interfaces.plans import (
     NormalizesEpisodes,
     Plan,
 )
-from rlsdk.interfaces.policies import ActsForRollouts, BeginsRollouts, EstimatesValues, FillsExtras, Policy
+from rlsdk.interfaces.policies import ActsForRollouts, BeginsRollouts, EstimatesValues, FillsExtras, Imitates, Policy
 
 AbilityT = TypeVar("AbilityT")
 
-OF_POLICIES = (ActsForRollouts, BeginsRollouts, EstimatesValues, FillsExtras, Reconfigurable)
+OF_POLICIES = (ActsForRollouts, BeginsRollouts, EstimatesValues, FillsExtras, Imitates, Reconfigurable)
 REQUIRED: dict[str, type[object]] = {
     "policy": Policy,
     "behavior": Policy,
@@ -51,6 +52,7 @@ OPTIONAL: dict[str, tuple[type[object], ...]] = {
         Collected,
         CountsUpdates,
         EstimatesValues,
+        FollowsPolicy,
         HasTdError,
         Proposes,
         Reconfigurable,

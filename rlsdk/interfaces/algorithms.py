@@ -86,6 +86,15 @@ class Proposes(Protocol):
 
 
 @runtime_checkable
+class FollowsPolicy(Protocol):
+    """An algorithm that holds copies of the policy's parameters, such as a target network."""
+
+    def policy_replaced(self) -> object:
+        """Called after the policy got other parameters from outside of a training: `pretrain`, `load_policy`."""
+        ...
+
+
+@runtime_checkable
 class Reconfigurable(Protocol):
     """A part that takes over settings that change after the agent is made."""
 

@@ -75,6 +75,22 @@ class FillsExtras(Protocol):
 
 
 @runtime_checkable
+class Imitates(Protocol):
+    """A policy that can be fitted to recorded actions, by `Agent.pretrain`."""
+
+    def imitation_loss(self, observation: Observation, action: Any, starts: Tensor | None, /) -> Tensor:
+        """The loss of N recorded steps, float [N], with graph.
+
+        Args:
+            observation: of the steps, [N, ..], as the policy sees them.
+            action: [N, ..] in environment units, nested as the action space.
+            starts: bool [N], True where a sequence of consecutive rows begins, for policies with a memory; None: the rows
+                belong to no sequence.
+        """
+        ...
+
+
+@runtime_checkable
 class EstimatesValues(Protocol):
     """A policy, or an algorithm, that knows what observations are worth; the contract kit compares it with known values."""
 

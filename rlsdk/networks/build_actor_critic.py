@@ -32,8 +32,6 @@ class OnPolicySettings(Protocol):
     @property
     def policy(self) -> str: ...
     @property
-    def n_steps(self) -> int: ...
-    @property
     def policy_kwargs(self) -> ActorCriticConfig: ...
 
 
@@ -54,7 +52,7 @@ def build_actor_critic(
 
     Args:
         context: of the problem.
-        config: policy name, rollout length, network settings.
+        config: policy name, network settings.
         memory: `lstm`, `gru`, or None.
         use_sde: explore by state-dependent noise.
         sde_every: steps between noise matrices; -1 = one per rollout.

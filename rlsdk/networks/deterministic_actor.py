@@ -50,6 +50,11 @@ class DeterministicActor(nn.Module):
         """Unit actions [N, A] for encoded features [N, F]."""
         return self.mean(self.body(features)).tanh()  # type: ignore[no-any-return]
 
+    def imitation_loss(self, observation: Observation, action: Tensor, starts: Tensor | None = None) -> Tensor:
+        """Squared error [N] of unit actions; see `rlsdk.interfaces.Imitates`."""
+        error = self.unit_action(self.encoder(observation.features)) - self.scale.to_unit(action)
+        return error.square().mean(-1)
+
     def evaluate(self, features: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
         """(unit actions [N, A] without graph, vjp: writes the gradient of a loss, given that with respect to them, into the
         parameters' `grad`, which is taken to be zero), for encoded features [N, F]."""

@@ -9,6 +9,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from rlsdk import tree
+from rlsdk.distributions import MultiCategorical
 from rlsdk.kernels import AUTOGRAD, Autograd, KernelChoice, KernelSlot, factory
 from rlsdk.kernels.protocol import Acting, DenseNetwork
 from rlsdk.math.discrete_values import flat_index, greedy_action, values_at
@@ -132,6 +133,13 @@ class DiscreteValuePolicy(nn.Module):
         values = self(observation.features)
         action = greedy_action(values, observation.action_mask, self.sizes)
         return values_at(values, flat_index(action, self.sizes)).mean((0, -1))
+
+    def imitation_loss(self, observation: Observation, action: Tensor, starts: Tensor | None = None) -> Tensor:
+        """Cross-entropy [N] of a softmax over the values, their mean over K, summed over choices; see
+        `rlsdk.interfaces.Imitates`."""
+        logits = self(observation.features).mean(-1)
+        chosen = MultiCategorical.of(logits, self.sizes, observation.action_mask)
+        return -chosen.log_prob(self.from_environment(action))
 
     def to_environment(self, action: Tensor) -> Tensor:
         """Choices from 0, int64 [N, choices], in environment units, [N] or [N, choices]."""

@@ -10,7 +10,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits
 
+from rlsdk.distributions import MultiCategorical
 from rlsdk.errors import SettingsError, suggest
 from rlsdk.interfaces import BuildContext
 from rlsdk.networks.action_scale import ActionScale
@@ -47,6 +49,21 @@ class SearchPolicy(nn.Module):
         self, observation: Observation, carry: tuple[()], *, deterministic: bool, generator: Generator
     ) -> Act[tuple[()], tuple[()]]:
         return Act(self._action(self.layers(self.encoder(observation.features))), (), ())
+
+    def imitation_loss(self, observation: Observation, action: Tensor, starts: Tensor | None = None) -> Tensor:
+        """[N]; see `rlsdk.interfaces.Imitates`. Choices and bits: cross-entropy of the outputs. Box: squared error of the
+        outputs, of unit actions where they are squashed."""
+        outputs: Tensor = self.layers(self.encoder(observation.features))
+        if isinstance(self.space, Box):
+            wanted = action.flatten(1) if self.scale is None else self.scale.to_unit(action)
+            error = (outputs if self.scale is None else outputs.tanh()) - wanted
+            return error.square().mean(-1)
+        if isinstance(self.space, MultiBinary):
+            wanted = action.flatten(1).to(outputs.dtype)
+            return binary_cross_entropy_with_logits(outputs, wanted, reduction="none").sum(-1)
+        sizes = choices_of(self.space)
+        chosen = action.long().reshape(-1, len(sizes)) - torch.tensor(self.space.start, device=action.device)
+        return -MultiCategorical.of(outputs, sizes).log_prob(chosen)
 
     def _action(self, outputs: Tensor) -> Tensor:
         if isinstance(self.space, Discrete):

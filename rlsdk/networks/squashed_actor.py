@@ -86,6 +86,12 @@ class SquashedActor(nn.Module):
         """Over unit actions, for an observation."""
         return self.distribution(self.encoder(observation.features))
 
+    def imitation_loss(self, observation: Observation, action: Tensor, starts: Tensor | None = None) -> Tensor:
+        """Squared error [N] of the deterministic action, in unit actions; the deviation is not fitted. See
+        `rlsdk.interfaces.Imitates`."""
+        error = self.distribution_of(observation).mode() - self.scale.to_unit(action)
+        return error.square().mean(-1)
+
     def _mean(self, latent: Tensor) -> Tensor:
         mean: Tensor = self.mean(latent)
         return mean.clamp(-self.clip_mean, self.clip_mean) if self.sde is not None and self.clip_mean > 0.0 else mean

@@ -34,9 +34,9 @@ else:
 
         def __get__(self, instance: object, owner: type | None = None) -> object:
             if instance is not None:
-                kind = type(instance).__name__
+                kind, name = type(instance).__name__, self.__func__.__name__
                 raise UsageError(
-                    f"load makes a new agent: write agent = {kind}.load(path); set_parameters works in place"
+                    f"{name} makes a new agent: write agent = {kind}.{name}(path); set_parameters works in place"
                 )
             return super().__get__(instance, owner)
 

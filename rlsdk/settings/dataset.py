@@ -12,9 +12,10 @@ import attrs
 
 from rlsdk.errors import ArtifactError, SettingsError
 
+SUFFIX = ".safetensors"
+"""Of data sets; a name may be given without it."""
 MAX_HEADER = 16 * 2**20
 """Bytes of the header of a data set."""
-SUFFIX = ".safetensors"
 
 
 @attrs.frozen

@@ -79,6 +79,10 @@ class DeterministicActorCritic:
         require_noise_stays(self.config.action_noise, config.action_noise)
         self.config = config
 
+    def policy_replaced(self) -> None:
+        """The target actor is a copy of the actor again; see `rlsdk.interfaces.FollowsPolicy`."""
+        self.actor_target.update(1.0)
+
     @torch.no_grad()
     def state_values(self, observation: Observation) -> Tensor:
         """V [N]: the mean of all critics for the policy's actions; see `rlsdk.interfaces.EstimatesValues`."""

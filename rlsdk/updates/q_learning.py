@@ -69,6 +69,10 @@ class QLearning(Generic[ConfigT]):
             self.policy.epsilon.fill_(config.exploration_initial_eps)
         self.config = config
 
+    def policy_replaced(self) -> None:
+        """The target is a copy of the policy again; see `rlsdk.interfaces.FollowsPolicy`."""
+        self.target.update(1.0)
+
     def collected(self, env_steps: int, progress: float) -> None:
         """Called after every vector step: explore less, and move the target every so many environment steps."""
         self.policy.epsilon.fill_(self.config.exploration_rate(progress))

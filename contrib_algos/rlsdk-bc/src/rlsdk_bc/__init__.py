@@ -1,0 +1,12 @@
+"""Behaviour cloning for rlsdk. The class is imported on first use, so that listing plugins costs nothing."""
+
+from typing import TYPE_CHECKING
+
+from rlsdk.registry import public_names
+
+if TYPE_CHECKING:
+    from rlsdk_bc.agent import BC as BC
+
+__version__ = "0.1.0"
+
+__getattr__, __dir__ = public_names(__name__)

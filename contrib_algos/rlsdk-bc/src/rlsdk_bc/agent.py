@@ -1,0 +1,15 @@
+"""The user-facing class."""
+
+from __future__ import annotations
+
+from rlsdk.agent import Agent
+from rlsdk.settings.constructor import configured_by
+from rlsdk_bc.config import BCConfig
+
+
+class BC(Agent[BCConfig]):
+    """Behaviour cloning: supervised learning of recorded actions. `learn(n)` makes n updates, without any environment."""
+
+    @configured_by(BCConfig)
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)

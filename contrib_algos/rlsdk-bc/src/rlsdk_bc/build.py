@@ -1,0 +1,40 @@
+"""Puts behaviour cloning together; the only place that chooses its parts."""
+
+from __future__ import annotations
+
+from rlsdk.buffers import RecordedSequences, RecordedTransitions
+from rlsdk.interfaces import BuildContext, Parts, require_spaces
+from rlsdk.networks import build_actor_critic, memory_of
+from rlsdk.training import OfflinePlan
+from rlsdk_bc.cloning import Cloning
+from rlsdk_bc.config import BCConfig
+from rlsdk_bc.data import Data
+from rlsdk_bc.plan import CloningPlan
+
+
+def build(context: BuildContext, config: BCConfig) -> Parts:
+    """The parts of one agent.
+
+    Raises:
+        UnsupportedSpaceError: the policy does not fit the observations.
+    """
+    require_spaces(context, "BC")
+    remembers = memory_of(config.policy)
+    policy = build_actor_critic(context, config, memory=remembers)
+    length = config.sequence_length if remembers else None
+    memory = _memory(context, config, length)
+    data = None if memory is None else Data(memory, config.gamma, context.reward_normalizer, length)
+    algorithm = Cloning(policy, config, data, context)
+    plan = CloningPlan(OfflinePlan(config.batch_size), config.patience)
+    return Parts(policy=policy, algorithm=algorithm, plan=plan, buffer=memory)
+
+
+def _memory(
+    context: BuildContext, config: BCConfig, length: int | None
+) -> RecordedTransitions | RecordedSequences | None:
+    if config.dataset is None:
+        return None
+    share = 1.0 - config.held_out
+    if length is None:
+        return RecordedTransitions(config.dataset, context, gamma=config.gamma, share=share)
+    return RecordedSequences(config.dataset, context, length=length, gamma=config.gamma, share=share)

@@ -1,0 +1,86 @@
+"""Every hyper-parameter of behaviour cloning, once. Constructor, help, CLI, settings files and docs derive from this class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from rlsdk.settings import AgentConfig, Dataset, choice, described, finite_schedule, glossary, in_range, structure
+from rlsdk.settings.actor_critic import RecurrentConfig
+from rlsdk.settings.schedules import Constant, Schedule, as_schedule
+
+
+def _networks(value: Mapping[str, object] | RecurrentConfig | None) -> RecurrentConfig:
+    return value if isinstance(value, RecurrentConfig) else structure(value or {}, RecurrentConfig)
+
+
+@attrs.frozen
+class BCConfig(AgentConfig):
+    """The constructor parameters of behaviour cloning, in order. Settings of the memory are used by policies that have one."""
+
+    dataset: Dataset | None = attrs.field(default=None, metadata=described("recorded episodes to learn from: a path"))
+    learning_rate: Schedule = attrs.field(
+        default=Constant(1e-3), converter=as_schedule, validator=finite_schedule(), metadata=glossary.LEARNING_RATE
+    )
+    batch_size: int = attrs.field(
+        default=32,
+        validator=in_range(1),
+        metadata=described("steps per update; sequences, for policies with a memory", tune=(16, 256)),
+    )
+    loss: str = attrs.field(
+        default="likelihood",
+        validator=choice("likelihood", "squared_error"),
+        metadata=described(
+            "likelihood: -log pi(a|s); squared_error: of the mean of Box actions, others keep the likelihood",
+            examples=("squared_error",),
+        ),
+    )
+    ent_coef: float = attrs.field(default=1e-3, validator=in_range(0), metadata=glossary.ENT_COEF)
+    l2_coef: float = attrs.field(
+        default=0.0,
+        validator=in_range(0),
+        metadata=described("weight of half the sum of the actor's squared parameters"),
+    )
+    vf_coef: float = attrs.field(
+        default=0.5,
+        validator=in_range(0),
+        metadata=described(
+            "weight of the squared error of values, against the recorded returns; 0 = values are not fitted"
+        ),
+    )
+    gamma: float = attrs.field(default=0.99, validator=in_range(0, 1), metadata=glossary.GAMMA)
+    log_std_min: float = attrs.field(
+        default=-2.0,
+        validator=in_range(-20, 10),
+        metadata=described(
+            "least log standard deviation of Box actions: without noise in the data it would fall for ever"
+        ),
+    )
+    held_out: float = attrs.field(
+        default=0.0,
+        validator=in_range(0, 1, open_high=True),
+        metadata=described("share of the episodes that are not learnt from, for train/held_out_loss"),
+    )
+    patience: int | None = attrs.field(
+        default=None,
+        validator=in_range(1),
+        metadata=described(
+            "stop after so many updates without a lower train/held_out_loss, with the weights of the lowest; none = never",
+            unit="updates",
+        ),
+    )
+    sequence_length: int = attrs.field(
+        default=64,
+        validator=in_range(1),
+        metadata=described("steps of the sequences that policies with a memory learn from", unit="steps"),
+    )
+    policy_kwargs: RecurrentConfig = attrs.field(
+        factory=RecurrentConfig, converter=_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self.patience is not None and not self.held_out:
+            raise ValueError(
+                f"patience = {self.patience} needs held_out above 0: it waits for the loss of held-out episodes"
+            )

@@ -1,0 +1,69 @@
+"""The recorded episodes: what is learnt from, what is held out, and the returns of steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from rlsdk.buffers import Episodes, RecordedSequences, RecordedTransitions, rows_in_order
+from rlsdk.records import Features, Observation, Sequences, Transitions
+
+AT_ONCE = 4096
+"""Held-out steps."""
+
+
+class Data:
+    """The memory of one agent, seen as data. Files are opened when they are first needed."""
+
+    def __init__(
+        self,
+        memory: RecordedTransitions | RecordedSequences,
+        gamma: float,
+        rewards: Callable[[Tensor], Tensor],
+        length: int | None,
+    ) -> None:
+        """`rewards`: normalises them. `length`: of sequences; None: steps are learnt from on their own."""
+        self.memory, self.gamma, self.rewards, self.length = memory, gamma, rewards, length
+        self._returns: Tensor | None = None
+
+    @property
+    def held_out(self) -> Episodes | None:
+        """Whole episodes that are not learnt from."""
+        return self.memory.held_out
+
+    def held_out_batches(self) -> Iterator[tuple[Observation, Features, Tensor | None]]:
+        """(raw observations [N, ..], actions [N, ..], where sequences begin: bool [N] or None) of every held-out step once."""
+        episodes = self.held_out
+        if episodes is None:
+            return
+        if self.length is None:
+            for places in torch.split(torch.arange(episodes.steps), AT_ONCE):
+                rows = episodes.transitions(places, self.gamma)
+                yield rows.observation, rows.action, None
+            return
+        for places in torch.split(episodes.sequence_starts(self.length), max(1, AT_ONCE // self.length)):
+            steps, starts, _ = rows_in_order(episodes.sequences(places, self.length, self.gamma))
+            yield steps.observation, steps.action, starts
+
+    def returns_of(self, batch: Transitions | Sequences[None]) -> Tensor:
+        """The discounted sum [N] of the rewards from each step of a batch to the end of its episode."""
+        if self._returns is None:
+            self._returns = self._found_returns().to(batch.index.device)
+        if isinstance(batch, Transitions):
+            return self._returns[batch.index]
+        ahead = torch.arange(len(batch.steps.valid), device=batch.index.device).unsqueeze(1)
+        places = (batch.index + ahead).clamp(max=len(self._returns) - 1)
+        return self._returns[places.T.flatten()[batch.steps.valid.T.flatten()]]
+
+    def _found_returns(self) -> Tensor:
+        """Of all steps that are learnt from, [S]."""
+        found = []
+        for episode in self.memory.episodes:
+            total, returns = 0.0, []
+            for reward in reversed(self.rewards(episode.rewards).tolist()):
+                total = reward + self.gamma * total
+                returns.append(total)
+            found += returns[::-1]
+        return torch.tensor(found)

@@ -1,0 +1,42 @@
+"""What recorded actions cost under a distribution over actions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlsdk.distributions import Gaussian, Product
+from rlsdk.interfaces import Distribution
+
+Pairs = list[tuple[Distribution, Any]]
+
+
+def action_loss(distribution: Distribution, action: Any, *, squared: bool) -> Tensor:
+    """-log pi(a|s) [N] of internal actions [N, ..]. `squared`: the sum of the squared errors of the mean instead, for each
+    Gaussian; other parts keep the likelihood."""
+    if not squared:
+        return -distribution.log_prob(action)
+    found = [
+        (action_part - part.mean).square().sum(-1) if isinstance(part, Gaussian) else -part.log_prob(action_part)
+        for part, action_part in parts_of(distribution, action)
+    ]
+    return torch.stack(found).sum(0)
+
+
+def entropy_of(distribution: Distribution, action: Any, *, squared: bool) -> Tensor:
+    """The entropy [N]. `squared`: without that of Gaussians, whose deviation nothing else would bound."""
+    if not squared:
+        return distribution.entropy()
+    parts = [part for part, _ in parts_of(distribution, action) if not isinstance(part, Gaussian)]
+    return sum((part.entropy() for part in parts), torch.zeros(()))
+
+
+def parts_of(distribution: Distribution, action: Any) -> Pairs:
+    """Each distribution that is none of others, with its action [N, ..]."""
+    if not isinstance(distribution, Product):
+        return [(distribution, action)]
+    parts = distribution.parts
+    keys: Any = range(len(parts)) if isinstance(parts, tuple) else parts
+    return [pair for key in keys for pair in parts_of(parts[key], action[key])]

@@ -1,0 +1,94 @@
+"""The loop: rounds of updates from the data, a validation after each, and early stopping."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from rlsdk.interfaces import BuildContext, Parts, State
+from rlsdk.records import Cursor, Metrics, Report
+from rlsdk.training import OfflinePlan, Training
+from rlsdk_bc.cloning import Cloning
+from rlsdk_bc.config import BCConfig
+
+
+@dataclass(slots=True)
+class Lowest:
+    """The lowest loss of held-out episodes so far, and the updates since."""
+
+    loss: float = float("inf")
+    waited: int = 0
+    weights: Tensor = field(default_factory=lambda: torch.zeros(0))
+    """The policy's parameters [D] then; none where they are not restored."""
+
+
+class CloningPlan:
+    """`OfflinePlan` with a validation after each round, if episodes are held out. With `patience`, training ends after so many
+    updates without a lower loss, with the weights of the lowest; rounds are not longer than that."""
+
+    needs_environment: ClassVar[bool] = False
+    unit: ClassVar[Literal["updates"]] = "updates"
+    log_every: ClassVar[Literal["rounds"]] = "rounds"
+
+    def __init__(self, inner: OfflinePlan, patience: int | None) -> None:
+        rounds = inner.updates_per_round if patience is None else min(patience, inner.updates_per_round)
+        self.inner, self.patience, self.lowest = replace(inner, updates_per_round=rounds), patience, Lowest()
+
+    def with_settings(self, config: BCConfig, context: BuildContext) -> CloningPlan:
+        """See `rlsdk.interfaces.FollowsSettings`."""
+        plan = CloningPlan(self.inner.with_settings(config, context), config.patience)
+        plan.lowest = self.lowest
+        return plan
+
+    def check_parts(self, parts: Parts) -> None:
+        """See `rlsdk.interfaces.ChecksParts`."""
+        self.inner.check_parts(parts)
+
+    def rounds(self, training: Training, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
+        """Train until `training.end` updates, or until the loss of held-out episodes no longer falls."""
+        algorithm = training.parts.algorithm
+        assert isinstance(algorithm, Cloning)
+        if algorithm.data is not None:
+            algorithm.data.memory.episodes.require_masks(required=False)
+        before = cursor.updates
+        for after, report in self.inner.rounds(training, cursor):
+            loss = algorithm.held_out_loss()
+            if loss is None:
+                yield after, report
+                continue
+            ends = self.patience is not None and self._waited_enough(float(loss), after.updates - before, algorithm)
+            metrics = {**(report.metrics or {}), "train/held_out_loss": loss}
+            before = after.updates
+            yield after, replace(report, metrics=metrics)
+            if ends:
+                return
+
+    def _waited_enough(self, loss: float, updates: int, algorithm: Cloning[Any]) -> bool:
+        """Whether training ends after these `updates`, with the weights of the lowest loss; a further `learn` waits anew."""
+        weights, lowest = algorithm.optimizer.flat.detach(), self.lowest
+        if loss < lowest.loss:
+            lowest.loss, lowest.waited, lowest.weights = loss, 0, weights.clone()
+            return False
+        lowest.waited += updates
+        if self.patience is None or lowest.waited < self.patience:
+            return False
+        weights.copy_(lowest.weights)
+        lowest.waited = 0
+        return True
+
+    def learn_offline(self, training: Training, count: int, batch_size: int | None) -> Metrics:
+        """See `rlsdk.interfaces.LearnsOffline`."""
+        return self.inner.learn_offline(training, count, batch_size)
+
+    def state_dict(self) -> State:
+        """The lowest loss and its weights."""
+        lowest = self.lowest
+        return {"loss": torch.tensor(lowest.loss), "waited": lowest.waited, "weights": lowest.weights.clone()}
+
+    def load_state_dict(self, state: State, /) -> None:
+        """Put back what `state_dict` took out. Raises ValueError: it is something else."""
+        self.lowest = Lowest(float(state["loss"]), int(state["waited"]), state["weights"].clone())

@@ -1,0 +1,139 @@
+"""A new agent that goes on from the policy of another one's file: of another algorithm, other settings, other shapes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rlsdk import spaces, tree
+from rlsdk.agent import agent_file, persistence
+from rlsdk.agent.assembled import AssembledAgent
+from rlsdk.agent.assembly import assemble
+from rlsdk.agent.construction_limit import ConstructionLimit
+from rlsdk.agent.file_checks import bytes_of, require_finite
+from rlsdk.agent.made_by import algorithm_in, spec_for, upgraded
+from rlsdk.agent.transferred import PolicyTransfer
+from rlsdk.errors import ArtifactError, fitting
+from rlsdk.interfaces import FollowsPolicy
+from rlsdk.interfaces.abilities import ability
+from rlsdk.registry import AlgorithmSpec
+from rlsdk.settings import structure
+from rlsdk.settings.agent_config import AgentConfig
+from rlsdk.settings.constructor import bind
+
+SHARED = ("policy", "normalize", "frame_stack")
+"""Settings besides `policy_kwargs` that say what the policy is."""
+NOT_NETWORKS = ("optimizer_class", "optimizer_kwargs", "ortho_init", "log_std_init", "kernel")
+"""Entries of `policy_kwargs` that say something else than what the networks are."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPolicy:
+    """The policy of a file: its tensors, and the settings that say what it is."""
+
+    algorithm: str
+    document: Mapping[str, object]
+    state: Mapping[str, object]
+
+    @staticmethod
+    def read(path: persistence.Target) -> StoredPolicy:
+        """Raises ArtifactError: missing, damaged or foreign file. PluginError: its plugin is not installed."""
+        file = persistence.read(path, replay=False, print_systems=False)
+        document, sections = upgraded(file.document, file.sections, spec_for(file.document))
+        return StoredPolicy(algorithm_in(document), document, agent_file.policy_in(sections))
+
+    def settings_for(self, config_type: type[AgentConfig], given: Mapping[str, object]) -> dict[str, object]:
+        """The settings of the file that another algorithm has too and that say what the policy is, under those `given`."""
+        config = self.document.get("config")
+        if not isinstance(config, dict):
+            raise ArtifactError("the file is damaged: its manifest holds no settings")
+        found = {name: config[name] for name in SHARED if config.get(name) is not None}
+        known = {name for name in _names(config_type, "policy_kwargs") if name not in NOT_NETWORKS}
+        networks = config.get("policy_kwargs")
+        stored = networks if isinstance(networks, dict) else {}
+        missing = {str(name).removeprefix("policy_kwargs.") for name in _listed_of(self.document)}
+        missing |= {name.replace("_class", "_kwargs") for name in missing}  # arguments of classes that no file holds
+        chosen = {name: value for name, value in stored.items() if name in known and name not in missing}
+        own = given.get("policy_kwargs")
+        if isinstance(own, Mapping):
+            chosen = {**chosen, **own}
+        elif own is not None:
+            return {**found, **given}
+        return {**found, **given, "policy_kwargs": chosen}
+
+    def into(self, agent: AssembledAgent) -> PolicyTransfer:
+        """Copy every tensor of the file that the agent's policy has with the same shape.
+
+        Raises:
+            ArtifactError: there is none, or they are not finite; the agent is unchanged then.
+        """
+        own = tree.flatten(agent.preprocessing.policy_state(agent.parts.policy))
+        theirs, kept, merged = tree.flatten(self.state), dict[str, str](), dict[str, object]()
+        require_finite(own, theirs, "policy")
+        for name, value in own.items():
+            merged[name], why = _chosen(value, theirs, name)
+            if why:
+                kept[name] = why
+        taken = tuple(name for name in own if name not in kept)
+        if not any(_is_weight(name, own[name]) for name in taken):
+            raise ArtifactError(
+                f"the policy of the file, of {self.algorithm}, has no tensor that fits {agent.spec.id}: their networks have"
+                " other parts or sizes"
+            )
+        with torch.no_grad(), fitting("the policy of the file does not fit"):
+            agent.preprocessing.load_policy_state(agent.parts.policy, tree.unflatten(merged))
+        if (algorithm := ability(agent.parts.algorithm, FollowsPolicy)) is not None:
+            algorithm.policy_replaced()
+        transfer = agent.policy_transfer = PolicyTransfer(taken, kept, tuple(sorted(set(theirs) - set(own))))
+        return transfer
+
+
+def _is_weight(name: str, value: object) -> bool:
+    """Whether an entry of a policy is more than a number or a statistic."""
+    return isinstance(value, Tensor) and value.dim() > 0 and not name.startswith("normalizer/")
+
+
+def _chosen(own: object, theirs: Mapping[str, object], name: str) -> tuple[object, str]:
+    """(the value to use, why it is the agent's own: empty where it is the file's)."""
+    if name not in theirs:
+        return own, "not in the file"
+    value = theirs[name]
+    if isinstance(own, Tensor):
+        if not isinstance(value, Tensor) or value.shape != own.shape:
+            shape = tuple(value.shape) if isinstance(value, Tensor) else "none"
+            return own, f"shape {tuple(own.shape)}, the file's has {shape}"
+        return value.to(own), ""
+    return value, ""
+
+
+def _names(config_type: type[AgentConfig], field: str) -> tuple[str, ...]:
+    """The settings of a table of settings."""
+    kind = type(getattr(structure({"policy": ""}, config_type), field, None))
+    return tuple(getattr(entry, "name", "") for entry in getattr(kind, "__attrs_attrs__", ()))
+
+
+def _listed_of(document: Mapping[str, object]) -> list[object]:
+    listed = document.get("not_stored")
+    return listed if isinstance(listed, list) else []
+
+
+def without_environment(
+    stored: StoredPolicy, spec: AlgorithmSpec, settings: Mapping[str, object], class_name: str
+) -> AssembledAgent:
+    """A new agent with the spaces of the file; it predicts, and learns after `set_env`."""
+    config = bind(spec.config_type, (), settings)
+    observation, action = (
+        spaces.from_json(stored.document.get(name)) for name in ("observation_space", "action_space")
+    )
+    with ConstructionLimit(bytes_of(stored.state)):
+        return assemble(spec, config, (observation, action), 1, None, class_name=class_name)
+
+
+def warn_of_rest(transfer: PolicyTransfer) -> None:
+    """One warning that lists what was not taken over."""
+    if transfer.kept or transfer.unused:
+        warnings.warn(f"load_policy: {transfer}", stacklevel=4)

@@ -1,0 +1,46 @@
+"""The agent of a new run: with new weights, or with the policy of another agent's file."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rlsdk.agent import Agent, agent_class
+from rlsdk.agent.policy_transfer import NOT_NETWORKS, SHARED
+from rlsdk.experiments.agent_path import agent_path
+from rlsdk.registry import AlgorithmSpec, Preset
+from rlsdk.runtime.output import print_line
+from rlsdk.settings import merge
+
+
+def made(
+    spec: AlgorithmSpec,
+    policy_from: Path | None,
+    known: Preset | None,
+    settings: Mapping[str, Any],
+    given: Mapping[str, Any],
+) -> Agent:
+    """An agent with `settings`, environment included.
+
+    With `policy_from`, an agent file or a run directory, it begins with the policy there: what the policy is comes from the
+    file, before the preset `known`, and after what is `given`.
+
+    Raises:
+        SettingsError, ArtifactError: as `Agent.load_policy`.
+    """
+    if policy_from is None:
+        return agent_class(spec)(**settings)
+    preset: dict[str, Any] = dict(known.settings) if known else {}
+    networks = preset.pop("policy_kwargs", {})
+    others = {name: value for name, value in preset.items() if name not in SHARED}
+    others["policy_kwargs"] = {name: value for name, value in networks.items() if name in NOT_NETWORKS}
+    chosen = {**merge(others, given), "seed": settings["seed"]}
+    chosen.pop("env", None)
+    file = agent_path(policy_from)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="load_policy:")  # printed below
+        agent = agent_class(spec).load_policy(file, settings["env"], **chosen)
+    print_line(f"policy from {file}: {agent.policy_transfer}")
+    return agent
