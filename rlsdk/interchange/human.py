@@ -25,7 +25,11 @@ class Keys(Protocol):
     """Where keys come from."""
 
     def held(self, picture: Any) -> Collection[str]:
-        """Names of the keys that are held, once `picture` uint8 [H, W, 3] is shown. Raises PlayerLeftError: the person leaves."""
+        """Names of the keys that are held, once `picture` uint8 [H, W, 3] is shown.
+
+        Raises:
+            PlayerLeftError: the person leaves.
+        """
         ...
 
 
