@@ -10,8 +10,16 @@ from rlsdk.interfaces import Collector, VectorEnv
 from rlsdk.training.collector import LocalCollector
 from rlsdk.training.groups import group_generators
 from rlsdk.training.no_collector import NoCollector
-from rlsdk.training.remote_collector import RemoteCollector
+from rlsdk.training.remote_collector import RemoteCollector, left
 from rlsdk.training.run_record import RunRecord
+
+
+def collector_after(before: Collector, run: RunRecord, env: VectorEnv | None) -> Collector:
+    """The collector in place of another; raises as `collector_of`. Where that one was ahead of the learner and the environments
+    cannot be brought back, new episodes begin."""
+    if not left(before):
+        run.restart_episodes()
+    return collector_of(run, env)
 
 
 def collector_of(run: RunRecord, env: VectorEnv | None) -> Collector:

@@ -10,7 +10,7 @@ from torch import Generator
 
 from rlsdk.environments import CollectorsVectorEnv
 from rlsdk.errors import PluginError
-from rlsdk.interfaces import Policy, VectorEnv
+from rlsdk.interfaces import Collector, Policy, VectorEnv
 from rlsdk.interfaces.abilities import ability
 from rlsdk.records import Cursor, Rollout
 from rlsdk.training.collecting_copy import Attaching, Counts, Part, Shared, modules_of
@@ -33,6 +33,12 @@ class LeavesRounds(Protocol):
         """Give up the rounds that were begun for later. Returns False where the environments cannot be brought back to where
         they stood before them: they begin new episodes then."""
         ...
+
+
+def left(collector: Collector) -> bool:
+    """Give up what a collector began for later; False where the environments are further than the cursor then."""
+    leaving = ability(collector, LeavesRounds)
+    return leaving is None or leaving.leave()
 
 
 class Counting(Protocol):

@@ -9,14 +9,13 @@ import torch
 
 from rlsdk.errors import PluginError
 from rlsdk.interfaces import Collector, Parts, Training, VectorEnv
-from rlsdk.interfaces.abilities import ability
 from rlsdk.records import Cursor, Metrics, Report
 from rlsdk.runtime.threads import affordable, limited_threads
 from rlsdk.training import plan_errors
-from rlsdk.training.collectors import collector_of
+from rlsdk.training.collectors import collector_after
 from rlsdk.training.no_collector import NoCollector
 from rlsdk.training.plan_errors import rounds_of
-from rlsdk.training.remote_collector import LeavesRounds
+from rlsdk.training.remote_collector import left
 from rlsdk.training.run_record import RunRecord
 from rlsdk.training.watched_env import Watched, gathered_infos
 
@@ -92,9 +91,7 @@ def train(run: Run, env: VectorEnv | None, parts: Parts, *, log_every: int, thre
                 # a new loop at the start, after a restart of episodes, and for new settings
                 if cursor is not run.cursor or agent.acting is not collector.acting or parts is not agent.parts:
                     parts = agent.parts
-                    if not _left(collector):
-                        run.restart_episodes()
-                    collector = collector_of(run, watched)
+                    collector = collector_after(collector, run, watched)
                     training = Training(collector, parts, agent.streams, run.origin, run.end, agent.context.device)
                     loop = rounds_of(parts.plan, training, run.cursor, run.agent.spec.id)
                 # it stays so when the round fails: environments are further than the cursor then
@@ -113,14 +110,8 @@ def train(run: Run, env: VectorEnv | None, parts: Parts, *, log_every: int, thre
             raise plan_errors.of_algorithm(error, run.agent.spec.id) from None
         finally:
             # rounds that were begun for later are done again, with the same weights, when training goes on
-            agent.in_round = agent.in_round or not _left(collector)
+            agent.in_round = agent.in_round or not left(collector)
             run.notify("on_training_end")
-
-
-def _left(collector: Collector) -> bool:
-    """Give up what a collector began for later; False where the environments are further than the cursor then."""
-    leaving = ability(collector, LeavesRounds)
-    return leaving is None or leaving.leave()
 
 
 def _notify_of_round(run: Run, report: Report) -> None:
