@@ -37,7 +37,7 @@ MANY_PROCESSES = ("executor.deadly-item", "executor.nested", "executor.seeds", "
 @pytest.fixture(scope="module", autouse=True)
 def two_cpus() -> Iterator[None]:
     """One Ray for all tests; executors join it, and leave it as it was."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_worker_niceness="0")  # tests beside it would starve it
     ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     yield
     assert ray.is_initialized(), "an executor ended a Ray that it did not start"

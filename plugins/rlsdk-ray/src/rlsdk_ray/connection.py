@@ -90,6 +90,9 @@ def _connect(address: str | None) -> None:
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
     if address in (None, "local"):
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault(
+            "RAY_worker_niceness", "0"
+        )  # Ray's own is 15: other programs would leave the work little time
         ray.init(address="local", include_dashboard=False, **quiet)
         _session.guard = watch()
         return
