@@ -45,6 +45,14 @@ REPEATS = 5
 ENVS, LENGTH, WAIT, ROUNDS = 64, 16, 0.05, 2
 """Of the slow simulator: environments, steps of a rollout, seconds per step, rounds that are timed."""
 Table = list[tuple[str, ...]]
+PICTURE = """
+
+```{image} images/scaling.svg
+:alt: Environment steps per second against the number of collectors, both logarithmic: measured, and waiting alone.
+:width: 100%
+```
+
+The numbers are in `docs/images/scaling.csv`."""
 
 
 def small_pieces(workers: int) -> Executor:
@@ -220,7 +228,8 @@ def write(name: str, table: Table) -> None:
     """Replace one table of docs/scaling.md; the slow simulator has a picture too."""
     page, mark, end = DOCS / "scaling.md", f"<!-- measured: {name} -->", f"<!-- end of {name} -->"
     before, _, rest = page.read_text(encoding="utf-8").partition(mark)
-    page.write_text(f"{before}{mark}\n\n{markdown(table)}\n\n{end}{rest.partition(end)[2]}", encoding="utf-8")
+    shown = markdown(table) + (PICTURE if name == "waiting" else "")
+    page.write_text(f"{before}{mark}\n\n{shown}\n\n{end}{rest.partition(end)[2]}", encoding="utf-8")
     if name == "waiting":
         with open(DOCS / "images" / "scaling.csv", "w", encoding="utf-8", newline="") as stream:
             csv.writer(stream, lineterminator="\n").writerows(table)

@@ -50,6 +50,7 @@ def cluster() -> Iterator[Any]:
     """A head with one CPU, to which this process is connected; tests add nodes."""
     from ray.cluster_utils import Cluster
 
+    os.environ.update(RAY_worker_niceness="0")  # tests beside it would starve it
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     try:
         ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")

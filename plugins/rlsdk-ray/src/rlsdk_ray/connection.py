@@ -37,7 +37,7 @@ def enter(address: str | None = None) -> None:
         address: `host:port` or `auto`; None: that of RAY_ADDRESS, else a Ray of this process on this machine.
 
     Raises:
-        SettingsError: there is no Ray at the address.
+        SettingsError: there is no Ray at the address, or none can be started.
     """
     with _session.lock:
         if not ray.is_initialized():
@@ -90,7 +90,13 @@ def _connect(address: str | None) -> None:
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
     if address in (None, "local"):
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        ray.init(address="local", include_dashboard=False, **quiet)
+        os.environ.setdefault(
+            "RAY_worker_niceness", "0"
+        )  # Ray's own is 15: other programs would leave the work little time
+        try:
+            ray.init(address="local", include_dashboard=False, **quiet)
+        except Exception as error:
+            raise SettingsError(f"no Ray can be started on this machine: {one_line(error, 300)}") from None
         _session.guard = watch()
         return
     assert address is not None
