@@ -10,13 +10,17 @@ from typing import Annotated
 import typer
 
 from rlsdk.errors import one_line
+from rlsdk.settings.dataset import SUFFIX, data_file
 
 
 def inspect_file(
-    file: Annotated[Path, typer.Argument(help="Agent file, or a run directory (uses its best agent).")],
+    file: Annotated[Path, typer.Argument(help="Agent file, run directory (uses its best agent), or data set.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole manifest as JSON.")] = False,
 ) -> None:
-    """Show the contents of an agent file. Runs no code from it and needs no plugin."""
+    """Show the contents of an agent file or of a data set. Runs no code from it and needs no plugin."""
+    if (data := data_file(file)).suffix == SUFFIX and not file.is_dir():
+        _inspect_data(data, as_json=as_json)
+        return
     from rlsdk.agent.agent_file import KIND, require_manifest
     from rlsdk.experiments.agent_path import agent_path
     from rlsdk.storage import factory
@@ -45,6 +49,17 @@ def inspect_file(
         count = sum(map(math.prod, shapes.values()))
         typer.echo(f"section:      {one_line(section)}, {len(shapes)} tensors, {count:,} numbers")
     typer.echo("settings:     " + json.dumps(document.get("config")))
+
+
+def _inspect_data(file: Path, *, as_json: bool) -> None:
+    from rlsdk.interchange.data_set_summary import summary_of
+
+    found = summary_of(file)
+    if as_json:
+        typer.echo(json.dumps(found.as_table(), indent=1))
+        return
+    for name, text in found.rows().items():
+        typer.echo(f"{name + ':':<14}{one_line(text)}")
 
 
 def _short(space: object) -> str:

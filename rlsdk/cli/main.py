@@ -24,6 +24,7 @@ from rlsdk.cli import (
     new,
     plot,
     record,
+    record_episodes,
     run,
     tune,
     zoo,
@@ -70,6 +71,9 @@ app.command("tune", epilog="Example: rlsdk tune trpo --env Pendulum-v1 --steps 8
     tune.tune_algorithm
 )
 app.command("record", epilog="Example: rlsdk record runs/pendulum --out video.mp4")(record.record_file)
+app.command("record-episodes", epilog="Example: rlsdk record-episodes runs/pendulum --episodes 5 --out demo")(
+    record_episodes.record_episodes_of
+)
 app.command("import", epilog="Example: rlsdk import trpo model.zip --env Pendulum-v1 --out imported.rlsdk")(
     importing.import_agent
 )

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rlsdk.errors import SettingsError, shown
+from rlsdk.settings.dataset import SUFFIX, data_file
+
+if TYPE_CHECKING:
+    from rlsdk.experiments.plotting import PictureSettings
 
 
 def plot_curves(  # noqa: PLR0913  # options of the command
-    runs: Annotated[list[Path], typer.Argument(help="Run directories, or folders that contain run directories.")],
+    runs: Annotated[list[Path], typer.Argument(help="Run directories, folders that contain them, or one data set.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Picture to write.")] = Path("curves.png"),
     metric: Annotated[
         str | None, typer.Option(help="Column of metrics.csv (default: evaluations where all runs have them).")
@@ -33,6 +37,8 @@ def plot_curves(  # noqa: PLR0913  # options of the command
 ) -> None:
     """Draw learning curves: one plot per environment, one line per algorithm and settings, a band over seeds.
 
+    Of a data set: the returns and lengths of its episodes.
+
     The numbers are written next to the picture, as CSV.
     """
     from rlsdk.experiments.curves import CurveSettings, runs_below
@@ -41,8 +47,21 @@ def plot_curves(  # noqa: PLR0913  # options of the command
     drawn = CurveSettings(metric=metric, x=x, smooth=smooth, statistic=statistic, band=band)
     picture = PictureSettings(title=title, size=_size(size), log=log)
     output = out if picture_format is None else out.with_suffix(f".{picture_format.lstrip('.')}")
+    if len(runs) == 1 and (data := data_file(runs[0])).suffix == SUFFIX and not runs[0].is_dir():
+        _plot_data(data, output, picture)
+        return
     for line in plot_runs(runs_below(runs), output, drawn, picture):
         typer.echo(line)
+    typer.echo(f"picture: {output}    numbers: {output.with_suffix('.csv')}")
+
+
+def _plot_data(file: Path, output: Path, picture: PictureSettings) -> None:
+    from rlsdk.experiments.data_set_picture import plot_episodes
+    from rlsdk.interchange.data_set_summary import summary_of
+
+    found = summary_of(file)
+    title = picture.title or f"{file.stem}: {found.environment or 'environment not named'}"
+    typer.echo(plot_episodes(found.returns, found.lengths, output, title))
     typer.echo(f"picture: {output}    numbers: {output.with_suffix('.csv')}")
 
 

@@ -1,40 +1,38 @@
-"""Episodes of an agent recorded to a data set."""
+"""Episodes recorded to a data set: of an agent, of random actions, or of anything that acts."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
-from rlsdk import tree
 from rlsdk.buffers.episode_file import RecordedEpisode, write_episodes
-from rlsdk.environments import connect
+from rlsdk.environments import connect, make_vec_env, to_gymnasium
 from rlsdk.errors import SettingsError
-from rlsdk.interchange.bounds import within_bounds
+from rlsdk.interchange.recorder import Recorder
 from rlsdk.interfaces import VectorEnv
-from rlsdk.records import EnvStep, Features, Observation
+from rlsdk.records import Features, Observation
 from rlsdk.runtime.threads import limited_threads
+from rlsdk.spaces import Discrete, MultiDiscrete, Space, choices_of, dtype_of, map_leaves
 
 if TYPE_CHECKING:
-    from rlsdk.agent import Agent, Session
+    from rlsdk.agent import Agent
+
+ActsOn = Callable[[Observation], Features]
+"""Gives actions [B, ..] in environment units for B observations, both on the CPU."""
 
 
-@dataclass(slots=True)
-class _Running:
-    """The episode that one environment is in: rows [T, ..] of what happened."""
-
-    observations: list[Features]
-    masks: list[Tensor | None]
-    actions: list[Features]
-    rewards: list[Tensor]
-    seed: int | None
+class PlayerLeftError(Exception):
+    """Raised by what acts: no further episode is recorded."""
 
 
 def record_episodes(
-    model: Agent,
+    model: Agent | ActsOn | Literal["random"],
     env: object,
     n_episodes: int,
     path: str | Path,
@@ -48,10 +46,11 @@ def record_episodes(
     environment got them, action masks, terminations and time limits apart. The agent's random streams are not touched.
 
     Args:
-        model: who acts.
+        model: who acts: an agent, "random" for uniformly sampled actions (of those that are allowed), or a function of
+            observations.
         env: anything `learn` accepts, with the agent's spaces; not the training environment.
         n_episodes: over all environments, each of which plays its share.
-        path: the file; `.safetensors` is appended to a name without suffix.
+        path: the file; `.safetensors` is appended to a name without suffix. It is replaced as a whole, at the end.
         deterministic: the policy's mode instead of samples.
         seed: of the first resets, and of the policy's samples.
 
@@ -62,77 +61,94 @@ def record_episodes(
     if isinstance(n_episodes, bool) or not isinstance(n_episodes, int) or n_episodes < 1:
         raise SettingsError(f"n_episodes = {n_episodes!r} must be a positive whole number")
     envs = connect(env)
-    model.require_same_spaces(envs, "the environment to record")
-    session = model.session(envs.num_envs, deterministic=deterministic, seed=seed)
+    act = _acting(model, envs, deterministic=deterministic, seed=seed)
     with limited_threads(1):
-        episodes = _played(session, envs, n_episodes, seed)
+        episodes = _played(act, envs, n_episodes, seed)
     name = env if isinstance(env, str) else envs.env_id
-    spaces = model.context.observation_space, model.context.action_space
-    return write_episodes(path, episodes, *spaces, name if isinstance(name, str) else None)
-
-
-def _played(session: Session, envs: VectorEnv, count: int, seed: int | None) -> list[RecordedEpisode]:
-    """`count` episodes, in the order they ended."""
-    quota = [(count + i) // envs.num_envs for i in range(envs.num_envs)]
-    observation, action_space = envs.reset(seed), session.context.action_space
-    first_seed = seed if envs.num_envs == 1 else None  # several environments derive their seeds themselves
-    running = [_begun(observation, row, first_seed) for row in range(envs.num_envs)]
-    episodes: list[RecordedEpisode] = []
-    while any(quota):
-        action = session.action_on(observation)
-        step = envs.step(action)
-        ended = (step.terminated | step.truncated).nonzero().squeeze(-1).tolist()
-        played = within_bounds(action_space, action)
-        for row in step.valid.nonzero().squeeze(-1).tolist():
-            running[row].actions.append(_row(played, row))
-            running[row].rewards.append(step.reward[row])
-            if row not in ended:
-                _see(running[row], step.observation, row)
-                continue
-            assert step.final_observation is not None
-            _see(running[row], step.final_observation, ended.index(row))
-            if quota[row]:
-                quota[row] -= 1
-                episodes.append(_whole(running[row], bool(step.terminated[row])))
-        for row in _starting(step, ended):
-            running[row] = _begun(step.observation, row, None)
-        observation = step.observation
-    return episodes
-
-
-def _starting(step: EnvStep, ended: list[int]) -> list[int]:
-    """The environments whose episode begins with the observation of this step."""
-    return sorted({*ended, *(~step.valid).nonzero().squeeze(-1).tolist()})
-
-
-def _row(node: Features, row: int) -> Features:
-    return tree.map_tensors(lambda leaf: leaf[row].clone(), node)
-
-
-def _begun(observation: Observation, row: int, seed: int | None) -> _Running:
-    running = _Running([], [], [], [], seed)
-    _see(running, observation, row)
-    return running
-
-
-def _see(running: _Running, observation: Observation, row: int) -> None:
-    """Take in the observation of one environment, row `row` of [B]."""
-    running.observations.append(_row(observation.features, row))
-    running.masks.append(None if observation.action_mask is None else observation.action_mask[row].clone())
-
-
-def _whole(running: _Running, terminated: bool) -> RecordedEpisode:
-    """The rows of an episode stacked."""
-
-    def stacked(rows: list[Features]) -> Features:
-        return tree.map_tensors(lambda *leaves: torch.stack(leaves), *rows)
-
-    masks = [mask for mask in running.masks if mask is not None]
-    return RecordedEpisode(
-        observations=stacked(running.observations),
-        actions=stacked(running.actions),
-        rewards=torch.stack(running.rewards),
-        terminated=terminated,
-        action_masks=torch.stack(masks) if masks else None,
-        seed=running.seed,
+    return write_episodes(
+        path, episodes, envs.observation_space, envs.action_space, name if isinstance(name, str) else None
     )
+
+
+def record_in(
+    model: Agent | Literal["random"],
+    env: str,
+    n_episodes: int,
+    path: str | Path,
+    n_envs: int = 1,
+    **how: Any,
+) -> Path:
+    """`record_episodes` in `n_envs` environments with the id `env`; `how`: its further arguments."""
+    envs = make_vec_env(env, n_envs)
+    try:
+        return record_episodes(model, envs, n_episodes, path, **how)
+    finally:
+        envs.close()
+
+
+def _acting(
+    model: Agent | ActsOn | Literal["random"], envs: VectorEnv, *, deterministic: bool, seed: int | None
+) -> ActsOn:
+    if model == "random":
+        return random_actions(envs.action_space, seed)
+    agent: Any = model
+    if hasattr(agent, "require_same_spaces"):
+        agent.require_same_spaces(envs, "the environment to record")
+        acts: ActsOn = agent.session(envs.num_envs, deterministic=deterministic, seed=seed).action_on
+        return acts
+    if not callable(agent):
+        raise SettingsError(f"{agent!r} cannot act; give an agent, 'random' or a function of observations")
+    return agent  # type: ignore[no-any-return]
+
+
+def random_actions(space: Space, seed: int | None) -> ActsOn:
+    """Uniformly sampled actions, of those that the mask allows; `seed` None takes one from the operating system.
+
+    Raises:
+        SettingsError: when it acts: there are masks for actions that are neither Discrete nor MultiDiscrete.
+    """
+    sampled, borders = to_gymnasium(space), np.cumsum(choices_of(space))[:-1]
+    sampled.seed(seed)
+
+    def one(mask: Tensor | None) -> object:
+        if mask is None:
+            return sampled.sample()
+        if not isinstance(space, Discrete | MultiDiscrete):
+            raise SettingsError(f"random actions with masks need Discrete or MultiDiscrete actions, these are {space}")
+        parts = tuple(part.astype(np.int8) for part in np.split(mask.cpu().numpy(), borders))
+        return sampled.sample(mask=parts[0] if isinstance(space, Discrete) else parts)
+
+    def stacked(path: str, leaf: Space, *values: ArrayLike) -> Tensor:
+        """One value for each environment: [B, *shape]."""
+        return torch.from_numpy(np.stack([np.asarray(value, dtype_of(leaf)) for value in values]))
+
+    def act(observation: Observation) -> Features:
+        masks = observation.action_mask
+        rows = [one(None if masks is None else masks[row]) for row in range(len(observation.is_first))]
+        return map_leaves(space, stacked, *rows)
+
+    return act
+
+
+def _played(act: ActsOn, envs: VectorEnv, count: int, seed: int | None) -> list[RecordedEpisode]:
+    """`count` episodes, in the order they ended; fewer where who acts has left.
+
+    Raises:
+        SettingsError: it left before one was over.
+    """
+    quota = [(count + i) // envs.num_envs for i in range(envs.num_envs)]
+    observation = envs.reset(seed)
+    recorder, episodes = Recorder(observation, envs.action_space, seed), list[RecordedEpisode]()
+    try:
+        while any(quota):
+            action = act(observation)
+            step = envs.step(action)
+            for row, episode in recorder.step(action, step):
+                if quota[row]:
+                    quota[row] -= 1
+                    episodes.append(episode)
+            observation = step.observation
+    except PlayerLeftError:
+        if not episodes:
+            raise SettingsError("no episode was played to its end, so nothing is written") from None
+    return episodes

@@ -1,0 +1,96 @@
+"""`rlsdk record-episodes AGENT|--random|--human`"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rlsdk.cli.environment_options import EnvKwargs, Wrappers
+from rlsdk.errors import SettingsError, shown
+from rlsdk.settings.environment_id import changed_environment
+
+
+def record_episodes_of(  # noqa: PLR0913  # options of the command
+    file: Annotated[Path | None, typer.Argument(help="Agent file, or a run directory (uses its best agent).")] = None,
+    random: Annotated[bool, typer.Option("--random", help="Uniformly sampled actions, of those allowed.")] = False,
+    human: Annotated[bool, typer.Option("--human", help="You play, with the keyboard (needs pygame).")] = False,
+    env: Annotated[str | None, typer.Option(help="gymnasium id (default: the environment of the training).")] = None,
+    env_kwargs: EnvKwargs = None,
+    wrapper: Wrappers = None,
+    episodes: Annotated[int, typer.Option(help="Number of episodes.", min=1)] = 10,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Data set to write.")] = Path("demo"),
+    n_envs: Annotated[int, typer.Option(help="Number of environments that are stepped together.", min=1)] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the environments and of sampled actions.", min=0)] = 0,
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", help="The agent's best actions, instead of sampled ones.")
+    ] = False,
+    keys: Annotated[
+        list[str] | None,
+        typer.Option(help="KEY=ACTION for --human, e.g. left=0; none=ACTION while no key is held. Can be repeated."),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the data set, if there is one.")] = False,
+) -> None:
+    """Record episodes to a data set: of an agent, of random actions, or of you."""
+    if [file is not None, random, human].count(True) != 1:
+        raise SettingsError("give one of: an agent file, --random, --human")
+    if keys and not human:
+        raise SettingsError("--keys belongs to --human")
+    target = _target(out, overwrite=overwrite)
+    change = changed_environment(env, env_kwargs, wrapper)
+    if human:
+        written = _by_hand(change, episodes, target, seed, keys or [])
+    else:
+        how = {"n_envs": n_envs, "seed": seed, "deterministic": deterministic}
+        written = _played(file, change, episodes, target, how)
+    typer.echo(f"{written}: {episodes_in(written)}")
+
+
+def episodes_in(file: Path) -> str:
+    """One line about a data set."""
+    from rlsdk.interchange.data_set_summary import summary_of
+
+    found = summary_of(file)
+    return f"{found.episodes} episodes, {found.steps:,} steps, mean return {found.returns.mean():.2f}"
+
+
+def _target(out: Path, *, overwrite: bool) -> Path:
+    """The file to write; raises SettingsError before anything is played."""
+    target = out if out.suffix else out.with_name(f"{out.name}.safetensors")
+    if target.is_dir():
+        raise SettingsError(f"{target} is a folder; choose another --out")
+    if target.exists() and not overwrite:
+        raise SettingsError(f"{target} exists; choose another --out, or add --overwrite")
+    return target
+
+
+def _played(file: Path | None, env: str | None, episodes: int, target: Path, how: dict[str, Any]) -> Path:
+    from rlsdk.interchange.recording import record_in
+
+    if file is None:
+        return record_in("random", _given(env, "--random"), episodes, target, **how)
+    from rlsdk.experiments.agent_path import agent_path
+    from rlsdk.experiments.stored_agent import stored_agent
+
+    agent, name = stored_agent(agent_path(file), env)
+    return record_in(agent, name, episodes, target, **how)
+
+
+def _by_hand(env: str | None, episodes: int, target: Path, seed: int, keys: list[str]) -> Path:
+    from rlsdk.interchange.human import record_human
+
+    actions = {}
+    for text in keys:
+        key, equals, action = text.partition("=")
+        if not equals or not action.strip().isdigit():
+            raise SettingsError(f"--keys {shown(text)} is not KEY=ACTION, e.g. --keys left=0")
+        actions[key.strip()] = int(action)
+    return record_human(_given(env, "--human"), episodes, target, actions=actions, seed=seed)
+
+
+def _given(env: str | None, option: str) -> str:
+    """The environment; raises SettingsError where there is none."""
+    if env is None or env.startswith("?"):
+        raise SettingsError(f"{option} needs an environment: add --env ID, for example --env CartPole-v1")
+    return env

@@ -1,0 +1,48 @@
+"""The picture of a data set: returns and lengths of its episodes."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlsdk.experiments.plotting import literal, new_figure, save_figure
+
+BINS = 30
+
+
+def plot_episodes(returns: NDArray[np.float64], lengths: NDArray[np.int64], output: Path, title: str) -> str:
+    """Draw how often episodes have which return [E] and length [E]; returns the picture's text.
+
+    Args:
+        returns: of each episode.
+        lengths: in steps.
+        output: picture to write; its suffix chooses the format. A `.csv` file with the numbers is written beside it.
+        title: of the picture.
+
+    Raises:
+        SettingsError: the format is unknown, or matplotlib is not installed.
+    """
+    figure = new_figure(1, 2)
+    for axes, values, label in zip(figure.axes, (returns, lengths), ("return", "length in steps"), strict=True):
+        axes.hist(np.asarray(values, np.float64), bins=min(BINS, max(1, len(values) // 2)))
+        axes.set(xlabel=f"{label} of an episode", ylabel="episodes")
+    figure.suptitle(literal(title))
+    text = (
+        f"Histograms of {len(returns)} episodes: returns from {returns.min():.2f} to {returns.max():.2f}, median"
+        f" {np.median(returns):.2f}; lengths from {lengths.min()} to {lengths.max()} steps, median {np.median(lengths):g}."
+    )
+    output.parent.mkdir(parents=True, exist_ok=True)
+    save_figure(figure, output, f"{title}. {text}")
+    with output.with_suffix(".csv").open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(("episode", "return", "length"))
+        writer.writerows(enumerate_rows(returns, lengths))
+    return text
+
+
+def enumerate_rows(returns: NDArray[np.float64], lengths: NDArray[np.int64]) -> list[tuple[int, float, int]]:
+    """(number, return, length) of each episode."""
+    return [(number, *pair) for number, pair in enumerate(zip(returns.tolist(), lengths.tolist(), strict=True))]

@@ -1,0 +1,95 @@
+"""Steps of vectors of environments, taken apart into the episodes they belong to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rlsdk import tree
+from rlsdk.buffers.episode_file import RecordedEpisode
+from rlsdk.interchange.bounds import within_bounds
+from rlsdk.records import EnvStep, Features, Observation
+from rlsdk.spaces import Space
+
+
+@dataclass(slots=True)
+class _Running:
+    """The episode that one environment is in: rows [T, ..] of what happened."""
+
+    observations: list[Features]
+    masks: list[Tensor | None]
+    actions: list[Features]
+    rewards: list[Tensor]
+    seed: int | None
+
+
+class Recorder:
+    """Puts the steps of B environments together to episodes; the rows are copied to the CPU."""
+
+    def __init__(self, observation: Observation, action_space: Space, seed: int | None = None) -> None:
+        """
+        Args:
+            observation: of B environments; those whose episode does not begin with it are recorded from the next one on.
+            action_space: actions are clipped to its bounds, as the environment does.
+            seed: what one environment was reset with; several derive theirs.
+        """
+        self.action_space, count = action_space, len(observation.is_first)
+        first_seed = seed if count == 1 else None
+        begins = observation.is_first.tolist()
+        self._running = [_begun(observation, row, first_seed) if begins[row] else None for row in range(count)]
+
+    def step(self, action: Features, step: EnvStep) -> list[tuple[int, RecordedEpisode]]:
+        """Take in the actions [B, ..] and what came of them; (environment, episode) of each episode that ended."""
+        ended = (step.terminated | step.truncated).nonzero().squeeze(-1).tolist()
+        played = within_bounds(self.action_space, tree.map_tensors(lambda leaf: leaf.cpu(), action))
+        whole: list[tuple[int, RecordedEpisode]] = []
+        for row in step.valid.nonzero().squeeze(-1).tolist():
+            if (running := self._running[row]) is None:
+                continue
+            running.actions.append(_row(played, row))
+            running.rewards.append(step.reward[row].cpu())
+            if row not in ended:
+                _see(running, step.observation, row)
+                continue
+            assert step.final_observation is not None
+            _see(running, step.final_observation, ended.index(row))
+            whole.append((row, _whole(running, bool(step.terminated[row]))))
+        for row in {*ended, *(~step.valid).nonzero().squeeze(-1).tolist()}:
+            self._running[row] = _begun(step.observation, row, None)
+        return whole
+
+
+def _row(node: Features, row: int) -> Features:
+    return tree.map_tensors(lambda leaf: leaf[row].cpu().clone(), node)
+
+
+def _begun(observation: Observation, row: int, seed: int | None) -> _Running:
+    running = _Running([], [], [], [], seed)
+    _see(running, observation, row)
+    return running
+
+
+def _see(running: _Running, observation: Observation, row: int) -> None:
+    """Take in the observation of one environment, row `row` of [B]."""
+    running.observations.append(_row(observation.features, row))
+    mask = observation.action_mask
+    running.masks.append(None if mask is None else mask[row].cpu().clone())
+
+
+def _whole(running: _Running, terminated: bool) -> RecordedEpisode:
+    """The rows of an episode stacked."""
+
+    def stacked(rows: list[Features]) -> Features:
+        return tree.map_tensors(lambda *leaves: torch.stack(leaves), *rows)
+
+    masks = [mask for mask in running.masks if mask is not None]
+    return RecordedEpisode(
+        observations=stacked(running.observations),
+        actions=stacked(running.actions),
+        rewards=torch.stack(running.rewards),
+        terminated=terminated,
+        action_masks=torch.stack(masks) if masks else None,
+        seed=running.seed,
+    )

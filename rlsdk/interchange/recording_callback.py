@@ -1,0 +1,71 @@
+"""A callback that records the episodes of a training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from rlsdk import tree
+from rlsdk.buffers.episode_file import RecordedEpisode, write_episodes
+from rlsdk.callbacks import Callback
+from rlsdk.errors import SettingsError, UsageError
+from rlsdk.interchange.recorder import Recorder
+from rlsdk.interfaces import NormalizesEpisodes
+from rlsdk.records import EnvStep, Observation
+
+if TYPE_CHECKING:
+    from rlsdk.training.train import Run
+
+
+class RecordEpisodes(Callback):
+    """Records the whole episodes of a training, and writes them when it ends. The training is the same to the bit.
+
+    Observations and rewards are those of the environment, before `normalize`. Episodes that had begun before `learn`, or are
+    not over when it ends, are left out.
+    """
+
+    def __init__(self, path: str | Path, n_episodes: int | None = None) -> None:
+        """
+        Args:
+            path: the file; `.safetensors` is appended to a name without suffix. It is replaced as a whole.
+            n_episodes: the first so many episodes; None records all, which takes memory for each step.
+
+        Raises:
+            SettingsError: `n_episodes` is not positive.
+        """
+        if n_episodes is not None and (isinstance(n_episodes, bool) or n_episodes < 1):
+            raise SettingsError(
+                f"n_episodes = {n_episodes!r} must be a positive whole number, or None for all episodes"
+            )
+        self.path, self.n_episodes = Path(path), n_episodes
+        self.episodes: list[RecordedEpisode] = []
+        self._recorder: Recorder | None = None
+
+    def on_training_start(self, run: Run) -> None:
+        """Raises UsageError: observations of single steps are not seen, or are stacked."""
+        agent, self.episodes = run.driven, []
+        if not agent.acting or isinstance(agent.parts.plan, NormalizesEpisodes):
+            raise UsageError("this algorithm plays whole episodes; record with record_episodes(agent, ...) after learn")
+        if agent.config.frame_stack > 1:
+            raise UsageError(
+                "with frame_stack the raw observations are not seen; record with record_episodes after learn"
+            )
+        groups = [state.observation for state in agent.acting]
+        seen: Observation = tree.map_tensors(lambda *leaves: torch.cat(leaves), *groups)
+        self._recorder = Recorder(seen, agent.context.action_space)
+
+    def on_step(self, run: Run, step: EnvStep) -> None:
+        assert self._recorder is not None
+        for _, episode in self._recorder.step(step.action, step):
+            if self.n_episodes is None or len(self.episodes) < self.n_episodes:
+                self.episodes.append(episode)
+
+    def on_training_end(self, run: Run) -> None:
+        """Raises ArtifactError: the place cannot be written."""
+        context = run.driven.context
+        name = getattr(run.agent, "env_name", None)
+        if self.episodes:
+            spaces = context.observation_space, context.action_space
+            write_episodes(self.path, self.episodes, *spaces, name if isinstance(name, str) else None)

@@ -1,0 +1,179 @@
+"""Recording: on the command line, while an agent learns, by hand; what a data set shows of itself."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import rlsdk
+from rlsdk.buffers import open_episodes
+from rlsdk.environments import ActionMasker, make_vec_env
+from rlsdk.environments.toy import IdentityEnv
+from rlsdk.errors import RlsdkError, SettingsError, UsageError
+from rlsdk.interchange import RecordEpisodes, record_episodes
+from rlsdk.interchange.human import record_human
+from rlsdk.interchange.recording import PlayerLeftError
+from rlsdk.tree import flatten, leaves
+
+SMALL: dict[str, Any] = {"seed": 0, "n_steps": 32, "batch_size": 32, "policy_kwargs": {"net_arch": [8]}}
+
+
+def weights(agent: Any) -> dict[str, Any]:
+    return flatten(agent.get_parameters()["policy"])
+
+
+@pytest.mark.parametrize(("algorithm", "n_envs"), [("ppo", 1), ("ppo", 3), ("dqn", 1)])
+def test_recording_does_not_change_a_training(algorithm: str, n_envs: int, tmp_path: Path) -> None:
+    settings = SMALL if algorithm == "ppo" else {"seed": 0, "learning_starts": 20, "buffer_size": 500}
+
+    def trained(*callbacks: Any) -> Any:
+        agent = rlsdk.make(algorithm, env=make_vec_env("CartPole-v1", n_envs), normalize=True, **settings)
+        return agent.learn(192, callback=list(callbacks))
+
+    alone, watched = trained(), trained(RecordEpisodes(tmp_path / "demo"))
+    mine, theirs = weights(alone), weights(watched)
+    assert all(torch.equal(value, theirs[name]) for name, value in mine.items())
+    assert alone.num_timesteps == watched.num_timesteps
+    episodes = open_episodes(tmp_path / "demo")
+    assert len(episodes) > 1
+    assert episodes.file.header.environment == "CartPole-v1"
+    assert 192 * 0.5 < episodes.steps <= 192 + n_envs
+    for episode in episodes:
+        assert float(episode.rewards.sum()) == len(episode.rewards), "rewards as the environment gives them"
+        seen = leaves(episode.observations)[0]
+        assert seen.shape == (len(episode.rewards) + 1, 4)
+        assert float(seen[0].abs().max()) <= 0.05, "CartPole begins there: observations are not normalised"
+        assert episode.terminated == bool((seen[-1, 0].abs() > 2.4) | (seen[-1, 2].abs() > 0.2095))
+
+
+def test_the_callback_records_what_fits(tmp_path: Path) -> None:
+    agent = rlsdk.make("ppo", env="CartPole-v1", **SMALL)
+    agent.learn(128, callback=RecordEpisodes(tmp_path / "two", n_episodes=2))
+    assert len(open_episodes(tmp_path / "two")) == 2
+    with pytest.raises(SettingsError, match="n_episodes = 0"):
+        RecordEpisodes(tmp_path / "none", n_episodes=0)
+    with pytest.raises(UsageError, match="plays whole episodes"):
+        rlsdk.make("ars", env="CartPole-v1", n_delta=1, seed=0).learn(50, callback=RecordEpisodes(tmp_path / "a"))
+    stacked = rlsdk.make("ppo", env="CartPole-v1", frame_stack=2, **SMALL)
+    with pytest.raises(UsageError, match="frame_stack"):
+        stacked.learn(32, callback=RecordEpisodes(tmp_path / "b"))
+
+
+def masked() -> Any:
+    return ActionMasker(IdentityEnv(4), lambda env: np.array([True, False, True, False]))
+
+
+def test_random_actions_respect_masks_and_seeds(tmp_path: Path) -> None:
+    for name in ("one", "again"):
+        record_episodes("random", masked(), 3, tmp_path / name, seed=5)
+    episodes = open_episodes(tmp_path / "one")
+    actions = torch.cat([leaves(episode.actions)[0] for episode in episodes])
+    assert set(actions.tolist()) == {0, 2}
+    assert episodes.file.masks() is not None
+    assert (tmp_path / "one.safetensors").read_bytes() == (tmp_path / "again.safetensors").read_bytes()
+
+
+class Script:
+    """Keys of a script instead of a keyboard."""
+
+    def __init__(self, *keys: Collection[str], leaves: bool = False) -> None:
+        self.keys, self.leaves, self.at = keys, leaves, 0
+
+    def held(self, picture: Any) -> Collection[str]:
+        assert picture.shape[2] == 3
+        self.at += 1
+        if self.leaves and self.at > len(self.keys):
+            raise PlayerLeftError
+        return self.keys[(self.at - 1) % len(self.keys)]
+
+
+def test_a_person_plays(tmp_path: Path) -> None:
+    keys = {"left": 0, "right": 1, "none": 0}
+    record_human("CartPole-v1", 2, tmp_path / "demo", keys=Script(["right"], []), actions=keys, seed=3)
+    episodes = open_episodes(tmp_path / "demo")
+    first = episodes.episode(0)
+    assert leaves(first.actions)[0].tolist() == [1 - step % 2 for step in range(len(first.rewards))]
+    assert (len(episodes), first.seed) == (2, 3)
+    record_human("CartPole-v1", 9, tmp_path / "left", keys=Script(*[["right"]] * 15, leaves=True), actions=keys, seed=3)
+    assert len(open_episodes(tmp_path / "left")) == 1, "whole episodes are kept"
+    with pytest.raises(SettingsError, match="no episode was played to its end"):
+        record_human("CartPole-v1", 9, tmp_path / "none", keys=Script([], leaves=True), seed=3)
+    assert not (tmp_path / "none.safetensors").exists()
+    with pytest.raises(SettingsError, match="plays Discrete actions"):
+        record_human("Pendulum-v1", 1, tmp_path / "box", keys=Script([]))
+    for wrong, words in (({"left": 7}, "has the actions 0 to 1"), ({"smile": 0}, "keys are left, right")):
+        with pytest.raises(SettingsError, match=words):
+            record_human("CartPole-v1", 1, tmp_path / "wrong", keys=Script([]), actions=wrong)
+
+
+def test_the_command_line(cli: Any) -> None:
+    code, out, err = cli("record-episodes", "--random", "--env", "CartPole-v1", "--episodes", "6", "--n-envs", "2")
+    assert (code, err) == (0, "")
+    assert out.startswith("demo.safetensors: 6 episodes")
+    code, out, _ = cli("inspect", "demo")
+    assert code == 0
+    rows = {line.partition(":")[0]: line.partition(":")[2].strip() for line in out.splitlines()}
+    assert (rows["environment"], rows["action masks"]) == ("CartPole-v1", "no")
+    assert rows["episodes"].startswith("6: 6 terminated, 0 truncated")
+    code, out, _ = cli("inspect", "demo.safetensors", "--json")
+    table = json.loads(out)
+    assert (table["episodes"], len(table["returns"]), sum(table["lengths"])) == (6, 6, table["steps"])
+    code, out, err = cli("plot", "demo", "--out", "demo.png")
+    assert code == 0, err
+    assert Path("demo.png").stat().st_size > 1000
+    assert b"Histograms of 6 episodes" in Path("demo.png").read_bytes()
+    found = list(csv.DictReader(Path("demo.csv").read_text().splitlines()))
+    assert [float(row["return"]) for row in found] == table["returns"]
+
+
+def test_an_agent_is_recorded(cli: Any) -> None:
+    rlsdk.make("ppo", env="CartPole-v1", **SMALL).learn(32).save("agent")
+    code, out, err = cli("record-episodes", "agent.rlsdk", "--episodes", "2", "-o", "mine", "--deterministic")
+    assert code == 0, err
+    assert out.startswith("mine.safetensors: 2 episodes")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ((), "give one of: an agent file, --random, --human"),
+        (("agent", "--random"), "give one of"),
+        (("--random",), "--random needs an environment"),
+        (("--random", "--env", "Nothing-v9"), "Nothing"),
+        (("--random", "--env", "CartPole-v1", "-o", "taken"), "taken.safetensors exists"),
+        (("--random", "--env", "CartPole-v1", "-o", "folder.safetensors"), "is a folder"),
+        (("--random", "--env", "CartPole-v1", "--keys", "left=0"), "--keys belongs to --human"),
+        (("--human", "--env", "CartPole-v1", "--keys", "left"), "is not KEY=ACTION"),
+        (("--human", "--env", "CartPole-v1"), "needs a display"),
+        (("missing.rlsdk",), "missing.rlsdk"),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    cli: Any, options: tuple[str, ...], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("sys.platform", "linux")
+    Path("taken.safetensors").write_text("mine")
+    Path("folder.safetensors").mkdir()
+    code, _, err = cli("record-episodes", *options)
+    assert code == 1
+    assert words in err
+    assert err.count("\n") == 1
+    assert Path("taken.safetensors").read_text() == "mine"
+    assert not Path("demo.safetensors").exists()
+
+
+def test_no_episodes_are_refused(cli: Any) -> None:
+    code, _, err = cli("record-episodes", "--random", "--env", "CartPole-v1", "--episodes", "0")
+    assert code != 0
+    assert "'--episodes'" in err
+    with pytest.raises(RlsdkError, match="n_episodes = 0"):
+        record_episodes("random", "CartPole-v1", 0, "demo")
