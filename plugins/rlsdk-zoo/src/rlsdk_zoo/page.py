@@ -56,8 +56,10 @@ def missing() -> dict[str, str]:
 
 
 def unaccounted() -> list[str]:
-    """Presets of installed algorithms that have neither a recipe nor a reason."""
-    presets = {f"{plugin.id}/{env}" for plugin in algorithms() if not plugin.problem for env in preset_names(plugin.id)}
+    """Presets that have neither a recipe nor a reason, of installed algorithms of which this package has an agent."""
+    ours = {name.partition("/")[0] for name in seeds()}
+    usable = {plugin.id for plugin in algorithms() if not plugin.problem}
+    presets = {f"{algorithm}/{env}" for algorithm in ours & usable for env in preset_names(algorithm)}
     return sorted(presets - set(seeds()) - set(missing()))
 
 
