@@ -24,7 +24,15 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = {
     path.parent.name.removeprefix("rlsdk-"): path.parent for path in ROOT.glob("contrib_algos/*/pyproject.toml")
 }
-SIBLINGS = {"ppo": "recurrent-ppo", "a2c": "ppo", "acktr": "a2c", "dqn": "qrdqn", "sac": "tqc", "td3": "sac", "ddpg": "td3"}
+SIBLINGS = {
+    "ppo": "recurrent-ppo",
+    "a2c": "ppo",
+    "acktr": "a2c",
+    "dqn": "qrdqn",
+    "sac": "tqc",
+    "td3": "sac",
+    "ddpg": "td3",
+}
 """The nearest package of each."""
 MOST_LINES, MOST_SHARED = 350, 0.3
 
