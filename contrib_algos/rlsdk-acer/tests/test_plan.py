@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -12,7 +13,7 @@ import torch
 from rlsdk.errors import SettingsError
 from rlsdk.tree import leaves
 from rlsdk_acer import ACER
-from rlsdk_acer.plan import as_sequences, poisson
+from rlsdk_acer.plan import poisson
 
 SMALL: dict[str, Any] = {
     "n_steps": 8,
@@ -91,7 +92,13 @@ def test_a_rollout_as_sequences_has_no_discount_after_a_termination_only() -> No
     assert bool(ended.any())
     assert bool((batch.discount[ended] == 0.0).all())
     assert torch.equal(batch.discount[~ended], torch.full_like(batch.discount[~ended], 0.99))
-    assert as_sequences.__module__ == "rlsdk_acer.plan"
+
+
+def test_a_time_limit_leaves_the_discount_of_a_rollout_alone() -> None:
+    agent = ACER("MlpPolicy", gymnasium.make("CartPole-v1", max_episode_steps=3), **SMALL)
+    (_, batch), *_ = recorded(agent, 8)
+    assert bool(batch.steps.truncated.any())
+    assert torch.equal(batch.discount, torch.full_like(batch.discount, 0.99))
 
 
 @pytest.mark.parametrize(("policy", "normalize"), [("MlpPolicy", True), ("MlpLstmPolicy", None)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Generator, Tensor
@@ -45,9 +45,9 @@ class ReplayedRollouts:
     replay_start: int
     """Transitions in the memory before the first update from it."""
     gamma: float
-    needs_environment: ClassVar[bool] = True
-    unit: ClassVar[Literal["steps"]] = "steps"
-    log_every: ClassVar[Literal["rounds"]] = "rounds"
+    needs_environment: bool = True
+    unit: Literal["steps"] = "steps"
+    log_every: Literal["rounds"] = "rounds"
 
     @staticmethod
     def of(config: ACERConfig) -> ReplayedRollouts:
