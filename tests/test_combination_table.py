@@ -12,6 +12,8 @@ import pytest
 import rlsdk
 from rlsdk.environments.toy import BitFlippingEnv
 from rlsdk.registry import find, load
+from rlsdk.settings.dataset import dataset_names
+from rlsdk.testing.datasets import random_dataset
 from tests.combination_table import BEGIN, OURS, PAGES, SWITCHES, memories, settings_of, with_table
 
 REPLAY: dict[str, dict[str, Any]] = {
@@ -46,12 +48,14 @@ def test_every_memory_of_the_table_learns(name: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_recurrent_policies_remember(name: str) -> None:
+def test_recurrent_policies_remember(name: str, tmp_path: Path) -> None:
     manifest = find(name).manifest
     assert manifest is not None
     for kind in memories(manifest):
         env: Any = gymnasium.make("CartPole-v1")
-        model: Any = rlsdk.make(name, policy=f"Mlp{kind.title()}Policy", env=env, n_steps=16, seed=0).learn(16)
+        recordings = dataset_names(load(name).config_type)
+        data = dict.fromkeys(recordings, random_dataset("CartPole-v1", tmp_path / "demo")) if recordings else {}
+        model: Any = rlsdk.make(name, policy=f"Mlp{kind.title()}Policy", env=env, n_steps=16, seed=0, **data).learn(16)
         _, state = model.predict(np.zeros(4, np.float32))
         assert state is not None
         assert type(model.policy.memory.cells).__name__ == kind

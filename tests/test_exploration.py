@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +19,11 @@ from rlsdk.exploration import (
     OrnsteinUhlenbeckActionNoise,
     UniformWarmUp,
 )
+from rlsdk.exploration.uniform_actions import allowed_actions, uniform_log_prob
 from rlsdk.networks import ActionScale
 from rlsdk.records import Act, Observation
 from rlsdk.settings.action_noise import as_action_noise
+from rlsdk.spaces import MultiBinary
 from rlsdk_tqc import TQC
 
 BOX = to_space(spaces.Box(np.float32([-2.0, 0.0]), np.float32([2.0, 0.5])))
@@ -153,3 +156,16 @@ def test_noise_of_another_size_is_refused(name: str) -> None:
     given: Any = {"mean": [0.0], "sigma": [0.1], name: [0.1, 0.2, 0.3]}
     with pytest.raises(SettingsError, match=f"{name} has 3 numbers, actions have 1 dimensions"):
         TQC("MlpPolicy", "Pendulum-v1", action_noise=OrnsteinUhlenbeckActionNoise(**given), buffer_size=10)
+
+
+def test_uniform_binary_actions_obey_masks() -> None:
+    """Each entry has two flags, for 0 and for 1; the log-probability counts what they allow."""
+    space, generator = MultiBinary((3,)), torch.Generator().manual_seed(0)
+    mask = torch.tensor([[True, False, False, True, True, True]]).expand(200, -1)
+    actions = allowed_actions(space, mask, generator)
+    assert actions is not None
+    assert actions.dtype == torch.int8
+    assert actions[:, 0].unique().tolist() == [0]
+    assert actions[:, 1].unique().tolist() == [1]
+    assert actions[:, 2].unique().tolist() == [0, 1]
+    assert uniform_log_prob(space, mask, actions).tolist() == pytest.approx([-math.log(2.0)] * 200)

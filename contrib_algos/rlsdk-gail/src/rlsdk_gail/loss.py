@@ -25,7 +25,8 @@ def bernoulli_entropy(logit: Tensor) -> Tensor:
 
 def gradient_penalty(gradient: Tensor) -> Tensor:
     """mean (|g| - 1)^2, 0-d, of gradients [N, F] of the logit with respect to the inputs (arXiv:1704.00028, equation 3)."""
-    return (torch.linalg.vector_norm(gradient, dim=1) - 1.0).square().mean()
+    norm: Tensor = torch.linalg.vector_norm(gradient, dim=1)
+    return (norm - 1.0).square().mean()
 
 
 def learnt_reward(logit: Tensor, form: str) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 from rlsdk.interfaces import BuildContext, Training
 from rlsdk.records import Cursor, Report
@@ -18,9 +18,21 @@ class ImitationPlan:
 
     loop: OnPolicyPlan
     expert: ExpertSteps
-    needs_environment: ClassVar[bool] = True
-    unit: ClassVar[Literal["steps"]] = "steps"
-    log_every: ClassVar[Literal["rounds"]] = "rounds"
+
+    @property
+    def needs_environment(self) -> bool:
+        """That of the loop."""
+        return self.loop.needs_environment
+
+    @property
+    def unit(self) -> Literal["steps", "updates"]:
+        """That of the loop."""
+        return self.loop.unit
+
+    @property
+    def log_every(self) -> Literal["episodes", "rounds"]:
+        """That of the loop."""
+        return self.loop.log_every
 
     @property
     def n_steps(self) -> int:
