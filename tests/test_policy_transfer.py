@@ -47,7 +47,7 @@ def test_on_policy_agents_act_as_the_clone_does(name: str, cloned: Path) -> None
 
 def test_what_does_not_fit_is_listed(cloned: Path) -> None:
     with pytest.warns(
-        UserWarning, match=r"of 1\d tensors of the policy come from the file; kept: body.0.weight \(shape"
+        UserWarning, match=r"tensors of the policy come from the file; kept: body.0.weight \(shape"
     ) as seen:
         agent = PPO.load_policy(cloned, policy_kwargs={"net_arch": {"pi": [16], "vf": [24]}})
     assert seen[0].filename == __file__
@@ -66,5 +66,5 @@ def test_what_cannot_go_on_is_one_line(cloned: Path, tmp_path: Path) -> None:
         RecurrentPPO.load_policy(cloned)
     with pytest.raises(ArtifactError, match="missing"):
         PPO.load_policy(tmp_path / "missing")
-    with pytest.raises(UsageError, match="load_policy makes a new agent: write agent = PPO.load_policy"):
+    with pytest.raises(UsageError, match=r"load_policy makes a new agent: write agent = PPO\.load_policy"):
         PPO.load_policy(cloned).load_policy(cloned)
