@@ -1,6 +1,7 @@
 """How good a clone is, by the number of recorded episodes; and what a clone saves the algorithm that goes on from it.
 
-python -m benchmarks.cloning docs/images     writes cloning.csv, cloning-then-ppo.csv, and the pictures with their texts
+python -m benchmarks.cloning docs/images     writes cloning.csv, cloning-then-ppo.csv, and the pictures with their
+texts; what the files hold already is not measured again
 
 Experts are agents of rlsdk-zoo. Returns are means over 20 deterministic episodes; three seeds each.
 """
@@ -11,7 +12,9 @@ import csv
 import sys
 import tempfile
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -19,15 +22,16 @@ import rlsdk
 from rlsdk.environments import make_vec_env
 from rlsdk.evaluation.evaluate import run_episodes
 from rlsdk.interchange import record_episodes, zoo
+from rlsdk.settings import Dataset
 from rlsdk_bc import BC
 from rlsdk_ppo import PPO
 
 EXPERTS = {"CartPole-v1": "ppo/CartPole-v1", "Pendulum-v1": "sac/Pendulum-v1"}
-UPDATES = {"CartPole-v1": 1500, "Pendulum-v1": 3000}
+UPDATES = {"CartPole-v1": 1500, "Pendulum-v1": 1500}
 EPISODES = (1, 3, 10, 30)
 SEEDS = (0, 1, 2)
 EVALUATED = 20
-STEPS, EVERY = 24_576, 2_048
+STEPS, EVERY = 16_384, 2_048
 """Of PPO, and between its evaluations."""
 Row = tuple[str, str, int, int, float]
 """(environment, who, seed, episodes or steps, mean return)."""
@@ -48,56 +52,64 @@ def clone(env: str, episodes: int, seed: int, folder: Path) -> BC:
     data = record_episodes(
         expert, env, episodes, folder / f"{env}-{episodes}-{seed}", deterministic=True, seed=1000 * seed
     )
-    return BC("MlpPolicy", None, dataset=data, seed=seed).learn(UPDATES[env])
+    return BC("MlpPolicy", None, dataset=Dataset.at(data), seed=seed).learn(UPDATES[env])
 
 
-def by_episodes(folder: Path) -> list[Row]:
-    """The returns of experts and clones."""
-    rows: list[Row] = []
-    for env, name in EXPERTS.items():
-        rows.append((env, "expert", 0, 0, mean_return(zoo.load(name), env)))
-        for episodes in EPISODES:
-            for seed in SEEDS:
-                rows.append((env, "bc", seed, episodes, mean_return(clone(env, episodes, seed, folder), env)))
-                print(*rows[-1], flush=True)
-    return rows
+def by_episodes(env: str, rows: Rows, folder: Path) -> None:
+    """The returns of an expert and its clones."""
+    if not rows.has(env, "expert", 0):
+        rows.add((env, "expert", 0, 0, mean_return(zoo.load(EXPERTS[env]), env)))
+    for episodes in EPISODES:
+        for seed in SEEDS:
+            if not rows.has(env, "bc", seed, episodes):
+                rows.add((env, "bc", seed, episodes, mean_return(clone(env, episodes, seed, folder), env)))
 
 
-def then_ppo(folder: Path) -> list[Row]:
-    """The returns of PPO on CartPole, alone and from a clone of a single episode."""
-    rows: list[Row] = []
-    for seed in SEEDS:
-        file = folder / f"clone-{seed}"
-        clone("CartPole-v1", 1, seed, folder).save(file)
-        for who in ("ppo", "bc, then ppo"):
-            envs = make_vec_env("CartPole-v1", 8)
-            settings = {
-                "n_steps": 32,
-                "batch_size": 256,
-                "n_epochs": 20,
-                "gae_lambda": 0.8,
-                "gamma": 0.98,
-                "seed": seed,
-            }
-            if who == "ppo":
-                agent = PPO("MlpPolicy", envs, learning_rate=1e-3, **settings)
-            else:
-                agent = PPO.load_policy(file, envs, learning_rate=1e-3, **settings)
-            rows.append(("CartPole-v1", who, seed, 0, mean_return(agent, "CartPole-v1")))
-            for step in range(EVERY, STEPS + 1, EVERY):
-                agent.learn(EVERY, reset_num_timesteps=False)
-                rows.append(("CartPole-v1", who, seed, step, mean_return(agent, "CartPole-v1")))
-            envs.close()
-            print(*rows[-1], flush=True)
-    return rows
+def then_ppo(rows: Rows, folder: Path) -> None:
+    """The returns of PPO on CartPole, alone and from a clone of a single episode, after every so many steps."""
+    env = "CartPole-v1"
+    for seed, who in product(SEEDS, ("ppo", "bc, then ppo")):
+        if rows.has(env, who, seed, STEPS):
+            continue
+        envs = make_vec_env(env, 8)
+        settings: dict[str, Any] = {"n_steps": 32, "batch_size": 256, "n_epochs": 20, "gae_lambda": 0.8, "gamma": 0.98}
+        settings |= {"learning_rate": 1e-3, "seed": seed}
+        if who == "ppo":
+            agent = PPO("MlpPolicy", envs, **settings)
+        else:
+            clone(env, 1, seed, folder).save(folder / f"clone-{seed}")
+            agent = PPO.load_policy(folder / f"clone-{seed}", envs, **settings)
+        found = [(env, who, seed, 0, mean_return(agent, env))]
+        for step in range(EVERY, STEPS + 1, EVERY):
+            agent.learn(EVERY, reset_num_timesteps=False)
+            found.append((env, who, seed, step, mean_return(agent, env)))
+        envs.close()
+        rows.add(*found)
 
 
-def write(path: Path, x: str, rows: Sequence[Row]) -> None:
-    """A CSV file; `x` names what the fourth column counts."""
-    with path.open("w", newline="") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(("environment", "who", "seed", x, "mean_return"))
-        writer.writerows((*row[:4], f"{row[4]:.1f}") for row in rows)
+class Rows:
+    """A CSV file that grows; what it holds already is not measured again."""
+
+    def __init__(self, path: Path, x: str) -> None:
+        """`x`: what the fourth column counts."""
+        self.path = path
+        if not path.exists():
+            path.write_text(f"environment,who,seed,{x},mean_return\n")
+
+    def read(self) -> list[Row]:
+        """All of them."""
+        with self.path.open(newline="") as stream:
+            return [(a, b, int(c), int(d), float(e)) for a, b, c, d, e in list(csv.reader(stream))[1:]]
+
+    def has(self, env: str, who: str, seed: int, x: int = 0) -> bool:
+        """Whether it was measured."""
+        return (env, who, seed, x) in {row[:4] for row in self.read()}
+
+    def add(self, *rows: Row) -> None:
+        """Append and print."""
+        with self.path.open("a", newline="") as stream:
+            csv.writer(stream, lineterminator="\n").writerows((*row[:4], f"{row[4]:.1f}") for row in rows)
+        print(*rows[-1], flush=True)
 
 
 def series(rows: Sequence[Row], env: str, who: str) -> dict[int, list[float]]:
@@ -147,13 +159,13 @@ def save(figure: Figure, path: Path, text: str) -> None:
 
 
 def main(folder: Path) -> None:
-    """Measure, write and draw."""
+    """Measure what is missing, write and draw."""
+    clones, trained = Rows(folder / "cloning.csv", "episodes"), Rows(folder / "cloning-then-ppo.csv", "steps")
     with tempfile.TemporaryDirectory() as data:
-        clones = by_episodes(Path(data))
-        write(folder / "cloning.csv", "episodes", clones)
-        trained = then_ppo(Path(data))
-        write(folder / "cloning-then-ppo.csv", "steps", trained)
-    draw(folder, clones, trained)
+        then_ppo(trained, Path(data))
+        for env in EXPERTS:
+            by_episodes(env, clones, Path(data))
+    draw(folder, sorted(clones.read()), sorted(trained.read()))
 
 
 if __name__ == "__main__":

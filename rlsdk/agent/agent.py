@@ -409,9 +409,9 @@ class Agent(Generic[ConfigT]):
 
     @class_only
     def load_policy(cls, path: str | Path | IO[bytes], env: object = None, **settings: object) -> Self:  # noqa: N805
-        """A new agent that begins with the policy in an agent file of any algorithm: its name, networks, normalisation and
-        stacked frames come from there, unless given in `settings`. Tensors of the same name and shape are copied, a warning
-        lists the others (`policy_transfer`). Without `env` the agent has the file's spaces, and learns after `set_env`.
+        """A new agent that begins with the policy in a file of any algorithm: its name, networks, normalisation and stacked
+        frames come from there, unless given in `settings`. Tensors of the same name and shape are copied, a warning lists the
+        others (`policy_transfer`). Without `env` the agent has the file's spaces, and learns after `set_env`.
 
         Raises:
             ArtifactError: as `load`, or no tensor fits. PluginError: the algorithm of the file is not installed.

@@ -136,4 +136,4 @@ def without_environment(
 def warn_of_rest(transfer: PolicyTransfer) -> None:
     """One warning that lists what was not taken over."""
     if transfer.kept or transfer.unused:
-        warnings.warn(f"load_policy: {transfer}", stacklevel=4)
+        warnings.warn(f"load_policy: {transfer}", stacklevel=3)

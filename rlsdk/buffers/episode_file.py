@@ -231,6 +231,8 @@ class EpisodeFile:
 
         found = map_leaves(space, column, path=prefix)
         if new:
+            if any(bool(leaf.isnan().any()) for leaf in leaves(found) if leaf.is_floating_point()):
+                raise self._damaged(f"its {prefix}s hold NaN")
             try:
                 require_inside(space, found, f"{self.header.path}: recorded {prefix}s")
             except ValueError as error:

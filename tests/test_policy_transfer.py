@@ -1,0 +1,70 @@
+"""An agent goes on from the policy of another algorithm's file."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import rlsdk
+from rlsdk.errors import ArtifactError, SettingsError, UsageError
+from rlsdk.registry import load
+from rlsdk.tree import flatten
+from rlsdk_bc import BC
+from rlsdk_dqn import DQN
+from rlsdk_ppo import PPO
+from rlsdk_recurrent_ppo import RecurrentPPO
+from tests.test_pretrain import CHOICE, recorded
+
+SHOWN = np.array([[x, 0.3] for x in (-0.8, -0.3, 0.3, 0.8)], np.float32)
+
+
+@pytest.fixture(scope="module")
+def cloned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of a clone whose layers are 24 wide, with normalised observations."""
+    folder = tmp_path_factory.mktemp("cloned")
+    data = recorded(folder / "demo", CHOICE)
+    agent = BC("MlpPolicy", None, dataset=data, seed=0, normalize=True, policy_kwargs={"net_arch": [24]})  # type: ignore[arg-type]
+    agent.learn(200).save(folder / "bc")
+    return folder / "bc"
+
+
+@pytest.mark.parametrize("name", ["ppo", "a2c", "trpo", "maskable-ppo"])
+def test_on_policy_agents_act_as_the_clone_does(name: str, cloned: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        agent = rlsdk.agent.agent_class(load(name)).load_policy(cloned)
+    assert agent.predict(SHOWN, deterministic=True, action_masks="none")[0].tolist() == [3, 3, 4, 4]
+    mine, theirs = (flatten(a.get_parameters()["policy"]) for a in (agent, rlsdk.load(cloned)))
+    assert mine.keys() == theirs.keys()
+    assert all(torch.equal(torch.as_tensor(mine[key]), torch.as_tensor(value)) for key, value in theirs.items())
+    assert not agent.policy_transfer.kept
+    assert not agent.policy_transfer.unused
+
+
+def test_what_does_not_fit_is_listed(cloned: Path) -> None:
+    with pytest.warns(
+        UserWarning, match=r"tensors of the policy come from the file; kept: body.0.weight \(shape"
+    ) as seen:
+        agent = PPO.load_policy(cloned, policy_kwargs={"net_arch": {"pi": [16], "vf": [24]}})
+    assert seen[0].filename == __file__
+    assert agent.policy_transfer is not None
+    kept = {"body.0.weight", "body.0.bias", "head.linear.weight"}
+    assert kept == set(agent.policy_transfer.kept)
+    assert agent.policy_transfer.kept["body.0.weight"] == "shape (16, 2), the file's has (24, 2)"
+
+
+def test_what_cannot_go_on_is_one_line(cloned: Path, tmp_path: Path) -> None:
+    with pytest.raises(
+        ArtifactError, match="the policy of the file, of bc, has no tensor that fits dqn: their networks"
+    ):
+        DQN.load_policy(cloned, buffer_size=100, policy_kwargs={"net_arch": [7]})
+    with pytest.raises(SettingsError, match="unknown policy 'MlpPolicy'; recurrent-ppo has MlpLstmPolicy"):
+        RecurrentPPO.load_policy(cloned)
+    with pytest.raises(ArtifactError, match="missing"):
+        PPO.load_policy(tmp_path / "missing")
+    with pytest.raises(UsageError, match=r"load_policy makes a new agent: write agent = PPO\.load_policy"):
+        PPO.load_policy(cloned).load_policy(cloned)
