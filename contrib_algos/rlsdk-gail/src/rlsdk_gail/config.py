@@ -100,8 +100,8 @@ class GAILConfig(ClippedPolicySdeConfig):
         kw_only=True,
         validator=choice(*REWARDS),
         metadata=described(
-            "what the policy is paid for a step that the discriminator takes for the expert's with probability D:"
-            " positive = -log(1 - D), negative = log D, logit = log D - log(1 - D), constant = 1, the control run"
+            "reward of a step, from the probability D that it is the expert's; positive: -log(1 - D), negative: log D,"
+            " logit: log D - log(1 - D), constant: 1, the control run"
         ),
     )
     normalize: Normalization | None = attrs.field(
