@@ -1,5 +1,7 @@
 """Listeners on a training run, all counted in environment steps."""
 
+from typing import TYPE_CHECKING
+
 from rlsdk.callbacks.accepted import CallbackList, as_callbacks
 from rlsdk.callbacks.callback import Callback, LambdaCallback, StepCounter
 from rlsdk.callbacks.checkpoint import CheckpointCallback
@@ -18,6 +20,9 @@ from rlsdk.callbacks.interrupt import StopOnInterrupt
 from rlsdk.callbacks.periodic import EveryNSteps, LogEveryNSteps, ParameterHistograms
 from rlsdk.callbacks.progress import ProgressBar
 from rlsdk.callbacks.stopping import StopOnMaxEpisodes, StopOnNoImprovement, StopOnRewardThreshold
+
+if TYPE_CHECKING:
+    from rlsdk.training.train import Run as Run
 
 __all__ = [
     "BaseCallback",

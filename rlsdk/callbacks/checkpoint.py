@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from rlsdk.training.train import Run
 
 
+def replay_folder(checkpoints: Path) -> Path:
+    """Where the steps of the replay buffer are, in a folder of checkpoints."""
+    return checkpoints / FOLDER
+
+
 class CheckpointCallback(Callback):
     """Saves the agent to `save_path`/step_000010000.rlsdk (`name_prefix`_10000_steps.rlsdk) every `save_freq` environment steps
     and deletes all but the last `keep` files; None deletes none.
@@ -55,7 +60,7 @@ class CheckpointCallback(Callback):
         self.counter, self.folder = StepCounter(save_freq, "save_freq"), Path(save_path)
         self.name_prefix, self.verbose = name_prefix, verbose
         self.keep, self.replay, self.cut_episodes = keep, save_replay_buffer, cut_episodes
-        self.journal = Journal(self.folder / FOLDER)
+        self.journal = Journal(replay_folder(self.folder))
 
     def on_training_start(self, run: Run) -> bool | None:
         self.counter.start(run.num_timesteps)

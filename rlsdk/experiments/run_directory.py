@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from rlsdk.callbacks.checkpoint import replay_folder
 from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.experiments.lock import claimed
 from rlsdk.experiments.metrics_file import MAX_METRICS, read_metric
@@ -26,7 +27,6 @@ from rlsdk.experiments.run_record import RunRecord
 from rlsdk.experiments.stored_tables import read_text
 from rlsdk.runtime.output import print_line
 from rlsdk.settings import commented_toml
-from rlsdk.storage.journal import FOLDER
 
 T = TypeVar("T")
 
@@ -94,7 +94,9 @@ class RunDirectory:
     def written(self) -> list[Path]:
         """The paths a run writes to, of those that exist."""
         return [
-            path for folder in (self.path, self.checkpoints, self.checkpoints / FOLDER) for path in _entries(folder)
+            path
+            for folder in (self.path, self.checkpoints, replay_folder(self.checkpoints))
+            for path in _entries(folder)
         ]
 
     def worth_storing(self) -> list[Path]:

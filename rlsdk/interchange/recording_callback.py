@@ -16,7 +16,7 @@ from rlsdk.interfaces import NormalizesEpisodes
 from rlsdk.records import EnvStep, Observation
 
 if TYPE_CHECKING:
-    from rlsdk.training.train import Run
+    from rlsdk.callbacks import Run
 
 
 class RecordEpisodes(Callback):

@@ -7,13 +7,12 @@ however long collecting and learning take. The result therefore depends on the l
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
 from rlsdk.environments import CollectorsVectorEnv
+from rlsdk.environments.vector.collectors_vector import Places
 from rlsdk.errors import EnvironmentFault
-from rlsdk.executors.packed import Packed
 from rlsdk.training.acting_weights import ActingWeights
 from rlsdk.training.collecting_copy import Counts, Part, Shared
 from rlsdk.training.trained_agent import DrivenAgent
@@ -33,7 +32,7 @@ class Round:
 @dataclass(frozen=True, slots=True, eq=False)
 class _Collected:
     parts: list[Part]
-    states: Sequence[Packed | None]
+    states: Places
     """Of the environments, after the round."""
 
 

@@ -32,6 +32,9 @@ from rlsdk.tree import map_tensors
 
 NodeT = TypeVar("NodeT")
 
+Places = Sequence[Packed | None]
+"""Where the environments of each collector stand; None: not known."""
+
 
 class CollectorsVectorEnv(SpreadRequests, SteppedVector):
     """B environments, shared evenly by several workers that keep them.
@@ -60,7 +63,7 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
         self.num_envs, self.collectors, self.has_masks, self._closed = len(makers), collectors, False, False
         self._rows = [range(int(p[0]), int(p[-1]) + 1) for p in np.array_split(np.arange(len(makers)), collectors)]
         self._background = None if isinstance(executor, SerialExecutor) else Background()
-        self.standing: Sequence[Packed | None] | None = None
+        self.standing: Places | None = None
         """Where the environments stand for the learner while collectors are ahead of it; None: where they are."""
         self._base = 0
         """The seed of the last reset, from which those of lost environments are derived."""
