@@ -117,8 +117,8 @@ def test_the_page_lists_what_a_training_step_runs() -> None:
 
 
 MEASURES = {"rooms": 36, "arrows": 214, "floors": 15, "knots": 0, "any": 13.0, "shapes": 0.98}
-"""What `tests.house_measures` finds; the aims are 36, 200, 12, 0, 20 and 0.8. These bounds move towards them only; one arrow came
-with collectors, tests of executors and the recording of trainings, which need six new imports between folders."""
+"""What `tests.house_measures` finds; the aims are 36, 200, 12, 0, 20 and 0.8. These bounds move towards them only. One
+arrow more came with collectors, the contract of executors and the recording of trainings: six new imports between folders."""
 
 
 def test_the_page_has_the_order_of_imports() -> None:
