@@ -29,6 +29,7 @@ DOCUMENTED_SIGNATURES = {
     "make_vec_env",
     "evaluate_policy",
     "run_training",
+    "record_episodes_of",
     "evaluate_file",
     "record_file",
     "plot_curves",

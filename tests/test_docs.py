@@ -92,8 +92,11 @@ def test_commands_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             resume = "--resume" in arguments
             arguments = [re.sub(r"^(5000|8000|10000)$", "210", re.sub(r"^20000$", "420", a)) for a in arguments]
             arguments += ["--eval-episodes", "1", *([] if resume else quick(arguments[1]))]
+        if arguments[0] == "check":  # packages run all clauses in tests of their own
+            arguments += ["--seconds", "10"]
         done = CliRunner().invoke(app, arguments)
-        assert done.exit_code == 0, f"{line}\n{done.output}\n{done.exception}"
+        unfinished = arguments[0] == "check" and done.exit_code == 3
+        assert done.exit_code == 0 or unfinished, f"{line}\n{done.output}\n{done.exception}"
         if target:
             (tmp_path / target.strip()).write_text(done.stdout)
 

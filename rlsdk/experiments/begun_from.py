@@ -19,8 +19,8 @@ def made(
     spec: AlgorithmSpec,
     policy_from: Path | None,
     known: Preset | None,
-    settings: Mapping[str, Any],
-    given: Mapping[str, Any],
+    settings: Mapping[str, object],
+    given: Mapping[str, object],
 ) -> Agent:
     """An agent with `settings`, environment included.
 

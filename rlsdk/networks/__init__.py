@@ -24,11 +24,13 @@ from rlsdk.networks.modes import has_train_mode
 from rlsdk.networks.nature_encoder import NatureEncoder
 from rlsdk.networks.own_memories import forgotten, sequence_by_steps
 from rlsdk.networks.own_networks import OwnCritics, OwnNetwork
+from rlsdk.networks.recorded_steps import evaluate_recorded
 from rlsdk.networks.recurrent import LinearMemory, Memory, NoMemory, RecurrentMemory, build_memory
 from rlsdk.networks.search_policy import NumpyPolicy, SearchPolicy, build_search_policy
 from rlsdk.networks.squashed_actor import SquashedActor
 
 __all__ = [
+    "evaluate_recorded",
     "ActionScale",
     "ActorCritic",
     "ActorCriticCarry",

@@ -13,7 +13,6 @@ from typing import Any, Protocol, cast
 import torch
 from torch import Generator, Tensor, nn
 
-from rlsdk.distributions import with_least_deviation
 from rlsdk.errors import UsageError
 from rlsdk.interfaces import Distribution
 from rlsdk.kernels import KernelChoice, KernelSlot, factory
@@ -270,26 +269,11 @@ class ActorCritic(nn.Module):
         """Actions in environment units as the distribution knows them."""
         return cast("ActionHead", self.head).from_environment(action)
 
-    def evaluate_recorded(self, observation: Observation, starts: Tensor | None = None) -> tuple[Distribution, Tensor]:
-        """(action distribution, values [N]) of N recorded steps, whose carries nobody stored.
-
-        Args:
-            observation: [N, ..], as the policy sees it.
-            starts: bool [N], True where a sequence of consecutive rows begins, with an empty memory; None: every row is one.
-        """
-        first = torch.ones_like(observation.is_first) if starts is None else starts
-        seen = Observation(observation.features, observation.is_first | first, observation.action_mask)
-        return self.evaluate(seen, self._empty(len(first)), first)
-
     def imitation_loss(self, observation: Observation, action: Any, starts: Tensor | None = None) -> Tensor:
         """-log pi(a|s) [N], with a least deviation; see `rlsdk.interfaces.Imitates`."""
-        distribution = with_least_deviation(self.evaluate_recorded(observation, starts)[0])
-        return -distribution.log_prob(self.internal(action))
+        from rlsdk.networks.recorded_steps import imitation_loss
 
-    def _empty(self, rows: int) -> tuple[States, States]:
-        """The memories of `rows` environments at the start of an episode."""
-        carry = self.initial_carry(rows)
-        return carry.actor, carry.critic
+        return imitation_loss(self, observation, action, starts)
 
     def action_std(self) -> Tensor | None:
         """Mean standard deviation of Box actions, 0-d; None where there are none."""

@@ -64,7 +64,9 @@ class Journal:
         part = Part(f"{end:012d}-{secrets.token_hex(4)}.rlsdk", start, end)
         leaves = {name: leaf.index_select(0, rows.to(leaf.device)) for name, leaf in flat.items()}
         write_archive(
-            self.folder / part.name, {"kind": KIND, "start": start, "end": end}, {"rows": tree.unflatten(leaves)}
+            self.folder / part.name,
+            {"kind": KIND, "start": start, "end": end},
+            {"rows": tree.unflatten({**leaves, **_empty_tables(ring["leaves"])})},
         )
         self.parts = [old for old in self.parts if old.end > end - size] + [part]
         slim = {name: value for name, value in ring.items() if name != "leaves"}
@@ -93,11 +95,12 @@ def joined(state: State, folder: Path, names: Iterable[str]) -> dict[str, object
     names = list(names)
     _require_parts(folder, names, end - size, end)
     leaves: dict[str, Tensor] = {}
+    empty: dict[str, object] = {}
     known = end - size
     for name in names:
         document, sections = read_archive(folder / name, kind=KIND)
         start, stop = count_in(document, "start"), count_in(document, "end")
-        flat = _rows(sections.get("rows"))
+        flat, empty = _rows(sections.get("rows")), _empty_tables(sections["rows"])
         if not start <= known <= stop <= end or any(len(leaf) != stop - start for leaf in flat.values()):
             raise ArtifactError(f"the replay buffer's parts in {folder} do not join: {name} has rows {start} to {stop}")
         for key, leaf in flat.items():
@@ -108,14 +111,20 @@ def joined(state: State, folder: Path, names: Iterable[str]) -> dict[str, object
     if known != end:
         raise ArtifactError(f"the replay buffer's parts in {folder} end at row {known}, not {end}")
     whole_ring = {name: value for name, value in ring.items() if name != "size"}
-    return _replaced(state, {**whole_ring, "leaves": tree.unflatten(leaves)})
+    return _replaced(state, {**whole_ring, "leaves": tree.unflatten({**leaves, **empty})})
+
+
+def _empty_tables(leaves: object) -> dict[str, object]:
+    """Tables without entries, such as the carry of a policy without memory, by their joined names."""
+    flat = tree.flatten(leaves) if isinstance(leaves, Mapping) else {}
+    return {name: leaf for name, leaf in flat.items() if isinstance(leaf, Mapping)}
 
 
 def _rows(leaves: object) -> dict[str, Tensor]:
     """The leaves [R, ..] of a table of rows, by their joined names."""
     flat = tree.flatten(leaves) if isinstance(leaves, Mapping) else {}
     rows = {name: leaf for name, leaf in flat.items() if isinstance(leaf, Tensor)}
-    if not rows or len(rows) < len(flat):
+    if not rows or len(rows) + len(_empty_tables(flat)) < len(flat):
         raise ArtifactError("the file's replay buffer is damaged: its rows are not tensors; take another copy")
     return rows
 

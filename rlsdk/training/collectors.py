@@ -13,6 +13,8 @@ from rlsdk.training.no_collector import NoCollector
 from rlsdk.training.remote_collector import RemoteCollector, left
 from rlsdk.training.run_record import RunRecord
 
+__all__ = ["collector_after", "collector_of", "left"]
+
 
 def collector_after(before: Collector, run: RunRecord, env: VectorEnv | None) -> Collector:
     """The collector in place of another; raises as `collector_of`. Where that one was ahead of the learner and the environments

@@ -9,7 +9,6 @@ from typing import ClassVar, Literal, Protocol
 from rlsdk.interfaces import BuildContext, Collected, Parts, Policy, Training
 from rlsdk.interfaces.abilities import ability
 from rlsdk.records import Cursor, Episode, Metrics, Report, Rollout
-from rlsdk.runtime.seeding import Streams
 from rlsdk.settings.frequency import TrainFrequency
 from rlsdk.training.replay_updates import ReplayUpdates
 
@@ -63,7 +62,7 @@ class OffPolicyPlan:
 
     def check_parts(self, parts: Parts) -> None:
         """See `rlsdk.interfaces.ChecksParts`."""
-        ReplayUpdates(parts, Streams(0))
+        ReplayUpdates.check(parts)
 
     def rounds(self, training: Training, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
         """Train until `training.end` environment steps.

@@ -8,7 +8,6 @@ from typing import ClassVar, Literal
 
 from rlsdk.interfaces import BuildContext, Parts, Training
 from rlsdk.records import Cursor, Metrics, Report
-from rlsdk.runtime.seeding import Streams
 from rlsdk.training.replay_updates import ReplayUpdates
 
 
@@ -29,7 +28,7 @@ class OfflinePlan:
 
     def check_parts(self, parts: Parts) -> None:
         """See `rlsdk.interfaces.ChecksParts`."""
-        ReplayUpdates(parts, Streams(0))
+        ReplayUpdates.check(parts)
 
     def rounds(self, training: Training, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
         """Train until `training.end` updates; the last round is shorter where it would pass the end."""

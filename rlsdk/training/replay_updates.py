@@ -44,6 +44,11 @@ class ReplayUpdates:
         self.together = UpdatesTogether.of(parts) if self.priorities is None else None
         require_batches(parts)
 
+    @staticmethod
+    def check(parts: Parts) -> None:
+        """Raises as the constructor: for `rlsdk.interfaces.ChecksParts`."""
+        ReplayUpdates(parts, Streams(0))
+
     def update(
         self, count: int, batch_size: int, progress: float, each: Callable[[int], None] | None = None
     ) -> Metrics:

@@ -12,6 +12,7 @@ from rlsdk.sinks import Logger
 from rlsdk.training.episode_statistics import EpisodeStatistics
 from rlsdk.training.step_values import Locals, step_values
 from rlsdk.training.trained_agent import DrivenAgent, MakesCopy, TrainedAgent
+from rlsdk.training.worker_metrics import of_workers
 from rlsdk.tree import flatten
 
 
@@ -122,12 +123,7 @@ class RunRecord:
         return {**self._rollout(), **self._time(), **self._training()}
 
     def _rollout(self) -> dict[str, float]:
-        env, values = self.driven.env, dict[str, float]()
-        if env is not None and env.restarts:
-            values["rollout/worker_restarts"] = float(env.restarts)
-        if env is not None and env.max_lag:
-            values["rollout/lag"] = float(env.lag)
-        return {**values, **self.episode_statistics.episodes()}
+        return {**of_workers(self.driven.env), **self.episode_statistics.episodes()}
 
     def _time(self) -> dict[str, float]:
         return {

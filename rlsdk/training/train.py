@@ -12,10 +12,9 @@ from rlsdk.interfaces import Collector, Parts, Training, VectorEnv
 from rlsdk.records import Cursor, Metrics, Report
 from rlsdk.runtime.threads import affordable, limited_threads
 from rlsdk.training import plan_errors
-from rlsdk.training.collectors import collector_after
+from rlsdk.training.collectors import collector_after, left
 from rlsdk.training.no_collector import NoCollector
 from rlsdk.training.plan_errors import rounds_of
-from rlsdk.training.remote_collector import left
 from rlsdk.training.run_record import RunRecord
 from rlsdk.training.watched_env import Watched, gathered_infos
 

@@ -11,7 +11,6 @@ from torch import Generator, Tensor
 
 from rlsdk.interfaces import BuildContext, Parts
 from rlsdk.records import Cursor, Metrics, Report, Rollout, Sequences, successors
-from rlsdk.runtime.seeding import Streams
 from rlsdk.training import ReplayUpdates, Training
 from rlsdk_acer.config import ACERConfig
 from rlsdk_acer.network import Carry
@@ -60,7 +59,7 @@ class ReplayedRollouts:
 
     def check_parts(self, parts: Parts) -> None:
         """See `rlsdk.interfaces.ChecksParts`."""
-        ReplayUpdates(parts, Streams(0))
+        ReplayUpdates.check(parts)
 
     def rounds(self, training: Training, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
         """Train until `training.end` environment steps.

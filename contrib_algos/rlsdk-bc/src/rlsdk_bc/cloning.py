@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rlsdk.buffers import rows_in_order
 from rlsdk.interfaces import BuildContext, State
-from rlsdk.networks import ActorCritic
+from rlsdk.networks import ActorCritic, evaluate_recorded
 from rlsdk.records import Features, Metrics, Observation, Sequences, Transitions
 from rlsdk.updates import FlatOptimizer, adam_arguments
 from rlsdk_bc.config import BCConfig
@@ -70,7 +70,7 @@ class Cloning(Generic[BatchT]):
         self, observation: Observation, action: Features, starts: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """(loss of the action, entropy, value), each [N], of N recorded steps; `starts` bool [N]: where sequences begin."""
-        distribution, value = self.policy.evaluate_recorded(observation, starts)
+        distribution, value = evaluate_recorded(self.policy, observation, starts)
         internal, squared = self.policy.internal(action), self.config.loss == "squared_error"
         loss = action_loss(distribution, internal, squared=squared)
         return loss, entropy_of(distribution, internal, squared=squared), value

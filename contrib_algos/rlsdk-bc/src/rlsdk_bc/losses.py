@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -25,7 +26,7 @@ def action_loss(distribution: Distribution, action: Any, *, squared: bool) -> Te
     return torch.stack(found).sum(0)
 
 
-def entropy_of(distribution: Distribution, action: Any, *, squared: bool) -> Tensor:
+def entropy_of(distribution: Distribution, action: object, *, squared: bool) -> Tensor:
     """The entropy [N]. `squared`: without that of Gaussians, whose deviation nothing else would bound."""
     if not squared:
         return distribution.entropy()
@@ -38,5 +39,5 @@ def parts_of(distribution: Distribution, action: Any) -> Pairs:
     if not isinstance(distribution, Product):
         return [(distribution, action)]
     parts = distribution.parts
-    keys: Any = range(len(parts)) if isinstance(parts, tuple) else parts
-    return [pair for key in keys for pair in parts_of(parts[key], action[key])]
+    named: Iterable[tuple[object, Distribution]] = enumerate(parts) if isinstance(parts, tuple) else parts.items()
+    return [pair for key, part in named for pair in parts_of(part, action[key])]

@@ -11,7 +11,7 @@ from ray import exceptions
 
 from rlsdk.executors import WorkerDied, result_of
 from rlsdk_ray.nodes import Surroundings
-from rlsdk_ray.pieces import Holder, cause_of
+from rlsdk_ray.pieces import Holder, Reference, cause_of
 from rlsdk_ray.resources import Resources
 from rlsdk_ray.sending import not_fetched, sending
 from rlsdk_ray.shared_parts import with_shared_parts
@@ -40,11 +40,11 @@ class RayWorkers:
 
     def ask(self, requests: Mapping[int, object]) -> dict[int, Any]:
         """See `rlsdk.interfaces.StatefulWorkers`; arrays in answers may be read-only."""
-        waiting: dict[ray.ObjectRef[Any], int] = {}
+        waiting: dict[Reference, int] = {}
         with sending("a request"):
             for index, request in zip(requests, with_shared_parts(list(requests.values())), strict=True):
                 waiting[self._actors[index].answer.remote(request)] = index
-        answers: dict[int, Any] = {}
+        answers: dict[int, object] = {}
         while waiting:
             for reference in ray.wait(list(waiting), num_returns=1, timeout=LOOK)[0]:
                 index = waiting.pop(reference)
@@ -67,7 +67,7 @@ class RayWorkers:
         return self._kind.remote(self._surroundings, self._makers[index])
 
 
-def _answer(index: int, reference: ray.ObjectRef[Any]) -> Any:
+def _answer(index: int, reference: Reference) -> object:
     """What the worker answered, or that it died."""
     try:
         return ray.get(reference, timeout=FETCH)

@@ -17,7 +17,7 @@ from rlsdk.executors import result_of
 from rlsdk_ray.actors import RayWorkers
 from rlsdk_ray.connection import enter, leave, nodes, total
 from rlsdk_ray.nodes import Surroundings
-from rlsdk_ray.pieces import cause_of, check, piece
+from rlsdk_ray.pieces import Reference, cause_of, check, piece
 from rlsdk_ray.resources import Resources
 from rlsdk_ray.sending import not_fetched, sending, smallest_store
 from rlsdk_ray.shared_parts import warn_of_size, with_shared_parts
@@ -154,10 +154,10 @@ class RayExecutor:
 class _Job:
     """One `map`: what waits, what is with Ray, and the answers."""
 
-    def __init__(self, executor: RayExecutor, work: object, items: Sequence[Any]) -> None:
+    def __init__(self, executor: RayExecutor, work: object, items: Sequence[object]) -> None:
         self.executor, self.count = executor, len(items)
         self.waiting, self.tried = list(range(len(items)))[::-1], Counter[int]()
-        self.running: dict[ray.ObjectRef[Any], int] = {}
+        self.running: dict[Reference, int] = {}
         self._task = piece.options(**executor.resources.options(), max_retries=0)
         self._surroundings, self._most = Surroundings.here(), executor.in_flight()
         store = smallest_store()
@@ -169,7 +169,7 @@ class _Job:
 
     def results(self) -> list[Any]:
         """The results, in the order of the items; the first exception is raised."""
-        answers: dict[int, Any] = {}
+        answers: dict[int, object] = {}
         while self.waiting or self.running:
             if self.executor.closed:
                 raise WorkError("the executor was closed")

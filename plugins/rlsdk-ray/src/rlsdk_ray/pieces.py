@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import ray
 
@@ -15,28 +15,30 @@ from rlsdk.errors import WorkError
 from rlsdk.executors import attempt
 from rlsdk_ray.nodes import Surroundings
 
-_latest: tuple[str, Any] = ("", None)
+Reference: TypeAlias = "ray.ObjectRef[Any]"
+"""Of an object in the store of Ray, which has no types."""
+_latest: tuple[str, object] = ("", None)
 """In a process of Ray: (the reference of the latest work, the work)."""
 
 
 @ray.remote(max_retries=0)
-def piece(surroundings: Surroundings, work: list[ray.ObjectRef[Any]], item: Any) -> Any:
+def piece(surroundings: Surroundings, work: list[Reference], item: object) -> object:
     """The answer of `attempt`: what the work returned, or what it raised. In a list, a reference is not fetched early."""
     return attempt(partial(_done, surroundings, work[0]), item)
 
 
-def _done(surroundings: Surroundings, work: ray.ObjectRef[Any], item: Any) -> Any:
+def _done(surroundings: Surroundings, work: Reference, item: object) -> object:
     surroundings.enter()
     return _unpacked(work)(item)
 
 
 @ray.remote(max_retries=0, num_cpus=0)
-def check(surroundings: Surroundings) -> Any:
+def check(surroundings: Surroundings) -> object:
     """Whether this node can do work: None, or what is wrong."""
     return attempt(Surroundings.enter, surroundings)
 
 
-def _unpacked(reference: ray.ObjectRef[Any]) -> Any:
+def _unpacked(reference: Reference) -> Any:
     global _latest  # noqa: PLW0603  # a process does many items of the same work, which is unpickled once
     if _latest[0] != reference.hex():
         _latest = reference.hex(), unpickled("the work", lambda: ray.get(reference))
@@ -59,15 +61,15 @@ def unpickled(what: str, fetch: Callable[[], Any]) -> Any:
 class Holder:
     """A function that remembers, in a process of its own; an actor is made of this class."""
 
-    def __init__(self, surroundings: Surroundings, make: list[ray.ObjectRef[Any]]) -> None:
+    def __init__(self, surroundings: Surroundings, make: list[Reference]) -> None:
         self._surroundings, self._make = surroundings, make[0]
         self._function: Callable[[Any], object] | None = None
 
-    def answer(self, request: Any) -> Any:
+    def answer(self, request: object) -> object:
         """The answer of `attempt`."""
         return attempt(self._answered, request)
 
-    def _answered(self, request: Any) -> object:
+    def _answered(self, request: object) -> object:
         if self._function is None:
             self._surroundings.enter()
             self._function = unpickled("the maker", lambda: ray.get(self._make))()
