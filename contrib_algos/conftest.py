@@ -1,4 +1,4 @@
-"""The clauses that take longest run in `make test-slow` for the packages here; for those in plugins/ they run in `make test`."""
+"""The longest clauses run in `make test-slow` for the packages here; for those in plugins/ they run in `make test`."""
 
 from __future__ import annotations
 
