@@ -222,6 +222,8 @@ NOT_ENTRANCES = {
     "rlsdk.interchange.export_minari": "recorded episodes hold no agent",
     "rlsdk.interchange.import_minari": "recorded episodes hold no agent",
     "rlsdk.interchange.record_episodes": "takes an agent",
+    "rlsdk.interchange.RecordEpisodes": "a callback",
+    "rlsdk.executors.Raised": "a record",
     "rlsdk.interchange.export.Exported": "a record",
     "rlsdk.interchange.zoo.ZooAgent": "a record",
     "rlsdk.interchange.zoo.find": "agents of a refused plugin are not listed",
