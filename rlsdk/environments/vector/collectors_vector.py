@@ -179,7 +179,12 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
             raise EnvironmentFault(f"environment {self.name!r} is closed")
         if self._background is not None:
             self._background.settle()
-        answers = self._workers.ask(dict(enumerate(requests)))
+        try:
+            answers = self._workers.ask(dict(enumerate(requests)))
+        except Exception as error:
+            if self._closed:  # by another thread, while this one waited for the workers
+                raise EnvironmentFault(f"environment {self.name!r} is closed") from error
+            raise
         for index, request in enumerate(requests):
             if isinstance(answers[index], WorkerDied):
                 answers[index] = self._again(index, request, answers[index])
