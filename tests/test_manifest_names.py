@@ -93,8 +93,8 @@ def test_a_manifest_is_enough_and_the_entry_points_module_is_not_imported(site: 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"build": "os:system"}, "name something of its own package, acme_bad"),
-        ({"config": "acme_badly.code:Config"}, "name something of its own package, acme_bad"),
+        ({"build": "os:system"}, "name something in its package, acme_bad"),
+        ({"config": "acme_badly.code:Config"}, "name something in its package, acme_bad"),
         ({"build": "acme_bad.code"}, "write module:name"),
         ({"build": "acme_bad.code:build()"}, "write module:name"),
         ({"build": "acme_bad..code:build"}, "write module:name"),
