@@ -1,4 +1,4 @@
-"""How good a clone is, by the number of recorded episodes; and what a clone saves the algorithm that goes on from it.
+"""How good a clone is, by the number of recorded episodes; and what a clone saves the algorithm that continues from it.
 
 python -m benchmarks.cloning docs/images     writes cloning.csv, cloning-then-ppo.csv, and the pictures with their
 texts; what the files hold already is not measured again

@@ -56,7 +56,7 @@ The numbers are in `docs/images/scaling.csv`."""
 
 
 def small_pieces(workers: int) -> Executor:
-    """Ray, with as many processes on this machine as are asked for."""
+    """Ray, with the given number of processes on this machine."""
     from rlsdk_ray import RayExecutor, Resources
 
     return RayExecutor(workers, resources=Resources(num_cpus=1 / 64))
@@ -93,13 +93,13 @@ def pieces() -> Table:
     rows: Table = [("executor", *SIZES)]
     for place, name in NAMES.items():
         with opened(place, 2) as executor:
-            executor.map(same, _parcels(1, 1, 8))  # the processes are started
-            cells = [_per_piece(executor, _parcels(*size)) for size in SIZES.values()]
+            executor.map(same, _items(1, 1, 8))  # the processes are started
+            cells = [_per_piece(executor, _items(*size)) for size in SIZES.values()]
         rows.append((name, *(f"{wall:.2f} ({processor:.2f})" for wall, processor in cells)))
     return rows
 
 
-def _parcels(own: int, shared: int, count: int) -> list[Parcel]:
+def _items(own: int, shared: int, count: int) -> list[Parcel]:
     common = np.ones(shared, np.uint8)
     return [Parcel(np.full(own, i % 256, np.uint8), common) for i in range(count)]
 

@@ -1,4 +1,4 @@
-"""An agent goes on from the policy of another algorithm's file."""
+"""An agent continues from the policy of another algorithm's file."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ def test_on_policy_agents_act_as_the_clone_does(name: str, cloned: Path) -> None
     mine, theirs = (flatten(a.get_parameters()["policy"]) for a in (agent, rlsdk.load(cloned)))
     assert mine.keys() == theirs.keys()
     assert all(torch.equal(torch.as_tensor(mine[key]), torch.as_tensor(value)) for key, value in theirs.items())
-    assert not agent.policy_transfer.kept
+    assert not agent.policy_transfer.unchanged
     assert not agent.policy_transfer.unused
 
 
 def test_what_does_not_fit_is_listed(cloned: Path) -> None:
     with pytest.warns(
-        UserWarning, match=r"tensors of the policy come from the file; kept: body.0.weight \(shape"
+        UserWarning, match=r"tensors of the policy come from the file; unchanged: body.0.weight \(shape"
     ) as seen:
         agent = PPO.load_policy(cloned, policy_kwargs={"net_arch": {"pi": [16], "vf": [24]}})
     assert seen[0].filename == __file__
     assert agent.policy_transfer is not None
-    kept = {"body.0.weight", "body.0.bias", "head.linear.weight"}
-    assert kept == set(agent.policy_transfer.kept)
-    assert agent.policy_transfer.kept["body.0.weight"] == "shape (16, 2), the file's has (24, 2)"
+    unchanged = {"body.0.weight", "body.0.bias", "head.linear.weight"}
+    assert unchanged == set(agent.policy_transfer.unchanged)
+    assert agent.policy_transfer.unchanged["body.0.weight"] == "shape (16, 2), the file's has (24, 2)"
 
 
 def test_what_cannot_go_on_is_one_line(cloned: Path, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def cloning(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def demo(name: str | None, *, env: str = "CartPole-v1", file: str = "demo", reward: float = 1.0) -> Path:
-    """Episodes with the spaces of CartPole; `name`: of the environment they say they are from."""
+    """Episodes with the spaces of CartPole; `name`: of the environment that they name."""
     made = gymnasium.make(env)
     seen = torch.rand(4, 11, 4, generator=torch.Generator().manual_seed(0)) - 0.5
     episodes = [RecordedEpisode(rows, (rows[:-1, 2] > 0).long(), torch.full((10,), reward), True) for rows in seen]

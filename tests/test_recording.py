@@ -102,7 +102,7 @@ def test_a_person_plays(tmp_path: Path) -> None:
     assert leaves(first.actions)[0].tolist() == [1 - step % 2 for step in range(len(first.rewards))]
     assert (len(episodes), first.seed) == (2, 3)
     record_human("CartPole-v1", 9, tmp_path / "left", keys=Script(*[["right"]] * 15, leaves=True), actions=keys, seed=3)
-    assert len(open_episodes(tmp_path / "left")) == 1, "whole episodes are kept"
+    assert len(open_episodes(tmp_path / "left")) == 1, "whole episodes are stored"
     with pytest.raises(SettingsError, match="no episode was played to its end"):
         record_human("CartPole-v1", 9, tmp_path / "none", keys=Script([], leaves=True), seed=3)
     assert not (tmp_path / "none.safetensors").exists()

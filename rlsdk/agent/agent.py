@@ -435,7 +435,7 @@ class Agent(Generic[ConfigT]):
         """Read a replay buffer written by `save_replay_buffer`.
 
         `truncate_last_traj`: the environment is reset before training continues, so the last trajectory is cut there; False
-        keeps the environment where it is.
+        leaves the environment where it is.
         """
         load_replay_buffer(self._assembled, path)
         if truncate_last_traj:

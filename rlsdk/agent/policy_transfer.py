@@ -1,4 +1,4 @@
-"""A new agent that goes on from the policy of another one's file: of another algorithm, other settings, other shapes."""
+"""A new agent that continues from the policy of another one's file: of another algorithm, other settings, other shapes."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.constructor import bind
 
 SHARED = ("policy", "normalize", "frame_stack")
-"""Settings besides `policy_kwargs` that say what the policy is."""
+"""Settings besides `policy_kwargs` that define the policy."""
 NOT_NETWORKS = ("optimizer_class", "optimizer_kwargs", "ortho_init", "log_std_init", "kernel")
-"""Entries of `policy_kwargs` that say something else than what the networks are."""
+"""Entries of `policy_kwargs` that define something else than the networks."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPolicy:
-    """The policy of a file: its tensors, and the settings that say what it is."""
+    """The policy of a file: its tensors, and the settings that define it."""
 
     algorithm: str
     document: Mapping[str, object]
@@ -47,7 +47,7 @@ class StoredPolicy:
         return StoredPolicy(algorithm_in(document), document, agent_file.policy_in(sections))
 
     def settings_for(self, config_type: type[AgentConfig], given: Mapping[str, object]) -> dict[str, object]:
-        """The settings of the file that another algorithm has too and that say what the policy is, under those `given`."""
+        """The settings of the file that another algorithm has too and that define the policy, under those `given`."""
         config = self.document.get("config")
         if not isinstance(config, dict):
             raise ArtifactError("the file is damaged: its manifest holds no settings")
@@ -72,13 +72,13 @@ class StoredPolicy:
             ArtifactError: there is none, or they are not finite; the agent is unchanged then.
         """
         own = tree.flatten(agent.preprocessing.policy_state(agent.parts.policy))
-        theirs, kept, merged = tree.flatten(self.state), dict[str, str](), dict[str, object]()
+        theirs, unchanged, merged = tree.flatten(self.state), dict[str, str](), dict[str, object]()
         require_finite(own, theirs, "policy")
         for name, value in own.items():
             merged[name], why = _chosen(value, theirs, name)
             if why:
-                kept[name] = why
-        taken = tuple(name for name in own if name not in kept)
+                unchanged[name] = why
+        taken = tuple(name for name in own if name not in unchanged)
         if not any(_is_weight(name, own[name]) for name in taken):
             raise ArtifactError(
                 f"the policy of the file, of {self.algorithm}, has no tensor that fits {agent.spec.id}: their networks have"
@@ -88,7 +88,7 @@ class StoredPolicy:
             agent.preprocessing.load_policy_state(agent.parts.policy, tree.unflatten(merged))
         if (algorithm := ability(agent.parts.algorithm, FollowsPolicy)) is not None:
             algorithm.policy_replaced()
-        transfer = agent.policy_transfer = PolicyTransfer(taken, kept, tuple(sorted(set(theirs) - set(own))))
+        transfer = agent.policy_transfer = PolicyTransfer(taken, unchanged, tuple(sorted(set(theirs) - set(own))))
         return transfer
 
 
@@ -135,5 +135,5 @@ def without_environment(
 
 def warn_of_rest(transfer: PolicyTransfer) -> None:
     """One warning that lists what was not taken over."""
-    if transfer.kept or transfer.unused:
+    if transfer.unchanged or transfer.unused:
         warnings.warn(f"load_policy: {transfer}", stacklevel=3)

@@ -14,15 +14,15 @@ class PolicyTransfer:
 
     taken: tuple[str, ...]
     """Names of tensors."""
-    kept: Mapping[str, str]
+    unchanged: Mapping[str, str]
     """Names of the agent's tensors that stayed as they were, each with why."""
     unused: tuple[str, ...]
     """Names of the file's tensors that the agent does not have."""
 
     def __str__(self) -> str:
-        whole = f"{len(self.taken)} of {len(self.taken) + len(self.kept)} tensors of the policy come from the file"
-        kept = [f"{name} ({why})" for name, why in self.kept.items()]
-        parts = [whole, *_listed("kept", kept), *_listed("unused in the file", list(self.unused))]
+        whole = f"{len(self.taken)} of {len(self.taken) + len(self.unchanged)} tensors of the policy come from the file"
+        unchanged = [f"{name} ({why})" for name, why in self.unchanged.items()]
+        parts = [whole, *_listed("unchanged", unchanged), *_listed("unused in the file", list(self.unused))]
         return "; ".join(parts)
 
 

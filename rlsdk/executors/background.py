@@ -1,4 +1,4 @@
-"""Work in the background: one piece after another, in a thread, while the caller goes on."""
+"""Work in the background: one piece after another, in a thread, while the caller continues."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def record_human(
     actions: Mapping[str, int] | None = None,
     seed: int | None = None,
 ) -> Path:
-    """Record episodes that a person plays to a data set; returns its path. Whole episodes are kept when the person leaves.
+    """Record episodes that a person plays to a data set; returns its path. Whole episodes are stored when the person leaves.
 
     Args:
         env: id of an environment with Discrete actions that draws pictures.

@@ -108,7 +108,7 @@ def train(run: Run, env: VectorEnv | None, parts: Parts, *, log_every: int, thre
         except PluginError as error:
             raise plan_errors.of_algorithm(error, run.agent.spec.id) from None
         finally:
-            # rounds that were begun for later are done again, with the same weights, when training goes on
+            # rounds that were begun for later are done again, with the same weights, when training continues
             agent.in_round = agent.in_round or not left(collector)
             run.notify("on_training_end")
 

@@ -61,7 +61,7 @@ def random_batch(seed: int, network: ACERNetwork, *, masks: bool) -> Sequences[A
 
 @dataclass
 class Seen:
-    """What a network says of one step."""
+    """What a network returns for one step."""
 
     probs: Tensor
     q: Tensor

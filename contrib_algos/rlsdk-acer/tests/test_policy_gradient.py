@@ -61,7 +61,7 @@ def test_the_correction_is_needed_above_the_bound_only() -> None:
 
 @pytest.mark.parametrize("clip", [0.3, 1.0, 3.0])
 def test_truncation_and_correction_together_have_no_bias(clip: float) -> None:
-    """The mean over actions of mu is the gradient of the policy's value, whatever the bound: section 3.2."""
+    """The mean over actions of mu is the gradient of the policy's value, for every bound: section 3.2."""
     states = random_states(3, count=30)
     expected = states.values - states.value.unsqueeze(-1)  # of sum_a pi(a) (Q(a) - V), d/dpi
     mean = torch.zeros_like(states.probs)

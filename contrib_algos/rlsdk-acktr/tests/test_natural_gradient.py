@@ -225,12 +225,12 @@ def test_replaced_layers_get_new_factors() -> None:
         "MlpPolicy", make_vec_env("CartPole-v1", 2), seed=0, n_steps=8, cold_iter=0, policy_kwargs={"net_arch": [4]}
     )
     agent.learn(48)
-    kept = agent.parts.algorithm.fisher.layers["value"]
+    stored = agent.parts.algorithm.fisher.layers["value"]
     agent.policy.body[0] = nn.Linear(4, 4)
     agent.learn(16, reset_num_timesteps=False)
     layers = agent.parts.algorithm.fisher.layers
-    assert layers["value"] is kept
-    assert kept.count == 4
+    assert layers["value"] is stored
+    assert stored.count == 4
     assert layers["body.0"].count == 1
 
 

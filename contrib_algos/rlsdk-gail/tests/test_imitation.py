@@ -229,9 +229,9 @@ def test_a_discriminator_that_wins_is_in_the_metrics_and_warned_of_once(tmp_path
         warnings.simplefilter("always")
         agent.learn(32 * 16)
     assert wins[-1] >= 12
-    told = [str(each.message) for each in seen if "discriminator told" in str(each.message)]
-    assert len(told) == 1
-    assert "gradient_penalty" in told[0]
+    found = [str(each.message) for each in seen if "discriminator recognised" in str(each.message)]
+    assert len(found) == 1
+    assert "gradient_penalty" in found[0]
 
 
 def test_the_control_run_pays_one_for_every_step(tmp_path: Path) -> None:
@@ -295,7 +295,7 @@ def test_unusable_data_sets_are_one_line_each(tmp_path: Path) -> None:
     episode = RecordedEpisode(seen, action, torch.zeros(4), terminated=True)
     data = write_episodes(tmp_path / "nan", [episode], to_space(SEEN), to_space(VECTOR))
     agent = imitator(data)
-    with pytest.raises(ArtifactError, match="not finite among its steps 0 to 3") as damaged:
+    with pytest.raises(ArtifactError, match="is damaged: its observations hold NaN") as damaged:
         agent.learn(32)
     one_line(damaged)
     assert agent.num_timesteps == 0

@@ -148,7 +148,7 @@ def test_items_larger_than_the_object_store_are_warned_of(monkeypatch: pytest.Mo
 
 
 def test_other_versions_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The program says that it has another version than what its processes find."""
+    """The program states another version than what its processes find."""
     versions = nodes_module._versions()
     assert {"rlsdk", "rlsdk-ray", "rlsdk-ppo"} <= dict(versions).keys()
     monkeypatch.setattr(nodes_module, "_versions", lambda: (*versions[1:], ("rlsdk-ars", "9.9.9")))

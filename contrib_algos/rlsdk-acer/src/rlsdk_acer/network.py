@@ -62,7 +62,7 @@ class ACERNetwork(nn.Module):
     def unrolled(self, batch: Sequences[Carry]) -> tuple[Tensor, Carry]:
         """(latents [T * N, H] of sequences, the memory [T * N, ..] after each step): step t of sequence n is row t * N + n.
 
-        Memories begin with the carry that acted there, and anew at each episode.
+        Memories begin with the carry that acted there, and with an empty one at each episode.
         """
         observation = batch.steps.observation
         features = self.encoder(map_tensors(lambda leaf: leaf.flatten(0, 1), observation.features))

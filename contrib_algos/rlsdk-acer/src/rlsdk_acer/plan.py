@@ -87,6 +87,6 @@ class ReplayedRollouts:
             yield cursor, Report(cursor.env_steps, cursor.updates, rollout.episodes, metrics)
 
     def learn_offline(self, training: Training, count: int, batch_size: int | None) -> Metrics:
-        """`count` updates from the memory alone, each from `batch_size` rollouts (None: as many as there are environments)."""
+        """`count` updates from the memory alone, each from `batch_size` rollouts (None: the number of environments)."""
         size = training.collector.num_envs if batch_size is None else batch_size
         return ReplayUpdates(training.parts, training.streams).update(count, size, 0.0)

@@ -68,7 +68,7 @@ class CloningPlan:
                 return
 
     def _waited_enough(self, loss: float, updates: int, algorithm: Cloning[Any]) -> bool:
-        """Whether training ends after these `updates`, with the weights of the lowest loss; a further `learn` waits anew."""
+        """Whether training ends after these `updates`, with the weights of the lowest loss; a further `learn` starts over."""
         weights, lowest = algorithm.optimizer.flat.detach(), self.lowest
         if loss < lowest.loss:
             lowest.loss, lowest.waited, lowest.weights = loss, 0, weights.clone()

@@ -20,7 +20,7 @@ from rlsdk_gail.expert import ExpertSteps
 from rlsdk_gail.loss import bernoulli_entropy, discriminator_loss, gradient_penalty, learnt_reward
 
 WON, PATIENCE = 0.99, 10
-"""The share of steps of both origins that a discriminator tells apart when it wins, and updates in a row until a warning."""
+"""The share of steps of both origins that a winning discriminator classifies correctly, and updates until a warning."""
 
 Steps = tuple[Features, Features]
 """(observations as the policy sees them, actions in environment units), leaves [N, ..]."""
@@ -81,14 +81,14 @@ class AdversarialImitation:
 
     @torch.no_grad()
     def _compared(self, mine: Steps, count: int) -> dict[str, Tensor]:
-        """How well the discriminator tells this rollout from the expert, before either learns from it; 0-d."""
+        """How well the discriminator distinguishes this rollout from the expert, before either learns from it; 0-d."""
         expert, policy = self.discriminator(*self.expert.sample(count)), self.discriminator(*mine)
         right = (expert > 0.0).float().mean(), (policy < 0.0).float().mean()
         self.won = self.won + 1 if min(map(float, right)) >= WON else 0
         if self.won == PATIENCE:
             warnings.warn(
-                f"GAIL: in {PATIENCE} updates in a row the discriminator told at least {WON:.0%} of the expert's steps and of"
-                " the policy's apart, so its reward may teach little; lower d_step or d_stepsize, raise adversary_entcoeff or"
+                f"GAIL: in {PATIENCE} updates in a row the discriminator recognised {WON:.0%} or more of the expert's steps and"
+                " of the policy's, so its reward may teach little; lower d_step or d_stepsize, raise adversary_entcoeff or"
                 " gradient_penalty, or record more episodes",
                 stacklevel=2,
             )

@@ -90,7 +90,7 @@ class GAILConfig(ClippedPolicySdeConfig):
         kw_only=True,
         validator=in_range(0),
         metadata=described(
-            "weight of the penalty that keeps the norm of the discriminator's gradient near 1",
+            "weight of the penalty that holds the norm of the discriminator's gradient near 1",
             source="arXiv:1704.00028",
             tune=(0, 10),
         ),

@@ -1,4 +1,4 @@
-"""The network that tells the expert's steps from the policy's."""
+"""The network that distinguishes the expert's steps from the policy's."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ AT_ONCE = 4096
 
 class ExpertSteps:
     """Pairs of observation and action of a data set. With `normalize` they are normalised by the statistics that the rollout
-    was collected with, not by newer ones: otherwise the discriminator could tell the two origins by the difference."""
+    was collected with, not by newer ones: otherwise the discriminator could distinguish the two origins by the difference."""
 
     def __init__(self, dataset: Dataset, context: BuildContext, generator: Generator) -> None:
         self.memory, self.context, self.generator = RecordedTransitions(dataset, context), context, generator

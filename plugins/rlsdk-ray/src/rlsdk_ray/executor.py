@@ -44,7 +44,7 @@ class RayExecutor:
 
     Args:
         workers: pieces that run at a time at most.
-        address: `host:port` of the head of a Ray, or `auto` for that of this machine; None: what RAY_ADDRESS says, else
+        address: `host:port` of the head of a Ray, or `auto` for that of this machine; None: what RAY_ADDRESS holds, else
             this process starts a Ray on this machine.
         resources: what one piece takes, `Resources()` by default: one CPU.
 
@@ -107,7 +107,7 @@ class RayExecutor:
         return RayWorkers(makers, self.resources)
 
     def close(self) -> None:
-        """Cancel what runs, and end the Ray that was started for this executor; one that was there goes on."""
+        """Cancel what runs, and end the Ray that was started for this executor; one that was there continues."""
         if not self._closed.is_set():
             self._closed.set()
             if self._threads is not None:

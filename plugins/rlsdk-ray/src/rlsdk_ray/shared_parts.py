@@ -13,7 +13,7 @@ import ray
 from numpy.typing import NDArray
 
 LARGE = 100_000
-"""Bytes from which an array goes by reference: Ray keeps smaller values in the message."""
+"""Bytes from which an array goes by reference: Ray sends smaller values in the message."""
 
 
 class SharedPart:
