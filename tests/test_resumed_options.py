@@ -58,8 +58,8 @@ IN_THE_SETTINGS = {"assignments", "config"}
 """Those are in config.toml and in every checkpoint."""
 IN_THE_ENVIRONMENT = {"env_kwargs", "wrapper"}
 """Those are in the id of the environment; tests/test_environment_ids.py resumes a run with them."""
-IN_COLLECTORS = {"collectors"}
-"""tests/test_collectors.py resumes a run with them."""
+IN_COLLECTORS = {"collectors", "max_lag"}
+"""tests/test_collectors.py and tests/test_running_ahead.py resume runs with them."""
 IN_THE_SWEEP = {"seeds": (3, 4), "jobs": 1, "executor": "in-process"}
 """Those are in sweep.json."""
 NOT_SHAPING = {
@@ -69,6 +69,8 @@ NOT_SHAPING = {
     "trust": "is a decision about the files, made each time",
     "profile": "prints, and changes nothing",
     "quiet": "prints less, and changes nothing",
+    "dataset": "is given again, and its digest compared; tests/test_recorded_runs.py resumes a run with it",
+    "policy_from": "is what the first checkpoint begins with; run.json names it",
 }
 
 
