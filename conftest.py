@@ -1,9 +1,11 @@
-"""The longest clauses run in `make test-slow` for the packages here; for those in plugins/ they run in `make test`."""
+"""The longest clauses of the contract run in `make test` for the packages `ALWAYS`; for the others in `make test-slow`."""
 
 from __future__ import annotations
 
 import pytest
 
+ALWAYS = {"rlsdk-tqc", "rlsdk-recurrent-ppo"}
+"""One with a replay buffer and Box actions, one with rollouts, a memory and all actions."""
 LONGEST = {
     "learns.bandit",
     "learns.entropy",
@@ -20,6 +22,6 @@ LONGEST = {
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark their tests as slow."""
     for item in items:
-        clause = item.name.removeprefix("test_contract[").removesuffix("]")
-        if "contrib_algos" in item.path.parts and clause in LONGEST:
+        _, is_contract, clause = item.name.removesuffix("]").partition("test_contract[")
+        if is_contract and clause in LONGEST and not ALWAYS & set(item.path.parts):
             item.add_marker(pytest.mark.slow)
