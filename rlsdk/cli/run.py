@@ -168,8 +168,6 @@ def _sweep(request: RunRequest, seeds: int | None, jobs: int | None, executor: s
 
     if request.resume and (known := stored(request, jobs)) is not None:
         return known
-    if seeds is not None and not (request.env or request.settings.get("env")):
-        raise SettingsError("--seeds compares returns: add --env ID, or start runs one by one")
     if seeds is not None and request.collectors is not None:
         raise SettingsError(
             "--collectors and --seeds both share out the cores; give one of them, and start runs one by one for both"
