@@ -39,7 +39,7 @@ def test_names_in_the_log_are_those_of_the_page(tmp_path: Path) -> None:
     own = {"train/critic_loss", "train/actor_loss", "train/ent_coef", "train/ent_coef_loss"}
     assert set(rows) - own <= DOCUMENTED
     assert all(f"`{name.removeprefix('train/')}`" in PAGE for name in own)
-    assert DOCUMENTED - {"rollout/worker_restarts", "rollout/exploration_rate"} <= set(rows)
+    assert DOCUMENTED - {"rollout/worker_restarts", "rollout/lag", "rollout/exploration_rate"} <= set(rows)
     assert rows["rollout/success_rate"] == rows["eval/success_rate"] == 1.0
     assert set(rows) <= set((tmp_path / "m.csv").read_text().splitlines()[0].split(","))
 
