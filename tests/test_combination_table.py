@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import attrs
 import gymnasium
 import numpy as np
 import pytest
@@ -36,8 +37,12 @@ def test_pages_have_the_table(path: Path) -> None:
     assert text == with_table(text), "write it again: python -m tests.combination_table"
 
 
+def has_setting(name: str, setting: str) -> bool:
+    return setting in {field.name for field in attrs.fields(load(name).config_type)}
+
+
 @pytest.mark.parametrize("kind", REPLAY)
-@pytest.mark.parametrize("name", named("replay"))
+@pytest.mark.parametrize("name", [name for name in named("replay") if has_setting(name, "replay_buffer_class")])
 def test_every_memory_of_the_table_learns(name: str, kind: str) -> None:
     env = BitFlippingEnv(3, continuous="Box" in find(name).manifest.actions)  # type: ignore[union-attr]
     model = rlsdk.make(name, policy="MultiInputPolicy", env=env, **SMALL, **REPLAY[kind]).learn(40)
@@ -54,8 +59,11 @@ def test_recurrent_policies_remember(name: str, tmp_path: Path) -> None:
     for kind in memories(manifest):
         env: Any = gymnasium.make("CartPole-v1")
         recordings = dataset_names(load(name).config_type)
-        data = dict.fromkeys(recordings, random_dataset("CartPole-v1", tmp_path / "demo")) if recordings else {}
-        model: Any = rlsdk.make(name, policy=f"Mlp{kind.title()}Policy", env=env, n_steps=16, seed=0, **data).learn(16)
+        data: dict[str, Any] = (
+            dict.fromkeys(recordings, random_dataset("CartPole-v1", tmp_path / "demo")) if recordings else {}
+        )
+        data |= {"n_steps": 16} if has_setting(name, "n_steps") else {}
+        model: Any = rlsdk.make(name, policy=f"Mlp{kind.title()}Policy", env=env, seed=0, **data).learn(16)
         _, state = model.predict(np.zeros(4, np.float32))
         assert state is not None
         assert type(model.policy.memory.cells).__name__ == kind

@@ -28,17 +28,17 @@ class Evaluates(Protocol):
     """What is needed of a network; `ActorCritic` has it."""
 
     def initial_carry(self, batch: int, /) -> Memories:
-        """The memories at the start of `batch` episodes."""
+        """The memories [batch, ..] at the start of episodes."""
         ...
 
     def evaluate(
         self, observation: Observation, carry: tuple[States, States], starts: Tensor, /
     ) -> tuple[Distribution, Tensor]:
-        """See `ActorCritic.evaluate`."""
+        """(action distribution, values [N]) of N steps; see `ActorCritic.evaluate`."""
         ...
 
     def internal(self, action: object, /) -> Tensor:
-        """See `ActorCritic.internal`."""
+        """Actions [N, ..]; see `ActorCritic.internal`."""
         ...
 
 
