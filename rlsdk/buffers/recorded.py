@@ -119,7 +119,7 @@ class RecordedSequences:
         return self.rows.observations()
 
     def episode_rewards(self) -> Iterator[Tensor]:
-        """See `RecordedTransitions.episode_rewards`."""
+        """Float32 [T] of each episode; see `RecordedTransitions.episode_rewards`."""
         return self.rows.episode_rewards()
 
     def __len__(self) -> int:

@@ -61,7 +61,7 @@ class KroneckerActorCritic:
         return metrics if std is None else {**metrics, "train/std": std}
 
     def _find_gradients(self, rows: PolicyBatch) -> dict[str, Tensor]:
-        """Observe the Fisher information, and leave the gradient of the loss of N rows in the optimiser."""
+        """Observe the Fisher information, leave the gradient of the loss of N rows in the optimiser; returns metrics, 0-d."""
         config, network, weight = self.config, self.network, rows.weight
         with recorded(block.layer for block in self.fisher.layers.values()) as calls:
             distribution, value = network.evaluate(rows.observation, rows.memory, rows.starts)

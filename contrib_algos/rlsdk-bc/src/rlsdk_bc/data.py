@@ -24,7 +24,7 @@ class Data:
         rewards: Callable[[Tensor], Tensor],
         length: int | None,
     ) -> None:
-        """`rewards`: normalises them. `length`: of sequences; None: steps are learnt from on their own."""
+        """`rewards`: normalises those of an episode, [T]. `length`: of sequences; None: steps are learnt from on their own."""
         self.memory, self.gamma, self.rewards, self.length = memory, gamma, rewards, length
         self._returns: Tensor | None = None
 

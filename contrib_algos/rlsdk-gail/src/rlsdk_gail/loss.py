@@ -30,7 +30,7 @@ def gradient_penalty(gradient: Tensor) -> Tensor:
 
 
 def learnt_reward(logit: Tensor, form: str) -> Tensor:
-    """The reward of each step, of the logits' shape. `form`: see the setting `reward`."""
+    """The reward of each step, float [N], as `logit` is. `form`: see the setting `reward`."""
     if form == "constant":
         return torch.ones_like(logit)
     likely = (torch.sigmoid(logit) + SMALLEST).log()
