@@ -19,6 +19,7 @@ from rlsdk.networks.encoders import FlattenEncoder, features_dim
 from rlsdk.networks.ensemble import EnsembleMLP
 from rlsdk.networks.features_extractors import BaseFeaturesExtractor, CombinedExtractor, FlattenExtractor, NatureCNN
 from rlsdk.networks.flat import FlatParameters, flatten_parameters
+from rlsdk.networks.initialisation import orthogonal
 from rlsdk.networks.mlp import activation, mlp
 from rlsdk.networks.modes import has_train_mode
 from rlsdk.networks.nature_encoder import NatureEncoder
@@ -30,7 +31,6 @@ from rlsdk.networks.search_policy import NumpyPolicy, SearchPolicy, build_search
 from rlsdk.networks.squashed_actor import SquashedActor
 
 __all__ = [
-    "evaluate_recorded",
     "ActionScale",
     "ActorCritic",
     "ActorCriticCarry",
@@ -66,12 +66,14 @@ __all__ = [
     "build_search_policy",
     "build_soft_actor_critic",
     "build_squashed_actor",
+    "evaluate_recorded",
     "features_dim",
     "flatten_parameters",
     "forgotten",
     "memory_of",
     "mlp",
     "has_train_mode",
+    "orthogonal",
     "sequence_by_steps",
     "smoothed",
     "uses_nature_cnn",

@@ -10,7 +10,16 @@ from torch import nn
 from rlsdk.buffers import ReplayBuffer, SequenceReplay
 from rlsdk.errors import SettingsError
 from rlsdk.interfaces import BuildContext, Parts, require_spaces
-from rlsdk.networks import Memory, build_encoder, build_memory, features_dim, memory_of, mlp, uses_nature_cnn
+from rlsdk.networks import (
+    Memory,
+    build_encoder,
+    build_memory,
+    features_dim,
+    memory_of,
+    mlp,
+    orthogonal,
+    uses_nature_cnn,
+)
 from rlsdk.settings.networks import widths
 from rlsdk.spaces import Discrete
 from rlsdk_acer.algorithm import ActorCriticWithReplay
@@ -70,11 +79,9 @@ def build_network(context: BuildContext, config: ACERConfig) -> ACERNetwork:
     memory = build_memory(memory_of(config.policy), features_dim(encoder), *size)
     shared = (networks.net_arch or {}).get("shared", ())
     inputs = cast("Memory", memory).features_dim
-    trunk = mlp(inputs, shared, networks.activation_fn)
-    width = (inputs, *shared)[-1]
-    sides = []
+    trunk, width = mlp(inputs, shared, networks.activation_fn), (inputs, *shared)[-1]
+    default, sides = () if uses_nature_cnn(encoder) else HIDDEN, []
     for name, gain in (("pi", POLICY_GAIN), ("qf", VALUE_GAIN)):
-        default: tuple[int, ...] = () if uses_nature_cnn(encoder) else HIDDEN
         hidden = widths(networks.net_arch, name, default, names=("shared", "pi", "qf"), absent=())
         layers = mlp(width, hidden, networks.activation_fn)
         side = nn.Sequential(*trunk, *layers, nn.Linear(hidden[-1] if hidden else width, space.n))
@@ -85,13 +92,3 @@ def build_network(context: BuildContext, config: ACERConfig) -> ACERNetwork:
     if networks.ortho_init:
         orthogonal(encoder, GAIN)
     return ACERNetwork(encoder, memory, sides[0], sides[1], space).to(context.device)
-
-
-@torch.no_grad()
-def orthogonal(part: nn.Module, gain: float) -> None:
-    """Orthogonal weights and zero biases of linear layers and convolutions; other modules keep their initial weights."""
-    for module in part.modules():
-        if isinstance(module, nn.Linear | nn.Conv2d):
-            nn.init.orthogonal_(module.weight, gain)
-            if module.bias is not None:
-                module.bias.zero_()
