@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import typer
@@ -140,11 +141,12 @@ def _literal(node: ast.AST) -> str:
     return _literal(node.left) + _literal(node.right) if isinstance(node, ast.BinOp) else ""
 
 
-def code() -> Iterator[tuple[Path, ast.Module]]:
+@cache
+def code() -> tuple[tuple[Path, ast.Module], ...]:
     """The modules of the core and of every package."""
     folders = ("rlsdk", "plugins/*/src", "contrib_algos/*/src")
-    for path in sorted(path for folder in folders for path in ROOT.glob(f"{folder}/**/*.py")):
-        yield path, ast.parse(path.read_text(encoding="utf-8"))
+    paths = sorted(path for folder in folders for path in ROOT.glob(f"{folder}/**/*.py"))
+    return tuple((path, ast.parse(path.read_text(encoding="utf-8"))) for path in paths)
 
 
 def settings() -> Iterator[Passage]:
