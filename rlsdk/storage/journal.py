@@ -55,7 +55,7 @@ class Journal:
         ring = _ring(state)
         if ring is None:
             return dict(state), []
-        flat = _rows(ring["leaves"])
+        flat, empty = _rows(ring["leaves"])
         size = len(next(iter(flat.values())))
         end = int(ring["written"]) + (size - int(ring["filled"]))  # a row that only holds the newest observation
         before = self.parts[-1].end if self.parts else 0
@@ -66,7 +66,7 @@ class Journal:
         write_archive(
             self.folder / part.name,
             {"kind": KIND, "start": start, "end": end},
-            {"rows": tree.unflatten({**leaves, **_empty_tables(ring["leaves"])})},
+            {"rows": tree.unflatten({**leaves, **empty})},
         )
         self.parts = [old for old in self.parts if old.end > end - size] + [part]
         slim = {name: value for name, value in ring.items() if name != "leaves"}
@@ -100,7 +100,7 @@ def joined(state: State, folder: Path, names: Iterable[str]) -> dict[str, object
     for name in names:
         document, sections = read_archive(folder / name, kind=KIND)
         start, stop = count_in(document, "start"), count_in(document, "end")
-        flat, empty = _rows(sections.get("rows")), _empty_tables(sections["rows"])
+        flat, empty = _rows(sections.get("rows"))
         if not start <= known <= stop <= end or any(len(leaf) != stop - start for leaf in flat.values()):
             raise ArtifactError(f"the replay buffer's parts in {folder} do not join: {name} has rows {start} to {stop}")
         for key, leaf in flat.items():
@@ -114,19 +114,15 @@ def joined(state: State, folder: Path, names: Iterable[str]) -> dict[str, object
     return _replaced(state, {**whole_ring, "leaves": tree.unflatten({**leaves, **empty})})
 
 
-def _empty_tables(leaves: object) -> dict[str, object]:
-    """Tables without entries, such as the carry of a policy without memory, by their joined names."""
-    flat = tree.flatten(leaves) if isinstance(leaves, Mapping) else {}
-    return {name: leaf for name, leaf in flat.items() if isinstance(leaf, Mapping)}
-
-
-def _rows(leaves: object) -> dict[str, Tensor]:
-    """The leaves [R, ..] of a table of rows, by their joined names."""
+def _rows(leaves: object) -> tuple[dict[str, Tensor], dict[str, object]]:
+    """(leaves [R, ..] of a table of rows, tables without entries such as the carry of a policy without memory), each by their
+    joined names."""
     flat = tree.flatten(leaves) if isinstance(leaves, Mapping) else {}
     rows = {name: leaf for name, leaf in flat.items() if isinstance(leaf, Tensor)}
-    if not rows or len(rows) + len(_empty_tables(flat)) < len(flat):
+    empty = {name: leaf for name, leaf in flat.items() if isinstance(leaf, Mapping)}
+    if not rows or len(rows) + len(empty) < len(flat):
         raise ArtifactError("the file's replay buffer is damaged: its rows are not tensors; take another copy")
-    return rows
+    return rows, dict[str, object](empty)
 
 
 def _require_parts(folder: Path, names: list[str], begin: int, end: int) -> None:
