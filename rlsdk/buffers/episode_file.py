@@ -24,7 +24,7 @@ from torch import Tensor
 from rlsdk.buffers.space_checks import require_inside
 from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.records import Features
-from rlsdk.settings.dataset import SUFFIX, data_file, header_bytes
+from rlsdk.settings.dataset import data_file, header_bytes, suffixed
 from rlsdk.spaces import Space, choices_of, dtype_of, from_json, leaf_spaces, map_leaves, shape_of, to_json
 from rlsdk.tree import leaves
 
@@ -127,7 +127,7 @@ def _digest(tensor: Tensor) -> str:
 
 def _write(path: Path, tensors: dict[str, Tensor], document: dict[str, object]) -> Path:
     """Write tensors [rows, ..] beside the target, then rename."""
-    target = path if path.suffix else path.with_name(path.name + SUFFIX)
+    target = suffixed(path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,7 @@ import typer
 
 from rlsdk.cli.environment_options import EnvKwargs, Wrappers
 from rlsdk.errors import SettingsError, shown
+from rlsdk.settings.dataset import suffixed
 from rlsdk.settings.environment_id import changed_environment
 
 
@@ -57,7 +58,7 @@ def episodes_in(file: Path) -> str:
 
 def _target(out: Path, *, overwrite: bool) -> Path:
     """The file to write; raises SettingsError before anything is played."""
-    target = out if out.suffix else out.with_name(f"{out.name}.safetensors")
+    target = suffixed(out)
     if target.is_dir():
         raise SettingsError(f"{target} is a folder; choose another --out")
     if target.exists() and not overwrite:

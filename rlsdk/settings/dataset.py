@@ -54,10 +54,15 @@ class Dataset:
         return {"name": self.name, "digest": self.digest}
 
 
+def suffixed(path: Path) -> Path:
+    """The path with the suffix of data sets where it has none."""
+    return path.with_name(path.name + SUFFIX) if path.name and not path.suffix else path
+
+
 def data_file(path: str | PathLike[str]) -> Path:
     """The file of a data set: `demo.safetensors` for `demo` too, unless there is a file `demo`."""
     place = Path(path)
-    whole = place.with_name(place.name + SUFFIX) if place.name and not place.suffix else place
+    whole = suffixed(place)
     return whole if whole.is_file() and not place.is_file() else place
 
 
