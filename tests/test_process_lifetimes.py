@@ -97,6 +97,23 @@ def alive(mark: str) -> list[int]:
     return found
 
 
+def require_all_end(process: subprocess.Popen[str], mark: str, *, settle: float, children: int, within: float) -> None:
+    """Kill a program that has printed "ready", `settle` seconds later, when it has at least so many `children`; everything
+    with `mark` has to end `within` seconds."""
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(settle)
+    assert len(alive(mark)) > children
+    process.kill()
+    end = time.monotonic() + within
+    while alive(mark) and time.monotonic() < end:
+        time.sleep(0.1)
+    left = alive(mark)
+    for number in left:
+        os.kill(number, signal.SIGKILL)
+    assert not left
+
+
 @LINUX
 @pytest.mark.parametrize(
     ("program", "method"),
@@ -117,18 +134,7 @@ def test_processes_end_with_a_killed_parent(tmp_path: Path, program: str, method
     variables = {**os.environ, "RLSDK_TEST_MARK": mark, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, str(script), method, str(tmp_path), doing]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        time.sleep(0.2)
-        assert len(alive(mark)) > 1
-        process.kill()
-        end = time.monotonic() + 8.0
-        while alive(mark) and time.monotonic() < end:
-            time.sleep(0.1)
-        left = alive(mark)
-        for number in left:
-            os.kill(number, signal.SIGKILL)
-        assert not left
+        require_all_end(process, mark, settle=0.2, children=1, within=8.0)
     if program is ENVIRONMENTS:
         closed = [path for path in tmp_path.glob("*.closed") if not path.name.startswith(f"{process.pid}-")]
         assert len(closed) == 4, "the environments were closed first"

@@ -25,7 +25,7 @@ from rlsdk_ppo import PPO
 from rlsdk_ray import RayExecutor
 from rlsdk_ray.connection import require_answer
 from tests.test_interrupted_runs import wait_for
-from tests.test_process_lifetimes import LINUX, alive
+from tests.test_process_lifetimes import LINUX, require_all_end
 
 pytestmark = LINUX
 PROGRAM = """
@@ -119,18 +119,7 @@ def test_everything_ends_with_a_killed_program(doing: str, tmp_path: Path) -> No
     variables = {**os.environ, "RLSDK_TEST_MARK": mark, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(script), doing]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=variables) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        time.sleep(1.0)
-        assert len(alive(mark)) > 2
-        process.kill()
-        end = time.monotonic() + 10.0
-        while alive(mark) and time.monotonic() < end:
-            time.sleep(0.1)
-        left = alive(mark)
-        for number in left:
-            os.kill(number, signal.SIGKILL)
-        assert not left
+        require_all_end(process, mark, settle=1.0, children=2, within=10.0)
 
 
 @pytest.mark.slow
