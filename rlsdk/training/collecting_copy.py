@@ -139,5 +139,5 @@ class Attaching:
 
 
 def modules_of(policy: object) -> list[nn.Module]:
-    """The modules of a policy; none for one that is none."""
+    """The modules of a policy; [] where it is not a torch module."""
     return list(policy.modules()) if isinstance(policy, nn.Module) else []

@@ -35,7 +35,7 @@ def entropy_of(distribution: Distribution, action: object, *, squared: bool) -> 
 
 
 def parts_of(distribution: Distribution, action: Any) -> Pairs:
-    """Each distribution that is none of others, with its action [N, ..]."""
+    """The distributions that a product, nested or not, is made of, each with its action [N, ..]."""
     if not isinstance(distribution, Product):
         return [(distribution, action)]
     parts = distribution.parts

@@ -59,7 +59,7 @@ def unpickled(what: str, fetch: Callable[[], Any]) -> Any:
 
 
 class Holder:
-    """A function that remembers, in a process of its own; an actor is made of this class."""
+    """A function with state in a separate process: the class of an actor."""
 
     def __init__(self, surroundings: Surroundings, make: list[Reference]) -> None:
         self._surroundings, self._make = surroundings, make[0]
@@ -80,7 +80,7 @@ class Holder:
         return os.getpid()
 
     def end(self) -> None:
-        """Close what was made."""
+        """Call `close` of the function, where it has one."""
         close = getattr(self._function, "close", None)
         if close is not None:
             with contextlib.suppress(Exception):
