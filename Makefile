@@ -12,12 +12,12 @@ SOURCES := pyproject.toml $(addsuffix /pyproject.toml,$(PLUGINS)) constraints.tx
 
 $(VENV)/.demo: $(SOURCES)
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) torch
-	$(PIP) -e ".[demo]" $(addprefix -e ,$(PLUGINS))
+	$(PIP) editables hatchling torch
+	$(PIP) --no-build-isolation -e ".[demo]" $(addprefix -e ,$(PLUGINS))  # with isolation each package would install hatchling anew
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.demo
-	$(PIP) -e ".[dev]" $(addprefix -e ,$(PLUGINS))
+	$(PIP) --no-build-isolation -e ".[dev]"
 	touch $@
 
 $(VENV)/.wheels: constraints.txt
@@ -26,7 +26,7 @@ $(VENV)/.wheels: constraints.txt
 	touch $@
 
 $(VENV)/.bench: $(VENV)/.dev
-	$(PIP) -e ".[benchmarks,mujoco]"
+	$(PIP) --no-build-isolation -e ".[benchmarks,mujoco]"
 	touch $@
 
 demo: $(VENV)/.demo  ## install, train TQC on Pendulum-v1, show how it learnt, what it does and what to try next

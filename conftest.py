@@ -10,7 +10,10 @@ LONGEST = {
     "learns.bandit",
     "learns.entropy",
     "learns.known-values",
+    "learns.normalized",
     "learns.scaled-rewards",
+    "learns.sign-of-observation",
+    "learns.time-limit",
     "settings.as-declared",
     "settings.have-effect",
     "settings.live-take-over",
@@ -22,6 +25,6 @@ LONGEST = {
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark their tests as slow."""
     for item in items:
-        _, is_contract, clause = item.name.removesuffix("]").partition("test_contract[")
-        if is_contract and clause in LONGEST and not ALWAYS & set(item.path.parts):
+        _, _, clause = item.name.removesuffix("]").partition("[")
+        if clause in LONGEST and not ALWAYS & set(item.path.parts):
             item.add_marker(pytest.mark.slow)

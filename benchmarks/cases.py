@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import copy
+import shutil
+import tempfile
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,7 @@ from rlsdk.settings import merge
 
 ROOT = Path(__file__).parents[1]
 FILE = "benchmarks.toml"
-"""Beside a package's pyproject.toml: `algorithm`, `peer`, the tables [cases.NAME], and what all of them share.
+"""Beside a package's pyproject.toml: `algorithm`, `peer` if there is one, the tables [cases.NAME], and what all of them share.
 
 A case gives the fields of `Case`; a field before the tables holds for every case. `settings` of both are merged.
 """
@@ -31,8 +34,8 @@ class Case:
     algorithm: str
     """The plugin's id."""
     env: str
-    peer: str
-    """The peer's class with its library: "stable_baselines3.PPO"."""
+    peer: str = ""
+    """The peer's class with its library: "stable_baselines3.PPO"; empty: no maintained library has this algorithm."""
     settings: dict[str, Any] = field(default_factory=dict)
     warmup: int = 1040
     chunk: int = 200
@@ -43,6 +46,10 @@ class Case:
     """Processes that play; such cases are timed by the clock, as the processor's time is theirs."""
     aim: float = 0.0
     """Ours over the peer, as it should be at least."""
+    episodes: int = 0
+    """Recorded with random actions, for algorithms that need a data set."""
+    offline: bool = False
+    """Whether it learns from the data set alone: its steps are updates."""
 
     def ours(self, seed: int) -> Trainer:
         """Our agent, warmed up."""
@@ -60,10 +67,16 @@ class Case:
         from rlsdk.environments import make_vec_env
         from rlsdk.registry import load
 
+        context: dict[str, Any] = {"seed": seed, "device": "cpu"}
+        if self.normalize:
+            context["normalize"] = True
+        if self.episodes:
+            context["dataset"] = recorded(self.env, self.episodes)
+        if self.offline:
+            return rlsdk.make(self.algorithm, env=None, policy=self.policy, **context, **self.settings)
         count = max(self.n_envs, load(self.algorithm).default_envs)  # the plugin's default
         kind = "async" if self.workers else "sync"
         env = make_vec_env(self.source(), count, vectorization=kind, workers=self.workers or None)
-        context = {"seed": seed, "device": "cpu", **({"normalize": True} if self.normalize else {})}
         return rlsdk.make(self.algorithm, env=env, policy=self.policy, **context, **self.settings)
 
     def theirs(self, seed: int) -> Trainer:
@@ -81,6 +94,8 @@ class Case:
 
     def sbx_class(self) -> Any:
         """SBX's class of the peer's name; None where it has none or is not installed."""
+        if not self.peer:
+            return None
         try:
             return getattr(import_module("sbx"), self.peer.rpartition(".")[2], None)
         except ModuleNotFoundError:
@@ -121,6 +136,16 @@ class Case:
 
         name, *arguments = self.env.removeprefix("toy:").split(",")
         return lambda: getattr(toy, name)(*map(int, arguments))
+
+
+@cache
+def recorded(env: str, episodes: int) -> str:
+    """The path of a data set of random actions, recorded once per process."""
+    from rlsdk.interchange import record_episodes
+
+    folder = tempfile.mkdtemp(prefix="rlsdk-benchmarks-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return str(record_episodes("random", env, episodes, Path(folder) / "random", seed=0))
 
 
 def files() -> list[Path]:

@@ -33,7 +33,7 @@ class Comparison:
     case: Case
     threads: int
     timings: dict[str, list[Timing]]
-    """By side: `ours`, `theirs` and, where it is installed and has the algorithm, `sbx`."""
+    """By side: `ours`; `theirs` where there is a peer; `sbx` where it is installed and has the algorithm."""
     floor: float | None
     """Environment steps per second of the bare environment and the bare matrix products; None in sizes of the user's own."""
     mib: dict[str, int]
@@ -59,15 +59,16 @@ class Comparison:
 
     def update(self, side: str) -> str:
         """The share of updates in that side's time."""
-        shares = [timing.update for timing in self.timings[side] if timing.update is not None]
+        shares = [timing.update for timing in self.timings.get(side, []) if timing.update is not None]
         return f"{statistics.median(shares):.0%}" if shares and not self.case.workers else ""
 
     def row(self) -> str:
         """One line of the table."""
-        ours, theirs = (statistics.median(self.rates(side)) for side in ("ours", "theirs"))
-        cells = [self.case.name, self.threads, f"{ours:.1f}", f"{theirs:.1f}", self.ratio("theirs"), self.ratio("sbx")]
+        ours = statistics.median(self.rates("ours"))
+        theirs = f"{statistics.median(self.rates('theirs')):.1f}" if "theirs" in self.timings else ""
+        cells = [self.case.name, self.threads, f"{ours:.1f}", theirs, self.ratio("theirs"), self.ratio("sbx")]
         cells += [f"{self.floor:.0f}", f"{ours / self.floor:.0%}"] if self.floor else ["", ""]
-        cells += [self.update("ours"), self.update("theirs"), self.mib["ours"], self.mib["theirs"]]
+        cells += [self.update("ours"), self.update("theirs"), self.mib["ours"], self.mib.get("theirs", "")]
         return "| " + " | ".join(str(cell) for cell in cells) + " |"
 
 
@@ -91,7 +92,9 @@ def compare(case: Case, *, rounds: int, threads: int, seed: int = 0) -> Comparis
     import torch
 
     torch.set_num_threads(threads)
-    sides: dict[str, Trainer | Elsewhere] = {"ours": case.ours(seed), "theirs": case.theirs(seed)}
+    sides: dict[str, Trainer | Elsewhere] = {"ours": case.ours(seed)}
+    if case.peer:
+        sides["theirs"] = case.theirs(seed)
     if case.sbx_class() is not None:
         sides["sbx"] = Elsewhere(partial(case.sbx, seed))
     timings: dict[str, list[Timing]] = {name: [] for name in sides}
@@ -102,7 +105,7 @@ def compare(case: Case, *, rounds: int, threads: int, seed: int = 0) -> Comparis
     for side in sides.values():
         if isinstance(side, Elsewhere):
             side.close()
-    memory = {side: _peak_memory(case, side) for side in ("ours", "theirs")}
+    memory = {side: _peak_memory(case, side) for side in sides if side != "sbx"}
     known = CASES[case.name]
     as_shipped = threads == 1 and not case.workers and (case.settings, case.n_envs) == (known.settings, known.n_envs)
     return Comparison(case, threads, timings, floor(case) if as_shipped else None, memory)

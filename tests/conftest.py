@@ -9,12 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from rlsdk.cli.main import main
 from tests.plugin_site import Site, installed
 
-settings.register_profile("suite", deadline=None, derandomize=True, database=None, max_examples=60)
+settings.register_profile(
+    "suite",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow],  # it measures how busy the machine is
+)
 settings.load_profile("suite")
 
 

@@ -275,6 +275,7 @@ def test_a_file_cannot_choose_what_is_imported(cli: Any, tmp_path: Path) -> None
     assert "add --env" in err
 
 
+@pytest.mark.slow
 def test_check(cli: Any) -> None:
     code, out, err = cli("check", "tqc", "--json")
     assert code == 0, out

@@ -42,12 +42,13 @@ ACTIONS = {
     "hybrid": spaces.Dict({"which": spaces.Discrete(3), "how": BOX}),
 }
 CASES = [
-    (seen, action, memory, sde)
-    for seen in OBSERVATIONS
-    for action in ACTIONS
-    for memory in (None, "lstm", "gru")
+    pytest.param(seen, action, memory, sde, marks=() if (i + j + k) % 3 == 0 else pytest.mark.slow)
+    for i, seen in enumerate(OBSERVATIONS)
+    for j, action in enumerate(ACTIONS)
+    for k, memory in enumerate((None, "lstm", "gru"))
     for sde in ((False, True) if action == "box" else (False,))
 ]
+"""The fast suite has all pairs of features, the slow one all triples."""
 SMALL = {"net_arch": [8], "features_extractor_kwargs": {}}
 
 

@@ -51,7 +51,7 @@ def test_folders_stand_for_their_agents(cli: Any, tmp_path: Path) -> None:
     Path("run/final.rlsdk").unlink()
     assert agent_path(Path("run")).parent == Path("run/checkpoints")
     code, _, err = cli("eval", ".")
-    assert (code, "without an agent" in err) == (1, True)
+    assert (code, "holds no agent" in err) == (1, True)
     assert json.loads(Path("run/run.json").read_text())["system"]["rlsdk-ppo"] == rlsdk.registry.find("ppo").version
 
 

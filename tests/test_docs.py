@@ -93,7 +93,7 @@ def test_commands_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             arguments = [re.sub(r"^(5000|8000|10000)$", "210", re.sub(r"^20000$", "420", a)) for a in arguments]
             arguments += ["--eval-episodes", "1", *([] if resume else quick(arguments[1]))]
         if arguments[0] == "check":  # packages run all clauses in tests of their own
-            arguments += ["--seconds", "10"]
+            arguments += ["--seconds", "5"]
         done = CliRunner().invoke(app, arguments)
         unfinished = arguments[0] == "check" and done.exit_code == 3
         assert done.exit_code == 0 or unfinished, f"{line}\n{done.output}\n{done.exception}"
@@ -174,6 +174,7 @@ def test_the_commands_in_the_table_of_names_exist() -> None:
     assert known.issuperset(re.findall(r"`rlsdk ([a-z]+)", text))
 
 
+@pytest.mark.slow
 def test_the_site_builds(tmp_path: Path) -> None:
     """Warnings are errors: a link that leads nowhere, a page that is in no list, a docstring that cannot be read."""
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", str(tmp_path / "site")]

@@ -19,10 +19,8 @@ from rlsdk.registry import preset
 from rlsdk.settings.environment_id import EnvironmentId, applied, changed_environment, environment_id, text_of
 
 NAMES = st.from_regex(r"[a-z_]{1,8}", fullmatch=True).filter(lambda name: name != "wrapper")
-SCALARS = (
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=9)
-)
-VALUES = SCALARS | st.lists(SCALARS.filter(lambda value: value is not None), max_size=3)
+SCALARS = st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=9)
+VALUES = st.none() | SCALARS | st.lists(SCALARS, max_size=3)
 
 
 class Doubled(gymnasium.RewardWrapper[Any, Any]):

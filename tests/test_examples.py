@@ -84,6 +84,7 @@ def _subsequence(wanted: list[str], lines: list[str]) -> bool:
     return all(line in rest for line in wanted)
 
 
+@pytest.mark.slow
 def test_the_algorithms_run_from_the_command_line(house: Environment, tmp_path: Path) -> None:
     for name in ("reinforce", "cross-entropy"):
         out = tmp_path / name
@@ -96,6 +97,7 @@ def test_the_algorithms_run_from_the_command_line(house: Environment, tmp_path: 
         assert reached > 60.0, f"{name}: {reached}"  # chance gives 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "env"), [("v-trace", "CartPole-v1"), ("dyna", "CartPole-v1"), ("rnd", "corridor/Corridor-v0")]
 )
@@ -115,6 +117,7 @@ def test_own_loops_memories_and_networks_run_and_resume(
     assert house.json(code) >= 2600
 
 
+@pytest.mark.slow
 def test_a_clone_learns_from_a_teacher(house: Environment, tmp_path: Path) -> None:
     small = ("--set", "n_steps=256", "--eval-every", "0", "--out", str(tmp_path / "teacher"))
     done = house.run("-m", "rlsdk", "run", "trpo", "--env", "CartPole-v1", "--steps", "512", "--seed", "0", *small)

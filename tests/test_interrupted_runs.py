@@ -77,7 +77,10 @@ def wait_for(path: Path, seconds: float = 60.0) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGINT, *(pytest.param(other, marks=pytest.mark.slow) for other in (signal.SIGTERM, signal.SIGHUP))],
+)
 def test_ctrl_c_saves_and_the_run_can_be_resumed(tmp_path: Path, number: int) -> None:
     process = start(tmp_path)
     wait_for(tmp_path / "run" / "run.json")
@@ -217,7 +220,8 @@ env.close()
 
 
 @pytest.mark.parametrize(
-    ("plugin", "agent", "settings"), [("tqc", "TQC", "learning_starts=1000"), ("ars", "ARS", "n_delta=2")]
+    ("plugin", "agent", "settings"),
+    [("tqc", "TQC", "learning_starts=1000"), pytest.param("ars", "ARS", "n_delta=2", marks=pytest.mark.slow)],
 )
 def test_being_stopped_is_no_hang(plugin: str, agent: str, settings: str) -> None:
     """Ctrl-Z stops everything for longer than processes may think; with `fg` the training continues."""

@@ -122,7 +122,8 @@ def test_predictions_from_several_threads_agree() -> None:
 
     model = TRPO("MlpPolicy", "Pendulum-v1", seed=0, n_steps=8)
     seen = np.random.default_rng(0).normal(size=(64, 3)).astype(np.float32)
-    expected = [TRPO("MlpPolicy", "Pendulum-v1", seed=0, n_steps=8).predict(row, deterministic=True)[0] for row in seen]
+    other = TRPO("MlpPolicy", "Pendulum-v1", seed=0, n_steps=8)
+    expected = [other.predict(row, deterministic=True)[0] for row in seen]
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda row: model.predict(row, deterministic=True)[0], seen))
     assert np.allclose(found, expected, atol=1e-6)

@@ -51,6 +51,7 @@ def outcomes(**options: Any) -> dict[str, CheckResult]:
             {"state_dict": "time.sleep(1e6)"},
             "it did not end within 15 s in state_dict (acme_bad/parts.py, line",
             id="hangs",
+            marks=pytest.mark.slow,
         ),
         pytest.param({"state_dict": "os._exit(3)"}, "it ended the process with exit code 3", id="exits"),
         pytest.param(
@@ -118,6 +119,7 @@ def test_prints_of_a_plugin_do_not_reach_the_table_or_the_json(
     assert "NOISE" in json.loads(out)[1]["detail"]  # the clause quotes it
 
 
+@pytest.mark.slow
 def test_time_that_is_over_leaves_clauses_that_were_not_run(
     site: Site, monkeypatch: pytest.MonkeyPatch, cli: Any
 ) -> None:
@@ -182,6 +184,7 @@ def test_a_clause_gets_less_time_after_one_that_hung(monkeypatch: pytest.MonkeyP
     assert hanging.check(named_clause(FIRST), 3.0).status == "not run"
 
 
+@pytest.mark.slow
 def test_settings_reach_the_agents_of_the_check(
     site: Site, monkeypatch: pytest.MonkeyPatch, cli: Any, tmp_path: Path
 ) -> None:

@@ -43,6 +43,7 @@ def test_logs_count_rollouts(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.count("total_timesteps") == 3
 
 
+@pytest.mark.slow
 def test_it_saves_loads_and_keeps_the_contracts() -> None:
     """It is smaller than a plugin may be: its Gaussian has a fixed width and no bounds, and it has no value function."""
     known = {"policy.action-in-space", "policy.samples-vary", "settings.have-effect"}

@@ -136,8 +136,14 @@ CASES: dict[str, tuple[str, Any, int, int, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("count", [1, 4])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        pytest.param(name, count, marks=() if (number + count) % 3 != 1 else pytest.mark.slow)
+        for number, name in enumerate(CASES)
+        for count in (1, 4)
+    ],
+)
 def test_stopped_and_resumed_equals_never_stopped(name: str, count: int, tmp_path: Path) -> None:
     algorithm, source, total, every, settings = CASES[name]
 
@@ -261,7 +267,9 @@ def whole_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("damage", [False, True], ids=["whole", "damaged"])
+@pytest.mark.parametrize(
+    "damage", [pytest.param(False, id="whole", marks=pytest.mark.slow), pytest.param(True, id="damaged")]
+)
 def test_a_run_that_is_killed_and_resumed_equals_one_that_was_not(
     damage: bool, whole_run: Path, tmp_path: Path
 ) -> None:

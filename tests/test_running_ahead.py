@@ -322,6 +322,7 @@ def test_callbacks_that_follow_steps_are_refused() -> None:
 # --- processes -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_collectors_in_processes_give_the_same_result_even_if_one_is_killed() -> None:
     here, _ = trained(made("td3", 1))
     there, rows = trained(made("td3", 1, "processes"), 192, Kill())

@@ -275,6 +275,7 @@ def test_every_picture_has_a_text_and_its_numbers(ran: Any) -> None:
         assert shares == sorted(shares, reverse=True)
 
 
+@pytest.mark.slow
 def test_stopped_and_started_again(tmp_path: Path) -> None:
     suite = tmp_path / "mine.toml"
     suite.write_text("[[cells]]\nalgorithm = 'ars'\nenv = 'CartPole-v1'\nsteps = 15_000\n")

@@ -161,6 +161,7 @@ def test_a_sweep_that_was_stopped_goes_on(tmp_path: Path) -> None:
         assert json.loads((out / f"seed-{seed}/run.json").read_text())["status"] == "finished"
 
 
+@pytest.mark.slow
 def test_a_seed_that_was_stopped_before_its_first_checkpoint_starts_again(tmp_path: Path) -> None:
     first = sweep(plan(tmp_path / "runs"))
     seed = tmp_path / "runs/seed-3"

@@ -90,6 +90,7 @@ def trained(executor: str, *callbacks: Callback) -> tuple[dict[str, Any], int]:
     return flat_state(agent), envs.restarts
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="kills a process")
 def test_collectors_give_the_same_result_even_if_one_is_killed() -> None:
     there, restarts = trained("ray", Kill())

@@ -17,7 +17,7 @@ def test_identity_is_learnt() -> None:
     assert mean > -6.0  # 100 steps; doing nothing costs 33, random actions 67
 
 
-@pytest.mark.parametrize(("terminate_every", "expected"), [(0, 10.0), (1, None)])
+@pytest.mark.parametrize(("terminate_every", "expected"), [(0, 10.0), pytest.param(1, None, marks=pytest.mark.slow)])
 def test_time_limits_bootstrap_and_terminations_do_not(terminate_every: int, expected: float | None) -> None:
     """Constant reward 1, gamma 0.9: cut off by time limits the value is 1 / (1 - 0.9) = 10; terminated it is at most 4.1."""
 

@@ -68,8 +68,15 @@ def batches(rng: np.random.Generator, theirs: Any) -> tuple[Transitions, ReplayB
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"ent_coef": 0.2, "top_quantiles_to_drop_per_net": 0}, {"learning_rate": 3e-3, "tau": 0.1, "gamma": 0.9}],
-    ids=["defaults", "fixed entropy, nothing dropped", "other rates"],
+    [
+        pytest.param({}, id="defaults"),
+        pytest.param(
+            {"ent_coef": 0.2, "top_quantiles_to_drop_per_net": 0},
+            id="fixed entropy, nothing dropped",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param({"learning_rate": 3e-3, "tau": 0.1, "gamma": 0.9}, id="other rates"),
+    ],
 )
 def test_ten_updates_equal_the_peers(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     small: dict[str, Any] = {"buffer_size": 100, "seed": 0, "device": "cpu", "batch_size": ROWS}
