@@ -10,10 +10,11 @@ SOURCES := pyproject.toml $(addsuffix /pyproject.toml,$(PLUGINS)) constraints.tx
 
 .PHONY: demo test test-slow test-without-kernels test-oldest test-newest lint format docs bench wheels release zoo clean
 
+# without isolation, as each package would install hatchling anew otherwise
 $(VENV)/.demo: $(SOURCES)
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) editables hatchling torch
-	$(PIP) --no-build-isolation -e ".[demo]" $(addprefix -e ,$(PLUGINS))  # with isolation each package would install hatchling anew
+	$(PIP) --no-build-isolation -e ".[demo]" $(addprefix -e ,$(PLUGINS))
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.demo

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-ALWAYS = {"rlsdk-tqc", "rlsdk-recurrent-ppo"}
-"""One with a replay buffer and Box actions, one with rollouts, a memory and all actions."""
+ALWAYS = {"rlsdk-tqc", "rlsdk-ppo"}
+"""One with a replay buffer and Box actions, one with rollouts and all actions."""
 LONGEST = {
     "learns.bandit",
     "learns.entropy",

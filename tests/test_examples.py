@@ -130,6 +130,7 @@ def test_a_clone_learns_from_a_teacher(house: Environment, tmp_path: Path) -> No
     assert (tmp_path / "clone.rlsdk").exists()
 
 
+@pytest.mark.slow
 def test_the_constrained_algorithm_runs_in_its_environment_only(house: Environment, tmp_path: Path) -> None:
     run = ("-m", "rlsdk", "run", "ppo-lagrangian", "--seed", "0", "--eval-every", "0", "--set", "n_steps=256")
     done = house.run(*run, "--env", "safe/Sprint-v0", "--steps", "1024", "--out", str(tmp_path / "a"))

@@ -225,6 +225,7 @@ def test_settings_reach_the_agents_of_the_check(
     assert own.status == "passed", own.detail
 
 
+@pytest.mark.slow
 def test_a_manifest_names_settings_and_bounds_for_testing(
     site: Site, monkeypatch: pytest.MonkeyPatch, cli: Any
 ) -> None:

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 
 import rlsdk
 from rlsdk.buffers import open_episodes
 from rlsdk.environments import ActionMasker, make_vec_env
-from rlsdk.environments.toy import IdentityEnv
+from rlsdk.environments.toy import AnySpaceEnv, IdentityEnv
 from rlsdk.errors import RlsdkError, SettingsError, UsageError
 from rlsdk.interchange import RecordEpisodes, record_episodes
 from rlsdk.interchange.human import record_human
@@ -78,6 +79,19 @@ def test_random_actions_respect_masks_and_seeds(tmp_path: Path) -> None:
     assert set(actions.tolist()) == {0, 2}
     assert episodes.file.masks() is not None
     assert (tmp_path / "one.safetensors").read_bytes() == (tmp_path / "again.safetensors").read_bytes()
+
+
+def test_random_actions_of_any_space_respect_masks(tmp_path: Path) -> None:
+    space = spaces.Dict(
+        {"bits": spaces.MultiBinary(2), "far": spaces.Box(-np.inf, 2.0, (1,)), "which": spaces.Discrete(3)}
+    )
+    env = AnySpaceEnv(spaces.Box(-1.0, 1.0, (2,)), space, 5, strict=True)
+    record_episodes("random", env, 4, tmp_path / "any", seed=1)
+    episodes = open_episodes(tmp_path / "any")
+    assert episodes.file.masks() is not None
+    far = torch.cat([episode.actions["far"] for episode in episodes])  # type: ignore[call-overload,index]
+    assert bool((far <= 2.0).all())
+    assert far.unique().numel() > 10
 
 
 class Script:

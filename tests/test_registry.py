@@ -147,6 +147,7 @@ def test_the_switch_hides_plugins(house: Environment, switch: str, expected: lis
         assert "RLSDK_PLUGINS" in message
 
 
+@pytest.mark.slow
 def test_the_kit_finds_the_import_side_effects(house: Environment) -> None:
     code = (
         "import warnings; warnings.simplefilter('ignore')\nfrom rlsdk.testing import running, run_checks\n"
@@ -157,6 +158,7 @@ def test_the_kit_finds_the_import_side_effects(house: Environment) -> None:
     assert house.json(code) == ["passed", "failed", "failed"]
 
 
+@pytest.mark.slow
 def test_extensions_serve_without_an_algorithm(house: Environment, tmp_path: Path) -> None:
     """A plugin's sink, environment and serializer work from the command line and from Python; its code loads when used."""
     run = tmp_path / "run"
@@ -189,6 +191,7 @@ result = [one == two, [p.id for p in rlsdk.algorithms() if p.id == "extras"], fi
     assert "no installed plugin offers 'extras'" in done.stderr
 
 
+@pytest.mark.slow
 def test_an_executor_of_a_plugin_plays_candidates_and_runs_seeds(house: Environment, tmp_path: Path) -> None:
     code = """
 import torch

@@ -7,7 +7,8 @@ import torch
 from torch import Generator, Tensor
 
 from rlsdk.distributions.categorical import Categorical, MultiCategorical
-from rlsdk.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space, choices_of
+from rlsdk.records import Features
+from rlsdk.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space, choices_of, map_leaves
 
 
 def uniform_actions(space: Space, batch: int, generator: Generator) -> Tensor:
@@ -45,6 +46,30 @@ def allowed_actions(space: Space, mask: Tensor, generator: Generator) -> Tensor 
         flat = MultiCategorical.of(torch.zeros(mask.shape, device=mask.device), choices_of(space), mask)
         return flat.sample(generator).reshape(-1, *space.shape).to(torch.int8)
     return None
+
+
+def random_actions(space: Space, batch: int, mask: Tensor | None, generator: Generator) -> Features:
+    """Actions [B, ..], nested as the space, sampled uniformly from those that `mask` bool [B, A] allows, None = all.
+
+    A Box without bounds has no uniform distribution: there the numbers are standard normal, clipped to the bounds it has.
+    """
+    rest = mask
+
+    def sampled(_: str, leaf: Space) -> Tensor:
+        """[B, *shape]; masks have the choices of the leaves one after another."""
+        nonlocal rest
+        if isinstance(leaf, Box) and not leaf.is_bounded:
+            low, high = (torch.tensor(np.asarray(bound, np.float32)) for bound in (leaf.low, leaf.high))
+            return torch.randn((batch, *leaf.shape), generator=generator).clamp(low, high)
+        width = sum(choices_of(leaf))
+        if rest is None or not width:
+            return uniform_actions(leaf, batch, generator)
+        part, rest = rest[:, :width], rest[:, width:]
+        allowed = allowed_actions(leaf, part, generator)
+        assert allowed is not None  # a leaf with choices has masks
+        return allowed
+
+    return map_leaves(space, sampled, path="action")
 
 
 def uniform_log_prob(space: Space, mask: Tensor | None, actions: Tensor) -> Tensor:

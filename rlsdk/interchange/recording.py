@@ -6,19 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-import torch
-from numpy.typing import ArrayLike
-from torch import Tensor
+from torch import Generator
 
 from rlsdk.buffers.episode_file import RecordedEpisode, write_episodes
-from rlsdk.environments import connect, make_vec_env, to_gymnasium
+from rlsdk.environments import connect, make_vec_env
 from rlsdk.errors import SettingsError
+from rlsdk.exploration.uniform_actions import random_actions
 from rlsdk.interchange.recorder import Recorder
 from rlsdk.interfaces import VectorEnv
 from rlsdk.records import Features, Observation
 from rlsdk.runtime.threads import limited_threads
-from rlsdk.spaces import Discrete, MultiDiscrete, Space, choices_of, dtype_of, map_leaves
+from rlsdk.spaces import Space
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent
@@ -90,7 +88,7 @@ def _acting(
     model: Agent | ActsOn | Literal["random"], envs: VectorEnv, *, deterministic: bool, seed: int | None
 ) -> ActsOn:
     if model == "random":
-        return random_actions(envs.action_space, seed)
+        return _random(envs.action_space, seed)
     agent: Any = model
     if hasattr(agent, "require_same_spaces"):
         agent.require_same_spaces(envs, "the environment to record")
@@ -101,31 +99,16 @@ def _acting(
     return agent  # type: ignore[no-any-return]
 
 
-def random_actions(space: Space, seed: int | None) -> ActsOn:
-    """Uniformly sampled actions, of those that the mask allows; `seed` None takes one from the operating system.
-
-    Raises:
-        SettingsError: when it acts: there are masks for actions that are neither Discrete nor MultiDiscrete.
-    """
-    sampled, borders = to_gymnasium(space), np.cumsum(choices_of(space))[:-1]
-    sampled.seed(seed)
-
-    def one(mask: Tensor | None) -> object:
-        if mask is None:
-            return sampled.sample()
-        if not isinstance(space, Discrete | MultiDiscrete):
-            raise SettingsError(f"random actions with masks need Discrete or MultiDiscrete actions, these are {space}")
-        parts = tuple(part.astype(np.int8) for part in np.split(mask.cpu().numpy(), borders))
-        return sampled.sample(mask=parts[0] if isinstance(space, Discrete) else parts)
-
-    def stacked(path: str, leaf: Space, *values: ArrayLike) -> Tensor:
-        """One value for each environment: [B, *shape]."""
-        return torch.from_numpy(np.stack([np.asarray(value, dtype_of(leaf)) for value in values]))
+def _random(space: Space, seed: int | None) -> ActsOn:
+    """Uniformly sampled actions, of those that the mask allows; `seed` None takes one from the operating system."""
+    generator = Generator()
+    if seed is None:
+        generator.seed()
+    else:
+        generator.manual_seed(seed)
 
     def act(observation: Observation) -> Features:
-        masks = observation.action_mask
-        rows = [one(None if masks is None else masks[row]) for row in range(len(observation.is_first))]
-        return map_leaves(space, stacked, *rows)
+        return random_actions(space, len(observation.is_first), observation.action_mask, generator)
 
     return act
 

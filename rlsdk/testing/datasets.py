@@ -11,10 +11,9 @@ from torch import Generator, Tensor
 
 from rlsdk.buffers import RecordedEpisode, write_episodes
 from rlsdk.environments import connect
-from rlsdk.exploration.uniform_actions import allowed_actions, uniform_actions
+from rlsdk.exploration.uniform_actions import random_actions
 from rlsdk.interfaces import VectorEnv
 from rlsdk.records import Features, Observation
-from rlsdk.spaces import Space, choices_of, map_leaves
 from rlsdk.tree import map_tensors
 
 EPISODES, LONGEST = 4, 20
@@ -75,20 +74,7 @@ def _episode(envs: VectorEnv, act: Act, generator: Generator, seed: int) -> Reco
 
 def random_action(envs: VectorEnv, observation: Observation, generator: Generator) -> Features:
     """[B, ..], nested as the space, sampled uniformly from those that are allowed."""
-    rest = observation.action_mask
-
-    def sampled(_: str, leaf: Space) -> Tensor:
-        """[B, *shape]; masks have the choices of the leaves one after another."""
-        nonlocal rest
-        width = sum(choices_of(leaf))
-        if rest is None or not width:
-            return uniform_actions(leaf, envs.num_envs, generator)
-        mask, rest = rest[:, :width], rest[:, width:]
-        allowed = allowed_actions(leaf, mask, generator)
-        assert allowed is not None  # a leaf with choices has masks
-        return allowed
-
-    return map_leaves(envs.action_space, sampled, path="action")
+    return random_actions(envs.action_space, envs.num_envs, observation.action_mask, generator)
 
 
 def _see(rows: _Rows, observation: Observation, row: int) -> None:
