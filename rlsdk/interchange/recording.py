@@ -88,7 +88,7 @@ def _acting(
     model: Agent | ActsOn | Literal["random"], envs: VectorEnv, *, deterministic: bool, seed: int | None
 ) -> ActsOn:
     if model == "random":
-        return _random(envs.action_space, seed)
+        return random_player(envs.action_space, _seeded(seed))
     agent: Any = model
     if hasattr(agent, "require_same_spaces"):
         agent.require_same_spaces(envs, "the environment to record")
@@ -99,18 +99,23 @@ def _acting(
     return agent  # type: ignore[no-any-return]
 
 
-def _random(space: Space, seed: int | None) -> ActsOn:
-    """Uniformly sampled actions, of those that the mask allows; `seed` None takes one from the operating system."""
-    generator = Generator()
-    if seed is None:
-        generator.seed()
-    else:
-        generator.manual_seed(seed)
+def random_player(space: Space, generator: Generator) -> ActsOn:
+    """Plays uniformly sampled actions, of those that the mask allows."""
 
     def act(observation: Observation) -> Features:
         return random_actions(space, len(observation.is_first), observation.action_mask, generator)
 
     return act
+
+
+def _seeded(seed: int | None) -> Generator:
+    """A generator; `seed` None takes one from the operating system."""
+    generator = Generator()
+    if seed is None:
+        generator.seed()
+    else:
+        generator.manual_seed(seed)
+    return generator
 
 
 def _played(act: ActsOn, envs: VectorEnv, count: int, seed: int | None) -> list[RecordedEpisode]:

@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 
 from rlsdk.buffers import RecordedEpisode, write_episodes
 from rlsdk.environments import connect
-from rlsdk.exploration.uniform_actions import random_actions
+from rlsdk.interchange.recording import random_player
 from rlsdk.interfaces import VectorEnv
 from rlsdk.records import Features, Observation
 from rlsdk.tree import map_tensors
@@ -74,7 +74,8 @@ def _episode(envs: VectorEnv, act: Act, generator: Generator, seed: int) -> Reco
 
 def random_action(envs: VectorEnv, observation: Observation, generator: Generator) -> Features:
     """[B, ..], nested as the space, sampled uniformly from those that are allowed."""
-    return random_actions(envs.action_space, envs.num_envs, observation.action_mask, generator)
+    actions: Features = random_player(envs.action_space, generator)(observation)
+    return actions
 
 
 def _see(rows: _Rows, observation: Observation, row: int) -> None:
