@@ -1,11 +1,10 @@
-"""A damaged or hostile distribution is listed with a cause of one line, or works, within a second; others are not disturbed."""
+"""A damaged or hostile distribution is listed with a cause of one line, or works, within little time; others are not disturbed."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import random
-import time
 from collections.abc import Callable
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from rlsdk.errors import PluginError, RlsdkError
 from rlsdk.registry import capabilities, extension, extensions, find, load, preset, preset_names, presets
 from rlsdk.registry.plain_files import PlainFileError, parse_toml
+from tests.effort import limited
 from tests.plugin_site import ENTRY, METADATA, Site
 from tests.throwaway import GOOD, MANIFEST
 
@@ -211,7 +211,7 @@ FRAGMENTS = [
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_any_alteration(site: Site, seed: int) -> None:
-    rng, began = random.Random(seed), time.perf_counter()
+    rng = random.Random(seed)
     for _ in range(150):
         files: dict[str, bytes] = {
             "manifest": MANIFEST.format(id="bad", sdk=">=0.1").encode(),
@@ -225,12 +225,11 @@ def test_any_alteration(site: Site, seed: int) -> None:
         bad = site.check()
         if bad is not None and bad.problem is None:
             assert find(bad.qualified_id) == bad
-    assert time.perf_counter() - began < 60.0
 
 
 def test_toml_is_read_in_linear_time() -> None:
     """What two loops inside one another would take minutes for."""
-    rng, began = random.Random(3), time.perf_counter()
+    rng = random.Random(3)
     pieces = [
         '"',
         "'",
@@ -254,6 +253,5 @@ def test_toml_is_read_in_linear_time() -> None:
     ]
     for _ in range(100):
         chosen = "".join(rng.choice(pieces) for _ in range(rng.randint(1, 4)))
-        with contextlib.suppress(PlainFileError):
+        with limited(), contextlib.suppress(PlainFileError):
             parse_toml(rng.choice(["", "a=", "a=[", "a={", 'a="']) + chosen * (30_000 // len(chosen)))
-    assert time.perf_counter() - began < 10.0

@@ -7,7 +7,6 @@ import json
 import os
 import random
 import tempfile
-import time
 import warnings
 import zipfile
 from collections.abc import Iterator
@@ -24,9 +23,9 @@ from rlsdk.interchange.sb3 import import_sb3, read_sb3
 from rlsdk.settings.networks import MAX_LAYERS
 from rlsdk.storage import archive, read_archive, write_archive
 from tests.altered_files.alterations import OF_TENSOR, altered, sealed
+from tests.effort import limited
 
 SMALL: dict[str, Any] = {"buffer_size": 50, "learning_starts": 5, "batch_size": 4, "policy_kwargs": {"net_arch": [4]}}
-SECONDS = 2.0
 
 
 @pytest.fixture(autouse=True)
@@ -62,10 +61,8 @@ def configured(data: bytes, **settings: Any) -> io.BytesIO:
 
 
 def quickly_refused(source: Any, match: str, **arguments: Any) -> None:
-    began = time.process_time()
-    with pytest.raises(ArtifactError, match=match):
+    with limited(), pytest.raises(ArtifactError, match=match):
         rlsdk.load(source, **arguments)
-    assert time.process_time() - began < SECONDS
 
 
 @pytest.mark.parametrize("place", ["made", "../made", "/tmp/rlsdk-made"])
@@ -253,10 +250,8 @@ def test_foreign_files_that_expand_are_refused_before_they_do(tmp_path: Path) ->
         ({}, {"a": torch.eye(3).to_sparse()}, zipfile.ZIP_STORED),
         ({}, {3: torch.ones(2)}, zipfile.ZIP_STORED),
     ):
-        began = time.process_time()
-        with pytest.raises(ArtifactError):
+        with limited(), pytest.raises(ArtifactError):
             read_sb3(foreign(path, data, weights, compression))
-        assert time.process_time() - began < SECONDS
     assert read_sb3(foreign(path, {"gamma": 0.9}, {"a": torch.ones(2)})).settings == {"gamma": 0.9}
 
 
@@ -302,8 +297,7 @@ def test_altered_foreign_files_work_or_are_refused(foreign_model: Any, name: str
             if draw.random() < 0.2:
                 changed[draw.choice(sorted(changed)).replace("0", "10")] = changed.pop(chosen)
         path = foreign(tmp_path / "model.zip", json.loads(json.dumps(settings)), changed)
-        began = time.process_time()
-        with warnings.catch_warnings():
+        with limited(what=f"seed {seed}"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
                 agent = import_sb3(path, IDS[name], env)
@@ -311,7 +305,6 @@ def test_altered_foreign_files_work_or_are_refused(foreign_model: Any, name: str
                 answers.add("loaded")
             except RlsdkError:
                 answers.add("refused")
-        assert time.process_time() - began < SECONDS, seed
     assert answers == {"loaded", "refused"}
 
 

@@ -119,11 +119,9 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     wait_for(tmp_path / "run" / "final.rlsdk")  # saved; a very long final evaluation follows
     time.sleep(0.5)
-    began = time.monotonic()
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=60)  # the evaluation would take far longer
     assert process.returncode == 130
-    assert time.monotonic() - began < 20
     rlsdk.load(tmp_path / "run" / "final")
 
 

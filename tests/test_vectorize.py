@@ -104,7 +104,7 @@ def test_a_process_that_fails_is_an_error_within_two_seconds(how: str, words: st
     began = time.monotonic()
     with pytest.raises(EnvironmentFault, match=words):
         env.step(torch.zeros(2, 1))
-    assert time.monotonic() - began < 10.0  # measured: under 1.2 s
+    assert time.monotonic() - began < 40.0  # measured: under 1.2 s; without the limit the step ends after 60 s or never
     assert not any(process.is_alive() for process in env.processes)
 
 
@@ -220,7 +220,7 @@ def test_a_process_can_be_replaced(how: str, tmp_path: Path) -> None:
     env.reset(seed=0)
     began = time.monotonic()
     steps = [env.step(torch.zeros(2, 1)) for _ in range(8)]
-    assert time.monotonic() - began < 10.0
+    assert time.monotonic() - began < 40.0  # as above
     assert env.restarts == 1
     (broken,) = [step for step in steps if not bool(step.valid.all())]
     row = int((~broken.valid).nonzero()[0, 0])

@@ -164,7 +164,7 @@ def test_addresses_where_no_ray_answers_are_refused_within_seconds() -> None:
         ):
             with pytest.raises(SettingsError, match=message):
                 require_answer(address)
-    assert time.monotonic() - began < 20.0
+    assert time.monotonic() - began < 60.0  # measured: 5 s; Ray itself waits for minutes
 
 
 @pytest.mark.slow
