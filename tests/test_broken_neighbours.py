@@ -1,4 +1,4 @@
-"""A damaged or hostile distribution is listed with a cause of one line, or works, within little time; others are not disturbed."""
+"""A damaged or hostile distribution is listed with a cause of one line, or works, in little time; others are not disturbed."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_scores_of_a_suite_as_json(cli: Any) -> None:
     )
     code, out, err = cli("bench", "small.toml", "--seeds", "1", "--jobs", "1", "--json")
     assert code == 0, err
-    (score,) = json.loads(out[: out.rindex("]") + 1])
+    (score,) = json.loads(out)
     assert (score["algorithm"], score["seed"], score["steps"]) == ("ppo", 0, 256)
 
 

@@ -45,6 +45,7 @@ MUTANTS = {
     "executor.cancel": "Uncancellable",
     "executor.seeds": "OtherSeeds",
     "executor.candidates": "Swapping",
+    "executor.evaluation": "Unordered",
     "executor.collectors": "Mixing",
 }
 """Clause -> the class of tests/executor_mutants.py that has the bug."""

@@ -20,6 +20,13 @@ def evaluate_file(
     episodes: Annotated[int, typer.Option(help="Number of episodes.", min=1)] = 20,
     n_envs: Annotated[int, typer.Option(help="Number of environments that are stepped together.")] = 1,
     seed: Annotated[int, typer.Option(help="Seed of the environments and of sampled actions.")] = 0,
+    jobs: Annotated[
+        int,
+        typer.Option(help="Parts of the episodes that are played at the same time; each has seeds of its own.", min=1),
+    ] = 1,
+    executor: Annotated[
+        str, typer.Option(help="Executor of the parts: processes, in-process, or a plugin's.")
+    ] = "processes",
     stochastic: Annotated[
         bool, typer.Option("--stochastic", help="Sample actions, instead of the deterministic ones.")
     ] = False,
@@ -27,11 +34,12 @@ def evaluate_file(
 ) -> None:
     """Evaluate a saved agent: run episodes and report the returns."""
     from rlsdk.experiments.agent_path import agent_path
-    from rlsdk.experiments.stored_agent import evaluate_stored
+    from rlsdk.experiments.stored_agent import EvaluationRequest, evaluate_stored
 
     env = changed_environment(env, env_kwargs, wrapper)
     agent = agent_path(file)
-    played = evaluate_stored(agent, env, episodes, n_envs=n_envs, deterministic=not stochastic, seed=seed)
+    request = EvaluationRequest(episodes, n_envs, deterministic=not stochastic, seed=seed, parts=jobs)
+    played = evaluate_stored(agent, env, request, executor)
     result, numbers = played.result, played.statistics()
     if as_json:
         context = {"env": played.env, "mean": result.mean, "std": result.std, "deterministic": result.deterministic}

@@ -3,9 +3,11 @@ of a plugin."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 from collections.abc import Callable
 from concurrent.futures import Executor as Pool
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from importlib import import_module
 from typing import Any, cast
@@ -108,6 +110,9 @@ def _function(place: str) -> Callable[[int], Any]:
         raise SettingsError(f"executor {place!r} cannot be imported: it {raised(error)}") from None
     if not callable(found):
         raise SettingsError(f"executor {place!r} is not a function of the number of workers")
+    if found is ProcessPoolExecutor:
+        # before Python 3.14 it forks on Linux: torch waits forever in a process forked after torch has used threads
+        found = partial(ProcessPoolExecutor, mp_context=multiprocessing.get_context("spawn"))
     return cast("Callable[[int], Any]", found)
 
 

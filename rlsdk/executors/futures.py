@@ -22,7 +22,8 @@ class FuturesExecutor:
 
     Args:
         pool: a `concurrent.futures.Executor`, which `close` leaves open; or a function that makes one, which `close` shuts
-            down and which is called again where the death of a worker broke the pool.
+            down and which is called again where the death of a worker broke the pool. Processes must not be forked: torch may
+            wait forever in them. Give `mp_context=multiprocessing.get_context("spawn")` to `ProcessPoolExecutor`.
         workers: how many items are done at a time; as many again are waiting at the pool.
     """
 
@@ -67,7 +68,10 @@ class FuturesExecutor:
     def close(self) -> None:
         self._submitting.close()
         if self._pool is not None and self._make is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+            try:
+                self._pool.shutdown(wait=False, cancel_futures=True)
+            except TypeError:  # loky's has no `cancel_futures`
+                self._pool.shutdown(wait=False)
 
     def _opened(self) -> Pool:
         with self._changing:

@@ -1,17 +1,57 @@
-"""Saved agents, and episodes played with them."""
+"""Saved agents, and episodes played with them, here or wherever an executor does its work."""
 
 from __future__ import annotations
 
+import io
+from itertools import chain
 from pathlib import Path
 
 import attrs
+import numpy as np
+from numpy.typing import NDArray
 
 from rlsdk.agent import Agent, load
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import SettingsError
 from rlsdk.evaluation.evaluate import Evaluation, run_episodes
 from rlsdk.evaluation.statistics import Statistics
+from rlsdk.executors import make_executor
+from rlsdk.experiments.sweep import jobs_for
+from rlsdk.records import Episode
 from rlsdk.settings.environment_id import applied, environment_id
+
+
+@attrs.frozen
+class EvaluationRequest:
+    """How many episodes are played, and how. The result depends on all of these, not on where the parts are played."""
+
+    episodes: int = 20
+    n_envs: int = 1
+    """Environments of each part that are stepped together."""
+    deterministic: bool = True
+    seed: int = 0
+    """Of the first environment; the others have the following ones, through all parts."""
+    parts: int = 1
+    """Shares of the episodes that can be played at the same time."""
+
+    def of_part(self, index: int) -> EvaluationRequest:
+        """What one part plays."""
+        episodes = (self.episodes + index) // self.parts
+        return attrs.evolve(self, episodes=episodes, seed=self.seed + index * self.n_envs, parts=1)
+
+
+@attrs.frozen
+class Part:
+    """An item of work: episodes played with the agent of a file."""
+
+    file: NDArray[np.uint8]
+    """Its bytes: executors send large arrays that items have in common once."""
+    env: str
+    request: EvaluationRequest
+
+    def play(self) -> tuple[Episode, ...]:
+        """The episodes of this part."""
+        return _played(load(io.BytesIO(self.file.tobytes())), self.env, self.request).episodes
 
 
 @attrs.frozen
@@ -30,12 +70,35 @@ class StoredEvaluation:
 
 
 def evaluate_stored(
-    file: Path, env: str | None, episodes: int, *, n_envs: int, deterministic: bool, seed: int
+    file: Path, env: str | None, request: EvaluationRequest, executor: str = "processes"
 ) -> StoredEvaluation:
-    """Play `episodes` episodes with the agent of a file; see `stored_agent`."""
+    """Play episodes with the agent of a file, several parts side by side with `executor`; for `env` see `stored_agent`.
+
+    Raises:
+        SettingsError: there are more parts than episodes, no such executor, or what `stored_agent` raises.
+    """
     agent, name = stored_agent(file, env)
-    result = run_episodes(agent, make_vec_env(name, n_envs), episodes, deterministic=deterministic, seed=seed)
-    return StoredEvaluation(name, result)
+    if not 1 <= request.parts <= max(1, request.episodes):
+        raise SettingsError(f"{request.parts} parts of {request.episodes} episodes: give 1 to {request.episodes} parts")
+    if request.parts == 1:
+        return StoredEvaluation(name, _played(agent, name, request))
+    agent.save(data := io.BytesIO())
+    shared = np.frombuffer(data.getvalue(), np.uint8)
+    parts = [Part(shared, name, request.of_part(index)) for index in range(request.parts)]
+    workers = make_executor(executor, jobs_for(request.parts, request.parts, 1, executor))
+    try:
+        played = workers.map(Part.play, parts)
+    finally:
+        workers.close()
+    return StoredEvaluation(name, Evaluation(tuple(chain.from_iterable(played)), request.deterministic))
+
+
+def _played(agent: Agent, env: str, request: EvaluationRequest) -> Evaluation:
+    envs = make_vec_env(env, request.n_envs)
+    try:
+        return run_episodes(agent, envs, request.episodes, deterministic=request.deterministic, seed=request.seed)
+    finally:
+        envs.close()
 
 
 def stored_agent(file: Path, env: str | None) -> tuple[Agent, str]:

@@ -82,7 +82,8 @@ def jobs_for(wanted: int | None, count: int, threads: int | None, executor: str 
         return min(wanted or max(1, capacity(executor) // (threads or 1)), count)
     room = max(1, (os.cpu_count() or 1) // (threads or 1))
     if wanted is not None and wanted > room:
-        print_line(f"--jobs {wanted} reduced to {room}: {os.cpu_count()} cores, {threads or 1} torch thread(s) per run")
+        reason = f"{os.cpu_count()} cores, {threads or 1} torch thread(s) per run"
+        print_line(f"--jobs {wanted} reduced to {room}: {reason}", sys.stderr)
     return min(wanted or room, room, count)
 
 
@@ -204,15 +205,16 @@ def require_shared(file: Path | None) -> None:
 
 
 def reported(request: RunRequest, name: str) -> SeedResult:
-    """`finished`, and a line under `name` about it; what goes wrong is in the result."""
+    """`finished`, and a line under `name` about it on standard error, as standard output may be JSON; what goes wrong is in
+    the result."""
     assert request.out is not None
     try:
         result = finished(request)
-        print_line(
-            f"{name}: finished" if result.mean is None else f"{name}: return {result.mean:.2f} +- {result.std:.2f}"
-        )
+        came = "finished" if result.mean is None else f"return {result.mean:.2f} +- {result.std:.2f}"
+        if not is_quiet():
+            print_line(f"{name}: {came}", sys.stderr)
     except RlsdkError as error:
-        print_line(f"{name} failed: {error}")
+        print_line(f"{name} failed: {error}", sys.stderr)
         return SeedResult(seed=request.settings["seed"], folder=request.out, error=str(error))
     return result
 

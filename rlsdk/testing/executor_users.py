@@ -14,6 +14,7 @@ from rlsdk.environments import make_vec_env
 from rlsdk.errors import PluginError
 from rlsdk.executors import SerialExecutor
 from rlsdk.experiments.runner import RunRequest
+from rlsdk.experiments.stored_agent import EvaluationRequest, evaluate_stored
 from rlsdk.experiments.sweep import SeedResult, run_seed
 from rlsdk.interfaces import Executor
 from rlsdk.registry import load as load_spec
@@ -90,6 +91,18 @@ def _collected(place: str, workers: int) -> dict[str, Tensor]:
         return flat_state(agent.learn(2 * 16 * 2 * workers))
     finally:
         env.close()
+
+
+def evaluation_equal(name: str, workers: int) -> None:
+    """Episodes in parts, with sampled actions."""
+    _require_algorithm(COLLECTING)
+    request = EvaluationRequest(episodes=2 * workers + 1, n_envs=2, deterministic=False, seed=3, parts=workers)
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        agent_class(load_spec(COLLECTING))(policy="MlpPolicy", env="CartPole-v1", seed=1).save(Path(folder) / "agent")
+        here, there = (
+            evaluate_stored(Path(folder) / "agent", None, request, place).result for place in ("in-process", name)
+        )
+    require(here == there, f"the episodes have returns {there.returns}, here {here.returns}")
 
 
 def _require_algorithm(algorithm: str) -> None:

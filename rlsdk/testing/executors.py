@@ -24,7 +24,7 @@ from rlsdk.executors import make_executor
 from rlsdk.interfaces import Executor, HasStatefulWorkers
 from rlsdk.interfaces.abilities import ability
 from rlsdk.testing import executor_work as work
-from rlsdk.testing.executor_users import candidates_equal, collectors_equal, seeds_equal
+from rlsdk.testing.executor_users import candidates_equal, collectors_equal, evaluation_equal, seeds_equal
 from rlsdk.testing.kit import require
 from rlsdk.testing.not_applicable import NotApplicable
 
@@ -267,6 +267,11 @@ def seeds(subject: ExecutorSubject) -> None:
 @clause("executor.candidates", "Candidates of a population method are played as in this process, to the bit.")
 def candidates(subject: ExecutorSubject) -> None:
     candidates_equal(subject.name, subject.workers)
+
+
+@clause("executor.evaluation", "Parts of an evaluation are played as in this process, to the bit.")
+def evaluation(subject: ExecutorSubject) -> None:
+    evaluation_equal(subject.name, subject.workers)
 
 
 @clause(

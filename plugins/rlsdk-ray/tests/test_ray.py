@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -30,7 +31,13 @@ from rlsdk_ppo import PPO
 from rlsdk_ray import RayExecutor, Resources
 from rlsdk_ray import nodes as nodes_module
 
-MANY_PROCESSES = ("executor.deadly-item", "executor.nested", "executor.seeds", "executor.collectors")
+MANY_PROCESSES = (
+    "executor.deadly-item",
+    "executor.nested",
+    "executor.seeds",
+    "executor.collectors",
+    "executor.evaluation",
+)
 """Clauses that need further processes of Ray, each of which takes seconds to import torch."""
 
 
@@ -245,6 +252,36 @@ def test_trials_of_a_search_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     done = CliRunner().invoke(app, ["tune", "ppo", "--env", "CartPole-v1", "--jobs", "2", *options])
     assert done.exit_code == 0, f"{done.output}\n{done.exception}"
     assert list(tmp_path.rglob("best.toml"))
+
+
+@pytest.mark.slow
+def test_a_benchmark_has_the_scores_of_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("small.toml").write_text(
+        '[suite]\ndescription = "two cells"\nepisodes = 2\n'
+        '[[cells]]\nalgorithm = "ars"\nenv = "CartPole-v1"\nsteps = 200\n'
+        '[[cells]]\nalgorithm = "ppo"\nenv = "CartPole-v1"\nsteps = 64\n[cells.settings]\nn_steps = 32\nbatch_size = 32\n'
+    )
+    scores = []
+    for executor in ("in-process", "ray"):
+        command = [
+            "bench",
+            "small.toml",
+            "--seeds",
+            "2",
+            "--jobs",
+            "2",
+            "--executor",
+            executor,
+            "--out",
+            executor,
+            "--json",
+        ]
+        done = CliRunner().invoke(app, command)
+        assert done.exit_code == 0, f"{done.output}\n{done.exception}"
+        scores.append([(each["algorithm"], each["seed"], each["mean"]) for each in json.loads(done.stdout)])
+    assert scores[0] == scores[1]
+    assert len(scores[0]) == 4
 
 
 def test_algorithms_that_cannot_use_collectors_are_refused(tmp_path: Path) -> None:
