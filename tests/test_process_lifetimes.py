@@ -187,3 +187,37 @@ def test_ctrl_c_of_a_terminal_goes_to_the_parent_alone(place: tuple[str, ...], t
         _, error = process.communicate(timeout=60)
     assert process.returncode == 130, error
     assert "died" not in error
+
+
+STARTING = """
+import os, signal, sys, time
+from rlsdk.executors.processes import Processes
+from rlsdk.executors.stateful import StatefulProcesses
+
+def make():
+    return abs
+
+if __name__ == "__main__":
+    caught = []
+    signal.signal(signal.SIGINT, lambda *_: caught.append(1))
+    stateful = StatefulProcesses([make, make])
+    pids = stateful.pids
+    mapping = Processes(2)
+    answers = mapping.submit(abs, -3)
+    time.sleep(0.2)  # they are importing
+    os.killpg(os.getpid(), signal.SIGINT)
+    print(sorted(stateful.ask({0: -1, 1: -2}).items()), answers.result(), stateful.pids == pids, mapping.repeated, len(caught))
+    stateful.close()
+    mapping.close()
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="no signals to hold")
+def test_ctrl_c_while_processes_start_does_not_end_them(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(STARTING)
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, start_new_session=True, timeout=120, check=True
+    )
+    assert done.stdout == "[(0, 1), (1, 2)] 3 True 0 1\n"
+    assert not done.stderr

@@ -23,8 +23,9 @@ class Background:
         """`work()`, after all that was submitted before."""
         future = Future[ResultT]()
         if self._thread is None:
-            self._thread = threading.Thread(target=_work_off, args=(self._queue,), daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=_work_off, args=(self._queue,), daemon=True)
+            thread.start()
+            self._thread = thread
         self._last = future
         self._queue.put((work, future))
         return future
@@ -32,7 +33,9 @@ class Background:
     def settle(self) -> None:
         """Return once all that was submitted is done, at once in the thread itself; errors stay in their futures."""
         if self._last is not None and threading.current_thread() is not self._thread:
-            wait([self._last])
+            behind = Future[None]()  # not `_last`: Ctrl-C may have kept it from the queue
+            self._queue.put((lambda: None, behind))
+            wait([behind])
             self._last = None
 
     def close(self) -> None:

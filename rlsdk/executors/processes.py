@@ -16,7 +16,14 @@ from rlsdk.errors import WorkError
 from rlsdk.executors.pieces import attempt, result_of, unsendable
 from rlsdk.executors.shared_memory import SharedArrays
 from rlsdk.executors.stateful import StatefulProcesses
-from rlsdk.executors.workers import RepeatedFailure, Worker, WorkerDied, end_with_parent, spread
+from rlsdk.executors.workers import (
+    RepeatedFailure,
+    Worker,
+    WorkerDied,
+    end_with_parent,
+    forget_terminal_signals,
+    spread,
+)
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
@@ -185,6 +192,7 @@ def _serve(pipe: Connection, _: None) -> None:
     """Answer ("call", (work, item)) until the pipe closes."""
     if hasattr(os, "setsid"):
         os.setsid()  # the terminal's Ctrl-C goes to the parent alone, which decides whether the work continues
+    forget_terminal_signals()
     end_with_parent()  # a run in work saves first
     while True:
         try:

@@ -14,7 +14,7 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -26,6 +26,8 @@ OVERSLEPT = 1.0
 """Seconds."""
 GRACE = 5.0
 """Seconds a process has to end by itself once its parent is gone."""
+TERMINAL = tuple(getattr(signal, name) for name in ("SIGINT", "SIGHUP") if hasattr(signal, name))
+"""What a terminal sends to all its processes."""
 Serve = Callable[[Connection, Any], None]
 """What runs in a process: answers (name, arguments) from the pipe until it closes."""
 
@@ -63,7 +65,8 @@ class Worker:
         self.pipe: Connection
         self.pipe, theirs = self.context.Pipe()
         self.process = self.context.Process(target=self.serve, args=(theirs, self.argument), daemon=self.daemon)
-        self.process.start()
+        with _terminal_signals_held():
+            self.process.start()
         theirs.close()
 
     def send(self, request: str, *arguments: object) -> None:
@@ -170,14 +173,36 @@ def _left(deadline: float) -> float | None:
     return None if deadline == math.inf else max(0.0, deadline - time.monotonic())
 
 
+@contextlib.contextmanager
+def _terminal_signals_held() -> Iterator[None]:
+    """A process started inside inherits that the terminal's signals wait, so none interrupts its imports."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, TERMINAL)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def forget_terminal_signals() -> None:
+    """Called in a child process once it is in a session of its own: those that waited are gone, later ones count."""
+    for number in TERMINAL:
+        handler = signal.signal(number, signal.SIG_IGN)
+        signal.signal(number, signal.SIG_DFL if handler is None else handler)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINAL)
+
+
 def obey_parent_only() -> None:
     """Called in a child process: the terminal's Ctrl-C and hang-up are for the parent, which ends this process by SIGTERM.
 
     SIGTERM becomes KeyboardInterrupt, so that the child can clean up, for at most `GRACE` seconds.
     """
-    for name in ("SIGINT", "SIGHUP"):
-        if (number := getattr(signal, name, None)) is not None:
-            signal.signal(number, signal.SIG_IGN)
+    for number in TERMINAL:
+        signal.signal(number, signal.SIG_IGN)
+    forget_terminal_signals()
     signal.signal(signal.SIGTERM, _interrupted)
 
 
