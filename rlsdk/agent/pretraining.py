@@ -18,6 +18,7 @@ from rlsdk.buffers import Episodes, open_episodes, rows_in_order
 from rlsdk.errors import DivergenceError, SettingsError, UsageError
 from rlsdk.interfaces import FollowsPolicy, Imitates
 from rlsdk.interfaces.abilities import ability
+from rlsdk.kernels.compiler_import import step, without_compiler
 from rlsdk.records import Features, Observation
 from rlsdk.runtime.output import print_line
 from rlsdk.runtime.seeding import derive
@@ -116,7 +117,8 @@ class _Fitting:
                 "pretrain: all parameters of the policy are 0, where hidden layers have no gradient; begin with others, as with"
                 " zero_policy=False, or use a linear policy"
             )
-        self.optimizer = torch.optim.Adam(self.parameters, lr=wanted.learning_rate, eps=wanted.adam_epsilon)
+        with without_compiler():
+            self.optimizer = torch.optim.Adam(self.parameters, lr=wanted.learning_rate, eps=wanted.adam_epsilon)
         self.sequences = bool(tree.leaves(agent.parts.policy.initial_carry(1)))
         """Whether rows are learnt from in order: the policy remembers something."""
 
@@ -146,7 +148,7 @@ class _Fitting:
             loss = losses.sum() / max(size, len(losses))
             self.optimizer.zero_grad(set_to_none=False)
             torch.autograd.backward(loss)
-            self.optimizer.step()
+            step(self.optimizer)
             total += float(losses.detach().sum())
         if not math.isfinite(total):
             raise DivergenceError(

@@ -17,7 +17,6 @@ from rlsdk.evaluation.evaluate import Evaluation, run_episodes
 from rlsdk.evaluation.statistics import Statistics
 from rlsdk.executors import make_executor
 from rlsdk.experiments.sweep import jobs_for
-from rlsdk.records import Episode
 from rlsdk.settings.environment_id import applied, environment_id
 
 
@@ -49,9 +48,9 @@ class Part:
     env: str
     request: EvaluationRequest
 
-    def play(self) -> tuple[Episode, ...]:
+    def play(self) -> Evaluation:
         """The episodes of this part."""
-        return _played(load(io.BytesIO(self.file.tobytes())), self.env, self.request).episodes
+        return _played(load(io.BytesIO(self.file.tobytes())), self.env, self.request)
 
 
 @attrs.frozen
@@ -90,7 +89,9 @@ def evaluate_stored(
         played = workers.map(Part.play, parts)
     finally:
         workers.close()
-    return StoredEvaluation(name, Evaluation(tuple(chain.from_iterable(played)), request.deterministic))
+    return StoredEvaluation(
+        name, Evaluation(tuple(chain.from_iterable(part.episodes for part in played)), request.deterministic)
+    )
 
 
 def _played(agent: Agent, env: str, request: EvaluationRequest) -> Evaluation:

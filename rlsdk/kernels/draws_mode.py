@@ -18,6 +18,11 @@ class SeededDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
     They are those that torch's global generator would give after `torch.manual_seed(seed)`, to the bit.
     """
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """No: torch would import its compiler, which takes two seconds, to leave this class out of what it compiles."""
+        return False
+
     def __init__(self, seed: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.seed = seed

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from rlsdk.kernels import Structure, factory
+from rlsdk.kernels.compiler_import import step
 from rlsdk.networks.flat import FlatParameters, is_trained
 from rlsdk.updates.optimizer_choice import maker
 from rlsdk.updates.optimizer_state import moved_state, require_own_state
@@ -85,7 +86,7 @@ class FlatOptimizer:
         before = [parameter.detach().clone() for parameter in frozen]
         self.optimizer.param_groups[0]["lr"] = learning_rate
         if not self._kernel(self.optimizer):
-            self.optimizer.step()
+            step(self.optimizer)
         for parameter, value in zip(frozen, before, strict=True):  # momentum and weight decay would move them
             parameter.data.copy_(value)
 

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from rlsdk.errors import SettingsError
+from rlsdk.kernels.compiler_import import without_compiler
 
 CLASSES: dict[str, type[torch.optim.Optimizer]] = {
     "adadelta": torch.optim.Adadelta,
@@ -42,7 +43,8 @@ def maker(
         if isinstance(choice, str) and choice in FUSED:
             options.setdefault("fused", flat.numel() > 0 and flat.is_floating_point())
         try:
-            return kind([flat], **options)
+            with without_compiler():
+                return kind([flat], **options)
         except (TypeError, ValueError) as error:
             raise SettingsError(f"optimizer_kwargs {dict(arguments or {})} do not fit {choice}: {error}") from None
 

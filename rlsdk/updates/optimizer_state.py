@@ -9,6 +9,8 @@ from itertools import accumulate
 import torch
 from torch import Tensor, nn
 
+from rlsdk.kernels.compiler_import import step
+
 
 def require_own_state(
     make: Callable[[nn.Parameter], torch.optim.Optimizer], flat: Tensor, state: Mapping[str, object]
@@ -36,8 +38,7 @@ def _states_of_one_number(
     number.grad = torch.zeros_like(number)
     optimizer = make(number)
     before = dict(optimizer.state.get(number, {}))
-    with torch.no_grad():
-        optimizer.step()
+    step(optimizer)
     return before, dict(optimizer.state.get(number, {}))
 
 
