@@ -22,7 +22,7 @@ def evaluate_file(
     seed: Annotated[int, typer.Option(help="Seed of the environments and of sampled actions.")] = 0,
     jobs: Annotated[
         int,
-        typer.Option(help="Parts of the episodes that are played at the same time; each has seeds of its own.", min=1),
+        typer.Option(help="Parts of the episodes that are played at the same time; each has its own seeds.", min=1),
     ] = 1,
     executor: Annotated[
         str, typer.Option(help="Executor of the parts: processes, in-process, or a plugin's.")
