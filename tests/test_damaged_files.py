@@ -22,7 +22,6 @@ from rlsdk.errors import ArtifactError, RlsdkError
 from rlsdk.storage import read_archive
 from tests.effort import limited
 
-"""No file of this size may keep us longer (usually it takes milliseconds)."""
 FAST, SLOW = 2_000, 100_000
 
 

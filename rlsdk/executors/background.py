@@ -17,7 +17,7 @@ class Background:
     def __init__(self) -> None:
         self._queue: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._last: Future[Any] | None = None
+        self._unsettled = False
 
     def submit(self, work: Callable[[], ResultT]) -> Future[ResultT]:
         """`work()`, after all that was submitted before."""
@@ -26,17 +26,17 @@ class Background:
             thread = threading.Thread(target=_work_off, args=(self._queue,), daemon=True)
             thread.start()
             self._thread = thread
-        self._last = future
+        self._unsettled = True
         self._queue.put((work, future))
         return future
 
     def settle(self) -> None:
         """Return once all that was submitted is done, at once in the thread itself; errors stay in their futures."""
-        if self._last is not None and threading.current_thread() is not self._thread:
-            behind = Future[None]()  # not `_last`: Ctrl-C may have kept it from the queue
-            self._queue.put((lambda: None, behind))
-            wait([behind])
-            self._last = None
+        if self._unsettled and threading.current_thread() is not self._thread:
+            marker = Future[None]()  # Ctrl-C inside `submit` may have kept the last piece of work out of the queue
+            self._queue.put((lambda: None, marker))
+            wait([marker])
+            self._unsettled = False
 
     def close(self) -> None:
         """The thread ends after what was submitted."""
