@@ -32,6 +32,7 @@ class FuturesExecutor:
         self._pool = pool if isinstance(pool, Pool) else None
         self._changing = threading.Lock()
         self._submitting = Submitting[Any](self, workers)
+        self._given = set[Future[Any]]()
         self.workers = workers
         self.repeated = 0
         """Items that were given away again because a worker died."""
@@ -48,7 +49,10 @@ class FuturesExecutor:
             while waiting or running:
                 while waiting and len(running) < (1 if _suspect(broken, waiting, running) else 2 * self.workers):
                     index, pool = waiting.pop(), self._opened()
-                    running[_sent(pool, work, items[index])] = index, pool
+                    future = _sent(pool, work, items[index])
+                    running[future] = index, pool
+                    self._given.add(future)
+                    future.add_done_callback(self._given.discard)
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     index, pool = running.pop(future)
                     if isinstance(future.exception(), BrokenExecutor):
@@ -66,12 +70,18 @@ class FuturesExecutor:
         return self._submitting.submit(work, item)
 
     def close(self) -> None:
+        """Shut down the pool that the function made.
+
+        Where no piece runs, this waits for the pool's processes: a process that ends while it has a pool can hang, because
+        the pool's workers then never hear of it. Pieces that run are not waited for.
+        """
         self._submitting.close()
         if self._pool is not None and self._make is not None:
+            idle = all(future.done() for future in tuple(self._given))
             try:
-                self._pool.shutdown(wait=False, cancel_futures=True)
+                self._pool.shutdown(wait=idle, cancel_futures=True)
             except TypeError:  # loky's has no `cancel_futures`
-                self._pool.shutdown(wait=False)
+                self._pool.shutdown(wait=idle)
 
     def _opened(self) -> Pool:
         with self._changing:

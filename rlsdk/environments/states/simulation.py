@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,19 +20,29 @@ SWITCHES = ("eq_active",)
 builds again: a file does not choose them."""
 
 
-def fields(data: Any) -> list[str]:
-    """Arrays of numbers whose size depends on the model alone."""
+_SHAPES: WeakKeyDictionary[Any, dict[str, tuple[int, ...]]] = WeakKeyDictionary()
+"""Model -> name -> shape of the arrays that its simulations begin with. Reading every attribute takes milliseconds."""
+
+
+def fields(data: Any) -> dict[str, NDArray[np.generic]]:
+    """Arrays of numbers whose size depends on the model alone, by name."""
+    shapes = _SHAPES.get(data.model)
+    if shapes is None:
+        shapes = _SHAPES[data.model] = _first_shapes(data.model)
+    found = {name: getattr(data, name) for name in shapes}
+    return {name: array for name, array in found.items() if array.shape == shapes[name]}
+
+
+def _first_shapes(model: Any) -> dict[str, tuple[int, ...]]:
     import mujoco
 
-    fresh = mujoco.MjData(data.model)
-    names = [name for name in dir(fresh) if not name.startswith("_") and isinstance(getattr(fresh, name), np.ndarray)]
-    return [
-        name
-        for name in names
-        if getattr(fresh, name).shape == getattr(data, name).shape
-        and not name.startswith(REBUILT)
-        and (getattr(fresh, name).dtype.kind == "f" or name in SWITCHES)
-    ]
+    fresh = mujoco.MjData(model)
+    arrays = {name: getattr(fresh, name) for name in dir(fresh) if not name.startswith(("_", *REBUILT))}
+    return {
+        name: array.shape
+        for name, array in arrays.items()
+        if isinstance(array, np.ndarray) and (array.dtype.kind == "f" or name in SWITCHES)
+    }
 
 
 def put_back(data: Any, time: float, stored: Mapping[str, NDArray[np.generic]]) -> None:
@@ -42,14 +53,13 @@ def put_back(data: Any, time: float, stored: Mapping[str, NDArray[np.generic]]) 
     """
     if class_name(data) != CLASS or not math.isfinite(time):
         raise ArtifactError("the file is damaged: an environment's state holds a simulation that cannot be")
-    known = [name for name in fields(data) if name in stored]
-    for name in known:
-        own, value = getattr(data, name), stored[name]
-        if value.shape != own.shape or value.dtype != own.dtype:
+    known = {name: own for name, own in fields(data).items() if name in stored}
+    for name, own in known.items():
+        if stored[name].shape != own.shape or stored[name].dtype != own.dtype:
             raise ArtifactError(f"the file is damaged, or of another simulation: its {name} does not fit")
     data.time = time
-    for name in known:
-        getattr(data, name)[...] = stored[name]
+    for name, own in known.items():
+        own[...] = stored[name]
 
 
 def class_name(value: object) -> str:

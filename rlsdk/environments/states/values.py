@@ -99,7 +99,7 @@ class Writer:
         return {"space": [self(vars(part).get("_np_random"), where) for part in parts_of(value)]}
 
     def _simulation(self, value: Any, where: str) -> dict[str, object]:
-        found = {name: self._array(getattr(value, name).copy(), name) for name in simulation.fields(value)}
+        found = {name: self._array(array.copy(), name) for name, array in simulation.fields(value).items()}
         return {"simulation": {"time": float(value.time).hex(), "fields": found}}
 
     def _dict(self, value: dict[object, object], where: str) -> dict[str, object]:

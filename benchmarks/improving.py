@@ -1,0 +1,64 @@
+"""TD3+BC and behaviour cloning from the same recordings of a half-trained agent, on Pendulum.
+
+python -m benchmarks.improving docs/images     writes improving.csv; what the file holds already is not measured again
+
+SAC is trained for a fraction of its preset's steps and records episodes with its exploration noise, as for the "medium" data
+sets of arXiv:2004.07219. Each seed of the learners has a separate recording. Returns are means over 20 deterministic episodes.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.cloning import Rows, mean_return
+from rlsdk.interchange import record_episodes
+from rlsdk.interchange.data_set_summary import summary_of
+from rlsdk.settings import Dataset
+from rlsdk_bc import BC
+from rlsdk_sac import SAC
+from rlsdk_td3_bc import TD3BC
+
+ENV = "Pendulum-v1"
+SEEDS = (0, 1, 2, 3, 4)
+RECORDER_SEED, RECORDER_STEPS = 10, 3000
+EPISODES = 100
+UPDATES = 20_000
+
+
+def measure(rows: Rows, seed: int, medium: SAC, folder: Path) -> None:
+    """The recorded returns, and those of both learners."""
+    data = record_episodes(medium, ENV, EPISODES, folder / f"medium-{seed}", seed=1000 * seed)
+    if not rows.has(ENV, "recorded", seed, EPISODES):
+        rows.add((ENV, "recorded", seed, EPISODES, float(summary_of(data).returns.mean())))
+    if not rows.has(ENV, "bc", seed, UPDATES):
+        # As TD3+BC: networks, rows per update, observations normalised.
+        clone = BC(
+            "MlpPolicy",
+            None,
+            dataset=Dataset.at(data),
+            batch_size=256,
+            policy_kwargs={"net_arch": [256, 256]},
+            normalize={"norm_reward": False},
+            seed=seed,
+        )
+        rows.add((ENV, "bc", seed, UPDATES, mean_return(clone.learn(UPDATES), ENV)))
+    if not rows.has(ENV, "td3-bc", seed, UPDATES):
+        learner = TD3BC("MlpPolicy", None, dataset=Dataset.at(data), seed=seed)
+        rows.add((ENV, "td3-bc", seed, UPDATES, mean_return(learner.learn(UPDATES), ENV)))
+
+
+def main(folder: Path) -> None:
+    """Measure what is missing."""
+    rows = Rows(folder / "improving.csv", "episodes_or_updates")
+    medium = SAC("MlpPolicy", ENV, seed=RECORDER_SEED, learning_rate=1e-3).learn(RECORDER_STEPS)
+    if not rows.has(ENV, "recorder", RECORDER_SEED, RECORDER_STEPS):
+        rows.add((ENV, "recorder", RECORDER_SEED, RECORDER_STEPS, mean_return(medium, ENV)))
+    with tempfile.TemporaryDirectory() as data:
+        for seed in SEEDS:
+            measure(rows, seed, medium, Path(data))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
