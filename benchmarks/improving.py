@@ -50,7 +50,7 @@ def measure(rows: Rows, seed: int, medium: SAC, folder: Path) -> None:
 
 
 def main(folder: Path) -> None:
-    """Measure what is missing."""
+    """Measure what the file does not hold yet."""
     rows = Rows(folder / "improving.csv", "episodes_or_updates")
     medium = SAC("MlpPolicy", ENV, seed=RECORDER_SEED, learning_rate=1e-3).learn(RECORDER_STEPS)
     if not rows.has(ENV, "recorder", RECORDER_SEED, RECORDER_STEPS):
