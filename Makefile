@@ -32,7 +32,7 @@ $(VENV)/.bench: $(VENV)/.dev
 
 demo: $(VENV)/.demo  ## install, train TQC on Pendulum-v1, show how it learnt, what it does and what to try next
 	rm -rf demo
-	$(BIN)/rlsdk run tqc --env Pendulum-v1 --steps 6000 --seed 1 --set learning_rate=1e-3 --eval-every 500 --out demo
+	$(BIN)/rlsdk run tqc --env Pendulum-v1 --steps 8000 --seed 1 --set learning_rate=2e-3 --set 'policy_kwargs.net_arch=[64,64]' --eval-every 500 --out demo
 	$(BIN)/rlsdk eval demo/final.rlsdk --episodes 20
 	SDL_VIDEODRIVER=dummy $(BIN)/rlsdk record demo/final.rlsdk --out demo/agent.gif
 	$(BIN)/python examples/show_run.py demo

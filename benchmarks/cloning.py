@@ -16,23 +16,44 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import attrs
+import numpy as np
 from matplotlib.figure import Figure
 
 import rlsdk
+from rlsdk.callbacks import EvalCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.evaluation.evaluate import run_episodes
 from rlsdk.interchange import record_episodes, zoo
+from rlsdk.registry import preset
 from rlsdk.settings import Dataset
 from rlsdk_bc import BC
 from rlsdk_ppo import PPO
 
-EXPERTS = {"CartPole-v1": "ppo/CartPole-v1", "Pendulum-v1": "sac/Pendulum-v1"}
-UPDATES = {"CartPole-v1": 1500, "Pendulum-v1": 1500}
+LANDER, GOAL, STEPS, EVERY = "LunarLander-v3", 200, 655_360, 32_768
+"""Where PPO continues from a clone, the return to reach, its steps, and the steps between its evaluations."""
+
+
+@attrs.frozen
+class Task:
+    """Whose episodes are cloned, how many updates a clone gets, and its settings."""
+
+    expert: str
+    updates: int
+    settings: dict[str, Any]
+
+
+ROBOT = {"batch_size": 256, "normalize": True, "policy_kwargs": {"net_arch": [256, 256]}}
+TASKS = {
+    "CartPole-v1": Task("ppo/CartPole-v1", 1500, {}),
+    "Pendulum-v1": Task("sac/Pendulum-v1", 1500, {}),
+    "HalfCheetah-v5": Task("ppo/HalfCheetah-v5", 10_000, ROBOT),
+    LANDER: Task("ppo/LunarLander-v3", 1500, {"gamma": 0.999}),
+}
+BY_EPISODES = ("CartPole-v1", "Pendulum-v1", "HalfCheetah-v5")
 EPISODES = (1, 3, 10, 30)
 SEEDS = (0, 1, 2)
 EVALUATED = 20
-STEPS, EVERY = 16_384, 2_048
-"""Of PPO, and between its evaluations."""
 Row = tuple[str, str, int, int, float]
 """(environment, who, seed, episodes or steps, mean return)."""
 
@@ -48,17 +69,16 @@ def mean_return(agent: rlsdk.Agent, env: str) -> float:
 
 def clone(env: str, episodes: int, seed: int, folder: Path) -> BC:
     """A clone of the expert. Each seed has episodes of its own."""
-    expert = zoo.load(EXPERTS[env])
-    data = record_episodes(
-        expert, env, episodes, folder / f"{env}-{episodes}-{seed}", deterministic=True, seed=1000 * seed
-    )
-    return BC("MlpPolicy", None, dataset=Dataset.at(data), seed=seed).learn(UPDATES[env])
+    task = TASKS[env]
+    file = folder / f"{env}-{episodes}-{seed}"
+    data = record_episodes(zoo.load(task.expert), env, episodes, file, deterministic=True, seed=1000 * seed)
+    return BC("MlpPolicy", None, dataset=Dataset.at(data), seed=seed, **task.settings).learn(task.updates)
 
 
 def by_episodes(env: str, rows: Rows, folder: Path) -> None:
     """The returns of an expert and its clones."""
     if not rows.has(env, "expert", 0):
-        rows.add((env, "expert", 0, 0, mean_return(zoo.load(EXPERTS[env]), env)))
+        rows.add((env, "expert", 0, 0, mean_return(zoo.load(TASKS[env].expert), env)))
     for episodes in EPISODES:
         for seed in SEEDS:
             if not rows.has(env, "bc", seed, episodes):
@@ -66,23 +86,31 @@ def by_episodes(env: str, rows: Rows, folder: Path) -> None:
 
 
 def then_ppo(rows: Rows, folder: Path) -> None:
-    """The returns of PPO on CartPole, alone and from a clone of a single episode, after every so many steps."""
-    env = "CartPole-v1"
+    """The returns of PPO with its preset, alone and from a clone of three episodes, after every so many steps."""
+    known = preset("ppo", LANDER)
+    assert known is not None
     for seed, who in product(SEEDS, ("ppo", "bc, then ppo")):
-        if rows.has(env, who, seed, STEPS):
+        if rows.has(LANDER, who, seed, STEPS):
             continue
-        envs = make_vec_env(env, 8)
-        settings: dict[str, Any] = {"n_steps": 32, "batch_size": 256, "n_epochs": 20, "gae_lambda": 0.8, "gamma": 0.98}
-        settings |= {"learning_rate": 1e-3, "seed": seed}
+        settings: dict[str, Any] = {**known.settings, "seed": seed}
+        envs = make_vec_env(LANDER, 16)
         if who == "ppo":
             agent = PPO("MlpPolicy", envs, **settings)
         else:
-            clone(env, 1, seed, folder).save(folder / f"clone-{seed}")
+            clone(LANDER, 3, seed, folder).save(folder / f"clone-{seed}")
             agent = PPO.load_policy(folder / f"clone-{seed}", envs, **settings)
-        found = [(env, who, seed, 0, mean_return(agent, env))]
-        for step in range(EVERY, STEPS + 1, EVERY):
-            agent.learn(EVERY, reset_num_timesteps=False)
-            found.append((env, who, seed, step, mean_return(agent, env)))
+        found = [(LANDER, who, seed, 0, mean_return(agent, LANDER))]
+        agent.learn(
+            STEPS,
+            callback=EvalCallback(
+                make_vec_env(LANDER, 10), n_eval_episodes=EVALUATED, eval_freq=EVERY, log_path=folder, verbose=0
+            ),
+        )
+        played = np.load(folder / "evaluations.npz")
+        found += [
+            (LANDER, who, seed, int(step), float(returns.mean()))
+            for step, returns in zip(played["timesteps"], played["results"], strict=True)
+        ]
         envs.close()
         rows.add(*found)
 
@@ -123,9 +151,9 @@ def series(rows: Sequence[Row], env: str, who: str) -> dict[int, list[float]]:
 
 def draw(folder: Path, clones: Sequence[Row], trained: Sequence[Row]) -> None:
     """The two pictures, each with its text."""
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    figure = Figure(figsize=(12, 3.6), layout="constrained")
     texts = []
-    for axis, env in zip(figure.subplots(1, 2), EXPERTS, strict=True):
+    for axis, env in zip(figure.subplots(1, len(BY_EPISODES)), BY_EPISODES, strict=True):
         found, (expert,) = series(clones, env, "bc"), series(clones, env, "expert")[0]
         means = {x: sum(values) / len(values) for x, values in found.items()}
         axis.plot(list(means), list(means.values()), marker="o", label="behaviour cloning, mean of 3 seeds")
@@ -140,15 +168,15 @@ def draw(folder: Path, clones: Sequence[Row], trained: Sequence[Row]) -> None:
     figure = Figure(figsize=(6, 3.6), layout="constrained")
     axis, texts = figure.subplots(), []
     for who in ("ppo", "bc, then ppo"):
-        found = series(trained, "CartPole-v1", who)
+        found = series(trained, LANDER, who)
         means = {x: sum(values) / len(values) for x, values in found.items()}
         axis.plot(list(means), list(means.values()), label=who)
         axis.fill_between(list(means), [min(v) for v in found.values()], [max(v) for v in found.values()], alpha=0.2)
-        reached = next((f"{x:,}" for x, value in means.items() if value >= 475), "none of the")
-        texts.append(f"{who}: {means[0]:.0f} before training, a mean return of 475 after {reached} steps.")
-    axis.set(title="CartPole-v1", xlabel="environment steps of PPO", ylabel="mean return")
+        reached = next((f"{x:,}" for x, value in means.items() if value >= GOAL), "none of the")
+        texts.append(f"{who}: {means[0]:.0f} before training, a mean return of {GOAL} after {reached} steps.")
+    axis.set(title=LANDER, xlabel="environment steps of PPO", ylabel="mean return")
     axis.legend()
-    save(figure, folder / "cloning-then-ppo", "CartPole-v1, mean of 3 seeds. " + " ".join(texts))
+    save(figure, folder / "cloning-then-ppo", f"{LANDER}, mean of 3 seeds. " + " ".join(texts))
 
 
 def save(figure: Figure, path: Path, text: str) -> None:
@@ -163,7 +191,7 @@ def main(folder: Path) -> None:
     clones, trained = Rows(folder / "cloning.csv", "episodes"), Rows(folder / "cloning-then-ppo.csv", "steps")
     with tempfile.TemporaryDirectory() as data:
         then_ppo(trained, Path(data))
-        for env in EXPERTS:
+        for env in BY_EPISODES:
             by_episodes(env, clones, Path(data))
     draw(folder, sorted(clones.read()), sorted(trained.read()))
 

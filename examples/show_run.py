@@ -23,7 +23,7 @@ FILES = {
 NEXT = {
     "rlsdk list": "the installed algorithms",
     "rlsdk info tqc": "its settings, spaces and paper",
-    "rlsdk run tqc --resume --out {folder} --steps 8000": "continue this training",
+    "rlsdk run tqc --resume --out {folder} --steps 10000": "continue this training",
     "rlsdk run ppo --env CartPole-v1 --steps 20000 --out runs/ppo": "another algorithm and environment",
     "rlsdk run ars --env CartPole-v1 --steps 5000 --seeds 2": "several seeds in parallel",
     "rlsdk new my-algo --family on-policy": "a package for an algorithm of your own",

@@ -64,7 +64,7 @@ def test_the_demo_and_what_it_suggests_run(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.delenv("DISPLAY", raising=False)
     (first,) = re.findall(r"rlsdk (run .*)", RECIPE)
     (video,) = re.findall(r"rlsdk (record .*)", RECIPE)
-    shorter = {"6000": "300", "500": "150", "8000": "450", "20000": "256", "5000": "256"}
+    shorter = {"8000": "300", "500": "150", "10000": "450", "20000": "256", "5000": "256"}
     for written in [shlex.split(first), shlex.split(video), *suggested()]:
         arguments = [shorter.get(each, each) for each in written]
         if arguments[0] == "run" and "--resume" not in arguments:
