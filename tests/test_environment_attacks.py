@@ -259,12 +259,23 @@ def test_mujoco_takes_numbers_of_its_own_shapes_only() -> None:
     other.reset(seed=1)
     state = capture(env)
     layout = json.loads(state["layout"])
-    fields = layout[-1]["attributes"]["data"]["simulation"]["fields"]
-    assert "qpos" in fields
-    assert not {"plugin_data", "body_awake", "moment_colind"} & set(fields)
+    simulation = layout[-1]["attributes"]["data"]["simulation"]
+    sizes, values = simulation["sizes"], simulation["values"]
+    assert "qpos" in sizes
+    assert not {"plugin_data", "body_awake", "moment_colind"} & set(sizes)
     restore(other, state)
-    for wrong in ({"dtype": "<f4"}, {"dtype": "<i8"}, {"shape": [2, 1]}):
-        original, fields["qpos"] = fields["qpos"], {**fields["qpos"], **wrong}
+    assert np.array_equal(env.unwrapped.data.qpos, other.unwrapped.data.qpos)
+    (count,) = values["shape"]
+    for wrong in (
+        {"sizes": {**sizes, "qpos": sizes["qpos"] + 8}},
+        {"sizes": {**sizes, "qpos": -8}},
+        {"sizes": {**sizes, "qpos": "16"}},
+        {"sizes": {**sizes, "qpos": True}},
+        {"sizes": {"unknown": count, **sizes}},
+        {"values": {**values, "shape": [count // 8], "dtype": "<f8"}},
+        {"values": {**values, "shape": [count - 1]}},
+        {"time": "nan"},
+    ):
+        layout[-1]["attributes"]["data"]["simulation"] = {**simulation, **wrong}
         with pytest.raises(ArtifactError):
             restore(other, {**state, "layout": json.dumps(layout)})
-        fields["qpos"] = original

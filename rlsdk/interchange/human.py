@@ -49,7 +49,7 @@ class PygameKeys:
             )
         self.pygame: Any = pygame
         self.fps, self.screen = fps, cast("Any", None)
-        pygame.init()
+        pygame.display.init()  # `pygame.init` opens sound too, and complains where there is none
         self.clock = pygame.time.Clock()
 
     def held(self, picture: Any) -> Collection[str]:

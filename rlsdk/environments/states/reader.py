@@ -121,8 +121,8 @@ class Reader:
 
     def _simulation(self, code: dict[str, Any], present: object) -> object:
         stored = code["simulation"]
-        fields = {name: self._array(array) for name, array in stored["fields"].items()}
-        simulation.put_back(present, float.fromhex(stored["time"]), fields)
+        found = self._array(stored["values"])
+        simulation.put_back(present, float.fromhex(stored["time"]), dict(stored["sizes"]), found)
         return present
 
     def _dict(self, code: dict[str, Any], present: object) -> dict[Hashable, object]:

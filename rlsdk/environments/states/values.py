@@ -99,8 +99,8 @@ class Writer:
         return {"space": [self(vars(part).get("_np_random"), where) for part in parts_of(value)]}
 
     def _simulation(self, value: Any, where: str) -> dict[str, object]:
-        found = {name: self._array(array.copy(), name) for name, array in simulation.fields(value).items()}
-        return {"simulation": {"time": float(value.time).hex(), "fields": found}}
+        sizes, found = simulation.gathered(value)
+        return {"simulation": {"time": float(value.time).hex(), "sizes": sizes, "values": self._array(found, where)}}
 
     def _dict(self, value: dict[object, object], where: str) -> dict[str, object]:
         return {"dict": [[self(k, where), self(v, f"{where}[{k!r}]")] for k, v in value.items()]}
