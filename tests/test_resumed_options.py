@@ -45,7 +45,6 @@ SHAPING: dict[str, Option] = {
     "threads": ("threads", 2, lambda record: record.threads),
     "vectorization": ("vectorization", "sync", lambda record: record.vectorization),
     "sink": ("sinks", ("tensorboard",), lambda record: record.sinks),
-    "compile": ("compile", "default", lambda record: record.compile),
     "device": (
         "settings",
         {**BASE.settings, "device": "cpu"},
@@ -76,7 +75,7 @@ NOT_SHAPING = {
 
 TYPED = {
     "env": "X-v0", "steps": 7, "seed": 3, "n_envs": 2, "eval_every": 5, "eval_episodes": 4, "checkpoint_every": 6,
-    "stop_at": 1.5, "threads": 2, "vectorization": "sync", "sink": "console", "compile": "max", "device": "cpu",
+    "stop_at": 1.5, "threads": 2, "vectorization": "sync", "sink": "console", "device": "cpu",
     "no_preset": None,
 }  # fmt: skip
 """What a user types for each option."""
@@ -111,7 +110,7 @@ def test_every_option_is_looked_at() -> None:
     assert options == {*SHAPING, *IN_THE_SETTINGS, *IN_THE_ENVIRONMENT, *IN_COLLECTORS, *IN_THE_SWEEP, *NOT_SHAPING}
 
 
-@pytest.mark.parametrize("option", [name for name in SHAPING if name != "compile"])
+@pytest.mark.parametrize("option", SHAPING)
 def test_a_resumed_run_has_the_options_of_the_first_call(
     option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,25 +127,6 @@ def test_a_resumed_run_has_the_options_of_the_first_call(
     assert left_by(tmp_path / "parts") == left_by(tmp_path / "whole")
     for name in ("final", "best"):
         assert not differing(*(flat_state(rlsdk.load(tmp_path / folder / name)) for folder in ("parts", "whole"))), name
-
-
-def test_compile_is_taken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without compiling, which takes a minute."""
-    from rlsdk.agent import Agent
-
-    run(attrs.evolve(BASE, out=tmp_path))
-    record = json.loads((tmp_path / "run.json").read_text())
-    (tmp_path / "run.json").write_text(json.dumps({**record, "compile": "default", "threads": 3}))
-    seen: dict[str, Any] = {}
-    learn = Agent.learn
-    monkeypatch.setattr(
-        Agent,
-        "learn",
-        lambda self, *args, compile, **more: seen.update(more, compile=compile) or learn(self, *args, **more),
-    )
-    run(RunRequest(algorithm="trpo", out=tmp_path, resume=True, steps=STEPS + 8))
-    assert (seen["compile"], seen["threads"]) == ("default", 3)
-    assert RunRecord.read(tmp_path / "run.json").compile == "default"
 
 
 def test_options_given_again_replace_those_of_the_record(tmp_path: Path) -> None:

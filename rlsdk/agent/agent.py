@@ -180,7 +180,6 @@ class Agent(Generic[ConfigT]):
         progress_bar: bool = False,
         *,
         threads: int | None = 1,
-        compile: str = "off",  # noqa: A002  # torch's own word
         **documented: Any,
     ) -> Self:
         """Train for `total_timesteps` more environment steps; returns the agent itself.
@@ -193,19 +192,17 @@ class Agent(Generic[ConfigT]):
             reset_num_timesteps: count from 0 again; False continues the count and the curve.
             progress_bar: show progress on standard error.
             threads: torch threads while training; None leaves torch's setting alone.
-            compile: "default" or "max" = hot functions go through torch.compile, which takes up to a minute before the
-                first update; "off" = nothing is compiled.
             documented: `eval_env` and others of the documented library, where they are without effect (see compatibility).
 
         Raises:
             UsageError: no environment, or a documented argument without counterpart. SettingsError: a count that is not
-            positive, an unknown way to compile.
+            positive.
             EnvironmentFault: the environment misbehaved. DivergenceError: a loss became NaN. ResourceError: the replay
             buffer does not fit.
         """
         check_learn_arguments(self.spec, documented, progress_bar)
         name = tb_log_name or self.spec.id.upper()
-        request = Request(total_timesteps, log_interval, name, reset_num_timesteps, threads, compile)
+        request = Request(total_timesteps, log_interval, name, reset_num_timesteps, threads)
         run_training(self._assembled, request, callbacks_of(callback, progress_bar), self)
         return self
 

@@ -37,10 +37,7 @@ OF_LEARN: dict[str, tuple[tuple[object, ...], str]] = {
     "eval_log_path": ((None,), EVALUATION),
 }
 """Name -> accepted values, what to use instead of others."""
-LEARN = (
-    *("total_timesteps", "callback", "log_interval", "tb_log_name", "reset_num_timesteps", "progress_bar", "threads"),
-    "compile",
-)
+LEARN = ("total_timesteps", "callback", "log_interval", "tb_log_name", "reset_num_timesteps", "progress_bar", "threads")
 ASYNC_EVAL = (
     "async_eval is not needed and has no effect: candidates are played side by side, in other processes where the environment"
     ' is made by make_vec_env(..., vectorization="async")'

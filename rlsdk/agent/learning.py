@@ -15,7 +15,6 @@ from rlsdk.agent.resumption import begin, leave_moved_episodes, training_env
 from rlsdk.agent.stored_replay import require_room
 from rlsdk.callbacks import Callback, ProgressBar, as_callbacks
 from rlsdk.environments import fingerprint_of
-from rlsdk.runtime.compilation import compiling
 from rlsdk.settings import flat_scalars
 from rlsdk.training.train import Run, train
 from rlsdk.training.trained_agent import TrainedAgent
@@ -32,7 +31,6 @@ class Request:
     fresh: bool
     """Whether steps are counted from 0 again."""
     threads: int | None
-    compile: str
 
 
 def callbacks_of(given: object, progress_bar: bool) -> list[Callback]:
@@ -44,13 +42,6 @@ def run_training(
     agent: AssembledAgent, request: Request, callbacks: Sequence[Callback], user_facing: TrainedAgent
 ) -> None:
     """Train; raises as `Agent.learn`. `user_facing`: what callbacks get as `run.agent`."""
-    with compiling(request.compile):
-        _run_training(agent, request, callbacks, user_facing)
-
-
-def _run_training(
-    agent: AssembledAgent, request: Request, callbacks: Sequence[Callback], user_facing: TrainedAgent
-) -> None:
     env = training_env(agent)
     agent.start_time = time_ns()
     default = 4 if agent.parts.plan.log_every == "episodes" else 1

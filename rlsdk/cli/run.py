@@ -86,9 +86,6 @@ def run_training(
         list[str] | None,
         typer.Option(help="Further metric sink: tensorboard, console, or a plugin's; may be repeated."),
     ] = None,
-    compile: Annotated[  # noqa: A002
-        str | None, typer.Option(help="torch.compile for hot functions: off (the default), default, max.")
-    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and errors only.")] = False,
     profile: Annotated[bool, typer.Option("--profile", help="Print where the time was spent, with advice.")] = False,
 ) -> None:
@@ -124,7 +121,6 @@ def run_training(
         vectorization=vectorization,
         sinks=tuple(sink) if sink else None,
         profile=profile,
-        compile=compile,
         collectors=collectors,
         max_lag=max_lag,
         executor=None if collectors is None else executor,

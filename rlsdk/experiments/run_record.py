@@ -8,9 +8,7 @@ from typing import Any
 
 import attrs
 
-from rlsdk.errors import SettingsError
 from rlsdk.experiments.stored_tables import Entries, read_table
-from rlsdk.runtime.compilation import require_mode
 from rlsdk.runtime.places import PLACES
 
 MAX_ENVS, MAX_THREADS = 2**16, 2**12
@@ -45,7 +43,6 @@ class RunRecord:
     eval_episodes: int = 10
     stop_at: float | None = None
     threads: int = 1
-    compile: str = "off"
     collectors: int | None = None
     executor: str = "processes"
     """Where collectors are."""
@@ -101,7 +98,6 @@ class RunRecord:
             eval_episodes=entries.count("eval_episodes", 10),
             stop_at=entries.optional_number("stop_at"),
             threads=entries.count("threads", 1, most=MAX_THREADS),
-            compile=_mode(entries),
             collectors=entries.optional_count("collectors", least=1, most=MAX_ENVS),
             executor=entries.text("executor", "processes"),
             max_lag=entries.count("max_lag", 0, least=0),
@@ -115,15 +111,6 @@ class RunRecord:
             final_evaluation=_final(entries),
             system=entries.table_of("system"),
         )
-
-
-def _mode(entries: Entries) -> str:
-    mode = entries.text("compile", "off")
-    try:
-        require_mode(mode)
-    except SettingsError as error:
-        raise SettingsError(f"{entries.source} is damaged: {error}") from None
-    return mode
 
 
 def _places(entries: Entries) -> dict[str, str]:

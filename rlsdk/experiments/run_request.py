@@ -11,7 +11,6 @@ import attrs
 from rlsdk.errors import SettingsError
 from rlsdk.experiments.run_record import MAX_ENVS, MAX_THREADS
 from rlsdk.experiments.stored_tables import Entries
-from rlsdk.runtime.compilation import require_mode
 
 RESUMABLE = (
     "steps",
@@ -22,7 +21,6 @@ RESUMABLE = (
     "threads",
     "vectorization",
     "sinks",
-    "compile",
     "collectors",
     "executor",
     "max_lag",
@@ -56,8 +54,6 @@ class RunRequest:
     """Names of further metric sinks: `console`, `tensorboard`, or a plugin's."""
     profile: bool = False
     """Print where the time went."""
-    compile: str | None = attrs.field(default=None, validator=lambda *given: require_mode(given[-1] or "off"))
-    """How hot functions are compiled; see `rlsdk.runtime.compilation`."""
     collectors: int | None = None
     """Collectors that share the training environments; see `make_vec_env`."""
     executor: str | None = None
@@ -108,7 +104,6 @@ class RunRequest:
             "stop_at": entries.optional_number("stop_at"),
             "env": entries.optional_text("env"),
             "vectorization": entries.optional_text("vectorization"),
-            "compile": entries.optional_text("compile"),
             "collectors": entries.optional_count("collectors", least=1, most=MAX_ENVS),
             "executor": entries.optional_text("executor"),
             "max_lag": entries.optional_count("max_lag"),

@@ -104,8 +104,7 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, *, profile: bool) -> 
             left = record.steps - agent.num_timesteps
             if left > 0:
                 with _measured(agent, record.place) if profile else nullcontext():
-                    how: dict[str, Any] = {"threads": record.threads, "compile": record.compile}
-                    agent.learn(left, callback=watchers, reset_num_timesteps=False, **how)
+                    agent.learn(left, callback=watchers, reset_num_timesteps=False, threads=record.threads)
         checkpoints.save(agent)
         agent.save(directory.final)  # while the environments are open: the file holds the running episodes
         take_files(sinks, directory.worth_storing())

@@ -1,7 +1,6 @@
 """Sums over all pairs of predicted quantiles and target atoms, most of the cost of learning quantiles.
 
-In memory that is reused, in segments that fit the caches; fused by the compiler, without temporaries; or, where there are many
-on a CPU, without visiting the pairs at all.
+In memory that is reused, in segments that fit the caches; or, where there are many on a CPU, without visiting the pairs at all.
 """
 
 from __future__ import annotations
@@ -14,25 +13,20 @@ from torch import Tensor
 
 from rlsdk.kernels.reference import pairwise_huber as by_torch
 from rlsdk.kernels.sorted_huber import sorted_huber
-from rlsdk.runtime.compilation import compiled
 
 SEGMENT = 640_000
 """Temporaries of more numbers leave the caches: 64 rows of 200 x 200 took 2.4 ms in one segment, 1.5 ms in several."""
-PAIRS_PER_KEY, COMPILED_PAIRS_PER_KEY = 21, 42
-"""Visiting this many pairs takes as long as sorting one number. 64 rows, by pairs, compiled and sorted: 200 quantiles and 200
-atoms 1.4, 0.72 and 0.60 ms, 100 and 100 0.36, 0.20 and 0.32 ms."""
+PAIRS_PER_KEY = 21
+"""Visiting this many pairs takes as long as sorting one number. 64 rows, by pairs and sorted: 200 quantiles and 200 atoms 1.4
+and 0.60 ms, 100 and 100 0.36 and 0.32 ms."""
 _memory = local()
 """Of each thread: fresh pages from the system cost more than the arithmetic on them."""
 
 
 def pairwise_huber(current: Tensor, target: Tensor, asymmetry: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
     """(sum, 0-d; gradients [.., N, K]), as `rlsdk.kernels.reference.pairwise_huber`."""
-    fused = compiled(by_torch)
-    if worth_sorting(current, target, PAIRS_PER_KEY if fused is None else COMPILED_PAIRS_PER_KEY):
+    if worth_sorting(current, target):
         return sorted_huber(current, target, asymmetry, weight)
-    if fused is not None:
-        sums: tuple[Tensor, Tensor] = fused(current, target, asymmetry, weight)
-        return sums
     if current.requires_grad or target.requires_grad:
         return by_torch(current, target, asymmetry, weight)
     size = current.numel() * target.shape[-1]
@@ -52,10 +46,10 @@ def _in_segments(current: Tensor, target: Tensor, asymmetry: Tensor, weight: Ten
     return torch.stack(totals).sum(), torch.cat(grads, -2)
 
 
-def worth_sorting(current: Tensor, target: Tensor, pairs_per_key: int) -> bool:
+def worth_sorting(current: Tensor, target: Tensor) -> bool:
     """Whether sorting is the faster way for `current` [.., K] and `target` [.., M], and one at all."""
     quantiles, atoms = current.shape[-1], target.shape[-1]
-    if quantiles * atoms <= pairs_per_key * (atoms + 3 * quantiles) or torch.compiler.is_compiling():
+    if quantiles * atoms <= PAIRS_PER_KEY * (atoms + 3 * quantiles) or torch.compiler.is_compiling():
         return False
     return current.is_cpu and current.dtype == torch.float32 and not (current.requires_grad or target.requires_grad)
 
