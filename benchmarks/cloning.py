@@ -3,7 +3,8 @@
 python -m benchmarks.cloning docs/images     writes cloning.csv, cloning-then-ppo.csv, and the pictures with their
 texts; what the files hold already is not measured again
 
-Experts are agents of rlsdk-zoo. Returns are means over 20 deterministic episodes; three seeds each.
+Experts are agents of rlsdk-zoo, algorithms use their presets. Returns are means over 20 deterministic episodes, with three
+seeds each.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import attrs
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -34,21 +34,11 @@ LANDER, GOAL, STEPS, EVERY = "LunarLander-v3", 200, 655_360, 32_768
 """Where PPO continues from a clone, the return to reach, its steps, and the steps between its evaluations."""
 
 
-@attrs.frozen
-class Task:
-    """Whose episodes are cloned, how many updates a clone gets, and its settings."""
-
-    expert: str
-    updates: int
-    settings: dict[str, Any]
-
-
-ROBOT = {"batch_size": 256, "normalize": True, "policy_kwargs": {"net_arch": [256, 256]}}
-TASKS = {
-    "CartPole-v1": Task("ppo/CartPole-v1", 1500, {}),
-    "Pendulum-v1": Task("sac/Pendulum-v1", 1500, {}),
-    "HalfCheetah-v5": Task("ppo/HalfCheetah-v5", 10_000, ROBOT),
-    LANDER: Task("ppo/LunarLander-v3", 1500, {"gamma": 0.999}),
+EXPERTS = {
+    "CartPole-v1": "ppo/CartPole-v1",
+    "Pendulum-v1": "sac/Pendulum-v1",
+    "HalfCheetah-v5": "ppo/HalfCheetah-v5",
+    LANDER: "ppo/LunarLander-v3",
 }
 BY_EPISODES = ("CartPole-v1", "Pendulum-v1", "HalfCheetah-v5")
 EPISODES = (1, 3, 10, 30)
@@ -69,16 +59,17 @@ def mean_return(agent: rlsdk.Agent, env: str) -> float:
 
 def clone(env: str, episodes: int, seed: int, folder: Path) -> BC:
     """A clone of the expert. Each seed has episodes of its own."""
-    task = TASKS[env]
-    file = folder / f"{env}-{episodes}-{seed}"
-    data = record_episodes(zoo.load(task.expert), env, episodes, file, deterministic=True, seed=1000 * seed)
-    return BC("MlpPolicy", None, dataset=Dataset.at(data), seed=seed, **task.settings).learn(task.updates)
+    known, file = preset("bc", env), folder / f"{env}-{episodes}-{seed}"
+    assert known is not None
+    data = record_episodes(zoo.load(EXPERTS[env]), env, episodes, file, deterministic=True, seed=1000 * seed)
+    settings: dict[str, Any] = {**known.settings, "dataset": Dataset.at(data), "seed": seed}
+    return BC("MlpPolicy", None, **settings).learn(known.steps)
 
 
 def by_episodes(env: str, rows: Rows, folder: Path) -> None:
     """The returns of an expert and its clones."""
     if not rows.has(env, "expert", 0):
-        rows.add((env, "expert", 0, 0, mean_return(zoo.load(TASKS[env].expert), env)))
+        rows.add((env, "expert", 0, 0, mean_return(zoo.load(EXPERTS[env]), env)))
     for episodes in EPISODES:
         for seed in SEEDS:
             if not rows.has(env, "bc", seed, episodes):

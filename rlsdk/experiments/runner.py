@@ -306,7 +306,9 @@ def _announce(agent: Agent, record: RunRecord, known: Preset | None) -> None:
         f" device {agent.device} ({agent.device_reason})"
     )
     if known is not None:
-        print_line(f"preset for {record.env}: {_described(known)} (--no-preset for the defaults)")
+        print_line(
+            f"preset for {record.env}: {_described(known, agent.parts.plan.unit)} (--no-preset for the defaults)"
+        )
 
 
 def starting_settings(spec: AlgorithmSpec, known: Preset | None, settings: Mapping[str, object]) -> dict[str, Any]:
@@ -319,11 +321,11 @@ def width(spec: AlgorithmSpec, known: Preset | None, n_envs: int | None) -> int:
     return ((known and known.n_envs) or spec.default_envs) if n_envs is None else n_envs
 
 
-def _described(known: Preset) -> str:
-    """The settings of a preset on one line."""
+def _described(known: Preset, unit: str) -> str:
+    """The settings of a preset on one line. `unit`: of its steps."""
     values = ", ".join(f"{name}={value}" for name, value in flat_scalars(known.settings).items())
     width = f" with n_envs={known.n_envs}" if known.n_envs else ""
-    return f"{values or 'the defaults'}; made for {known.steps:,} steps{width}"
+    return f"{values or 'the defaults'}; made for {known.steps:,} {unit}{width}"
 
 
 @contextmanager

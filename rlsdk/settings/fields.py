@@ -13,10 +13,10 @@ from rlsdk.settings.schedule import Schedule
 Validator = Callable[[object, "attrs.Attribute[Any]", object], None]
 
 
-Affects = Literal["training", "speed", "memory", "logging", "device"]
+Affects = Literal["training", "speed", "memory", "logging", "device", "refusals"]
 """What a setting changes: `training` (what is learnt or done), the `speed` of the same computation (results are the same up to
-rounding), the `memory` it takes or its `logging` (results are the same to the bit), or the `device` it runs on (results are the
-same up to rounding)."""
+rounding), the `memory` it takes or its `logging` (results are the same to the bit), the `device` it runs on (results are the
+same up to rounding), or the `refusals`, which environments and data are an error (results are the same to the bit)."""
 
 
 def described(  # all but the text have defaults

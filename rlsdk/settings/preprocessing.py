@@ -41,7 +41,10 @@ class Normalization:
         metadata=described("entries of a Dict observation to normalise; none = all float ones"),
     )
     where_possible: bool = attrs.field(
-        default=False, metadata=described("leave observations without float parts as they are, instead of an error")
+        default=False,
+        metadata=described(
+            "leave observations without float parts as they are, instead of an error", affects="refusals"
+        ),
     )
 
 

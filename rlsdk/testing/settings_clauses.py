@@ -1,4 +1,4 @@
-"""Clauses of settings: each has the effect it describes, or is declared to change only speed, memory, logging or device."""
+"""Clauses of settings: each has the effect it describes, or is declared to change something else."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LATE = 0.6
 @clause(
     "settings.have-effect",
     "Every setting, changed to another value that is accepted, changes what training leaves, unless it is declared to change"
-    " only speed, memory, logging or the device.",
+    " only speed, memory, logging, the device or what is refused.",
     "Read the setting where it is meant to act, in update(), act() or build(); or take it out of the config class; or declare"
     " described(..., affects=...) there.",
 )
@@ -73,8 +73,8 @@ def _require_order(trials: Trials, setting: Setting) -> None:
 
 @clause(
     "settings.as-declared",
-    "A setting declared to affect only memory or logging leaves the training as it was to the bit; one declared to affect only"
-    " speed or the device leaves it as it was up to rounding.",
+    "A setting declared to affect only memory, logging or refusals leaves the training as it was to the bit; one declared to"
+    " affect only speed or the device leaves it as it was up to rounding.",
     "Make the computation the same for every value; or drop affects=... from described(...) of that setting.",
 )
 def as_declared(subject: Subject) -> None:
@@ -89,7 +89,7 @@ def as_declared(subject: Subject) -> None:
             values = [end for question in questions(setting) for _, end in question][:3]
             for value in [folder] if setting.name == FOLDER else values:
                 after = trials.left(home, {setting.name: value})
-                exact = setting.affects in ("memory", "logging")
+                exact = setting.affects in ("memory", "logging", "refusals")
                 if isinstance(after, Refused):
                     continue
                 require(
