@@ -3,35 +3,50 @@
 Our agent, in plain torch, trains a few steps while every product, convolution and LSTM that it asks torch for is written down;
 then those are timed one kind after another with nothing around them: no activation, loss, optimiser, sampling, memory,
 normalisation or log.
+
+The second floor is that of plain torch: all calls of torch that compute something, each timed alone. It adds activations,
+losses, optimisers, sampling and copies, and the price of a call. Between the calls nothing is counted, such as Python. Own
+kernels may lie below it: they need fewer calls.
+
+python -m benchmarks.floor [CASE ...]     print both, and write the table of docs/performance.md
 """
 
 from __future__ import annotations
 
+import sys
 import time
 import timeit
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
 
-from benchmarks.cases import Case
+from benchmarks.cases import CASES, Case
 from rlsdk.environments.gymnasium_adapter import make_one
 from rlsdk.kernels import backends, kernels_off
 
 Work = Callable[[], object]
-SECONDS, BLOCKS = 0.1, 3
+PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
+MARK, END = "<!-- measured by python -m benchmarks.floor -->", "<!-- end of floors -->"
+COLUMNS = 6  # the table of floors has fewer
+HEAD = "| case | floor, steps/s | second floor, steps/s | ours of that |\n|---|---|---|---|"
+SECONDS, SECONDS_OF_MANY, BLOCKS = 0.1, 0.01, 3
 PRODUCTS = {"mm": 0, "bmm": 0, "mv": 0, "addmm": 1, "baddbmm": 1, "addmv": 1}
 """Operations of torch that multiply, and which argument the left factor is."""
 HEAVY = ("convolution", "convolution_backward", "mkldnn_rnn_layer", "mkldnn_rnn_layer_backward")
 """Those that are timed as they are."""
 
 
-def floor(case: Case) -> float:
-    """Environment steps per second of processor time."""
-    return 1.0 / ((0.0 if case.offline else _environment(case)) + _arithmetic(case))
+def floor(case: Case, *, every_call: bool = False) -> float:
+    """Environment steps per second of processor time; updates, where the case learns from a data set alone. `every_call`: of
+    torch, instead of products."""
+    seconds = _calls(case) if every_call else _arithmetic(case)
+    return 1.0 / ((0.0 if case.offline else _environment(case)) + seconds)
 
 
 def _environment(case: Case) -> float:
@@ -50,31 +65,66 @@ def _environment(case: Case) -> float:
     return _seconds(steps) / len(actions)
 
 
-def _seconds(work: Work) -> float:
-    """Of one call, the median of some blocks."""
+def _seconds(work: Work, least: float = SECONDS) -> float:
+    """Of one call, the median of some blocks of at least so many seconds."""
     work()
-    return sorted(_block(work) for _ in range(BLOCKS))[BLOCKS // 2]
+    return sorted(_block(work, least) for _ in range(BLOCKS))[BLOCKS // 2]
 
 
-def _block(work: Work) -> float:
+def _block(work: Work, least: float) -> float:
     """Of one call, averaged over enough calls for the clock: some machines' clocks tick in hundredths of a second."""
     calls = 1
-    while (took := timeit.timeit(work, timer=time.process_time, number=calls)) < SECONDS:
+    while (took := timeit.timeit(work, timer=time.process_time, number=calls)) < least:
         calls *= 2
     return took / calls
 
 
 def _arithmetic(case: Case) -> float:
     """Seconds of products for one environment step, averaged over those of one timing."""
+    recorded, steps = _recorded(case, multiplies)
+    with torch.no_grad():
+        total: float = sum(kind.times * min(map(_seconds, kind.ways())) for kind in recorded.kinds.values())
+    return total / steps
+
+
+def multiplies(call: Any) -> bool:
+    """Whether a call of torch counts in the first floor."""
+    return _name(call) in PRODUCTS or _name(call) in HEAVY
+
+
+def computes(call: Any) -> bool:
+    """Whether it counts in the second: views compute nothing."""
+    return not call.is_view
+
+
+def _calls(case: Case) -> float:
+    """Seconds of all calls of plain torch for one environment step."""
+    recorded, steps = _recorded(case, computes)
+    torch.set_flush_denormal(True)  # what is scaled down again and again would become slow
+    try:
+        with torch.no_grad():
+            kinds = recorded.kinds.values()
+            total: float = sum(
+                kind.times * min(_seconds(way, SECONDS_OF_MANY) for way in kind.ways()) for kind in kinds
+            )
+    finally:
+        torch.set_flush_denormal(False)
+    return total / steps
+
+
+def _recorded(case: Case, wanted: Callable[[Any], bool]) -> tuple[Recorded, float]:
+    """The wanted calls of one timing, and its environment steps."""
     with kernels_off():
         model = case.agent(0)
         model.learn(case.warmup, threads=None)
         before = model.num_timesteps
-        with Recorded() as recorded:
+        with Recorded(wanted) as recorded:
             model.learn(case.chunk, reset_num_timesteps=False, threads=None)
-    with torch.no_grad():
-        total: float = sum(kind.times * min(map(_seconds, kind.ways())) for kind in recorded.kinds.values())
-    return total / float(model.num_timesteps - before)
+    return recorded, float(model.num_timesteps - before)
+
+
+def _name(call: Any) -> str:
+    return str(call.overloadpacket.__name__)
 
 
 @dataclass
@@ -84,12 +134,13 @@ class Kind:
     name: str
     call: Callable[..., Any]
     arguments: tuple[Any, ...]
+    named: dict[str, Any]
     times: int = 0
 
     def ways(self) -> list[Work]:
         """One such call: a product by the quicker library, those of an ensemble together and one after another too."""
         if self.name not in PRODUCTS:
-            return [lambda: self.call(*self.arguments)]
+            return [lambda: self.call(*self.arguments, **self.named)]
         left, right = self.arguments[PRODUCTS[self.name] :][:2]
         if left.ndim < 3:
             return [_product(left, right)]
@@ -105,18 +156,62 @@ def _product(left: Tensor, right: Tensor) -> Work:
 
 
 class Recorded(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Writes down what torch is asked to multiply inside the block."""
+    """Writes down the wanted calls of torch inside the block."""
 
-    def __init__(self) -> None:
+    def __init__(self, wanted: Callable[[Any], bool]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self.wanted = wanted
         self.kinds: dict[Any, Kind] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = func.overloadpacket.__name__
-        if name in PRODUCTS or name in HEAVY:
-            key = (name, *((tuple(a.shape), a.stride()) if isinstance(a, Tensor) else str(a) for a in args))
+        named = kwargs or {}
+        if self.wanted(func):
+            key = str((func, *tree_map(_shape, (args, named))))
             if key not in self.kinds:
-                kept = tuple(a.detach().clone() if isinstance(a, Tensor) else a for a in args)
-                self.kinds[key] = Kind(name, func, kept)
+                kept, kept_named = tree_map(_copy, (args, named))
+                self.kinds[key] = Kind(_name(func), func, kept, kept_named)
             self.kinds[key].times += 1
-        return func(*args, **(kwargs or {}))
+        return func(*args, **named)
+
+
+def _shape(value: object) -> object:
+    """What the time of a call depends on: fractions, such as step sizes, are all alike."""
+    if isinstance(value, float):
+        return "float"
+    return (tuple(value.shape), value.stride(), value.dtype) if isinstance(value, Tensor) else value
+
+
+def _copy(value: object) -> object:
+    return value.detach().clone() if isinstance(value, Tensor) else value
+
+
+def _ours(page: str, name: str) -> float | None:
+    """Our steps per second of a case, in the table of the page; None where it was not measured."""
+    rows = [line.split("|") for line in page.splitlines() if line.startswith(f"| {name} | ")]
+    return float(rows[-1][3]) if rows and len(rows[-1]) > COLUMNS else None
+
+
+def _written(page: str, name: str, row: str) -> str:
+    """The page with the row of a case; the others stay as they were measured."""
+    before, _, rest = page.partition(MARK)
+    table, _, after = rest.partition(END)
+    known = {line.split("|")[1].strip(): line for line in table.splitlines() if line.startswith("| ")} | {name: row}
+    rows = "\n".join(known[case] for case in CASES if case in known)
+    return f"{before}{MARK}\n\n{HEAD}\n{rows}\n\n{END}{after}"
+
+
+def main(names: list[str]) -> None:
+    """Measure both floors of cases, all without names, print them and put them into the table."""
+    print(HEAD)
+    for name in names or [name for name, case in CASES.items() if not case.workers]:
+        low, second = floor(CASES[name]), floor(CASES[name], every_call=True)
+        page = PAGE.read_text(encoding="utf-8")
+        ours = _ours(page, name)
+        share = "" if ours is None else f"{ours / second:.0%}"
+        row = f"| {name} | {low:.0f} | {second:.0f} | {share} |"
+        PAGE.write_text(_written(page, name, row), encoding="utf-8")
+        print(row, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

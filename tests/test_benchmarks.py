@@ -67,17 +67,38 @@ def test_updates_are_timed_where_they_happen() -> None:
 )
 def test_floors_are_found_from_what_networks_multiply(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(floor, "SECONDS", 1e-4)
+    monkeypatch.setattr(floor, "SECONDS_OF_MANY", 1e-4)
     monkeypatch.setattr(floor, "BLOCKS", 1)
-    assert 0.0 < floor.floor(replace(CASES[name], warmup=1010, chunk=10)) < 1e6
+    case = replace(CASES[name], warmup=1010, chunk=10)
+    assert 0.0 < floor.floor(case) < 1e6
+    assert 0.0 < floor.floor(case, every_call=True) < 1e6
 
 
 def test_products_are_counted() -> None:
     layers = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.ReLU(), torch.nn.Linear(5, 1))
-    with floor.Recorded() as recorded:
+    with floor.Recorded(floor.multiplies) as recorded:
         for _ in range(2):
             layers(torch.randn(7, 3)).sum().backward()
     found = sorted((kind.name, kind.times) for kind in recorded.kinds.values())
     assert found == [("addmm", 2), ("addmm", 2), ("mm", 2), ("mm", 2), ("mm", 2)]  # the inputs need no gradient
+    with floor.Recorded(floor.computes) as recorded:
+        step = torch.ones(3, requires_grad=True)
+        for rate in (0.1, 0.2):
+            torch.relu(step.view(3, 1)).mul(rate).sum().backward()
+    times = {kind.name: kind.times for kind in recorded.kinds.values()}
+    assert (times["relu"], times["sum"], times["threshold_backward"]) == (2, 2, 2)
+    assert "view" not in times
+    assert all(torch.isfinite(torch.as_tensor(kind.ways()[0]())).all() for kind in recorded.kinds.values())
+
+
+def test_the_table_of_floors_keeps_other_rows() -> None:
+    page = f"before\n{floor.MARK}\n\n{floor.END}\nafter\n| dqn-cartpole | 1 | 40.0 | 20 | **2x** | | 100 | 40% |\n"
+    page = floor._written(page, "tqc-pendulum", "| tqc-pendulum | 3 | 2 | 50% |")
+    page = floor._written(page, "dqn-cartpole", "| dqn-cartpole | 9 | 8 | 7% |")
+    assert page.count("| tqc-pendulum |") == 1
+    assert page.count("| dqn-cartpole |") == 2
+    assert floor._ours(page, "dqn-cartpole") == 40.0
+    assert floor._ours(page, "tqc-pendulum") is None
 
 
 MANIFESTS = [path for folder in FOLDERS for path in sorted((ROOT / folder).glob("*/src/*/rlsdk.toml"))]
