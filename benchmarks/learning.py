@@ -18,9 +18,11 @@ from typing import Any
 
 import numpy as np
 
+import rlsdk
 from rlsdk.evaluation.aggregate import estimate, mean
 from rlsdk.experiments import load_suite, suites
 from rlsdk.registry import find, preset
+from rlsdk.settings import evolve
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "results.md"
@@ -73,13 +75,19 @@ def write(algorithm: str, env: str, measure: str, found: Mapping[str, Any]) -> N
     store(algorithm).write_text(f"{text}\n", encoding="utf-8")
 
 
-def add(folder: Path) -> None:
-    """Write the finished seeds of a folder of `rlsdk run --seeds`."""
-    runs = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("seed-*/run.json"))]
-    finished = [run for run in runs if run["status"] == "finished"]
+def add(folder: Path, variant: str | None = None) -> None:
+    """Write the finished seeds of a folder of `rlsdk run --seeds`. `variant`: the preset they had, where it is not that of the
+    environment."""
+    paths = sorted(folder.glob("seed-*/run.json"))
+    runs = {path.parent: json.loads(path.read_text(encoding="utf-8")) for path in paths}
+    finished = [run for run in runs.values() if run["status"] == "finished"]
     if not finished:
         raise SystemExit(f"{folder} has no finished seed")
     first = finished[0]
+    name = variant or first["env"]
+    for place, run in runs.items():
+        if run["status"] == "finished" and not _has_preset(place, first["algorithm"], name):
+            raise SystemExit(f"{place} has other settings than the preset {name} of {first['algorithm']}")
     found = {
         "steps": first["env_steps"],
         "episodes": first["final_evaluation"]["episodes"],
@@ -87,7 +95,14 @@ def add(folder: Path) -> None:
         "date": time.strftime("%Y-%m-%d"),
         "seeds": {str(run["seed"]): round(run["final_evaluation"]["mean"], 1) for run in finished},
     }
-    write(first["algorithm"], first["env"], "ours", found)
+    write(first["algorithm"], name, "ours", found)
+
+
+def _has_preset(folder: Path, algorithm: str, name: str) -> bool:
+    """Whether a run had the settings of a preset."""
+    known = preset(algorithm, name)
+    config = rlsdk.load(folder / "final.rlsdk").config
+    return known is not None and evolve(config, known.settings) == config
 
 
 def peer(algorithm: str, env: str, seeds: range, steps: int | None) -> None:
@@ -225,7 +240,9 @@ def main() -> None:
     """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learning", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("add").add_argument("runs", nargs="+", type=Path)
+    adding = commands.add_parser("add")
+    adding.add_argument("runs", nargs="+", type=Path)
+    adding.add_argument("--preset", help="the preset that the runs had, if not that of their environment")
     other = commands.add_parser("peer")
     other.add_argument("algorithm")
     other.add_argument("env")
@@ -236,7 +253,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.command == "add":
         for folder in options.runs:
-            add(folder)
+            add(folder, options.preset)
     elif options.command == "peer":
         peer(options.algorithm, options.env, range(options.first, options.first + options.seeds), options.steps)
     else:

@@ -13,10 +13,12 @@ import pytest
 import torch
 
 import benchmarks.__main__ as command
+import rlsdk
 from benchmarks import floor, learning
 from benchmarks.cases import CASES, FILE, FOLDERS, ROOT, Case, read
 from benchmarks.compare import COLUMNS, Comparison
 from benchmarks.trainers import Elsewhere, Timing, Trainer
+from rlsdk.registry import preset
 
 
 def comparison(**changes: Any) -> Comparison:
@@ -89,6 +91,17 @@ def test_products_are_counted() -> None:
     assert (times["relu"], times["sum"], times["threshold_backward"]) == (2, 2, 2)
     assert "view" not in times
     assert all(torch.isfinite(torch.as_tensor(kind.ways()[0]())).all() for kind in recorded.kinds.values())
+
+
+def test_runs_with_other_settings_than_a_preset_are_not_taken_for_its_results(tmp_path: Path) -> None:
+    known = preset("a2c", "Acrobot-v1")
+    assert known is not None
+    for name, more in (("like", {}), ("unlike", {"gamma": 0.5})):
+        settings: dict[str, Any] = {**known.settings, **more}
+        rlsdk.make("a2c", env="Acrobot-v1", **settings).save(tmp_path / name / "final.rlsdk")
+    assert learning._has_preset(tmp_path / "like", "a2c", "Acrobot-v1")
+    assert not learning._has_preset(tmp_path / "unlike", "a2c", "Acrobot-v1")
+    assert not learning._has_preset(tmp_path / "like", "a2c", "no-such-preset")
 
 
 def test_the_table_of_floors_keeps_other_rows() -> None:
