@@ -22,7 +22,6 @@ import rlsdk
 from rlsdk.evaluation.aggregate import estimate, mean
 from rlsdk.experiments import load_suite, suites
 from rlsdk.registry import find, preset
-from rlsdk.settings import evolve
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "results.md"
@@ -101,8 +100,7 @@ def add(folder: Path, variant: str | None = None) -> None:
 def _has_preset(folder: Path, algorithm: str, name: str) -> bool:
     """Whether a run had the settings of a preset."""
     known = preset(algorithm, name)
-    config = rlsdk.load(folder / "final.rlsdk").config
-    return known is not None and evolve(config, known.settings) == config
+    return known is not None and known.is_in(rlsdk.load(folder / "final.rlsdk").config)
 
 
 def peer(algorithm: str, env: str, seeds: range, steps: int | None) -> None:

@@ -19,7 +19,10 @@ from rlsdk.errors import SettingsError, one_line, shown
 from rlsdk.registry.discovery import find, unusable
 from rlsdk.registry.packaged_tables import packaged_tables
 from rlsdk.registry.plain_files import PlainFileError, read_toml
+from rlsdk.settings.agent_config import AgentConfig
+from rlsdk.settings.dataset import dataset_names
 from rlsdk.settings.environment_id import environment_id
+from rlsdk.settings.strict import structure
 
 
 @attrs.frozen(kw_only=True)
@@ -32,6 +35,18 @@ class Preset:
     n_envs: int | None = None
     """None: the algorithm's default."""
     source: str = ""
+
+    def is_in(self, config: AgentConfig) -> bool:
+        """Whether `config` has these settings, and the defaults otherwise. The policy, environment, seed, data sets, and
+        settings that do not affect what is learnt may be any."""
+        free = {
+            field.name
+            for field in attrs.fields(type(config))
+            if field.metadata.get("affects", "training") != "training"
+        }
+        free |= {"policy", "env", "seed", *dataset_names(type(config))}
+        kept = {name: getattr(config, name) for name in free}
+        return structure({**kept, **self.settings}, type(config)) == config
 
 
 def preset_names(algorithm: str) -> tuple[str, ...]:

@@ -25,7 +25,6 @@ from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.evaluation.evaluate import run_episodes
 from rlsdk.interchange.zoo import ZooAgent, ZooResult
 from rlsdk.registry import Preset, find, preset, preset_names
-from rlsdk.settings import evolve
 
 HERE = Path(__file__).parent
 AGENTS = HERE / "agents"
@@ -81,9 +80,7 @@ def make(one: Recipe, runs: Path, out: Path, episodes: int = EPISODES) -> ZooAge
     """
     run = _trained(one, runs)
     agent = rlsdk.load(run / "final.rlsdk")
-    if (agent.spec.id, agent.seed) != (one.algorithm, one.seed) or evolve(
-        agent.config, one.preset.settings
-    ) != agent.config:
+    if (agent.spec.id, agent.seed) != (one.algorithm, one.seed) or not one.preset.is_in(agent.config):
         raise SettingsError(f"{run} holds a run of other settings than the preset; remove it, and it is trained again")
     target = out / one.algorithm / f"{one.environment}.rlsdk"
     target.parent.mkdir(parents=True, exist_ok=True)
