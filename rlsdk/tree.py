@@ -6,7 +6,8 @@ Mappings are visited by sorted key, so that two of them with the same keys alway
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -18,64 +19,120 @@ _Path = tuple[tuple[str | int, bool], ...]
 """How a leaf is reached: names, keys and positions, and whether they are names of fields."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Layout:
+    """How trees nested alike are taken apart and put together. It is found once for each way of nesting: the few trees of a
+    short rollout would take longer to walk through than their leaves take to compute."""
+
+    pick: Callable[[object], Sequence[Tensor]]
+    """The leaves [..] of such a tree, in order."""
+    build: Callable[[Iterator[Tensor]], Any]
+    """A tree of leaves [..] in order."""
+
+
+def layout(node: object) -> Layout:
+    """The layout of trees nested as `node` is.
+
+    Raises:
+        TypeError: a leaf is neither tensor nor None.
+    """
+    return _layout(_nesting(node))
+
+
 def map_tensors(function: Callable[..., Tensor], first: T, *rest: T) -> T:
     """A tree like `first` whose leaves [..] are `function(leaf of first, leaves of rest...)`; None stays None.
 
     Raises:
         TypeError: a leaf is neither tensor nor None.
     """
-    node: object = first
-    others: tuple[Any, ...] = rest  # nested as `first` is; no cast: this runs for every record of every step
-    found: Any
+    mapped: Any
+    if rest:
+        nested = layout(first)
+        mapped = nested.build(map(function, nested.pick(first), *map(nested.pick, rest)))
+    else:  # a single tree is walked through in less time than its layout is found
+        mapped = _mapped(function, first)
+    found: T = mapped
+    return found
+
+
+def _mapped(function: Callable[[Tensor], Tensor], node: Any) -> Any:
+    """`map_tensors` of one tree."""
     if (names := _RECORDS[node.__class__]) is not None:  # the commonest
-        found = node.__class__(
-            *[map_tensors(function, getattr(node, n), *[getattr(r, n) for r in others]) for n in names]
-        )
-    elif node is None or isinstance(node, Tensor):
-        found = node if node is None else function(node, *others)
-    elif isinstance(node, Mapping):
-        found = {k: map_tensors(function, v, *(r[k] for r in others)) for k, v in sorted(node.items())}
-    elif isinstance(node, tuple):
-        found = tuple(map_tensors(function, v, *(r[i] for r in others)) for i, v in enumerate(node))
-    else:
-        raise _no_tree(node)
-    mapped: T = found
-    return mapped
+        return node.__class__(*[_mapped(function, getattr(node, name)) for name in names])
+    if node is None:
+        return None
+    if isinstance(node, Tensor):
+        return function(node)
+    if isinstance(node, Mapping):
+        return {key: _mapped(function, child) for key, child in sorted(node.items())}
+    if isinstance(node, tuple):
+        return tuple([_mapped(function, child) for child in node])
+    raise _no_tree(node)
 
 
 def stack(nodes: Sequence[T]) -> T:
     """One tree of trees nested alike, whose leaves [..] become [T, ..]."""
-    if (names := _RECORDS[nodes[0].__class__]) is None:
-        return map_tensors(lambda *leaves: torch.stack(leaves), *nodes)
-    return nodes[0].__class__(*[stack(list(map(attrgetter(name), nodes))) for name in names])
+    nested = layout(nodes[0])
+    found: T = nested.build(map(torch.stack, zip(*map(nested.pick, nodes), strict=True)))
+    return found
 
 
 def _no_tree(node: object) -> TypeError:
     return TypeError(f"{type(node).__name__} is not a tree of tensors (record, mapping, tuple, tensor or None)")
 
 
-def builder(node: object) -> Callable[[Iterator[Tensor]], Any]:
-    """A function that makes trees nested as `node` is from their leaves [..] in order, faster than `map_tensors` can."""
+def _nesting(node: object) -> Any:
+    """How a tree is nested, as a value to look up: `Tensor`, None, or a class, the keys of a mapping, and what is inside."""
+    if (names := _RECORDS[node.__class__]) is not None:  # the commonest
+        return (node.__class__, *[_nesting(getattr(node, name)) for name in names])
     if node is None:
-        return lambda _: None
+        return None
     if isinstance(node, Tensor):
-        return next
+        return Tensor
     if isinstance(node, Mapping):
-        entries = [(key, builder(child)) for key, child in sorted(node.items())]
-        return lambda found: {key: make(found) for key, make in entries}
+        entries = sorted(node.items())
+        return (dict, tuple([key for key, _ in entries]), *[_nesting(child) for _, child in entries])
     if isinstance(node, tuple):
-        parts = [builder(child) for child in node]
+        return (tuple, *map(_nesting, node))
+    raise _no_tree(node)
+
+
+@lru_cache(256)
+def _layout(nesting: Any) -> Layout:
+    return Layout(_picker(list(_paths(nesting))), _builder(nesting))
+
+
+def _builder(nesting: Any) -> Callable[[Iterator[Tensor]], Any]:
+    if nesting is None:
+        return lambda _: None
+    if nesting is Tensor:
+        return next
+    kind, *children = nesting
+    if kind is dict:
+        entries = list(zip(children[0], map(_builder, children[1:]), strict=True))
+        return lambda found: {key: make(found) for key, make in entries}
+    parts = list(map(_builder, children))
+    if kind is tuple:
         return lambda found: tuple([make(found) for make in parts])
-    kind: Callable[..., object] = node.__class__
-    if (names := _RECORDS[node.__class__]) is None:
-        raise _no_tree(node)
-    fields = [builder(getattr(node, name)) for name in names]
-    return lambda found: kind(*[make(found) for make in fields])
+    return lambda found: kind(*[make(found) for make in parts])
 
 
-def picker(node: object) -> Callable[[object], Sequence[Tensor]]:
-    """`leaves` [..] for trees nested as `node` is, faster where there are many of them."""
-    paths = list(_paths(node))
+def _paths(nesting: Any, before: _Path = ()) -> Iterator[_Path]:
+    """How each leaf is reached."""
+    if nesting is None:
+        return
+    if nesting is Tensor:
+        yield before
+        return
+    kind, *children = nesting
+    names: Iterable[str | int] = _RECORDS[kind] or range(len(children))
+    if kind is dict:
+        names, *children = children
+    for name, child in zip(names, children, strict=True):
+        yield from _paths(child, (*before, (name, kind not in (dict, tuple))))
+
+
+def _picker(paths: list[_Path]) -> Callable[[object], Sequence[Tensor]]:
     if len(paths) > 1 and all(is_field for steps in paths for _, is_field in steps):
         return attrgetter(*(".".join(str(name) for name, _ in steps) for steps in paths))
 
@@ -91,26 +148,11 @@ def picker(node: object) -> Callable[[object], Sequence[Tensor]]:
     return pick
 
 
-def _paths(node: object, before: _Path = ()) -> Iterator[_Path]:
-    """How each leaf is reached: names, and whether they are fields."""
-    if isinstance(node, Tensor):
-        yield before
-    elif isinstance(node, Mapping):
-        for key, child in sorted(node.items()):
-            yield from _paths(child, (*before, (key, False)))
-    elif isinstance(node, tuple):
-        for i, child in enumerate(node):
-            yield from _paths(child, (*before, (i, False)))
-    else:
-        for name in _RECORDS[node.__class__] or ():
-            yield from _paths(getattr(node, name), (*before, (name, True)))
-
-
 def split(node: T, size: int) -> Iterator[T]:
     """Parts of `size` rows (the last may be smaller), views of the leaves."""
-    make = builder(node)
-    parts = zip(*(torch.split(leaf, size) for leaf in leaves(node)), strict=True)
-    return map(make, map(iter, parts))
+    nested = layout(node)
+    parts = zip(*(torch.split(leaf, size) for leaf in nested.pick(node)), strict=True)
+    return map(nested.build, map(iter, parts))
 
 
 def leaves(node: object) -> list[Tensor]:
