@@ -12,6 +12,7 @@ from itertools import chain
 from operator import attrgetter, is_
 from threading import local
 from typing import Any, Generic, TypeVar
+from weakref import WeakValueDictionary
 
 from torch import nn
 from torch.utils.hooks import RemovableHandle
@@ -33,7 +34,7 @@ _steady = _Steady()
 
 @contextmanager
 def fixed_layers() -> Iterator[None]:
-    """Inside the block this thread replaces no layers and adds no hooks: each structure is inspected once."""
+    """Inside the block this thread replaces no layers and adds no hooks: each network is looked at once."""
     before, _steady.block = _steady.block, object()
     try:
         yield
@@ -41,17 +42,16 @@ def fixed_layers() -> Iterator[None]:
         _steady.block = before
 
 
-class Structure:
-    """The modules, parameters and hooks of networks, compared by identity: about a microsecond for a small network.
+class _Look:
+    """What was last seen of the modules, parameters and hooks of networks, compared by identity: a few microseconds for a small
+    network, which all that ask for the same networks share.
 
     Values are not compared: kernels read the parameters' own memory.
     """
 
-    def __init__(self, *roots: nn.Module, only: tuple[str, ...] = ()) -> None:
-        """`only`: names of the roots' children that matter; () = all."""
-        self.roots, self.only = roots, only
-        self.hooked = False
-        """Whether a hook, or a `forward` set on an instance, needs calls of modules, which kernels leave out."""
+    def __init__(self, roots: tuple[nn.Module, ...], only: tuple[str, ...]) -> None:
+        self.roots, self.only, self.hooked = roots, only, False
+        self._version = 0
         self._containers: list[nn.Module] = []
         self._leaves: list[dict[str, nn.Parameter | None]] = []
         self._members: list[object] = [self]  # what they held at the last look; never equal at first
@@ -60,12 +60,16 @@ class Structure:
         self._last_hook = -1
         self._looked_in: object = None
 
-    def changed(self) -> bool:
-        """Whether something was replaced, added or removed since the last call; True at the first one."""
+    def version(self) -> int:
+        """How often something was found replaced, added or removed so far."""
         block = _steady.block
-        if block is not None and block is self._looked_in:
-            return False
-        self._looked_in = block
+        if block is None or block is not self._looked_in:
+            self._looked_in = block
+            self._version += self._differs()
+        return self._version
+
+    def _differs(self) -> bool:
+        """Whether something is not as it was at the last call; True at the first one."""
         if (
             self._last_hook == RemovableHandle.next_id  # counts every hook of this process
             and not self.hooked
@@ -81,11 +85,11 @@ class Structure:
         if not KNOWN:
             return True
         members, sizes, hooked = self._members, self._sizes, self.hooked
-        self._look()
+        self._note()
         same = len(members) == len(self._members) and all(map(is_, members, self._members))
         return not (same and sizes == self._sizes and hooked == self.hooked)
 
-    def _look(self) -> None:
+    def _note(self) -> None:
         self._last_hook = RemovableHandle.next_id
         parts = [root._modules[name] for root in self.roots for name in self.only] if self.only else self.roots
         modules = list(dict.fromkeys(chain.from_iterable(part.modules() for part in parts if part is not None)))
@@ -97,6 +101,30 @@ class Structure:
         self._sizes = list(map(len, self._attributes))
         hooks = [getattr(module, name) for module in modules for name in HOOKS]
         self.hooked = any(GLOBAL_HOOKS) or any(hooks) or any("forward" in own for own in self._attributes)
+
+
+_looks: WeakValueDictionary[tuple[object, ...], _Look] = WeakValueDictionary()
+"""By the ids of the networks, which live as long as the look at them, and the names of children."""
+
+
+class Structure:
+    """Tells one that asks whether the modules, parameters or hooks of networks have changed since it asked last."""
+
+    def __init__(self, *roots: nn.Module, only: tuple[str, ...] = ()) -> None:
+        """`only`: names of the roots' children that matter; () = all."""
+        self.roots, self.only, self._seen = roots, only, -1
+        key = (*map(id, roots), only)
+        self._look = _looks.get(key) or _looks.setdefault(key, _Look(roots, only))
+
+    @property
+    def hooked(self) -> bool:
+        """Whether a hook, or a `forward` set on an instance, needs calls of modules, which kernels leave out."""
+        return self._look.hooked
+
+    def changed(self) -> bool:
+        """Whether something was replaced, added or removed since the last call; True at the first one."""
+        before, self._seen = self._seen, self._look.version()
+        return before != self._seen
 
     def __getstate__(self) -> dict[str, object]:
         """Copies check for themselves."""
