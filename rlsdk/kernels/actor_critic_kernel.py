@@ -55,10 +55,9 @@ class ActorCriticKernel(Generic[RowsT]):
             with torch.no_grad():  # as a decorator it would take a dozen microseconds for every batch
                 self.actor.backward(actor_trace, head_vjp(grad_log_prob, grad_entropy), self._gradients[0])
                 if grad_value is not None:
-                    self.critic.backward(critic_trace, array(grad_value.unsqueeze(1)), self._gradients[1])
+                    self.critic.backward(critic_trace, array(grad_value)[:, None], self._gradients[1])
 
-        values = self.backend.tensor(value).squeeze(1)
-        return Evaluation(distribution, log_prob, entropy, values, fisher), vjp
+        return Evaluation(distribution, log_prob, entropy, self.backend.tensor(value[:, 0]), fisher), vjp
 
     def _taken(
         self, observation: Observation, raw: Array, action: Tensor, distribution: Callable[[], ClosedForm]
