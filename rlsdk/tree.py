@@ -6,17 +6,17 @@ Mappings are visited by sorted key, so that two of them with the same keys alway
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 T = TypeVar("T")
-_Path = tuple[tuple[str | int, bool], ...]
-"""How a leaf is reached: names, keys and positions, and whether they are names of fields."""
+_Path = tuple[str | tuple[Hashable], ...]
+"""How a leaf is reached: names of fields, and keys and positions as (key,)."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Layout:
     """How trees nested alike are taken apart and put together. It is found once for each way of nesting: the few trees of a
     short rollout would take longer to walk through than their leaves take to compute."""
 
-    pick: Callable[[object], Sequence[Tensor]]
+    pick: Callable[[object], Iterable[Tensor]]
     """The leaves [..] of such a tree, in order."""
     build: Callable[[Iterator[Tensor]], Any]
     """A tree of leaves [..] in order."""
@@ -45,29 +45,23 @@ def map_tensors(function: Callable[..., Tensor], first: T, *rest: T) -> T:
     Raises:
         TypeError: a leaf is neither tensor nor None.
     """
-    mapped: Any
+    node: Any = first  # no cast: this runs for every record of every step
+    found: Any
     if rest:
-        nested = layout(first)
-        mapped = nested.build(map(function, nested.pick(first), *map(nested.pick, rest)))
-    else:  # a single tree is walked through in less time than its layout is found
-        mapped = _mapped(function, first)
-    found: T = mapped
-    return found
-
-
-def _mapped(function: Callable[[Tensor], Tensor], node: Any) -> Any:
-    """`map_tensors` of one tree."""
-    if (names := _RECORDS[node.__class__]) is not None:  # the commonest
-        return node.__class__(*[_mapped(function, getattr(node, name)) for name in names])
-    if node is None:
-        return None
-    if isinstance(node, Tensor):
-        return function(node)
-    if isinstance(node, Mapping):
-        return {key: _mapped(function, child) for key, child in sorted(node.items())}
-    if isinstance(node, tuple):
-        return tuple([_mapped(function, child) for child in node])
-    raise _no_tree(node)
+        nested = layout(node)
+        found = nested.build(map(function, nested.pick(node), *map(nested.pick, rest)))
+    elif (names := _RECORDS[node.__class__]) is not None:  # one tree is walked through faster than its layout is found
+        found = node.__class__(*[map_tensors(function, getattr(node, name)) for name in names])
+    elif node is None or isinstance(node, Tensor):
+        found = node if node is None else function(node)
+    elif isinstance(node, Mapping):
+        found = {key: map_tensors(function, child) for key, child in sorted(node.items())}
+    elif isinstance(node, tuple):
+        found = tuple([map_tensors(function, child) for child in node])
+    else:
+        raise _no_tree(node)
+    mapped: T = found
+    return mapped
 
 
 def stack(nodes: Sequence[T]) -> T:
@@ -81,14 +75,12 @@ def _no_tree(node: object) -> TypeError:
     return TypeError(f"{type(node).__name__} is not a tree of tensors (record, mapping, tuple, tensor or None)")
 
 
-def _nesting(node: object) -> Any:
+def _nesting(node: object) -> Hashable:
     """How a tree is nested, as a value to look up: `Tensor`, None, or a class, the keys of a mapping, and what is inside."""
     if (names := _RECORDS[node.__class__]) is not None:  # the commonest
         return (node.__class__, *[_nesting(getattr(node, name)) for name in names])
-    if node is None:
-        return None
-    if isinstance(node, Tensor):
-        return Tensor
+    if node is None or isinstance(node, Tensor):
+        return node if node is None else Tensor
     if isinstance(node, Mapping):
         entries = sorted(node.items())
         return (dict, tuple([key for key, _ in entries]), *[_nesting(child) for _, child in entries])
@@ -98,54 +90,41 @@ def _nesting(node: object) -> Any:
 
 
 @lru_cache(256)
-def _layout(nesting: Any) -> Layout:
-    return Layout(_picker(list(_paths(nesting))), _builder(nesting))
+def _layout(nesting: Hashable) -> Layout:
+    paths: list[_Path] = []
+    build = _builder(nesting, (), paths)
+    if len(paths) > 1 and all(type(step) is str for steps in paths for step in steps):
+        return Layout(attrgetter(*(".".join(map(str, steps)) for steps in paths)), build)
+    getters = [[attrgetter(step) if type(step) is str else itemgetter(*step) for step in steps] for steps in paths]
 
-
-def _builder(nesting: Any) -> Callable[[Iterator[Tensor]], Any]:
-    if nesting is None:
-        return lambda _: None
-    if nesting is Tensor:
-        return next
-    kind, *children = nesting
-    if kind is dict:
-        entries = list(zip(children[0], map(_builder, children[1:]), strict=True))
-        return lambda found: {key: make(found) for key, make in entries}
-    parts = list(map(_builder, children))
-    if kind is tuple:
-        return lambda found: tuple([make(found) for make in parts])
-    return lambda found: kind(*[make(found) for make in parts])
-
-
-def _paths(nesting: Any, before: _Path = ()) -> Iterator[_Path]:
-    """How each leaf is reached."""
-    if nesting is None:
-        return
-    if nesting is Tensor:
-        yield before
-        return
-    kind, *children = nesting
-    names: Iterable[str | int] = _RECORDS[kind] or range(len(children))
-    if kind is dict:
-        names, *children = children
-    for name, child in zip(names, children, strict=True):
-        yield from _paths(child, (*before, (name, kind not in (dict, tuple))))
-
-
-def _picker(paths: list[_Path]) -> Callable[[object], Sequence[Tensor]]:
-    if len(paths) > 1 and all(is_field for steps in paths for _, is_field in steps):
-        return attrgetter(*(".".join(str(name) for name, _ in steps) for steps in paths))
-
-    def pick(value: object) -> list[Tensor]:
+    def pick(node: Any) -> list[Tensor]:
         found = []
-        for steps in paths:
-            leaf: Any = value
-            for name, is_field in steps:
-                leaf = getattr(leaf, str(name)) if is_field else leaf[name]
+        for steps in getters:
+            leaf = node
+            for step in steps:
+                leaf = step(leaf)
             found.append(leaf)
         return found
 
-    return pick
+    return Layout(pick, build)
+
+
+def _builder(nesting: Hashable, path: _Path, paths: list[_Path]) -> Callable[[Iterator[Tensor]], object]:
+    """Makes what is reached by `path`; adds to `paths` how each leaf is."""
+    if nesting is None:
+        return lambda _: None
+    if not isinstance(nesting, tuple):
+        paths.append(path)
+        return next
+    kind, *children = nesting
+    keys = children.pop(0) if kind is dict else range(len(children))
+    steps: Iterable[str | tuple[Hashable]] = _RECORDS[kind] or [(key,) for key in keys]
+    parts = [_builder(child, (*path, step), paths) for child, step in zip(children, steps, strict=True)]
+    if kind is dict:
+        return lambda found: {key: make(found) for key, make in zip(keys, parts, strict=True)}
+    if kind is tuple:
+        return lambda found: tuple([make(found) for make in parts])
+    return lambda found: kind(*[make(found) for make in parts])
 
 
 def split(node: T, size: int) -> Iterator[T]:
@@ -157,25 +136,7 @@ def split(node: T, size: int) -> Iterator[T]:
 
 def leaves(node: object) -> list[Tensor]:
     """The tensors [..] of a tree, in the order in which `map_tensors` visits them."""
-    found: list[Tensor] = []
-    _gather(node, found)
-    return found
-
-
-def _gather(node: object, found: list[Tensor]) -> None:
-    if (names := _RECORDS[node.__class__]) is not None:  # the commonest
-        for name in names:
-            _gather(getattr(node, name), found)
-    elif isinstance(node, Tensor):
-        found.append(node)
-    elif isinstance(node, tuple):
-        for value in node:
-            _gather(value, found)
-    elif isinstance(node, Mapping):
-        for _, value in sorted(node.items()):
-            _gather(value, found)
-    elif node is not None:
-        raise _no_tree(node)
+    return list(layout(node).pick(node))
 
 
 class _Records(dict[type, tuple[str, ...] | None]):

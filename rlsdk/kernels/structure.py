@@ -51,25 +51,19 @@ class _Look:
 
     def __init__(self, roots: tuple[nn.Module, ...], only: tuple[str, ...]) -> None:
         self.roots, self.only, self.hooked = roots, only, False
-        self._version = 0
+        self.changes = 0
+        """How often something was found changed, the first look among them."""
+        self.looked_in: object = None
         self._containers: list[nn.Module] = []
         self._leaves: list[dict[str, nn.Parameter | None]] = []
         self._members: list[object] = [self]  # what they held at the last look; never equal at first
         self._attributes: list[dict[str, object]] = []
         self._sizes: list[int] = []
         self._last_hook = -1
-        self._looked_in: object = None
 
-    def version(self) -> int:
-        """How often something was found replaced, added or removed so far."""
-        block = _steady.block
-        if block is None or block is not self._looked_in:
-            self._looked_in = block
-            self._version += self._differs()
-        return self._version
-
-    def _differs(self) -> bool:
-        """Whether something is not as it was at the last call; True at the first one."""
+    def look(self, block: object) -> None:
+        """Count where something was replaced, added or removed since the last look; `block`: of `fixed_layers()`, or None."""
+        self.looked_in = block
         if (
             self._last_hook == RemovableHandle.next_id  # counts every hook of this process
             and not self.hooked
@@ -81,13 +75,12 @@ class _Look:
             )
             and self._sizes == list(map(len, self._attributes))
         ):
-            return False
-        if not KNOWN:
-            return True
+            return
         members, sizes, hooked = self._members, self._sizes, self.hooked
-        self._note()
-        same = len(members) == len(self._members) and all(map(is_, members, self._members))
-        return not (same and sizes == self._sizes and hooked == self.hooked)
+        if KNOWN:
+            self._note()
+        same = KNOWN and len(members) == len(self._members) and all(map(is_, members, self._members))
+        self.changes += not (same and sizes == self._sizes and hooked == self.hooked)
 
     def _note(self) -> None:
         self._last_hook = RemovableHandle.next_id
@@ -112,7 +105,7 @@ class Structure:
 
     def __init__(self, *roots: nn.Module, only: tuple[str, ...] = ()) -> None:
         """`only`: names of the roots' children that matter; () = all."""
-        self.roots, self.only, self._seen = roots, only, -1
+        self.roots, self.only, self._seen = roots, only, 0
         key = (*map(id, roots), only)
         self._look = _looks.get(key) or _looks.setdefault(key, _Look(roots, only))
 
@@ -123,7 +116,10 @@ class Structure:
 
     def changed(self) -> bool:
         """Whether something was replaced, added or removed since the last call; True at the first one."""
-        before, self._seen = self._seen, self._look.version()
+        look, block = self._look, _steady.block
+        if block is None or block is not look.looked_in:
+            look.look(block)
+        before, self._seen = self._seen, look.changes
         return before != self._seen
 
     def __getstate__(self) -> dict[str, object]:

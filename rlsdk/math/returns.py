@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -29,9 +28,8 @@ def gae(reward: Tensor, value: Tensor, next_value: Tensor, discount: Tensor, tra
 def discounted_sums(value: Tensor, weight: Tensor) -> Tensor:
     """S_t = value_t + weight_t S_{t+1}, from the end on; all float [T, B]."""
     if value.shape[1] <= FEW and value.is_cpu:
-        values, weights = value.numpy(force=True), weight.numpy(force=True)
-        columns = zip(values.T.tolist(), weights.T.tolist(), strict=True)
-        return torch.from_numpy(np.array([_backwards(*column) for column in columns], values.dtype)).T
+        columns = zip(value.numpy(force=True).T.tolist(), weight.numpy(force=True).T.tolist(), strict=True)
+        return value.new_tensor([_backwards(*column) for column in columns]).T
     sums = torch.empty_like(value)
     following = torch.zeros_like(value[0])
     rows = list(zip(value.unbind(0), weight.unbind(0), sums.unbind(0), strict=True))

@@ -212,8 +212,7 @@ class ActorCritic(nn.Module):
         if extras.value is not None:
             return extras
         lead = steps.reward.shape
-        seen = map_tensors(lambda leaf: leaf.flatten(0, 1), steps.observation)
-        distribution, value = self._kernel().forward(seen)
+        distribution, value = self._kernel().forward(map_tensors(lambda leaf: leaf.flatten(0, 1), steps.observation))
         if not self.keeps_log_prob:
             return Estimates(None, value.view(lead), extras.memory)
         taken = map_tensors(lambda leaf: leaf.flatten(0, 1), steps.action)
