@@ -101,7 +101,7 @@ _looks: WeakValueDictionary[tuple[object, ...], _Look] = WeakValueDictionary()
 
 
 class Structure:
-    """Tells one that asks whether the modules, parameters or hooks of networks have changed since it asked last."""
+    """Notices changes of the modules, parameters and hooks of networks, for one that asks now and then."""
 
     def __init__(self, *roots: nn.Module, only: tuple[str, ...] = ()) -> None:
         """`only`: names of the roots' children that matter; () = all."""
