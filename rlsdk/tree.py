@@ -6,16 +6,37 @@ Mappings are visited by sorted key, so that two of them with the same keys alway
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from operator import attrgetter, itemgetter
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 T = TypeVar("T")
-_Path = tuple[tuple[str | int, bool], ...]
-"""How a leaf is reached: names, keys and positions, and whether they are names of fields."""
+_Path = tuple[str | tuple[Hashable], ...]
+"""How a leaf is reached: names of fields, and keys and positions as (key,)."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Layout:
+    """How trees nested alike are taken apart and put together. It is found once for each way of nesting: the few trees of a
+    short rollout would take longer to walk through than their leaves take to compute."""
+
+    pick: Callable[[object], Iterable[Tensor]]
+    """The leaves [..] of such a tree, in order."""
+    build: Callable[[Iterator[Tensor]], Any]
+    """A tree of leaves [..] in order."""
+
+
+def layout(node: object) -> Layout:
+    """The layout of trees nested as `node` is.
+
+    Raises:
+        TypeError: a leaf is neither tensor nor None.
+    """
+    return _layout(_nesting(node))
 
 
 def map_tensors(function: Callable[..., Tensor], first: T, *rest: T) -> T:
@@ -24,19 +45,19 @@ def map_tensors(function: Callable[..., Tensor], first: T, *rest: T) -> T:
     Raises:
         TypeError: a leaf is neither tensor nor None.
     """
-    node: object = first
-    others: tuple[Any, ...] = rest  # nested as `first` is; no cast: this runs for every record of every step
+    node: Any = first  # no cast: this runs for every record of every step
     found: Any
-    if (names := _RECORDS[node.__class__]) is not None:  # the commonest
-        found = node.__class__(
-            *[map_tensors(function, getattr(node, n), *[getattr(r, n) for r in others]) for n in names]
-        )
+    if rest:
+        nested = layout(node)
+        found = nested.build(map(function, nested.pick(node), *map(nested.pick, rest)))
+    elif (names := _RECORDS[node.__class__]) is not None:  # one tree is walked through faster than its layout is found
+        found = node.__class__(*[map_tensors(function, getattr(node, name)) for name in names])
     elif node is None or isinstance(node, Tensor):
-        found = node if node is None else function(node, *others)
+        found = node if node is None else function(node)
     elif isinstance(node, Mapping):
-        found = {k: map_tensors(function, v, *(r[k] for r in others)) for k, v in sorted(node.items())}
+        found = {key: map_tensors(function, child) for key, child in sorted(node.items())}
     elif isinstance(node, tuple):
-        found = tuple(map_tensors(function, v, *(r[i] for r in others)) for i, v in enumerate(node))
+        found = tuple([map_tensors(function, child) for child in node])
     else:
         raise _no_tree(node)
     mapped: T = found
@@ -45,95 +66,77 @@ def map_tensors(function: Callable[..., Tensor], first: T, *rest: T) -> T:
 
 def stack(nodes: Sequence[T]) -> T:
     """One tree of trees nested alike, whose leaves [..] become [T, ..]."""
-    if (names := _RECORDS[nodes[0].__class__]) is None:
-        return map_tensors(lambda *leaves: torch.stack(leaves), *nodes)
-    return nodes[0].__class__(*[stack(list(map(attrgetter(name), nodes))) for name in names])
+    nested = layout(nodes[0])
+    found: T = nested.build(map(torch.stack, zip(*map(nested.pick, nodes), strict=True)))
+    return found
 
 
 def _no_tree(node: object) -> TypeError:
     return TypeError(f"{type(node).__name__} is not a tree of tensors (record, mapping, tuple, tensor or None)")
 
 
-def builder(node: object) -> Callable[[Iterator[Tensor]], Any]:
-    """A function that makes trees nested as `node` is from their leaves [..] in order, faster than `map_tensors` can."""
-    if node is None:
-        return lambda _: None
-    if isinstance(node, Tensor):
-        return next
+def _nesting(node: object) -> Hashable:
+    """How a tree is nested, as a value to look up: `Tensor`, None, or a class, the keys of a mapping, and what is inside."""
+    if (names := _RECORDS[node.__class__]) is not None:  # the commonest
+        return (node.__class__, *[_nesting(getattr(node, name)) for name in names])
+    if node is None or isinstance(node, Tensor):
+        return node if node is None else Tensor
     if isinstance(node, Mapping):
-        entries = [(key, builder(child)) for key, child in sorted(node.items())]
-        return lambda found: {key: make(found) for key, make in entries}
+        entries = sorted(node.items())
+        return (dict, tuple([key for key, _ in entries]), *[_nesting(child) for _, child in entries])
     if isinstance(node, tuple):
-        parts = [builder(child) for child in node]
-        return lambda found: tuple([make(found) for make in parts])
-    kind: Callable[..., object] = node.__class__
-    if (names := _RECORDS[node.__class__]) is None:
-        raise _no_tree(node)
-    fields = [builder(getattr(node, name)) for name in names]
-    return lambda found: kind(*[make(found) for make in fields])
+        return (tuple, *map(_nesting, node))
+    raise _no_tree(node)
 
 
-def picker(node: object) -> Callable[[object], Sequence[Tensor]]:
-    """`leaves` [..] for trees nested as `node` is, faster where there are many of them."""
-    paths = list(_paths(node))
-    if len(paths) > 1 and all(is_field for steps in paths for _, is_field in steps):
-        return attrgetter(*(".".join(str(name) for name, _ in steps) for steps in paths))
+@lru_cache(256)
+def _layout(nesting: Hashable) -> Layout:
+    paths: list[_Path] = []
+    build = _builder(nesting, (), paths)
+    if len(paths) > 1 and all(type(step) is str for steps in paths for step in steps):
+        return Layout(attrgetter(*(".".join(map(str, steps)) for steps in paths)), build)
+    getters = [[attrgetter(step) if type(step) is str else itemgetter(*step) for step in steps] for steps in paths]
 
-    def pick(value: object) -> list[Tensor]:
+    def pick(node: Any) -> list[Tensor]:
         found = []
-        for steps in paths:
-            leaf: Any = value
-            for name, is_field in steps:
-                leaf = getattr(leaf, str(name)) if is_field else leaf[name]
+        for steps in getters:
+            leaf = node
+            for step in steps:
+                leaf = step(leaf)
             found.append(leaf)
         return found
 
-    return pick
+    return Layout(pick, build)
 
 
-def _paths(node: object, before: _Path = ()) -> Iterator[_Path]:
-    """How each leaf is reached: names, and whether they are fields."""
-    if isinstance(node, Tensor):
-        yield before
-    elif isinstance(node, Mapping):
-        for key, child in sorted(node.items()):
-            yield from _paths(child, (*before, (key, False)))
-    elif isinstance(node, tuple):
-        for i, child in enumerate(node):
-            yield from _paths(child, (*before, (i, False)))
-    else:
-        for name in _RECORDS[node.__class__] or ():
-            yield from _paths(getattr(node, name), (*before, (name, True)))
+def _builder(nesting: Hashable, path: _Path, paths: list[_Path]) -> Callable[[Iterator[Tensor]], object]:
+    """Makes what is reached by `path`; adds to `paths` how each leaf is."""
+    if nesting is None:
+        return lambda _: None
+    if not isinstance(nesting, tuple):
+        paths.append(path)
+        return next
+    kind, *children = nesting
+    keys = children.pop(0) if kind is dict else range(len(children))
+    steps: Iterable[str | tuple[Hashable]] = _RECORDS[kind] or [(key,) for key in keys]
+    parts = [_builder(child, (*path, step), paths) for child, step in zip(children, steps, strict=True)]
+    if kind is dict:
+        return lambda found: {key: make(found) for key, make in zip(keys, parts, strict=True)}
+    if kind is tuple:
+        return lambda found: tuple([make(found) for make in parts])
+    return lambda found: kind(*[make(found) for make in parts])
 
 
 def split(node: T, size: int) -> Iterator[T]:
     """Parts of `size` rows (the last may be smaller), views of the leaves."""
-    make = builder(node)
-    parts = zip(*(torch.split(leaf, size) for leaf in leaves(node)), strict=True)
-    return map(make, map(iter, parts))
+    nested = layout(node)
+    parts = zip(*(torch.split(leaf, size) for leaf in nested.pick(node)), strict=True)
+    return map(nested.build, map(iter, parts))
 
 
 def leaves(node: object) -> list[Tensor]:
     """The tensors [..] of a tree, in the order in which `map_tensors` visits them."""
-    found: list[Tensor] = []
-    _gather(node, found)
-    return found
-
-
-def _gather(node: object, found: list[Tensor]) -> None:
-    if (names := _RECORDS[node.__class__]) is not None:  # the commonest
-        for name in names:
-            _gather(getattr(node, name), found)
-    elif isinstance(node, Tensor):
-        found.append(node)
-    elif isinstance(node, tuple):
-        for value in node:
-            _gather(value, found)
-    elif isinstance(node, Mapping):
-        for _, value in sorted(node.items()):
-            _gather(value, found)
-    elif node is not None:
-        raise _no_tree(node)
+    return list(layout(node).pick(node))
 
 
 class _Records(dict[type, tuple[str, ...] | None]):

@@ -63,11 +63,12 @@ def fill(buffer: Any, rollout: Any, theirs: Any, ours: Any) -> None:
         cut = steps.truncated[finals.time, finals.env] & ~steps.terminated[finals.time, finals.env]
         reward[finals.time, finals.env] += theirs.gamma * values * cut
     buffer.reset()
+    log_prob = extras.value if extras.log_prob is None else extras.log_prob  # where there is none, none is read
     for t in range(length):
         mask = steps.observation.action_mask
         more = {} if mask is None else {"action_masks": mask[t].numpy()}
         row = (steps.observation.features[t].numpy(), steps.action[t].numpy().reshape(envs, -1), reward[t].numpy())
-        buffer.add(*row, steps.observation.is_first[t].numpy(), extras.value[t], extras.log_prob[t], **more)
+        buffer.add(*row, steps.observation.is_first[t].numpy(), extras.value[t], log_prob[t], **more)
     with torch.no_grad():
         last = theirs.policy.predict_values(rollout.last_observation.features)
     buffer.compute_returns_and_advantage(last, rollout.last_observation.is_first.numpy())

@@ -88,12 +88,12 @@ def test_files_and_functions_stay_short(path: Path) -> None:
 
 
 BOUNDS = {
-    "TQC": (37, 2560, 743, 368),
-    "TQC, normalised": (42, 2938, 893, 405),
-    "PPO": (31, 2600, 835, 40),
-    "PPO, normalised": (36, 2978, 963, 44),
-    "PPO + masks + LSTM": (32, 2429, 825, 82),
-    "PPO + masks + LSTM, normalised": (37, 2807, 953, 86),
+    "TQC": (37, 2556, 743, 361),
+    "TQC, normalised": (42, 2934, 893, 398),
+    "PPO": (29, 2568, 784, 36),
+    "PPO, normalised": (34, 2946, 912, 41),
+    "PPO + masks + LSTM": (32, 2429, 779, 73),
+    "PPO + masks + LSTM, normalised": (37, 2807, 907, 77),
 }
 """Files, code lines of them, lines of the functions run, calls per step. They only go down; the aims are 22, 1,800, 600 and
 300, normalised 25, 2,000, 680 and 330."""

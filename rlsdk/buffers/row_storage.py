@@ -49,7 +49,7 @@ class RowStorage(PreallocatedRows):
         _assign(store["observation"], where, steps.observation)
         store["action"][where] = steps.action.to(store["action"].dtype)
         store["reward"][where] = steps.reward
-        store["discount"][where] = self.gamma * (~steps.terminated).to(torch.float32)
+        store["discount"][where] = torch.full_like(steps.reward, self.gamma).masked_fill_(steps.terminated, 0.0)
         store["valid"][where] = steps.valid
         if self.columns is not PLAIN or steps.info or "info" in store:
             extend_optional(self, self._places(self.head, count), item)

@@ -29,6 +29,8 @@ class ActorCriticKernel(Generic[RowsT]):
     @torch.no_grad()
     def prepared(self, rows: RowsT) -> RowsT:
         """Encoded: that takes no parameters."""
+        if self.layers.is_vector:
+            return rows
         encoded = self.layers.encoder(rows.observation.features)
         return replace(rows, observation=replace(rows.observation, features=encoded))  # type: ignore[type-var]
 
@@ -53,10 +55,9 @@ class ActorCriticKernel(Generic[RowsT]):
             with torch.no_grad():  # as a decorator it would take a dozen microseconds for every batch
                 self.actor.backward(actor_trace, head_vjp(grad_log_prob, grad_entropy), self._gradients[0])
                 if grad_value is not None:
-                    self.critic.backward(critic_trace, array(grad_value.unsqueeze(1)), self._gradients[1])
+                    self.critic.backward(critic_trace, array(grad_value)[:, None], self._gradients[1])
 
-        values = self.backend.tensor(value).squeeze(1)
-        return Evaluation(distribution, log_prob, entropy, values, fisher), vjp
+        return Evaluation(distribution, log_prob, entropy, self.backend.tensor(value[:, 0]), fisher), vjp
 
     def _taken(
         self, observation: Observation, raw: Array, action: Tensor, distribution: Callable[[], ClosedForm]
@@ -135,8 +136,7 @@ class ActorCriticActing:
         first, layers = observation.is_first, self.layers
         if first.shape[0] > ACTING_ROWS or not first.is_cpu:
             return self.reference.act(observation, deterministic, generator)
-        features = observation.features if layers.is_vector else layers.encoder(observation.features)
-        raw = self.actor(features.numpy())
+        raw = self.actor(self._features(observation))
         mask = observation.action_mask if layers.use_masks else None
         if self.sampler is not None and not deterministic:
             return self.head.to_environment(torch.from_numpy(self.sampler(raw, mask, generator)))
@@ -146,13 +146,16 @@ class ActorCriticActing:
         return self.head.to_environment(action)
 
     @torch.no_grad()
-    def forward(self, observation: Observation) -> tuple[Distribution, Tensor]:
-        """(distribution, values [N])."""
+    def forward(self, observation: Observation) -> tuple[Callable[[], Distribution], Tensor]:
+        """(makes the distribution, values [N])."""
         if not observation.is_first.is_cpu:
             return self.reference.forward(observation)
-        features = self.layers.encoder(observation.features).numpy()
-        mask = observation.action_mask if self.layers.use_masks else None
-        distribution = self.head.of(torch.from_numpy(self.actor(features)), mask)
+        features = self._features(observation)
+
+        def distribution() -> Distribution:
+            mask = observation.action_mask if self.layers.use_masks else None
+            return self.head.of(torch.from_numpy(self.actor(features)), mask)
+
         return distribution, torch.from_numpy(self.critic(features)[:, 0])
 
     @torch.no_grad()
@@ -160,4 +163,9 @@ class ActorCriticActing:
         """[N]."""
         if observation.is_first.shape[0] > ACTING_ROWS or not observation.is_first.is_cpu:
             return self.reference.values(observation)
-        return torch.from_numpy(self.critic(self.layers.encoder(observation.features).numpy())[:, 0])
+        return torch.from_numpy(self.critic(self._features(observation))[:, 0])
+
+    def _features(self, observation: Observation) -> Array:
+        """What both sides read, float32 [N, F]."""
+        seen, layers = observation.features, self.layers
+        return (seen if layers.is_vector else layers.encoder(seen)).numpy()

@@ -33,7 +33,7 @@ class PolicyLossKernel:
             moved, away = ratio * advantage, ratio - 1.0
             bounded = np.minimum(np.maximum(ratio, 1.0 - terms.clip), 1.0 + terms.clip) * advantage
             policy, kl = -np.minimum(moved, bounded).dot(share), (away - log_ratio).dot(share)
-            outside = share[np.abs(away) > terms.clip].sum()
+            outside = np.add.reduce(share[np.abs(away) > terms.clip])
             moved *= moved <= bounded
             grad_log_prob = np.negative(moved, out=moved)
             grad_log_prob *= share
@@ -41,7 +41,7 @@ class PolicyLossKernel:
         grad_value *= share * (2.0 * terms.vf_coef)
         disorder = entropy.dot(share)
         loss = policy - terms.ent_coef * disorder + terms.vf_coef * values
-        means = torch.tensor([policy, values, -disorder, kl, outside, loss], dtype=torch.float32)
+        means = torch.from_numpy(np.array([policy, values, -disorder, kl, outside, loss], np.float32))
         grad_entropy = torch.from_numpy(share * -terms.ent_coef) if terms.ent_coef else None
         return means, (torch.from_numpy(grad_log_prob), grad_entropy, torch.from_numpy(grad_value))
 

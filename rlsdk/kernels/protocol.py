@@ -174,8 +174,8 @@ class PolicyActor(Protocol):
         """Actions [B, ..] in environment units."""
         ...
 
-    def forward(self, observation: Observation) -> tuple[Distribution, Tensor]:
-        """(distribution, values [N]), without graph."""
+    def forward(self, observation: Observation) -> tuple[Callable[[], Distribution], Tensor]:
+        """(makes the distribution, which not every update needs; values [N]), without graph."""
         ...
 
     def values(self, observation: Observation) -> Tensor:

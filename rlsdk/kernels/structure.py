@@ -12,6 +12,7 @@ from itertools import chain
 from operator import attrgetter, is_
 from threading import local
 from typing import Any, Generic, TypeVar
+from weakref import WeakValueDictionary
 
 from torch import nn
 from torch.utils.hooks import RemovableHandle
@@ -33,7 +34,7 @@ _steady = _Steady()
 
 @contextmanager
 def fixed_layers() -> Iterator[None]:
-    """Inside the block this thread replaces no layers and adds no hooks: each structure is inspected once."""
+    """Inside the block this thread replaces no layers and adds no hooks: each network is looked at once."""
     before, _steady.block = _steady.block, object()
     try:
         yield
@@ -41,31 +42,28 @@ def fixed_layers() -> Iterator[None]:
         _steady.block = before
 
 
-class Structure:
-    """The modules, parameters and hooks of networks, compared by identity: about a microsecond for a small network.
+class _Look:
+    """What was last seen of the modules, parameters and hooks of networks, compared by identity: a few microseconds for a small
+    network, which all that ask for the same networks share.
 
     Values are not compared: kernels read the parameters' own memory.
     """
 
-    def __init__(self, *roots: nn.Module, only: tuple[str, ...] = ()) -> None:
-        """`only`: names of the roots' children that matter; () = all."""
-        self.roots, self.only = roots, only
-        self.hooked = False
-        """Whether a hook, or a `forward` set on an instance, needs calls of modules, which kernels leave out."""
+    def __init__(self, roots: tuple[nn.Module, ...], only: tuple[str, ...]) -> None:
+        self.roots, self.only, self.hooked = roots, only, False
+        self.changes = 0
+        """How often something was found changed, the first look among them."""
+        self.looked_in: object = None
         self._containers: list[nn.Module] = []
         self._leaves: list[dict[str, nn.Parameter | None]] = []
         self._members: list[object] = [self]  # what they held at the last look; never equal at first
         self._attributes: list[dict[str, object]] = []
         self._sizes: list[int] = []
         self._last_hook = -1
-        self._looked_in: object = None
 
-    def changed(self) -> bool:
-        """Whether something was replaced, added or removed since the last call; True at the first one."""
-        block = _steady.block
-        if block is not None and block is self._looked_in:
-            return False
-        self._looked_in = block
+    def look(self, block: object) -> None:
+        """Count where something was replaced, added or removed since the last look; `block`: of `fixed_layers()`, or None."""
+        self.looked_in = block
         if (
             self._last_hook == RemovableHandle.next_id  # counts every hook of this process
             and not self.hooked
@@ -77,15 +75,14 @@ class Structure:
             )
             and self._sizes == list(map(len, self._attributes))
         ):
-            return False
-        if not KNOWN:
-            return True
+            return
         members, sizes, hooked = self._members, self._sizes, self.hooked
-        self._look()
-        same = len(members) == len(self._members) and all(map(is_, members, self._members))
-        return not (same and sizes == self._sizes and hooked == self.hooked)
+        if KNOWN:
+            self._note()
+        same = KNOWN and len(members) == len(self._members) and all(map(is_, members, self._members))
+        self.changes += not (same and sizes == self._sizes and hooked == self.hooked)
 
-    def _look(self) -> None:
+    def _note(self) -> None:
         self._last_hook = RemovableHandle.next_id
         parts = [root._modules[name] for root in self.roots for name in self.only] if self.only else self.roots
         modules = list(dict.fromkeys(chain.from_iterable(part.modules() for part in parts if part is not None)))
@@ -97,6 +94,33 @@ class Structure:
         self._sizes = list(map(len, self._attributes))
         hooks = [getattr(module, name) for module in modules for name in HOOKS]
         self.hooked = any(GLOBAL_HOOKS) or any(hooks) or any("forward" in own for own in self._attributes)
+
+
+_looks: WeakValueDictionary[tuple[object, ...], _Look] = WeakValueDictionary()
+"""By the ids of the networks, which live as long as the look at them, and the names of children."""
+
+
+class Structure:
+    """Notices changes of the modules, parameters and hooks of networks, for one that asks now and then."""
+
+    def __init__(self, *roots: nn.Module, only: tuple[str, ...] = ()) -> None:
+        """`only`: names of the roots' children that matter; () = all."""
+        self.roots, self.only, self._seen = roots, only, 0
+        key = (*map(id, roots), only)
+        self._look = _looks.get(key) or _looks.setdefault(key, _Look(roots, only))
+
+    @property
+    def hooked(self) -> bool:
+        """Whether a hook, or a `forward` set on an instance, needs calls of modules, which kernels leave out."""
+        return self._look.hooked
+
+    def changed(self) -> bool:
+        """Whether something was replaced, added or removed since the last call; True at the first one."""
+        look, block = self._look, _steady.block
+        if block is None or block is not look.looked_in:
+            look.look(block)
+        before, self._seen = self._seen, look.changes
+        return before != self._seen
 
     def __getstate__(self) -> dict[str, object]:
         """Copies check for themselves."""

@@ -28,7 +28,8 @@ def gae(reward: Tensor, value: Tensor, next_value: Tensor, discount: Tensor, tra
 def discounted_sums(value: Tensor, weight: Tensor) -> Tensor:
     """S_t = value_t + weight_t S_{t+1}, from the end on; all float [T, B]."""
     if value.shape[1] <= FEW and value.is_cpu:
-        return value.new_tensor([_backwards(*pair) for pair in zip(value.T.tolist(), weight.T.tolist(), strict=True)]).T
+        columns = zip(value.numpy(force=True).T.tolist(), weight.numpy(force=True).T.tolist(), strict=True)
+        return value.new_tensor([_backwards(*column) for column in columns]).T
     sums = torch.empty_like(value)
     following = torch.zeros_like(value[0])
     rows = list(zip(value.unbind(0), weight.unbind(0), sums.unbind(0), strict=True))
@@ -49,4 +50,4 @@ def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
     """1 - Var(target - prediction) / Var(target), 0-d, of float [N]: 1 is perfect, 0 is as good as a constant, or the target is
     constant."""
     spread, rest = torch.stack((target, target - prediction)).var(1, correction=0).tolist()
-    return target.new_tensor(1.0 - rest / spread if spread > 0.0 else 0.0)
+    return target.new_full((), 1.0 - rest / spread if spread > 0.0 else 0.0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, cast
 
 import torch
@@ -43,7 +44,8 @@ class ActorCriticCarry:
 class Estimates:
     """What an update needs to know of a step: log pi(a|s) and V(s), float [B], and both memories before the step.
 
-    Where both are None they are left for `ActorCritic.estimates`, which finds those of a whole rollout at once.
+    Where both are None they are left for `ActorCritic.estimates`, which finds those of a whole rollout at once. The first alone
+    is None where the network has `keeps_log_prob = False`.
     """
 
     log_prob: Tensor | None
@@ -81,6 +83,8 @@ class ActorCritic(nn.Module):
 
     reader: InputReader | None = None
     """Given by the agent; without one the methods for users take records only."""
+    keeps_log_prob = True
+    """Whether rollouts have the log-probabilities of their actions. A loss that does not compare with them needs none."""
 
     def __init__(self, actor: Torso, critic: Torso, head: nn.Module, value: nn.Module, *, kernel: str = "auto") -> None:
         """`kernel`: `setting` of `rlsdk.kernels.KernelChoice`."""
@@ -162,14 +166,7 @@ class ActorCritic(nn.Module):
 
     def rollout_act(self) -> RolloutAct:
         """`act` for one rollout, during which layers and hooks stay as they are: looked at here instead of at every step."""
-        kernel = self._kernel()
-
-        def act(
-            observation: Observation, carry: ActorCriticCarry, *, deterministic: bool, generator: Generator
-        ) -> Act[ActorCriticCarry, Estimates]:
-            return self._act(kernel, observation, carry, deterministic, generator)
-
-        return act
+        return partial(self._act, self._kernel())
 
     def _act(
         self,
@@ -211,14 +208,15 @@ class ActorCritic(nn.Module):
     @torch.no_grad()
     def estimates(self, steps: StepData[Estimates]) -> Estimates:
         """Of steps [T, B], with the weights they were acted with: those found while acting, or all of them now."""
-        kernel, extras = self._kernel(), steps.extras
+        extras = steps.extras
         if extras.value is not None:
             return extras
         lead = steps.reward.shape
-        seen = map_tensors(lambda leaf: leaf.flatten(0, 1), steps.observation)
+        distribution, value = self._kernel().forward(map_tensors(lambda leaf: leaf.flatten(0, 1), steps.observation))
+        if not self.keeps_log_prob:
+            return Estimates(None, value.view(lead), extras.memory)
         taken = map_tensors(lambda leaf: leaf.flatten(0, 1), steps.action)
-        distribution, value = kernel.forward(seen)
-        return Estimates(distribution.log_prob(self.internal(taken)).view(lead), value.view(lead), extras.memory)
+        return Estimates(distribution().log_prob(self.internal(taken)).view(lead), value.view(lead), extras.memory)
 
     def _encoded(self, features: Features) -> tuple[Tensor, Tensor]:
         """Encoded features [N, F] (for the actor, for the critic)."""
@@ -254,11 +252,13 @@ class ActorCritic(nn.Module):
         latent, _ = self._critic_step(others, latent, memory[1], first)
         return cast("Tensor", self.value(self.critic_body(latent)).squeeze(-1))
 
-    @torch.no_grad()
     def found_values(self, observation: Observation, memory: tuple[States, States]) -> Tensor:
         """`values_after` without graph."""
         kernel = self._kernel()
-        return self.values_after(observation, memory) if self._dense is None else kernel.values(observation)
+        if self._dense is not None:
+            return kernel.values(observation)
+        with torch.no_grad():
+            return self.values_after(observation, memory)
 
     def state_values(self, observation: Observation) -> Tensor:
         """V [N]; see `rlsdk.interfaces.EstimatesValues`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol, cast
 
 import torch
@@ -46,9 +47,10 @@ class ByModules:
         return cast("Tensor", cast("ActionHead", network.head).to_environment(action))
 
     @torch.no_grad()
-    def forward(self, observation: Observation) -> tuple[Distribution, Tensor]:
-        """(distribution, values [N])."""
-        return self.network.evaluate(observation, NONE, observation.is_first)
+    def forward(self, observation: Observation) -> tuple[Callable[[], Distribution], Tensor]:
+        """(makes the distribution, values [N])."""
+        distribution, value = self.network.evaluate(observation, NONE, observation.is_first)
+        return lambda: distribution, value
 
     @torch.no_grad()
     def values(self, observation: Observation) -> Tensor:

@@ -70,10 +70,15 @@ class DiscreteValuePolicy(nn.Module):
         layers, choice = [*self.body, self.head], self._choice
         single = isinstance(self.space, Discrete) and not self.space.start and self.values_per_action == 1
         greedy = factory.greedy_acting(layers, self.encoder, choice, hooked, self.sizes[0]) if single else None
-        self._is_vector = is_identity(self.encoder)
+        self._calls_encoder = hooked or not is_identity(self.encoder)
         acting = factory.dense_acting(layers, self.encoder, choice, hooked, self._flat_values)
         learning = factory.dense_network(layers, self.encoder, choice, hooked, Autograd(self._flat_values))
         return acting, learning, greedy
+
+    def _encoded(self, features: Features) -> Tensor:
+        """[N, ..] -> [N, F]; an encoder that only passes vectors on is not called."""
+        encoded: Tensor = self.encoder(features) if self._calls_encoder else features
+        return encoded
 
     def _flat_values(self, encoded: Tensor) -> Tensor:
         """[N, F] -> [N, A * K]."""
@@ -87,15 +92,15 @@ class DiscreteValuePolicy(nn.Module):
     def evaluate(self, features: Features) -> tuple[Tensor, Vjp]:
         """(values [N, A, K] without graph, their vjp) of observations [N, ..]."""
         kernel = self._kernels()[1]
-        flat, vjp = kernel.evaluate(self.encoder(features))
-        return flat.view(len(flat), -1, self.values_per_action), lambda grad: vjp(grad.flatten(1))
+        flat, vjp = kernel.evaluate(self._encoded(features))
+        return flat.view(flat.shape[0], -1, self.values_per_action), lambda grad: vjp(grad.flatten(1))
 
     def values_of_several(self, features: Features, count: int) -> Tensor:
         """Values [N, A, K] without graph: what `evaluate` gives for each of `count` batches of equal size, whose rows stand in
         `features` [N, ..] one batch after the other."""
         kernel = self._kernels()[1]
         with torch.no_grad():
-            flat = kernel.outputs_of_several(self.encoder(features), count)
+            flat = kernel.outputs_of_several(self._encoded(features), count)
         if flat is not None:
             return flat.view(len(flat), -1, self.values_per_action)
         rows = len(tree.leaves(features)[0]) // count
@@ -111,11 +116,11 @@ class DiscreteValuePolicy(nn.Module):
         acting, _, greedy = self._kernels()
         if self.has_train_mode:
             self.eval()
-        seen = observation.features
         if greedy is None or not greedy.fits(observation):
             return self._act(acting, observation, deterministic, generator)
-        encoded = seen if self._is_vector else self.encoder(seen)
-        return Act(greedy(encoded, None if deterministic else self.epsilon, generator), (), ())
+        return Act(
+            greedy(self._encoded(observation.features), None if deterministic else self.epsilon, generator), (), ()
+        )
 
     @torch.no_grad()
     def _act(

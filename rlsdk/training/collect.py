@@ -61,7 +61,8 @@ def act_and_step(
 
     `fill`: the extras of all steps [T, B], where those of single steps were left out.
     """
-    observation, carry, rows = acting.observation, acting.carry, _Rows[ExtrasT](length)
+    rows: _Rows[ExtrasT]
+    observation, carry, rows = acting.observation, acting.carry, _Rows(length)
     finals, episodes = list[_Finals](), list[Episode]()
     for t in range(length):
         act = act_on(observation, carry)
@@ -104,8 +105,8 @@ class _Rows(Generic[ExtrasT]):
         first, end = self.pending[0], self.written + len(self.pending)
         if self.storage is None:
             self.storage = tree.map_tensors(lambda leaf: leaf.new_empty((self.length, *leaf.shape)), first)
-        columns = zip(*map(tree.picker(first), self.pending), strict=True)
-        for target, column in zip(tree.leaves(self.storage), columns, strict=True):
+        pick = tree.layout(first).pick
+        for target, column in zip(pick(self.storage), zip(*map(pick, self.pending), strict=True), strict=True):
             torch.stack(column, out=target[self.written : end])
         self.written, self.pending = end, []
 

@@ -63,13 +63,12 @@ class OnPolicyPlan:
         while cursor.env_steps < training.end:
             rollout = collector.collect(policy, self.n_steps)
             length = len(rollout.steps.reward)
-            cursor = replace(cursor, env_steps=cursor.env_steps + length * collector.num_envs)
-            metrics = None
+            cursor, metrics = Cursor(cursor.env_steps + length * collector.num_envs, cursor.updates), None
             if length == self.n_steps and bool(rollout.steps.valid.any()):  # a short one may hold nothing but resets
                 metrics = algorithm.update(rollout, progress=training.progress(cursor.env_steps))
                 if metrics is None:
                     raise unlike_metrics(metrics)
-                cursor = replace(cursor, updates=cursor.updates + 1 if counter is None else counter.updates)
+                cursor = Cursor(cursor.env_steps, cursor.updates + 1 if counter is None else counter.updates)
             elif rollout.stopped and discarding is not None:
                 discarding.discarded(rollout)
             yield cursor, Report(cursor.env_steps, cursor.updates, rollout.episodes, metrics)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Generator, Tensor
 
-from rlsdk.kernels import KernelSlot
+from rlsdk.kernels import KernelSlot, fixed_layers
 from rlsdk.kernels.protocol import LossTerms
 from rlsdk.math.returns import explained_variance
 from rlsdk.networks.actor_critic import ActorCritic, ActorCriticCarry, Estimates
@@ -73,6 +73,7 @@ class ClippedPolicy:
         """The kernel for the current network."""
         return self._kernel()
 
+    @fixed_layers()
     def update(self, batch: Rollout[ActorCriticCarry, Estimates], *, progress: float) -> Metrics:
         """Learn from a rollout; metrics are means over its minibatches."""
         config, remaining = self.config, 1.0 - progress
@@ -109,9 +110,9 @@ class ClippedPolicy:
 
     def _settings_now(self, rows: PolicyBatch, clip: float, clip_value: float | None) -> dict[str, Tensor]:
         """Schedules and the policy's deviation, 0-d, for the log."""
-        context = {"train/clip_range": rows.value.new_tensor(clip)}
+        context = {"train/clip_range": rows.value.new_full((), clip)}
         if clip_value is not None:
-            context["train/clip_range_vf"] = rows.value.new_tensor(clip_value)
+            context["train/clip_range_vf"] = rows.value.new_full((), clip_value)
         if (std := self.network.action_std()) is not None:
             context["train/std"] = std
         return context

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypedDict
 
-from rlsdk.kernels import KernelSlot
+from rlsdk.kernels import KernelSlot, fixed_layers
 from rlsdk.math.surrogate import explained_variance
 from rlsdk.networks import ActorCritic, ActorCriticCarry, Estimates
 from rlsdk.records import Metrics, Rollout
@@ -42,6 +42,7 @@ class AdvantageActorCritic:
     def __init__(self, network: ActorCritic, config: A2CConfig, num_envs: int) -> None:
         """`num_envs`: columns of a rollout."""
         self.network, self.config, self.num_envs = network, config, num_envs
+        network.keeps_log_prob = False
         choice, arguments = optimizer_of(config)
         self.optimizer = FlatOptimizer(network, choice, config.learning_rate(1.0), arguments)
         self._kernel = KernelSlot(self._make_kernel, network)
@@ -56,6 +57,7 @@ class AdvantageActorCritic:
         self.config = config
         self._kernel.refit()
 
+    @fixed_layers()
     def update(self, batch: Rollout[ActorCriticCarry, Estimates], *, progress: float) -> Metrics:
         """Learn from a rollout."""
         config, kernel = self.config, self._kernel()
