@@ -52,9 +52,18 @@ def blocks(path: Path, language: str) -> list[str]:
 
 def commands(path: Path) -> list[str]:
     lines = [
-        line.partition("   ")[0] for text in [*blocks(path, ""), *blocks(path, "shell")] for line in text.splitlines()
+        re.split(r"   |  # ", line)[0].rstrip()
+        for text in [*blocks(path, ""), *blocks(path, "shell")]
+        for line in text.splitlines()
     ]
     return [line for line in lines if line.startswith("rlsdk ") and not re.search(r"\b[A-Z]{4,}\b", line)]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_lines_can_be_pasted(path: Path) -> None:
+    """What a line does is a comment: the shell would take plain text after the command for its arguments."""
+    lines = [line for text in [*blocks(path, ""), *blocks(path, "sh")] for line in text.splitlines()]
+    assert [line for line in lines if re.match(r"(rlsdk|make|pip) .*\S {3,}[^\s#]", line)] == []
 
 
 def identifier(path: Path) -> str:

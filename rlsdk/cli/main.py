@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-import warnings
-from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Annotated
 
@@ -33,7 +30,7 @@ from rlsdk.cli import (
     zoo,
 )
 from rlsdk.errors import RlsdkError
-from rlsdk.runtime.output import plain_output, print_line
+from rlsdk.runtime.output import plain_output, plain_warnings, print_line
 
 app = typer.Typer(
     name="rlsdk",
@@ -92,25 +89,8 @@ app.command("doctor", epilog="Example: rlsdk doctor")(doctor.diagnose)
 
 def main() -> None:
     """Run the command line; errors meant for users are one message and exit code 1."""
-    with plain_output(), _plain_warnings():
+    with plain_output(), plain_warnings():
         _run()
-
-
-def _plain_warning(
-    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
-) -> str:
-    return f"warning: {message}\n"
-
-
-@contextlib.contextmanager
-def _plain_warnings() -> Iterator[None]:
-    """Inside the block a warning is one line, without the file and the code that it comes from."""
-    before = warnings.formatwarning
-    warnings.formatwarning = _plain_warning
-    try:
-        yield
-    finally:
-        warnings.formatwarning = before
 
 
 def _run() -> None:

@@ -81,7 +81,7 @@ def tune_algorithm(
         print_line(f"{algorithm} on {env}: {', '.join(found.name for found in plan.space())}; {plan.jobs} at a time")
         with interrupted("finished trials are saved, the same command continues"):
             best = tune(plan)
-        _report(best, f"rlsdk run {algorithm} --config {best.file} --steps {steps}")
+        _report(best, f"rlsdk run {algorithm} --config {best.file} --steps {steps} --n-envs {plan.width()}")
 
 
 def _report(best: Best, command: str) -> None:

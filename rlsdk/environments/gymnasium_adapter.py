@@ -116,7 +116,8 @@ def make_one(env: EnvSource, kwargs: dict[str, object]) -> Environment:
         name = str(env).partition("?")[0]
         hint = suggest(name, gymnasium.registry) if len(name) > 2 else "see gymnasium.pprint_registry()"
         hint = hint if hint.startswith("did") else "gymnasium.pprint_registry() lists those installed"
-        raise EnvironmentFault(f"there is no environment {name!r}: {error}; {hint}") from None
+        cause = str(error).partition(" Did you mean")[0].rstrip(" .")  # gymnasium's suggestion has no version
+        raise EnvironmentFault(f"there is no environment {name!r}: {cause}; {hint}") from None
     except gymnasium.error.DependencyNotInstalled as error:
         raise EnvironmentFault(
             f"environment {shown(env)} needs a package that is not installed: {message_of(error)}"

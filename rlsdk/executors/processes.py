@@ -6,6 +6,7 @@ import contextlib
 import math
 import multiprocessing
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from multiprocessing.connection import Connection
@@ -24,6 +25,7 @@ from rlsdk.executors.workers import (
     forget_terminal_signals,
     spread,
 )
+from rlsdk.runtime.output import plain_warning, warnings_are_plain
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
@@ -185,11 +187,14 @@ class _Submitted:
 
 def started(number: int) -> Worker:
     """A process that waits for work."""
-    return _PieceWorker(multiprocessing.get_context("spawn"), _serve, None, f"worker {number}", daemon=False)
+    context, plain = multiprocessing.get_context("spawn"), warnings_are_plain()
+    return _PieceWorker(context, _serve, plain, f"worker {number}", daemon=False)
 
 
-def _serve(pipe: Connection, _: None) -> None:
-    """Answer ("call", (work, item)) until the pipe closes."""
+def _serve(pipe: Connection, plain: bool) -> None:
+    """Answer ("call", (work, item)) until the pipe closes; `plain`: warnings are printed as the parent prints them."""
+    if plain:
+        warnings.formatwarning = plain_warning
     if hasattr(os, "setsid"):
         os.setsid()  # the terminal's Ctrl-C goes to the parent alone, which decides whether the work continues
     forget_terminal_signals()

@@ -11,8 +11,10 @@ def agent_path(path: Path) -> Path:
     """`path`, or, where it is a run directory, its best agent, else the final one, else that of the newest checkpoint.
 
     Raises:
-        SettingsError: a folder without an agent.
+        SettingsError: a folder without an agent, or there is nothing of that name.
     """
+    if not path.exists() and not Path(f"{path}.rlsdk").exists():
+        raise SettingsError(f"there is no {path}; name an agent file, or a directory that `rlsdk run --out` wrote")
     if not path.is_dir() or Path(f"{path}.rlsdk").is_file():
         return path
     checkpoints = sorted((path / "checkpoints").glob("step_*.rlsdk"), reverse=True)

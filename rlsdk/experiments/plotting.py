@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -34,6 +35,8 @@ LOGARITHMIC = ("none", "x", "y", "xy")
 COLUMNS = 3
 AXIS_SIZE = (6.4, 4.0)
 """Inches of the axes of one environment."""
+TITLE_WIDTH = 40
+"""Characters that fit above the axes of one environment."""
 
 
 def _sensible_size(_: object, attribute: attrs.Attribute[Any], value: tuple[float, float] | None) -> None:
@@ -77,7 +80,7 @@ def plot_run(folder: Path, output: Path, title: str = "") -> bool:
             capsize=3,
             label="evaluation, mean and deviation over episodes",
         )
-    axes.set(xlabel="environment steps", ylabel="return of an episode", title=literal(title))
+    axes.set(xlabel="environment steps", ylabel="return of an episode", title=environment_title(title))
     if metrics.exists():
         axes.legend(loc="lower right")
     save_figure(figure, output, f"Returns of training and evaluation episodes over environment steps. {title}")
@@ -109,7 +112,6 @@ def plot_runs(
     metric = metric_of(places, settings)
     figure = _figure_of(found, metric, settings, picture)
     texts = [f"{_name(curve)}, {curve.env}: {in_words(metric)} ends at {_ends(curve)}" for curve in found]
-    output.parent.mkdir(parents=True, exist_ok=True)
     save_figure(figure, output, f"{_caption(found, settings)} of the {in_words(metric)}. {'; '.join(texts)}.")
     write_table(found, output.with_suffix(".csv"))
     return texts
@@ -153,15 +155,27 @@ def save_figure(figure: Any, output: Path | IO[bytes], description: str = "") ->
         description: text for readers who do not see the picture; PNG, SVG and PDF files hold it.
 
     Raises:
-        SettingsError: no such format, or the numbers cannot be drawn.
+        SettingsError: no such format, the numbers cannot be drawn, or the file cannot be written.
     """
     suffix = output.suffix if isinstance(output, Path) else ".png"
     entry = DESCRIPTION.get(suffix.lower())
     metadata = {entry: one_line(description, 2000)} if entry and description else None
     try:
+        if isinstance(output, Path):
+            output.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(output, dpi=120, metadata=metadata, **({} if isinstance(output, Path) else {"format": "png"}))
     except (ValueError, OverflowError, MemoryError) as error:
         raise SettingsError(f"the picture {output} cannot be drawn: {error}") from None
+    except OSError as error:
+        raise SettingsError(
+            f"cannot write the picture {output}: {error.strerror or error}; choose another place"
+        ) from None
+
+
+def environment_title(env: str) -> str:
+    """An environment id as a title, in lines that fit an axis: arguments and wrappers begin new ones."""
+    parts = env.replace("?", "\n?").replace("&", "\n&").splitlines()
+    return "\n".join(literal(line) for part in parts for line in textwrap.wrap(part, TITLE_WIDTH))
 
 
 def _figure_of(found: Sequence[Curve], metric: str, settings: CurveSettings, picture: PictureSettings) -> Any:
@@ -181,7 +195,7 @@ def _figure_of(found: Sequence[Curve], metric: str, settings: CurveSettings, pic
             alone = "o" if len(curve.x) == 1 else None  # a line of one point is not visible
             axes.plot(curve.x, curve.value, label=literal(_name(curve)), color=colour, marker=alone)
             axes.fill_between(curve.x, curve.low, curve.high, alpha=0.2, color=colour, linewidth=0)
-        axes.set(xlabel=AXES[settings.x][2], ylabel=literal(in_words(metric)), title=literal(env))
+        axes.set(xlabel=AXES[settings.x][2], ylabel=literal(in_words(metric)), title=environment_title(env))
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 20k, 1M
         if "x" in picture.log:
             axes.set_xscale("log")

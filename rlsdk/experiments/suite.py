@@ -33,7 +33,8 @@ import attrs
 import cattrs
 
 from rlsdk.errors import SettingsError, one_line, suggest
-from rlsdk.registry import suite_files
+from rlsdk.registry import find, suite_files
+from rlsdk.registry.discovery import OURS
 from rlsdk.settings import load_settings
 from rlsdk.settings.environment_id import applied
 
@@ -72,11 +73,13 @@ class Suite:
         """The cells of these algorithms; () leaves all.
 
         Raises:
-            SettingsError: an algorithm that has no cell.
+            SettingsError: an algorithm that has no cell. PluginError: one of this project that is not installed.
         """
         known = sorted({cell.algorithm for cell in self.cells})
         for algorithm in algorithms:
             if algorithm not in known:
+                if algorithm in OURS:
+                    find(algorithm)  # the cells are in its package
                 raise SettingsError(f"suite {self.name!r} has no algorithm {algorithm!r}; {suggest(algorithm, known)}")
         selected = tuple(cell for cell in self.cells if not algorithms or cell.algorithm in algorithms)
         return attrs.evolve(self, cells=selected)

@@ -222,7 +222,8 @@ def _quiet() -> Iterator[None]:
 def _torch(program: torch.export.ExportedProgram, module: ExportedPolicy) -> bytes:
     stream = io.BytesIO()
     names = {"inputs.json": json.dumps(module.input_names), "outputs.json": json.dumps(module.output_names)}
-    torch.export.save(program, stream, extra_files=names)
+    with _quiet():  # it warns about weights that share a storage, which are written whole
+        torch.export.save(program, stream, extra_files=names)
     return stream.getvalue()
 
 

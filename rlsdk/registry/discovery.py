@@ -29,7 +29,24 @@ HOOKS = {
 }
 """Manifest field -> hook that gives what the field names."""
 
-OURS = ("ars", "maskable-ppo", "qrdqn", "recurrent-ppo", "tqc", "trpo")
+OURS = (
+    *(
+        "a2c",
+        "acer",
+        "acktr",
+        "ars",
+        "bc",
+        "ddpg",
+        "dqn",
+        "gail",
+        "maskable-ppo",
+        "ppo",
+        "qrdqn",
+        "recurrent-ppo",
+        "sac",
+    ),
+    *("td3", "td3-bc", "tqc", "trpo"),
+)
 """Algorithms of this project: their packages are called rlsdk-ID."""
 
 SWITCH = "RLSDK_PLUGINS"
@@ -164,8 +181,10 @@ def _where_from(name: str, everything: tuple[Plugin, ...]) -> str:
         return f"{hint}; install it: pip install rlsdk-{name}"
     if not everything:
         return f"{hint}: no plugin is installed; install one, e.g. pip install rlsdk-tqc"
-    package = f"; or install it: pip install rlsdk-{name}" if re.fullmatch(r"[a-z0-9-]{1,50}", name) else ""
-    return f"{hint}; {suggest(name, [p.id for p in everything])}{package}"
+    suggestion = suggest(name, [p.id for p in everything])
+    package = f"or install it: pip install rlsdk-{name}" if re.fullmatch(r"[a-z0-9-]{1,50}", name) else ""
+    joint = " " if suggestion.endswith("?") else "; "
+    return f"{hint}; {suggestion}{joint if package else ''}{package}"
 
 
 def registered(plugin: Plugin) -> AlgorithmSpec | None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import TextIO
@@ -94,6 +95,29 @@ def plain_output() -> Iterator[None]:
         sys.stdout, sys.stderr = before
         for stream in before:
             _let_go(stream)
+
+
+def plain_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """A warning as one line, without the file and the code that it comes from."""
+    return f"warning: {message}\n"
+
+
+@contextlib.contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Inside the block warnings are printed by `plain_warning`."""
+    before = warnings.formatwarning
+    warnings.formatwarning = plain_warning
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
+
+
+def warnings_are_plain() -> bool:
+    """Whether this is such a block; processes started in it print their warnings the same way."""
+    return warnings.formatwarning is plain_warning
 
 
 def _nowhere() -> TextIO:

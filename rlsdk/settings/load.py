@@ -9,6 +9,8 @@ from typing import Any
 
 from rlsdk.errors import SettingsError
 
+SUFFIXES = (".toml", ".yaml", ".yml")
+
 
 def load_settings(path: Path) -> dict[str, object]:
     """The table in a `.toml`, `.yaml` or `.yml` file.
@@ -16,18 +18,20 @@ def load_settings(path: Path) -> dict[str, object]:
     Raises:
         SettingsError: the file is missing, of another kind, damaged, or not a table.
     """
+    if path.suffix not in SUFFIXES:
+        raise SettingsError(f"settings file {path} must end in .toml, .yaml or .yml")
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"settings file {path} cannot be read: {error}") from None
+    except OSError as error:
+        raise SettingsError(f"settings file {path} cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"settings file {path} is not text in UTF-8: {error}") from None
     if path.suffix == ".toml":
         try:
             return tomllib.loads(text)
         except (ValueError, RecursionError) as error:
             raise SettingsError(f"settings file {path} is not valid TOML: {error}") from None
-    if path.suffix in (".yaml", ".yml"):
-        return _load_yaml(path, text)
-    raise SettingsError(f"settings file {path} must end in .toml, .yaml or .yml")
+    return _load_yaml(path, text)
 
 
 def _load_yaml(path: Path, text: str) -> dict[str, object]:
