@@ -63,7 +63,7 @@ def test_a_mistyped_environment_has_one_suggestion(name: str) -> None:
 def test_a_mistyped_path_is_shown_as_it_was_typed(cli: Any, command: str) -> None:
     assert cli(command, "nosuch")[::2] == (
         1,
-        "error: there is no nosuch; name an agent file, or a directory that `rlsdk run --out` wrote\n",
+        "error: there is no file or folder nosuch; name an agent file, or a directory that `rlsdk run` wrote\n",
     )
 
 

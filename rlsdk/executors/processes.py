@@ -25,7 +25,6 @@ from rlsdk.executors.workers import (
     forget_terminal_signals,
     spread,
 )
-from rlsdk.runtime.output import plain_warning, warnings_are_plain
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
@@ -187,14 +186,15 @@ class _Submitted:
 
 def started(number: int) -> Worker:
     """A process that waits for work."""
-    context, plain = multiprocessing.get_context("spawn"), warnings_are_plain()
-    return _PieceWorker(context, _serve, plain, f"worker {number}", daemon=False)
+    shown = warnings.formatwarning
+    ours = shown if shown.__module__.startswith("rlsdk.") else None  # one of the user's may not be importable there
+    return _PieceWorker(multiprocessing.get_context("spawn"), _serve, ours, f"worker {number}", daemon=False)
 
 
-def _serve(pipe: Connection, plain: bool) -> None:
-    """Answer ("call", (work, item)) until the pipe closes; `plain`: warnings are printed as the parent prints them."""
-    if plain:
-        warnings.formatwarning = plain_warning
+def _serve(pipe: Connection, shown: Callable[..., str] | None) -> None:
+    """Answer ("call", (work, item)) until the pipe closes; `shown` is how a warning is printed."""
+    if shown is not None:
+        warnings.formatwarning = shown
     if hasattr(os, "setsid"):
         os.setsid()  # the terminal's Ctrl-C goes to the parent alone, which decides whether the work continues
     forget_terminal_signals()

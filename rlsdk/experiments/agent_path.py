@@ -14,7 +14,9 @@ def agent_path(path: Path) -> Path:
         SettingsError: a folder without an agent, or there is nothing of that name.
     """
     if not path.exists() and not Path(f"{path}.rlsdk").exists():
-        raise SettingsError(f"there is no {path}; name an agent file, or a directory that `rlsdk run --out` wrote")
+        raise SettingsError(
+            f"there is no file or folder {path}; name an agent file, or a directory that `rlsdk run` wrote"
+        )
     if not path.is_dir() or Path(f"{path}.rlsdk").is_file():
         return path
     checkpoints = sorted((path / "checkpoints").glob("step_*.rlsdk"), reverse=True)

@@ -106,18 +106,13 @@ def plain_warning(
 
 @contextlib.contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Inside the block warnings are printed by `plain_warning`."""
+    """Inside the block warnings are printed by `plain_warning`, and so are those of processes that an executor starts."""
     before = warnings.formatwarning
     warnings.formatwarning = plain_warning
     try:
         yield
     finally:
         warnings.formatwarning = before
-
-
-def warnings_are_plain() -> bool:
-    """Whether this is such a block; processes started in it print their warnings the same way."""
-    return warnings.formatwarning is plain_warning
 
 
 def _nowhere() -> TextIO:
