@@ -13,16 +13,10 @@ from rlsdk.executors.processes import Processes
 from rlsdk.experiments.plotting import TITLE_WIDTH, environment_title
 from rlsdk.experiments.suite import load_suite
 from rlsdk.registry import find
-from rlsdk.registry.discovery import OURS
 from rlsdk.runtime.output import plain_warnings
 from rlsdk.settings import load_settings
-from tests.combination_table import OURS as MANIFESTS
 
 SHORT = ("--env", "CartPole-v1", "--steps", "64", "--n-envs", "1", "--set", "n_steps=32", "--eval-episodes", "1")
-
-
-def test_all_algorithms_of_this_project_are_known_by_name() -> None:
-    assert list(OURS) == MANIFESTS
 
 
 @pytest.mark.parametrize("name", ["ppo", "trpo", "td3-bc"])
@@ -41,10 +35,17 @@ def test_a_mistyped_algorithm() -> None:
 
 def test_a_suite_whose_algorithm_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RLSDK_PLUGINS", "tqc")
-    with pytest.raises(PluginError, match="pip install rlsdk-ars"):
+    with pytest.raises(
+        SettingsError, match=r"'ars': no installed plugin offers 'ars' .*; install it: pip install rlsdk-ars$"
+    ):
         load_suite("classic").only(("ars",))
-    with pytest.raises(SettingsError, match="suite 'classic' has no algorithm 'tqq'"):
+    with pytest.raises(SettingsError, match="suite 'classic' has no algorithm 'tqq': no installed plugin"):
         load_suite("classic").only(("tqq",))
+
+
+def test_a_suite_without_cells_of_an_algorithm() -> None:
+    with pytest.raises(SettingsError, match="suite 'masked' has no algorithm 'tqc'; accepted: maskable-ppo"):
+        load_suite("masked").only(("tqc",))
 
 
 @pytest.mark.parametrize("name", ["Cartpole-v1", "CartPole-v9"])

@@ -32,9 +32,8 @@ from typing import Any
 import attrs
 import cattrs
 
-from rlsdk.errors import SettingsError, one_line, suggest
+from rlsdk.errors import PluginError, SettingsError, one_line, suggest
 from rlsdk.registry import find, suite_files
-from rlsdk.registry.discovery import OURS
 from rlsdk.settings import load_settings
 from rlsdk.settings.environment_id import applied
 
@@ -73,14 +72,12 @@ class Suite:
         """The cells of these algorithms; () leaves all.
 
         Raises:
-            SettingsError: an algorithm that has no cell. PluginError: one of this project that is not installed.
+            SettingsError: an algorithm that has no cell, or is not installed.
         """
         known = sorted({cell.algorithm for cell in self.cells})
         for algorithm in algorithms:
             if algorithm not in known:
-                if algorithm in OURS:
-                    find(algorithm)  # the cells are in its package
-                raise SettingsError(f"suite {self.name!r} has no algorithm {algorithm!r}; {suggest(algorithm, known)}")
+                raise SettingsError(f"suite {self.name!r} has no algorithm {algorithm!r}{_instead(algorithm, known)}")
         selected = tuple(cell for cell in self.cells if not algorithms or cell.algorithm in algorithms)
         return attrs.evolve(self, cells=selected)
 
@@ -88,6 +85,15 @@ class Suite:
         """Its environments with more arguments and wrappers, as `changed_environment` gives them."""
         cells = tuple(attrs.evolve(cell, env=applied(change, cell.env)) for cell in self.cells)
         return attrs.evolve(self, cells=cells)
+
+
+def _instead(algorithm: str, known: list[str]) -> str:
+    """What to do about an algorithm that has no cell: the cells of one that is not installed are in its package."""
+    try:
+        find(algorithm)
+    except PluginError as error:
+        return f": {error}"
+    return f"; {suggest(algorithm, known)}"
 
 
 def suites() -> tuple[str, ...]:

@@ -29,24 +29,7 @@ HOOKS = {
 }
 """Manifest field -> hook that gives what the field names."""
 
-OURS = (
-    *(
-        "a2c",
-        "acer",
-        "acktr",
-        "ars",
-        "bc",
-        "ddpg",
-        "dqn",
-        "gail",
-        "maskable-ppo",
-        "ppo",
-        "qrdqn",
-        "recurrent-ppo",
-        "sac",
-    ),
-    *("td3", "td3-bc", "tqc", "trpo"),
-)
+OURS = ("ars", "maskable-ppo", "qrdqn", "recurrent-ppo", "tqc", "trpo")
 """Algorithms of this project: their packages are called rlsdk-ID."""
 
 SWITCH = "RLSDK_PLUGINS"
