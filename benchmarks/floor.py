@@ -168,8 +168,8 @@ class Recorded(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self.wanted(func):
             key = str((func, *tree_map(_shape, (args, named))))
             if key not in self.kinds:
-                kept, kept_named = tree_map(_copy, (args, named))
-                self.kinds[key] = Kind(_name(func), func, kept, kept_named)
+                own, own_named = tree_map(_copy, (args, named))
+                self.kinds[key] = Kind(_name(func), func, own, own_named)
             self.kinds[key].times += 1
         return func(*args, **named)
 

@@ -45,8 +45,8 @@ class Preset:
             if field.metadata.get("affects", "training") != "training"
         }
         free |= {"policy", "env", "seed", *dataset_names(type(config))}
-        kept = {name: getattr(config, name) for name in free}
-        return structure({**kept, **self.settings}, type(config)) == config
+        own = {name: getattr(config, name) for name in free}
+        return structure({**own, **self.settings}, type(config)) == config
 
 
 def preset_names(algorithm: str) -> tuple[str, ...]:

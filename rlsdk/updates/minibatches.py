@@ -67,7 +67,7 @@ def policy_batch(
     """
     steps, extras = rollout.steps, network.estimates(rollout.steps)
     assert extras.value is not None
-    nothing: Any = ()  # where the network keeps none: nothing may read the field
+    nothing: Any = ()  # where the rollout has none: nothing may read the field
     # flags are combined in numpy: its calls take a third of the time of torch's, which counts where rollouts are short
     terminated, truncated, valid = (f.numpy(force=True) for f in (steps.terminated, steps.truncated, steps.valid))
     ended, whole = terminated | truncated, bool(valid.all())

@@ -40,8 +40,8 @@ BUGS = (
         algorithm="maskable-ppo",
         kind="settings",
         file=ROWS,
-        old="discount, gamma * lam * (~cut).to(torch.float32)",
-        new="discount, gamma * (~cut).to(torch.float32)",
+        old="np.float32(gamma * lam) * ~cut",
+        new="np.float32(gamma) * ~cut",
     ),
     Bug(
         id="values-are-never-clipped",
@@ -104,8 +104,8 @@ BUGS = (
         algorithm="maskable-ppo",
         kind="fillers",
         file=ROWS,
-        old="weight = None if whole else steps.valid.to(torch.float32)",
-        new="weight = None",
+        old="None if whole else flat(steps.valid).to(torch.float32),",
+        new="None,",
     ),
     Bug(
         id="the-count-of-epochs-begins-again",

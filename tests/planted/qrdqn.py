@@ -47,8 +47,8 @@ BUGS = (
         algorithm="qrdqn",
         kind="training",
         file=POLICY,
-        old="flat, vjp = kernel.evaluate(self.encoder(features))",
-        new="flat, vjp = kernel.evaluate(self.encoder(features).detach())",
+        old="flat, vjp = kernel.evaluate(self._encoded(features))",
+        new="flat, vjp = kernel.evaluate(self._encoded(features).detach())",
     ),
     Bug(
         id="double-q-is-ignored",
@@ -143,8 +143,8 @@ BUGS = (
         algorithm="qrdqn",
         kind="memory",
         file=STORAGE,
-        old='store["discount"][where] = self.gamma * (~steps.terminated).to(torch.float32)',
-        new='store["discount"][where] = self.gamma * (~(steps.terminated | steps.truncated)).to(torch.float32)',
+        old=".masked_fill_(steps.terminated, 0.0)",
+        new=".masked_fill_(steps.terminated | steps.truncated, 0.0)",
     ),
     Bug(
         id="targets-over-several-steps-are-discounted-once",
