@@ -27,6 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 from benchmarks.cases import CASES, Case
+from benchmarks.marked import replaced
 from rlsdk.environments.gymnasium_adapter import make_one
 from rlsdk.kernels import backends, kernels_off
 
@@ -193,11 +194,10 @@ def _ours(page: str, name: str) -> float | None:
 
 def _written(page: str, name: str, row: str) -> str:
     """The page with the row of a case; the others stay as they were measured."""
-    before, _, rest = page.partition(MARK)
-    table, _, after = rest.partition(END)
+    table = page.partition(MARK)[2].partition(END)[0]
     known = {line.split("|")[1].strip(): line for line in table.splitlines() if line.startswith("| ")} | {name: row}
     rows = "\n".join(known[case] for case in CASES if case in known)
-    return f"{before}{MARK}\n\n{HEAD}\n{rows}\n\n{END}{after}"
+    return replaced(page, MARK, END, f"{HEAD}\n{rows}")
 
 
 def main(names: list[str]) -> None:

@@ -17,6 +17,7 @@ import torch
 from gymnasium import spaces
 
 import rlsdk
+from benchmarks.marked import replaced
 from rlsdk import tree
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import AnySpaceEnv, InvalidActionEnvDiscrete
@@ -143,8 +144,7 @@ def main() -> None:
     print(table)
     if options.write:
         page = DOCS / "performance.md"
-        before, _, rest = page.read_text(encoding="utf-8").partition(MARK)
-        page.write_text(f"{before}{MARK}\n\n{table}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+        page.write_text(replaced(page.read_text(encoding="utf-8"), MARK, END, table), encoding="utf-8")
         picture(results)
 
 

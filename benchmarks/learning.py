@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 import rlsdk
+from benchmarks.marked import replaced
 from rlsdk.evaluation.aggregate import estimate, mean
 from rlsdk.experiments import load_suite, suites
 from rlsdk.registry import find, preset
@@ -221,11 +222,7 @@ def card(algorithm: str) -> str:
 
 def with_table(text: str, rows: str) -> str:
     """A page with its table replaced."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise SystemExit(f"a page lacks the lines {BEGIN.strip()} and {END}")
-    return f"{before}{begin}\n{rows}\n{end}{after}"
+    return replaced(text, BEGIN.strip(), END, rows.strip("\n"))
 
 
 def pages() -> dict[Path, str]:

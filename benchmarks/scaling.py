@@ -27,6 +27,7 @@ import torch
 from numpy.typing import NDArray
 
 import rlsdk
+from benchmarks.marked import replaced
 from rlsdk.environments import make_vec_env
 from rlsdk.executors import Executor, capacity, make_executor
 from rlsdk.experiments.runner import RunRequest
@@ -227,9 +228,8 @@ def markdown(table: Table) -> str:
 def write(name: str, table: Table) -> None:
     """Replace one table of docs/scaling.md; the slow simulator has a picture too."""
     page, mark, end = DOCS / "scaling.md", f"<!-- measured: {name} -->", f"<!-- end of {name} -->"
-    before, _, rest = page.read_text(encoding="utf-8").partition(mark)
     shown = markdown(table) + (PICTURE if name == "waiting" else "")
-    page.write_text(f"{before}{mark}\n\n{shown}\n\n{end}{rest.partition(end)[2]}", encoding="utf-8")
+    page.write_text(replaced(page.read_text(encoding="utf-8"), mark, end, shown), encoding="utf-8")
     if name == "waiting":
         with open(DOCS / "images" / "scaling.csv", "w", encoding="utf-8", newline="") as stream:
             csv.writer(stream, lineterminator="\n").writerows(table)

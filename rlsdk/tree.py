@@ -76,7 +76,8 @@ def _no_tree(node: object) -> TypeError:
 
 
 def _nesting(node: object) -> Hashable:
-    """How a tree is nested, as a value to look up: `Tensor`, None, or a class, the keys of a mapping, and what is inside."""
+    """The structure of a tree, hashable: `Tensor` or None for a leaf, else the class, the keys of a mapping, and the structures
+    of the children."""
     if (names := _RECORDS[node.__class__]) is not None:  # the commonest
         return (node.__class__, *[_nesting(getattr(node, name)) for name in names])
     if node is None or isinstance(node, Tensor):

@@ -57,16 +57,15 @@ def put_back(data: Any, time: float, sizes: Mapping[str, int], stored: NDArray[A
     """Put what `gathered` gave into the simulation. Arrays that it does not have are left out.
 
     Raises:
-        ArtifactError: one has another size, or the time is none.
+        ArtifactError: an array has another size, or the time is not finite.
     """
-    if class_name(data) != CLASS or not math.isfinite(time):
+    are_sizes = all(type(size) is int and size >= 0 for size in sizes.values())
+    if class_name(data) != CLASS or not math.isfinite(time) or stored.dtype != np.uint8 or not are_sizes:
         raise ArtifactError("the file is damaged: an environment's state holds a simulation that cannot be")
-    if stored.dtype != np.uint8 or any(type(size) is not int or size < 0 for size in sizes.values()):
-        raise ArtifactError("the file is damaged: an environment's state holds a simulation without sizes")
-    own, parts, start = fields(data), dict[str, NDArray[np.generic]](), 0
+    own, flat, parts, start = fields(data), stored.reshape(-1), dict[str, NDArray[np.generic]](), 0
     for name, size in sizes.items():
         if name in own:
-            part = stored.reshape(-1)[start : start + size]
+            part = flat[start : start + size]
             if not part.nbytes == size == own[name].nbytes or (name in SWITCHES and (part > 1).any()):
                 raise ArtifactError(f"the file is damaged, or of another simulation: its {name} does not fit")
             parts[name] = part.view(own[name].dtype).reshape(own[name].shape)
