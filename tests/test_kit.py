@@ -156,7 +156,7 @@ class Losing:
     fault = Fault("ended the process by SIGSEGV", "")
 
     def ask(self, question: bytes, seconds: float) -> object:
-        return self.fault if question.startswith(b"[") else {"ready": True}
+        return self.fault if question.startswith(b'"') else {"ready": True}
 
     def close(self) -> None: ...
 
@@ -175,13 +175,20 @@ def test_a_clause_gets_less_time_after_one_that_hung(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(
         Losing,
         "ask",
-        lambda self, question, seconds: asked.append(seconds) or (self.fault if question[:1] == b"[" else {}),
+        lambda self, question, seconds: asked.append(seconds) or (self.fault if question.startswith(b'"') else {}),
     )
     hanging = Isolated(Request(algorithm="tqc"), "rlsdk_tqc")
     for _ in range(2):
         hanging.check(named_clause(FIRST))
     assert asked[1::2] == [isolation.SECONDS, isolation.SECONDS_AFTER_HANGING]
     assert hanging.check(named_clause(FIRST), 3.0).status == "not run"
+
+
+def test_a_clause_that_captures_output_while_its_time_ends_is_not_run() -> None:
+    """The stack of what was interrupted is not taken for the plugin's output."""
+    with Isolated(Request(algorithm="ars"), "rlsdk_ars") as checked:
+        assert checked.check(named_clause(FIRST)).status == "passed"  # the process has started
+        assert checked.check(named_clause("plugin.prints-nothing"), 0.1).status == "not run"
 
 
 @pytest.mark.slow

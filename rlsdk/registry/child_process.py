@@ -19,6 +19,8 @@ import attrs
 
 from rlsdk.errors import one_line
 
+ASK_STACK = getattr(signal, "SIGUSR1", None)
+"""Signal on which a child may write its stack; None on Windows."""
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); from {module} import child; child()"
 
 

@@ -55,7 +55,7 @@ class Isolated:
         limit = SECONDS * (10 if self._request.thorough else 1)
         if self._hung:
             limit = min(limit, max(SECONDS_AFTER_HANGING, 5 * self._slowest))
-        answer = process.ask(json.dumps([chosen.id, min(limit, seconds)]).encode() + b"\n", min(limit, seconds))
+        answer = process.ask(json.dumps(chosen.id).encode() + b"\n", min(limit, seconds))
         if isinstance(answer, Fault):
             self.close()
             if answer.hangs and seconds < limit:

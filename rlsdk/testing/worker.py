@@ -30,7 +30,7 @@ def child() -> None:
     commands, answers = _own_streams()
     threading.Thread(target=child_process.end_with_parent, args=(os.getppid(), _leave_with_all), daemon=True).start()
     _adopt_orphans()
-    faulthandler.enable()
+    _write_stacks()
 
     def answer(**values: Any) -> None:
         answers.write(json.dumps(values).encode() + b"\n")
@@ -38,13 +38,11 @@ def child() -> None:
 
     with _prepared(commands.readline(), answer) as request:
         for line in commands:
-            name, seconds = json.loads(line)
-            faulthandler.dump_traceback_later(max(seconds - 0.5, 0.9 * seconds))
+            name = json.loads(line)
             outcome = _outcome(name, request)
             if os.getpid() != host:  # a process that the plugin forked, and that came back from the plugin's code
                 answer(stray=name)
                 leave(0)
-            faulthandler.cancel_dump_traceback_later()
             answer(outcome=outcome.as_dict())
     leave(0)
 
@@ -90,6 +88,18 @@ def _own_streams() -> tuple[IO[bytes], IO[bytes]]:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     return commands, answers
+
+
+def _write_stacks() -> None:
+    """Write the main thread's stack when the process crashes, and when the parent asks with `ASK_STACK`.
+
+    `faulthandler.dump_traceback_later` is not used: its thread reads the frames of threads that run, and so can crash.
+    Stacks go to a descriptor of their own, since clauses capture what is written to standard error.
+    """
+    errors = os.dup(2)
+    faulthandler.enable(errors)
+    if child_process.ASK_STACK is not None:
+        faulthandler.register(child_process.ASK_STACK, errors, all_threads=False)
 
 
 def _adopt_orphans() -> None:

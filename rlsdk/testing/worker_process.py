@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import queue
 import subprocess
 import tempfile
@@ -20,6 +21,8 @@ MEMORY = 4 * 10**9
 """Bytes for the process and those it starts, at most nine tenths of what is free."""
 POLL, LOOK = 0.05, 0.25
 """Seconds between looks at whether the process lives, and at its memory."""
+STACK = 1.0
+"""Seconds that a process which hangs gets to write its stack."""
 LEAST = 0.1
 """Seconds that an answer gets at least."""
 HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
@@ -59,6 +62,8 @@ class WorkerProcess:
         fault = self._send(question) or self._wait(time.monotonic() + max(seconds, LEAST), seconds)
         if isinstance(fault, dict):
             return fault
+        if fault.hangs:
+            self._ask_stack()
         self._output.seek(begin)
         return attrs.evolve(fault, output=self._output.read(1_000_000).decode("utf-8", "replace"))
 
@@ -131,6 +136,17 @@ class WorkerProcess:
                 look = now + LOOK
                 if (fault := self._too_much()) is not None:
                     return fault
+
+    def _ask_stack(self) -> None:
+        """Have the process write its stack, which tells where it hangs."""
+        if child_process.ASK_STACK is not None and self._process.poll() is None:
+            before, end = self._written(), time.monotonic() + STACK
+            self._process.send_signal(child_process.ASK_STACK)
+            while self._written() == before and time.monotonic() < end:
+                time.sleep(POLL)
+
+    def _written(self) -> int:
+        return os.fstat(self._output.fileno()).st_size
 
     def _too_much(self) -> Fault | None:
         """Why the process must end, where it and those it started take too much memory."""
