@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import argparse
 import platform
+import re
 import time
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
+from statistics import median
 
 from benchmarks.cases import CASES, Case
 from benchmarks.compare import HEADER, compare
 from rlsdk.errors import RlsdkError
 from rlsdk.settings import merge, parse_assignments
 
-TABLE = Path(__file__).parents[1] / "docs" / "performance.md"
+ROOT = Path(__file__).parents[1]
+TABLE = ROOT / "docs" / "performance.md"
+LANDING_PAGES = (ROOT / "README.md", ROOT / "docs" / "index.md")
 MARK = "<!-- measured by python -m benchmarks -->"
 PACKAGES = ("rlsdk", "stable-baselines3", "sb3-contrib", "torch", "gymnasium")
 
@@ -60,6 +64,17 @@ def _write(name: str, row: str, rounds: int) -> None:
     header = "\n".join(f"{line}{end}" for line, end in zip(HEADER.split("\n"), (" measured |", "---|"), strict=True))
     page = f"{before}{MARK}\n\n{versions}, Python {platform.python_version()}\n\n{header}\n{rows}\n"
     TABLE.write_text(page, encoding="utf-8")
+    _write_summary([float(ratio) for ratio in re.findall(r"\*\*([\d.]+)x", rows)])
+
+
+def _write_summary(ratios: list[float]) -> None:
+    """Put the range and the median of the ratios into the two landing pages."""
+    for path in LANDING_PAGES:
+        page = path.read_text(encoding="utf-8")
+        page = re.sub(r"\*\*[\d.]+ to [\d.]+ times", f"**{min(ratios):.1f} to {max(ratios):.1f} times", page)
+        page = re.sub(r"in \d+ measured cases", f"in {len(ratios)} measured cases", page)
+        page = re.sub(r"the median is [\d.]+\d", f"the median is {median(ratios):.1f}", page)
+        path.write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":
