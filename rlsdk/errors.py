@@ -94,10 +94,15 @@ def suggest(name: str, candidates: Iterable[str]) -> str:
     'accepted: ars, tqc'
     """
     options = sorted(set(candidates))
-    close = get_close_matches(name[:LONGEST_NAME], options, n=1, cutoff=0.6)
-    if close:
-        return f"did you mean {close[0]!r}?"
+    if (near := closest(name, options)) is not None:
+        return f"did you mean {near!r}?"
     return f"accepted: {', '.join(options)}" if options else "none exist"
+
+
+def closest(name: str, candidates: Iterable[str]) -> str | None:
+    """The candidate that `name` probably stands for; None where none is close."""
+    close = get_close_matches(name[:LONGEST_NAME], sorted(set(candidates)), n=1, cutoff=0.6)
+    return close[0] if close else None
 
 
 def message_of(error: BaseException) -> str:

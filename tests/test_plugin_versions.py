@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+import tomllib
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from rlsdk.registry import discovery, load, plugin_of, plugins
 from rlsdk.storage import factory
 from tests.plugin_site import Site
 
+ROOT = Path(__file__).parents[1]
 MANIFEST = """
 id = "bad"
 title = "REINFORCE"
@@ -210,11 +213,24 @@ def test_a_file_names_the_package_to_install(site: Site, old: Path) -> None:
     for name in ("tqc", "ars"):
         installed = [p for p in plugins() if p.id == name]
         assert installed
-    with pytest.raises(PluginError, match="or install it: pip install rlsdk-x-sac"):
-        load("x-sac")
 
 
 def test_the_package_of_an_algorithm_of_ours_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RLSDK_PLUGINS", "tqc")
-    with pytest.raises(PluginError, match="install it: pip install rlsdk-ars"):
-        load("ars")
+    for name, words in (("ars", "; install it: "), ("maskable-pp", "did you mean 'maskable-ppo'? install it: ")):
+        with pytest.raises(PluginError, match=re.escape(words) + "pip install rlsdk-(ars|maskable-ppo)$"):
+            load(name)
+
+
+@pytest.mark.parametrize("name", ["tqcc", "x-sac", "nosuch", "--index-url"])
+def test_packages_that_are_not_of_this_project_are_not_suggested(name: str) -> None:
+    with pytest.raises(PluginError) as caught:
+        load(name)
+    assert "pip install" not in str(caught.value)
+
+
+def test_the_extra_names_the_packages_of_all_algorithms() -> None:
+    """Add the package of a new algorithm to the extra `algorithms` in pyproject.toml."""
+    written = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    folders = {path.name for name in ("plugins", "contrib_algos") for path in (ROOT / name).glob("rlsdk-*")}
+    assert written["algorithms"] == sorted({p.distribution for p in discovery.algorithms()} & folders)

@@ -71,6 +71,20 @@ def test_what_fits_is_taken() -> None:
     assert structure(values, Sample) == Sample("a", 4, 1.0, False, None, 2.0, Inner(7))
 
 
+@pytest.mark.parametrize(("written", "taken"), [(1e6, 1_000_000), (np.float32(8), 8), (0.0, 0), (-2e0, -2)])
+def test_a_whole_float_stands_for_a_whole_number(written: Any, taken: int) -> None:
+    """1e6 is how people write a million; a setting that may also be a float stays one."""
+    sample = structure({"name": "a", "count": written, "maybe": written, "either": written}, Sample)
+    assert (sample.count, sample.maybe, sample.either) == (taken, taken, float(taken))
+    assert [type(value) for value in (sample.count, sample.maybe, sample.either)] == [int, int, float]
+
+
+@pytest.mark.parametrize("written", [float("inf"), float("nan"), 1e-3])
+def test_other_floats_are_not_whole_numbers(written: float) -> None:
+    with pytest.raises(SettingsError, match="is not a whole number"):
+        structure({"name": "a", "count": written}, Sample)
+
+
 def test_every_problem_is_listed_at_once() -> None:
     with pytest.raises(SettingsError) as caught:
         structure({"name": 1, "count": "x", "flagg": True}, Sample)

@@ -13,6 +13,7 @@ import typer
 
 from rlsdk.cli.environment_options import EnvKwargs, Wrappers
 from rlsdk.cli.interrupt import interrupted
+from rlsdk.cli.step_counts import METAVAR, steps_from
 from rlsdk.errors import SettingsError
 from rlsdk.runtime.output import quietly
 from rlsdk.settings.environment_id import changed_environment
@@ -34,7 +35,12 @@ def run_bench(
         int | None, typer.Option(help="Number of runs at the same time (default: the number of cores).")
     ] = None,
     budget: Annotated[
-        int | None, typer.Option(help="Upper limit of environment steps per run (default: the suite's).", min=1)
+        int | None,
+        typer.Option(
+            parser=steps_from(1),
+            metavar=METAVAR,
+            help="Upper limit of environment steps per run (default: the suite's).",
+        ),
     ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Also run the cells that are marked as too large for one machine.")

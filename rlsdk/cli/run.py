@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 from rlsdk.cli.environment_options import EnvKwargs, Wrappers
 from rlsdk.cli.interrupt import interrupted
+from rlsdk.cli.step_counts import METAVAR, steps_from
 from rlsdk.errors import SettingsError
 from rlsdk.registry import find, load
 from rlsdk.runtime.output import print_line, quietly
@@ -32,7 +33,12 @@ def run_training(
         typer.Option(help="Recorded episodes to learn from, see record-episodes; then --env may be left out."),
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(help="Total number of environment steps; of updates where a data set is all there is.")
+        int | None,
+        typer.Option(
+            parser=steps_from(1),
+            metavar=METAVAR,
+            help="Total number of environment steps; of updates where a data set is all there is.",
+        ),
     ] = None,
     assignments: Annotated[
         list[str] | None, typer.Option("--set", help="NAME=VALUE: a setting. Can be repeated.")
@@ -47,10 +53,13 @@ def run_training(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Run directory (default: a new one under runs/).")] = None,
     eval_every: Annotated[
-        int | None, typer.Option(help="Environment steps between evaluations; 0 = never.", min=0)
+        int | None,
+        typer.Option(parser=steps_from(0), metavar=METAVAR, help="Environment steps between evaluations; 0 = never."),
     ] = None,
     eval_episodes: Annotated[int | None, typer.Option(help="Episodes per evaluation (default: 10).", min=1)] = None,
-    checkpoint_every: Annotated[int | None, typer.Option(help="Environment steps between checkpoints.", min=1)] = None,
+    checkpoint_every: Annotated[
+        int | None, typer.Option(parser=steps_from(1), metavar=METAVAR, help="Environment steps between checkpoints.")
+    ] = None,
     stop_at: Annotated[float | None, typer.Option(help="Stop when an evaluation reaches this mean return.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
     trust: Annotated[

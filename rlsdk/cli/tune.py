@@ -9,6 +9,7 @@ import typer
 
 from rlsdk.cli.environment_options import EnvKwargs, Wrappers
 from rlsdk.cli.interrupt import interrupted
+from rlsdk.cli.step_counts import METAVAR, steps_from
 from rlsdk.errors import SettingsError
 from rlsdk.registry import find
 from rlsdk.runtime.output import print_line, quietly
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 def tune_algorithm(
     algorithm: Annotated[str, typer.Argument(help="Id of the algorithm, see `rlsdk list`.")],
     env: Annotated[str, typer.Option(help="gymnasium id of the environment.")],
-    steps: Annotated[int, typer.Option(help="Environment steps of every trial.", min=1)],
+    steps: Annotated[
+        int, typer.Option(parser=steps_from(1), metavar=METAVAR, help="Environment steps of every trial.")
+    ],
     env_kwargs: EnvKwargs = None,
     wrapper: Wrappers = None,
     trials: Annotated[int, typer.Option(help="Total number of trials, including those of earlier calls.", min=1)] = 50,

@@ -6,14 +6,16 @@ listed with its cause and takes nothing from the others; using it raises with th
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Callable
 from functools import cache
+from importlib.metadata import PackageNotFoundError, requires
 
 import attrs
 
-from rlsdk.errors import PluginError, message_of, one_line, shown, suggest
+from rlsdk.errors import PluginError, closest, message_of, one_line, shown, suggest
 from rlsdk.registry.installed import GROUP, Entry, scan
 from rlsdk.registry.manifest import Manifest, ManifestError, NoManifestError, checked_manifest, read_manifest
 from rlsdk.registry.sdk_range import REGISTERED, fix_for_missing, is_missing_from_sdk, misfit, sdk_version
@@ -29,8 +31,8 @@ HOOKS = {
 }
 """Manifest field -> hook that gives what the field names."""
 
-OURS = ("ars", "maskable-ppo", "qrdqn", "recurrent-ppo", "tqc", "trpo")
-"""Algorithms of this project: their packages are called rlsdk-ID."""
+ALGORITHMS = "algorithms"
+"""Extra of rlsdk that installs the packages of this project's algorithms, which are called rlsdk-ID."""
 
 SWITCH = "RLSDK_PLUGINS"
 """Environment variable: unset = all, `off` = none, `name,...` = only these ids."""
@@ -157,17 +159,33 @@ def find(name: str) -> Plugin:
 
 
 def _where_from(name: str, everything: tuple[Plugin, ...]) -> str:
-    """How to get an algorithm that is not there."""
+    """How to get an algorithm that is not there.
+
+    Only packages of this project are named: anyone may publish a package under a name that somebody mistypes.
+    """
     switch = os.environ.get(SWITCH)
     hint = f" ({SWITCH}={switch!r} hides installed plugins)" if switch else ""
-    if name in OURS:
+    installed, ours = {plugin.id for plugin in everything}, _published()
+    if name in ours:
         return f"{hint}; install it: pip install rlsdk-{name}"
     if not everything:
         return f"{hint}: no plugin is installed; install one, e.g. pip install rlsdk-tqc"
-    suggestion = suggest(name, [p.id for p in everything])
-    package = f"or install it: pip install rlsdk-{name}" if re.fullmatch(r"[a-z0-9-]{1,50}", name) else ""
-    joint = " " if suggestion.endswith("?") else "; "
-    return f"{hint}; {suggestion}{joint if package else ''}{package}"
+    near = closest(name, installed | ours)
+    if near in ours - installed:
+        return f"{hint}; did you mean {near!r}? install it: pip install rlsdk-{near}"
+    return f"{hint}; {suggest(name, installed)}"
+
+
+def _published() -> frozenset[str]:
+    """The ids of this project's algorithms, read from the metadata of rlsdk."""
+    with contextlib.suppress(PackageNotFoundError):
+        lines = requires("rlsdk") or []
+        return frozenset(
+            re.split(r"[^\w-]", line)[0].removeprefix("rlsdk-")
+            for line in lines
+            if re.search(f"extra == ['\"]{ALGORITHMS}['\"]", line)
+        )
+    return frozenset()
 
 
 def registered(plugin: Plugin) -> AlgorithmSpec | None:

@@ -1,4 +1,5 @@
-"""Plain data to config objects and back, strictly: nothing is coerced, unknown names are refused with the closest known one."""
+"""Plain data to config objects and back, strictly: no value is coerced, except that 1e6 is a whole number; unknown names
+are refused with the closest known one."""
 
 from __future__ import annotations
 
@@ -33,8 +34,13 @@ def _fits(value: object, kind: type) -> bool:
     if kind is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
     if kind is int:
-        return isinstance(value, int) and not isinstance(value, bool)
+        return (isinstance(value, int) and not isinstance(value, bool)) or _is_whole(value)
     return isinstance(value, kind)
+
+
+def _is_whole(value: object) -> bool:
+    """Whether it is a float such as 1e6, which stands for a whole number."""
+    return isinstance(value, float) and value.is_integer()
 
 
 def _scalar(kind: type) -> Callable[[object, object], object]:
@@ -55,6 +61,8 @@ def _is_union(kind: object) -> bool:
 def _structure_union(value: object, kind: object) -> object:
     """The first member that takes the value as it is."""
     members = get_args(kind)
+    if isinstance(value, float) and float in members:
+        return value
     if value is None and type(None) in members:
         return None
     problems = []

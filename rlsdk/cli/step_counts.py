@@ -1,0 +1,35 @@
+"""Numbers of environment steps on the command line: 100000, 100_000 or 1e5."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+import typer
+
+from rlsdk.errors import shown
+
+METAVAR = "<int>"
+
+
+def steps_from(least: int) -> Callable[[str], int]:
+    """A parser of whole numbers from `least`, 0 or 1, to 2**63 - 1; 1e5 is 100,000."""
+
+    def parse(text: str) -> int:
+        number = _whole(str(text))
+        if number is None or not least <= number < 2**63:
+            kind = "positive whole number" if least else "whole number of at least 0"
+            raise typer.BadParameter(f"{shown(text, 40)} must be a {kind} below 2**63, such as 100000 or 1e5")
+        return number
+
+    return parse
+
+
+def _whole(text: str) -> int | None:
+    """The number; None where the text is none or has decimals."""
+    with contextlib.suppress(ValueError):
+        return int(text)
+    with contextlib.suppress(ValueError):
+        if (value := float(text)).is_integer():
+            return int(value)
+    return None
