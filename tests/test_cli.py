@@ -229,6 +229,9 @@ def test_resume_goes_on_with_the_same_curve(cli: Any) -> None:
             ["run", "tqc", "--env", "Pendulum-v1", "--steps", "10", "--set", "buffer_size=1_000_000_000_000"],
             "lower buffer_size",
         ),
+        (["run", "ppo", "--env", "CartPole-v1", "--preset", "CartPole-v2"], "did you mean 'CartPole-v1'?"),
+        (["run", "ppo", "--env", "CartPole-v1", "--preset", "CartPole-v1", "--no-preset"], "give one of them"),
+        (["run", "ppo", "--resume", "--out", "nowhere", "--preset", "CartPole-v1"], "give one of them"),
         (["run", "tqc", "--resume"], "needs --out"),
         (["run", "tqc", "--resume", "--out", "nowhere"], "holds no run"),
         (["run", "tqc", "--resume", "--out", "nowhere", "--n-envs", "2"], "leave out"),
@@ -327,3 +330,13 @@ def test_a_profile_is_printed(cli: Any, tmp_path: Path) -> None:
     assert code == 0
     assert "where the time went, trpo on CartPole-v1" in out
     assert "advice: " in out
+
+
+def test_a_preset_is_used_in_another_environment(cli: Any, tmp_path: Path) -> None:
+    command = ["run", "ppo", "--env", "Acrobot-v1", "--preset", "CartPole-v1", "--steps", "300"]
+    code, out, _ = cli(*command, "--eval-every", "0", "--eval-episodes", "1", "--out", str(tmp_path / "run"))
+    assert code == 0
+    assert "preset for CartPole-v1: n_steps=32" in out
+    settings = tomllib.loads((tmp_path / "run" / "config.toml").read_text())
+    assert (settings["n_steps"], settings["env"]) == (32, "Acrobot-v1")
+    assert "--n-envs 8" in (tmp_path / "run" / "config.toml").read_text()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from rlsdk.errors import SettingsError, suggest
-from rlsdk.registry import load, presets
+from rlsdk.registry import load, named_preset
 from rlsdk.settings import commented_toml, merge, parse_assignments, structure, unstructure
 
 
@@ -16,19 +15,15 @@ def show_config(
     assignments: Annotated[
         list[str] | None, typer.Option("--set", help="NAME=VALUE: a setting. Can be repeated.")
     ] = None,
-    preset: Annotated[str | None, typer.Option(help="Start from the tuned settings for this environment.")] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(help="Start from tuned settings: an environment id, or another name that `rlsdk info` lists."),
+    ] = None,
 ) -> None:
     """Print a settings file with comments: `rlsdk config tqc > run.toml`, then `rlsdk run tqc --config run.toml`."""
     spec = load(algorithm)
-    tuned = _tuned(algorithm, preset) if preset else {}
+    tuned = named_preset(algorithm, preset).settings if preset else {}
     settings = merge({"policy": spec.policies[0], **tuned}, parse_assignments(assignments or []))
     values = unstructure(structure(settings, spec.config_type))
     header = f"settings of {spec.id}; a line starting with '# name =' is unset"
     typer.echo(commented_toml(spec.config_type, values, header=header), nl=False)
-
-
-def _tuned(algorithm: str, env: str) -> dict[str, Any]:
-    known = {preset.env: preset.settings for preset in presets(algorithm)}
-    if env not in known:
-        raise SettingsError(f"{algorithm} has no preset for {env!r}; {suggest(env, known)}")
-    return known[env]

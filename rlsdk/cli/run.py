@@ -71,6 +71,10 @@ def run_training(
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, ...")] = None,
     threads: Annotated[int | None, typer.Option(help="torch threads (default: 1).", min=1)] = None,
     no_preset: Annotated[bool, typer.Option("--no-preset", help="Do not use the plugin's tuned settings.")] = False,
+    preset: Annotated[
+        str | None,
+        typer.Option(help="Name of the tuned settings to use, see `rlsdk info` (default: the environment's)."),
+    ] = None,
     seeds: Annotated[
         int | None, typer.Option(help="Number of seeds to run in parallel, starting at --seed (0).")
     ] = None,
@@ -100,6 +104,7 @@ def run_training(
 ) -> None:
     """Train an agent. Writes a run directory with settings, metrics, checkpoints, the best and the final agent."""
     find(algorithm)  # before anything slow is imported
+    _require_one_start(preset, config=config is not None, no_preset=no_preset, resume=resume)
     settings = _settings(config, assignments or [], env, trust=trust)
     env = _environment(env, settings, changed_environment(None, env_kwargs, wrapper), resume=resume)
     for name, value in (("seed", seed), ("device", device)):
@@ -127,6 +132,7 @@ def run_training(
         trust=trust,
         threads=threads,
         use_preset=not no_preset and config is None,
+        preset=preset,
         vectorization=vectorization,
         sinks=tuple(sink) if sink else None,
         profile=profile,
@@ -140,6 +146,13 @@ def run_training(
             _run_seeds(plan)
         else:
             _report(run(request), algorithm)
+
+
+def _require_one_start(preset: str | None, *, config: bool, no_preset: bool, resume: bool) -> None:
+    """Refuse --preset beside another source of the settings."""
+    others = {"--config": config, "--no-preset": no_preset, "--resume": resume}
+    if preset is not None and (given := [name for name, is_given in others.items() if is_given]):
+        raise SettingsError(f"--preset and {given[0]} both choose the settings to start from; give one of them")
 
 
 def _settings(config: Path | None, assignments: list[str], env: str | None, *, trust: bool) -> dict[str, Any]:

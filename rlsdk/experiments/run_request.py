@@ -48,6 +48,8 @@ class RunRequest:
     threads: int | None = None
     use_preset: bool = True
     """Start from the plugin's tuned settings for the environment, where it ships some."""
+    preset: str | None = None
+    """Name of the preset to start from; None: that of the environment."""
     vectorization: str | None = None
     """How the training environments are stepped; see `make_vec_env`."""
     sinks: tuple[str, ...] | None = None
@@ -103,6 +105,7 @@ class RunRequest:
             "threads": entries.optional_count("threads", least=1, most=MAX_THREADS),
             "stop_at": entries.optional_number("stop_at"),
             "env": entries.optional_text("env"),
+            "preset": entries.optional_text("preset"),
             "vectorization": entries.optional_text("vectorization"),
             "collectors": entries.optional_count("collectors", least=1, most=MAX_ENVS),
             "executor": entries.optional_text("executor"),

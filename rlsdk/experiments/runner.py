@@ -33,7 +33,7 @@ from rlsdk.experiments.trust import (
     require_own_places,
     without_places,
 )
-from rlsdk.registry import AlgorithmSpec, Preset, load, plugin_of, preset
+from rlsdk.registry import AlgorithmSpec, Preset, load, named_preset, plugin_of, preset
 from rlsdk.runtime.output import print_line
 from rlsdk.runtime.seeding import fresh_seed
 from rlsdk.settings import flat_scalars, merge, unstructure
@@ -225,7 +225,7 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
     given = request.env or request.settings.get("env")
     env = given if isinstance(given, str) else environment_of(spec, request.settings)
     makers = named_sinks(request.sinks or ())
-    known = preset(spec.id, env) if request.use_preset and env is not None else None
+    known = _preset(request, spec, env)
     options = _options(request, known, env)
     settings = starting_settings(spec, known, request.settings)
     settings |= {"env": env, "seed": fresh_seed() if settings.get("seed") is None else settings["seed"]}
@@ -255,6 +255,13 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
             _announce(agent, record, known)
             unused.pop_all()
             yield Prepared(agent=agent, directory=directory, record=record, sinks=makers, resumed=False)
+
+
+def _preset(request: RunRequest, spec: AlgorithmSpec, env: str | None) -> Preset | None:
+    """The preset to start from."""
+    if request.preset is not None:
+        return named_preset(spec.id, request.preset)
+    return preset(spec.id, env) if request.use_preset and env is not None else None
 
 
 def _environments(request: RunRequest, env: str, count: int, unused: contextlib.ExitStack) -> ConnectedEnv:
@@ -306,9 +313,7 @@ def _announce(agent: Agent, record: RunRecord, known: Preset | None) -> None:
         f" device {agent.device} ({agent.device_reason})"
     )
     if known is not None:
-        print_line(
-            f"preset for {record.env}: {_described(known, agent.parts.plan.unit)} (--no-preset for the defaults)"
-        )
+        print_line(f"preset for {known.env}: {_described(known, agent.parts.plan.unit)} (--no-preset for the defaults)")
 
 
 def starting_settings(spec: AlgorithmSpec, known: Preset | None, settings: Mapping[str, object]) -> dict[str, Any]:

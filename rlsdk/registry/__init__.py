@@ -6,7 +6,7 @@ from rlsdk.registry.hooks import hookimpl, hookspec
 from rlsdk.registry.loading import agent_type, extension, extensions, load, plugin_of, require_usable, spec_of_class
 from rlsdk.registry.manifest import Manifest
 from rlsdk.registry.package_names import policy_names, public_names
-from rlsdk.registry.preset_files import Preset, preset, preset_names, presets
+from rlsdk.registry.preset_files import Preset, named_preset, preset, preset_names, presets
 from rlsdk.registry.spec import AlgorithmSpec, MaskUse
 from rlsdk.registry.suite_files import suite_files
 
@@ -28,6 +28,7 @@ __all__ = [
     "plugin_of",
     "plugins",
     "policy_names",
+    "named_preset",
     "preset",
     "preset_names",
     "presets",

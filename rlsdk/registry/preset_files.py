@@ -15,7 +15,7 @@ from pathlib import Path
 
 import attrs
 
-from rlsdk.errors import SettingsError, one_line, shown
+from rlsdk.errors import SettingsError, one_line, shown, suggest
 from rlsdk.registry.discovery import find, unusable
 from rlsdk.registry.packaged_tables import packaged_tables
 from rlsdk.registry.plain_files import PlainFileError, read_toml
@@ -65,6 +65,18 @@ def presets(algorithm: str) -> tuple[Preset, ...]:
         PluginError: as `preset_names`. SettingsError: a preset is damaged.
     """
     return tuple(_read(path, name) for name, path in _files(algorithm).items())
+
+
+def named_preset(algorithm: str, name: str) -> Preset:
+    """The preset of `algorithm` with this name, which is an environment id or a variant of one: "CartPole-v1-constant-reward".
+
+    Raises:
+        PluginError: as `preset_names`. SettingsError: it has no such preset, or the preset is damaged.
+    """
+    files = _files(algorithm)
+    if name not in files:
+        raise SettingsError(f"{algorithm} has no preset {shown(name, 100)}; {suggest(name, files)}")
+    return _read(files[name], name)
 
 
 def preset(algorithm: str, env: str) -> Preset | None:
