@@ -227,6 +227,16 @@ class _Maker:
     ) -> None:
         self.env, self.kwargs, self.wrappers, self.monitor, self.index = env, kwargs, wrappers, monitor, index
 
+    def __getstate__(self) -> dict[str, object]:
+        """With how the id is registered: the process that steps it does not run the script that registered it."""
+        known = gymnasium.registry.get(environment_id(self.env).name) if isinstance(self.env, str) else None
+        return {**vars(self), "registered": known}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if (known := state.pop("registered")) is not None:
+            gymnasium.registry.setdefault(known.id, known)
+        vars(self).update(state)
+
     def bare(self) -> Environment:
         """A copy without its monitor."""
         instance = make_one(self.env, self.kwargs)

@@ -20,7 +20,8 @@ from typing import Any
 
 import attrs
 
-from rlsdk.errors import RlsdkError, raised
+from rlsdk.errors import RlsdkError, UsageError, raised
+from rlsdk.executors.main_module import NEEDS_MAIN, Script, hidden
 
 OVERSLEPT = 1.0
 """Seconds."""
@@ -64,8 +65,10 @@ class Worker:
         """Start the process, or another one in its place."""
         self.pipe: Connection
         self.pipe, theirs = self.context.Pipe()
-        self.process = self.context.Process(target=self.serve, args=(theirs, self.argument), daemon=self.daemon)
-        with _terminal_signals_held():
+        self._script = Script.unguarded()
+        arguments = self._script, self.serve, theirs, self.argument  # in the order in which they are unpickled
+        self.process = self.context.Process(target=_serve, args=arguments, daemon=self.daemon)
+        with _terminal_signals_held(), hidden(self._script):
             self.process.start()
         theirs.close()
 
@@ -78,7 +81,7 @@ class Worker:
         """The answer to the last request; `extension` are the seconds given where this process was stopped meanwhile.
 
         Raises:
-            WorkerDied: there will be none.
+            WorkerDied: there will be none. UsageError: the process needs the main script, which it cannot import.
         """
         signals = [self.pipe, self.process.sentinel]
         while not wait(signals, _left(deadline)):
@@ -89,6 +92,8 @@ class Worker:
             if self.pipe.poll():
                 return self.pipe.recv()
         self.process.join(1.0)
+        if self._script is not None and self.process.exitcode == NEEDS_MAIN:
+            raise UsageError(f"{self.label}: its process {self._script.why()}")
         raise WorkerDied(f"died (exit code {self.process.exitcode})")
 
     def kill(self) -> None:
@@ -96,6 +101,11 @@ class Worker:
         self.process.kill()
         self.process.join(1.0)
         self.pipe.close()
+
+
+def _serve(script: Script | None, serve: Serve, pipe: Connection, argument: Any) -> None:
+    """Body of a process. That `script` is there is enough."""
+    serve(pipe, argument)
 
 
 class RepeatedFailure(Exception):  # noqa: N818  # named after the event
