@@ -26,12 +26,14 @@ Way = tuple[str, int, dict[str, Any], dict[str, Any], int]
 WAYS: dict[str, list[Way]] = {
     "replay": [
         ("one core, train_freq 1", 1, REPLAY, {"vectorization": "sync"}, 1),
+        ("two threads, train_freq 1", 1, REPLAY, {"vectorization": "sync"}, 2),
         ("one core, train_freq 32", 1, TOGETHER, {"vectorization": "sync"}, 1),
         ("one collector, max_lag 1", 1, TOGETHER, {"collectors": 1, "max_lag": 1}, 1),
         ("one collector, max_lag 1, two threads", 1, TOGETHER, {"collectors": 1, "max_lag": 1}, 2),
     ],
     "rollouts": [
         ("one core", 8, ROLLOUTS, {"vectorization": "sync"}, 1),
+        ("one collector, max_lag 1", 8, ROLLOUTS, {"collectors": 1, "max_lag": 1}, 1),
         ("two collectors", 8, ROLLOUTS, {"collectors": 2}, 1),
         ("two collectors, max_lag 1", 8, ROLLOUTS, {"collectors": 2, "max_lag": 1}, 1),
     ],
