@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from rlsdk.interfaces import ClosedForm, Distribution
-from rlsdk.kernels.backends import NUMPY, Array, Backend
+from rlsdk.kernels.backends import NUMPY, TORCH, Array, Backend
 from rlsdk.kernels.dense_kernel import ACTING_ROWS, DenseKernel, Trace
 from rlsdk.kernels.numpy_distributions import sampler_of, taken
 from rlsdk.kernels.protocol import ActorCriticLayers, Evaluation, PolicyActor, PolicyVjp, Product, RowsT
@@ -129,14 +129,19 @@ class ActorCriticActing:
     def __init__(self, layers: ActorCriticLayers, reference: PolicyActor) -> None:
         self.layers, self.reference, self.head = layers, reference, layers.head
         self.actor, self.critic = DenseKernel(layers.actor, NUMPY), DenseKernel(layers.critic, NUMPY)
+        self.many_rows = DenseKernel(layers.actor, TORCH)
         self.sampler = sampler_of(layers.head.sampling)
 
     def act(self, observation: Observation, deterministic: bool, generator: Generator) -> Tensor:
         """Actions [B, ..] in environment units."""
         first, layers = observation.is_first, self.layers
-        if first.shape[0] > ACTING_ROWS or not first.is_cpu:
+        if not first.is_cpu:
             return self.reference.act(observation, deterministic, generator)
-        raw = self.actor(self._features(observation))
+        if first.shape[0] > ACTING_ROWS:
+            with torch.no_grad():
+                raw = self.many_rows(torch.from_numpy(self._features(observation))).numpy()
+        else:
+            raw = self.actor(self._features(observation))
         mask = observation.action_mask if layers.use_masks else None
         if self.sampler is not None and not deterministic:
             return self.head.to_environment(torch.from_numpy(self.sampler(raw, mask, generator)))

@@ -52,6 +52,8 @@ class Backend:
     sum_rows: Callable[..., Array]
     """Of [.., N, O] into `out` [.., 1, O]."""
     stack: Callable[[Sequence[Array]], Array]
+    join: Callable[[Sequence[Array]], Array]
+    """Of [.., N, O]: rows one after another."""
     activations: dict[type[nn.Module], Activation | None]
     """None: nothing follows."""
 
@@ -178,6 +180,7 @@ NUMPY = Backend(
     affine=_numpy_affine,
     product=_numpy_product,
     stack=np.stack,
+    join=partial(np.concatenate, axis=-2),
     sum_rows=_numpy_sum_rows,
     activations={
         nn.Identity: None,
@@ -192,6 +195,7 @@ TORCH = Backend(
     affine=affine,
     product=product,
     stack=lambda arrays: torch.stack(list(arrays)),
+    join=lambda arrays: torch.cat(list(arrays), -2),
     sum_rows=partial(torch.sum, dim=-2, keepdim=True),
     activations={
         nn.Identity: None,

@@ -25,6 +25,9 @@ from rlsdk.kernels.protocol import is_dense, is_linear
 Trace = list[Array]
 """The input of a forward pass and what every layer gave, activated; or those of members run one after another."""
 _grad = attrgetter("grad")
+BLOCK = 2048
+"""Rows whose outputs alone are wanted are evaluated so many at a time: what layers give stays in the caches, in memory that the
+last block has left; fresh pages from the system cost more than the arithmetic of narrow layers."""
 ACTING_ROWS = 32
 """Up to this number of rows numpy acts faster, for any width."""
 
@@ -115,6 +118,9 @@ class DenseKernel:
         """Outputs [.., N, O] alone, for inputs [N, I]."""
         if self.members and self._is_split(x):
             return self.backend.stack(list(map(DenseKernel.__call__, self.members, repeat(x))))
+        if len(x) > BLOCK and x.ndim == 2:
+            blocks = [self(x[start : start + BLOCK]) for start in range(0, len(x), BLOCK)]
+            return self.backend.join(blocks)
         for layer in self._layers():
             x = self.backend.affine(x, layer.matrix, layer.bias)
             if layer.activation is not None:
