@@ -65,15 +65,16 @@ class ActorCriticKernel(Generic[RowsT]):
         """(log-probabilities [N] of internal actions, entropies [N], vjp): `vjp` gives the gradient with respect to `raw`
         [N, O] and writes that of the head's own parameters."""
         head, array = self.layers.head, self.backend.array
-        if self.backend is NUMPY and head.sampling is not None:
+        if head.sampling is not None:
             mask = observation.action_mask if self.layers.use_masks else None
-            found = taken(raw, action, mask, head.sampling)
+            found = taken(self.backend.tensor(raw).numpy(), action, mask, head.sampling)
 
             def numpy_vjp(grad_log_prob: Tensor, grad_entropy: Tensor | None) -> Array:
-                grad, *rest = found.vjp(array(grad_log_prob), None if grad_entropy is None else array(grad_entropy))
+                entropy = None if grad_entropy is None else grad_entropy.numpy()
+                grad, *rest = found.vjp(grad_log_prob.numpy(), entropy)
                 for parameter, own in zip(head.own_parameters, rest, strict=True):
-                    array(cast("Tensor", parameter.grad))[:] = own
-                return grad
+                    cast("Tensor", parameter.grad).numpy()[:] = own
+                return array(torch.from_numpy(grad))
 
             return torch.from_numpy(found.log_prob), torch.from_numpy(found.entropy), numpy_vjp
         policy = distribution()

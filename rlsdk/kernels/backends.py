@@ -19,11 +19,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from rlsdk.kernels.memory import LARGE, empty_rows
+
 Array = Any
 """A numpy array or a tensor, as the backend has it."""
 
 WORTH = 1_500_000
 """From so many multiplications on oneDNN is ahead, 1.2 to 2.1 times as fast; a call of it costs 10 us more."""
+NARROW = 64
+"""Up to this inner size, large results are multiplied by MKL into memory that is used again: [8192, 4] times [4, 64] takes 0.1 ms
+so, 1.2 ms by oneDNN."""
 ROWS = 8
 """For fewer rows it would rather copy the other matrix than multiply."""
 SUMMED = 64
@@ -95,15 +100,18 @@ def affine(x: Tensor, matrix: Tensor, bias: Tensor) -> Tensor:
     processor."""
     if matrix.ndim == 3:
         return torch.baddbmm(bias, x.expand(matrix.shape[0], -1, -1), matrix)
-    if AHEAD and (rows := x.shape[0]) >= ROWS and rows * matrix.numel() >= WORTH and x.dtype is torch.float32:
+    rows = x.shape[0]
+    if AHEAD and rows >= ROWS and _is_worth(x, matrix) and x.dtype is torch.float32:
         return _linear(x, matrix.mT, bias[0], "none", [], "")
-    return torch.addmm(bias, x, matrix)
+    return torch.addmm(bias, x, matrix, out=empty_rows(rows, matrix.shape[1], x))
 
 
 def product(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
     """[N, K] or [C, N, K] times [K, M] or [C, K, M] -> [N, M] or [C, N, M], on the processor."""
     may = AHEAD and left.ndim == 2 and left.shape[0] >= ROWS and left.dtype is torch.float32
-    if not may or left.shape[0] * right.numel() < WORTH or (out is not None and left.shape[-1] < SUMMED):
+    if not may or not _is_worth(left, right) or (out is not None and left.shape[-1] < SUMMED):
+        if out is None and left.ndim == 2:
+            out = empty_rows(left.shape[0], right.shape[1], left)
         return torch.matmul(left, right, out=out)
     # oneDNN copies a first matrix that does not lie row by row: the smaller one, then
     if left.is_contiguous() or left.numel() <= right.numel():
@@ -121,8 +129,17 @@ def is_quick(left: Tensor, right: Tensor) -> bool:
         and left.dtype is torch.float32
         and left.is_cpu
         and left.shape[0] >= ROWS
-        and left.shape[0] * right.shape[0] * right.shape[1] >= WORTH
+        and _is_worth(left, right)
     )
+
+
+def _is_worth(left: Tensor, right: Tensor) -> bool:
+    """Whether oneDNN multiplies [N, K] with [K, M] faster than MKL. It always makes a new result: where rows are many and short,
+    the pages of that cost more than it gains."""
+    rows, inner = left.shape
+    if rows * right.shape[1] >= LARGE and inner <= NARROW:
+        return False
+    return rows * right.numel() >= WORTH
 
 
 def has_onednn() -> bool:
@@ -154,10 +171,25 @@ def _tanh_vjp(grad: Array, y: Array) -> Array:
     return grad * (1.0 - y * y)
 
 
-def _torch_relu_vjp() -> Callable[[Array, Array], Array]:
-    """What autograd calls, in one pass, where this torch has it."""
-    fused = getattr(torch.ops.aten, "threshold_backward", None)
-    return _relu_vjp if fused is None else partial(fused.default, threshold=0)
+def _in_one_pass(
+    name: str, vjp: Callable[[Array, Array], Array], *settings: float
+) -> Callable[[Array, Array], Array]:
+    """What autograd calls for an activation, where this torch has it; large results in memory that is used again. `vjp`: the
+    same in several operations; `settings`: of the operation."""
+    operation = getattr(torch.ops.aten, name, None)
+    if operation is None:
+        return vjp
+
+    def fused(grad: Tensor, y: Tensor) -> Tensor:
+        out = empty_rows(*grad.shape, grad) if grad.ndim == 2 else None
+        found: Tensor = (
+            operation.default(grad, y, *settings)
+            if out is None
+            else operation.grad_input(grad, y, *settings, grad_input=out)
+        )
+        return found
+
+    return fused
 
 
 def _tanh(z: Tensor) -> Tensor:
@@ -199,8 +231,8 @@ TORCH = Backend(
     sum_rows=partial(torch.sum, dim=-2, keepdim=True),
     activations={
         nn.Identity: None,
-        nn.ReLU: Activation(torch.relu_, _torch_relu_vjp()),
-        nn.Tanh: Activation(_tanh, getattr(torch.ops.aten, "tanh_backward", _tanh_vjp)),
+        nn.ReLU: Activation(torch.relu_, _in_one_pass("threshold_backward", _relu_vjp, 0)),
+        nn.Tanh: Activation(_tanh, _in_one_pass("tanh_backward", _tanh_vjp)),
     },
 )
 BACKENDS = {backend.name: backend for backend in (NUMPY, TORCH)}

@@ -1,0 +1,67 @@
+"""Memory of large arrays, used again: fresh pages from the system cost more than the arithmetic of narrow layers on them.
+
+An array is lent until nothing refers to it any more, neither a view nor a tensor.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from threading import Lock
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+LARGE = 2**15
+"""Smaller arrays of numbers get memory that the C library keeps."""
+KEPT = 2**25
+"""Numbers that are kept at most: 128 MiB of float32."""
+
+
+class ArrayPool:
+    """Uninitialised float32 arrays. Threads may share one."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[int, list[NDArray[np.float32]]] = {}
+        """By the number of their entries."""
+        self._lock, self._numbers = Lock(), 0
+
+    def empty(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
+        """[*shape]."""
+        size = math.prod(shape)
+        if size < LARGE or _FREE is None:
+            return np.empty(shape, np.float32)
+        with self._lock:
+            same = self._arrays.setdefault(size, [])
+            for i in range(len(same)):
+                if sys.getrefcount(same[i]) == _FREE:
+                    return same[i].reshape(shape)
+            if self._numbers + size > KEPT:
+                self._arrays, self._numbers = {}, 0  # those that are lent stay until they are given back
+                same = self._arrays.setdefault(size, [])
+            made = np.empty(size, np.float32)
+            if size <= KEPT:
+                same.append(made)
+                self._numbers += size
+            return made.reshape(shape)
+
+
+def _references() -> int | None:
+    """What `sys.getrefcount` answers for an array that only a list holds; None where Python does not count."""
+    if not hasattr(sys, "getrefcount") or sys.implementation.name != "cpython":
+        return None
+    arrays = [np.empty(1)]
+    return sys.getrefcount(arrays[0])
+
+
+_FREE = _references()
+_pool = ArrayPool()
+
+
+def empty_rows(rows: int, columns: int, like: Tensor) -> Tensor | None:
+    """An uninitialised tensor [rows, columns] for what is computed from `like`; None: torch makes it as well."""
+    if rows * columns < LARGE or not like.is_cpu or like.dtype is not torch.float32:
+        return None
+    return torch.from_numpy(_pool.empty((rows, columns)))
