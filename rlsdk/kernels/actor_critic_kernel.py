@@ -12,6 +12,7 @@ from torch import Generator, Tensor, nn
 
 from rlsdk.interfaces import ClosedForm, Distribution
 from rlsdk.kernels.backends import NUMPY, TORCH, Array, Backend
+from rlsdk.kernels.both_sides import BothSides
 from rlsdk.kernels.dense_kernel import ACTING_ROWS, DenseKernel, Trace
 from rlsdk.kernels.numpy_distributions import sampler_of, taken
 from rlsdk.kernels.protocol import ActorCriticLayers, Evaluation, PolicyActor, PolicyVjp, Product, RowsT
@@ -23,8 +24,7 @@ class ActorCriticKernel(Generic[RowsT]):
 
     def __init__(self, layers: ActorCriticLayers, backend: Backend) -> None:
         self.layers, self.backend, self.name = layers, backend, backend.name
-        self.actor, self.critic = DenseKernel(layers.actor, backend), DenseKernel(layers.critic, backend)
-        self._gradients = self.actor.gradients(), self.critic.gradients()
+        self.sides, self.actor = BothSides(layers, backend), DenseKernel(layers.actor, backend)
 
     @torch.no_grad()
     def prepared(self, rows: RowsT) -> RowsT:
@@ -38,8 +38,7 @@ class ActorCriticKernel(Generic[RowsT]):
     def evaluate(self, rows: RowsT) -> tuple[Evaluation, PolicyVjp]:
         array, head = self.backend.array, self.layers.head
         features, action = array(rows.observation.features), head.from_environment(rows.action)
-        raw, actor_trace = self.actor.forward(features)
-        value, critic_trace = self.critic.forward(features)
+        raw, value, traces = self.sides.forward(features)
 
         @cache
         def distribution() -> ClosedForm:
@@ -47,15 +46,14 @@ class ActorCriticKernel(Generic[RowsT]):
 
         def fisher() -> Product:
             share = 1.0 / len(rows) if rows.weight is None else (rows.weight / rows.weight.sum()).unsqueeze(1)
-            return lambda v: self._fisher_product(distribution(), actor_trace, share, v)
+            return lambda v: self._fisher_product(distribution(), traces.actor, share, v)
 
         log_prob, entropy, head_vjp = self._taken(rows.observation, raw, action, distribution)
 
         def vjp(grad_log_prob: Tensor, grad_entropy: Tensor | None, grad_value: Tensor | None) -> None:
             with torch.no_grad():  # as a decorator it would take a dozen microseconds for every batch
-                self.actor.backward(actor_trace, head_vjp(grad_log_prob, grad_entropy), self._gradients[0])
-                if grad_value is not None:
-                    self.critic.backward(critic_trace, array(grad_value)[:, None], self._gradients[1])
+                grad_critic = None if grad_value is None else array(grad_value)[:, None]
+                self.sides.backward(traces, head_vjp(grad_log_prob, grad_entropy), grad_critic)
 
         return Evaluation(distribution, log_prob, entropy, self.backend.tensor(value[:, 0]), fisher), vjp
 
@@ -96,7 +94,7 @@ class ActorCriticKernel(Generic[RowsT]):
 
     def values(self, rows: RowsT, critic: Sequence[nn.Parameter]) -> tuple[Tensor, Callable[[Tensor], None]]:
         """(values [N], vjp)."""
-        value, vjp = self.critic.evaluate(rows.observation.features)
+        value, vjp = self.sides.values(rows.observation.features)
         return value.squeeze(1), lambda grad: vjp(grad.unsqueeze(1))
 
     def _distribution(self, observation: Observation, raw: Array) -> ClosedForm:
@@ -130,6 +128,7 @@ class ActorCriticActing:
     def __init__(self, layers: ActorCriticLayers, reference: PolicyActor) -> None:
         self.layers, self.reference, self.head = layers, reference, layers.head
         self.actor, self.critic = DenseKernel(layers.actor, NUMPY), DenseKernel(layers.critic, NUMPY)
+        self.sides = BothSides(layers, NUMPY)
         self.many_rows = DenseKernel(layers.actor, TORCH)
         self.sampler = sampler_of(layers.head.sampling)
 
@@ -156,13 +155,13 @@ class ActorCriticActing:
         """(makes the distribution, values [N])."""
         if not observation.is_first.is_cpu:
             return self.reference.forward(observation)
-        features = self._features(observation)
+        raw, value = self.sides.outputs(self._features(observation))
 
         def distribution() -> Distribution:
             mask = observation.action_mask if self.layers.use_masks else None
-            return self.head.of(torch.from_numpy(self.actor(features)), mask)
+            return self.head.of(torch.from_numpy(raw()), mask)
 
-        return distribution, torch.from_numpy(self.critic(features)[:, 0])
+        return distribution, torch.from_numpy(value[:, 0])
 
     @torch.no_grad()
     def values(self, observation: Observation) -> Tensor:

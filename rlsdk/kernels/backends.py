@@ -134,8 +134,10 @@ def is_quick(left: Tensor, right: Tensor) -> bool:
 
 
 def _is_worth(left: Tensor, right: Tensor) -> bool:
-    """Whether oneDNN multiplies [N, K] with [K, M] faster than MKL. It always makes a new result: where rows are many and short,
-    the pages of that cost more than it gains."""
+    """Whether oneDNN multiplies [N, K] with [K, M] faster than MKL.
+
+    It always makes a new result. Where rows are many and short, the pages of that cost more than it gains.
+    """
     rows, inner = left.shape
     if rows * right.shape[1] >= LARGE and inner <= NARROW:
         return False
@@ -171,9 +173,7 @@ def _tanh_vjp(grad: Array, y: Array) -> Array:
     return grad * (1.0 - y * y)
 
 
-def _in_one_pass(
-    name: str, vjp: Callable[[Array, Array], Array], *settings: float
-) -> Callable[[Array, Array], Array]:
+def _in_one_pass(name: str, vjp: Callable[[Array, Array], Array], *settings: float) -> Callable[[Array, Array], Array]:
     """What autograd calls for an activation, where this torch has it; large results in memory that is used again. `vjp`: the
     same in several operations; `settings`: of the operation."""
     operation = getattr(torch.ops.aten, name, None)
@@ -181,7 +181,7 @@ def _in_one_pass(
         return vjp
 
     def fused(grad: Tensor, y: Tensor) -> Tensor:
-        out = empty_rows(*grad.shape, grad) if grad.ndim == 2 else None
+        out = empty_rows(grad.shape[0], grad.shape[1], grad) if grad.ndim == 2 else None
         found: Tensor = (
             operation.default(grad, y, *settings)
             if out is None

@@ -119,13 +119,16 @@ class DenseKernel:
         if self.members and self._is_split(x):
             return self.backend.stack(list(map(DenseKernel.__call__, self.members, repeat(x))))
         if len(x) > BLOCK and x.ndim == 2:
-            blocks = [self(x[start : start + BLOCK]) for start in range(0, len(x), BLOCK)]
-            return self.backend.join(blocks)
+            return self.backend.join(list(map(self, self.blocks(x))))
         for layer in self._layers():
             x = self.backend.affine(x, layer.matrix, layer.bias)
             if layer.activation is not None:
                 x = layer.activation.apply(x)
         return x
+
+    def blocks(self, x: Array) -> list[Array]:
+        """The rows of [N, I], `BLOCK` at a time."""
+        return [x[start : start + BLOCK] for start in range(0, len(x), BLOCK)]
 
     def backward(self, trace: Trace, grad: Array, into: Sequence[Array] | None) -> None:
         """Write the gradient of a loss with respect to every parameter `into` arrays shaped as they are.

@@ -116,7 +116,7 @@ def policy_evaluator(
 ) -> PolicyEvaluator[RowsT]:
     """For learning with an actor-critic network whose parameters' gradients are allocated."""
     name = backend_name(choice)
-    if layers is None or hooked or name is None or not may_use("actor_critic_kernel"):
+    if layers is None or hooked or name is None or not may_use("actor_critic_kernel") or not layers.differ_from_there:
         return reference
     from rlsdk.kernels.actor_critic_kernel import ActorCriticKernel
     from rlsdk.kernels.backends import BACKENDS
