@@ -23,9 +23,10 @@ from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import AnySpaceEnv
 from rlsdk.kernels import KernelChoice, is_hooked
 from rlsdk.kernels.actor_critic_kernel import ActorCriticKernel
-from rlsdk.kernels.backends import NUMPY, TORCH, Backend
+from rlsdk.kernels.backends import TORCH
 from rlsdk.kernels.dense_kernel import DenseKernel
 from rlsdk.kernels.factory import backend_name
+from rlsdk.kernels.numpy_backend import NUMPY, Backend
 from rlsdk.kernels.numpy_distributions import GumbelSampler, NormalSampler
 from rlsdk.kernels.protocol import GumbelNoise, NormalNoise, is_dense
 from rlsdk.math.surrogate import clipped_surrogate, clipped_surrogate_grad, value_error, value_error_grad
@@ -385,7 +386,7 @@ def test_layers_that_are_used_twice_elsewhere_are_left_to_autograd() -> None:
 
 @pytest.mark.kernels("what kernels keep")
 def test_memory_is_used_again_when_nothing_refers_to_it() -> None:
-    from rlsdk.kernels.memory import LARGE, ArrayPool, empty_rows
+    from rlsdk.kernels.memory import LARGE, ArrayPool, empty_like
 
     pool = ArrayPool()
     first = pool.empty((2, LARGE))
@@ -397,7 +398,7 @@ def test_memory_is_used_again_when_nothing_refers_to_it() -> None:
     del tensor
     assert pool.empty((LARGE, 2)).ctypes.data == place
     assert not np.shares_memory(pool.empty((3,)), pool.empty((3,)))
-    assert empty_rows(LARGE, 2, torch.zeros(1, dtype=torch.float64)) is None
+    assert empty_like(torch.zeros(LARGE, dtype=torch.float64), 2) is None
 
 
 @pytest.mark.kernels("compares training with kernels and with autograd")

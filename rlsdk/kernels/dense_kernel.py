@@ -18,8 +18,9 @@ from torch import Tensor, nn
 
 from rlsdk.errors import UsageError
 from rlsdk.kernels import backends
-from rlsdk.kernels.backends import BACKENDS, NUMPY, TORCH, Activation, Array, Backend
+from rlsdk.kernels.backends import BACKENDS, TORCH
 from rlsdk.kernels.hooks import is_hooked
+from rlsdk.kernels.numpy_backend import NUMPY, Activation, Array, Backend
 from rlsdk.kernels.protocol import is_dense, is_linear
 
 Trace = list[Array]

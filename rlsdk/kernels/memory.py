@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-LARGE = 2**15
-"""Smaller arrays of numbers get memory that the C library keeps."""
+LARGE = 2**17
+"""Entries of an array. Smaller ones get memory that the C library keeps."""
 KEPT = 2**25
 """Numbers that are kept at most: 128 MiB of float32."""
 
@@ -60,8 +60,8 @@ _FREE = _references()
 _pool = ArrayPool()
 
 
-def empty_rows(rows: int, columns: int, like: Tensor) -> Tensor | None:
-    """An uninitialised tensor [rows, columns] for what is computed from `like`; None: torch makes it as well."""
-    if rows * columns < LARGE or not like.is_cpu or like.dtype is not torch.float32:
+def empty_like(rows: Tensor, columns: int) -> Tensor | None:
+    """An uninitialised tensor [N, columns] for what is computed from `rows` [N, ..] on the processor; None: torch makes it."""
+    if rows.ndim != 2 or not rows.is_cpu or rows.dtype is not torch.float32:
         return None
-    return torch.from_numpy(_pool.empty((rows, columns)))
+    return torch.from_numpy(_pool.empty((rows.shape[0], columns)))
