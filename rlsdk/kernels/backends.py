@@ -8,6 +8,7 @@ seeds repeat to the bit.
 
 from __future__ import annotations
 
+import copyreg
 import platform
 from collections.abc import Callable
 from functools import partial
@@ -120,3 +121,10 @@ TORCH = Backend(
 )
 LARGE = large_backend(TORCH)
 BACKENDS = {backend.name: backend for backend in (NUMPY, TORCH, LARGE)}
+
+
+def _by_name(name: str) -> Backend:
+    return BACKENDS[name]
+
+
+copyreg.pickle(Backend, lambda backend: (_by_name, (backend.name,)))

@@ -49,15 +49,6 @@ class Backend:
         """There is one of each; kernels compare them by identity."""
         return self
 
-    def __reduce__(self) -> tuple[Callable[[str], Backend], tuple[str]]:
-        return _by_name, (self.name,)
-
-
-def _by_name(name: str) -> Backend:
-    from rlsdk.kernels.backends import BACKENDS
-
-    return BACKENDS[name]
-
 
 def _numpy_product(left: Array, right: Array, out: Array | None = None) -> Array:
     plain = left.ndim == right.ndim == 2 and (out is None or out.flags.c_contiguous)
