@@ -15,6 +15,7 @@ Array = Any
 """A numpy array or a tensor, as the backend has it."""
 
 
+MANY = 4096
 Vjp = Callable[[Array, Array], Array]
 """Given the gradient with respect to the output of an activation, and the output."""
 
@@ -71,6 +72,11 @@ def _numpy_affine(x: Array, matrix: Array, bias: Array) -> Array:
     return result
 
 
+def _relu(z: Array) -> Array:
+    """max(z, 0) of [..], in place: from some thousand numbers on torch's takes a fifth of the time."""
+    return np.maximum(z, 0.0, out=z) if z.size < MANY else torch.relu_(torch.from_numpy(z)).numpy()
+
+
 def relu_vjp(grad: Array, y: Array) -> Array:
     """Of max(z, 0), given y."""
     return grad * (y > 0.0)
@@ -92,7 +98,7 @@ NUMPY = Backend(
     sum_rows=_numpy_sum_rows,
     activations={
         nn.Identity: None,
-        nn.ReLU: Activation(lambda z: np.maximum(z, 0.0, out=z), relu_vjp),
+        nn.ReLU: Activation(_relu, relu_vjp),
         nn.Tanh: Activation(lambda z: np.tanh(z, z), tanh_vjp),
     },
 )
