@@ -23,7 +23,7 @@ from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import AnySpaceEnv
 from rlsdk.kernels import KernelChoice, is_hooked
 from rlsdk.kernels.actor_critic_kernel import ActorCriticKernel
-from rlsdk.kernels.backends import TORCH
+from rlsdk.kernels.backends import LARGE, TORCH
 from rlsdk.kernels.dense_kernel import DenseKernel
 from rlsdk.kernels.factory import backend_name
 from rlsdk.kernels.numpy_backend import NUMPY, Backend
@@ -42,7 +42,7 @@ from rlsdk_qrdqn import QRDQN
 from rlsdk_tqc import TQC
 from rlsdk_trpo import TRPO
 
-BACKENDS = [NUMPY, TORCH]
+BACKENDS = [NUMPY, TORCH, LARGE]
 ACTIVATIONS = [nn.Tanh, nn.ReLU, nn.Identity]
 
 
@@ -382,6 +382,26 @@ def test_layers_that_are_used_twice_elsewhere_are_left_to_autograd() -> None:
     assert isinstance(evaluator_of(network, 64), AutogradEvaluator)  # the activations between are not the same modules
     network.critic_body[1], network.critic_body[3] = network.body[1], network.body[3]
     assert isinstance(evaluator_of(network, 64), ActorCriticKernel)
+
+
+@pytest.mark.kernels("compares kernels")
+@pytest.mark.parametrize("activation", [nn.Tanh, nn.ReLU])
+def test_large_batches_in_memory_that_is_used_again(activation: type[nn.Module]) -> None:
+    """A second batch does not change what the first one gave, as long as somebody holds it."""
+    modules = [module.float() for module in layers([4, 64, 64, 3], activation)]
+    flatten_parameters(nn.Sequential(*modules).parameters())
+    large, small = DenseKernel(modules, LARGE), DenseKernel(modules, TORCH)
+    found = []
+    for kernel in (large, small, large):
+        generator = torch.Generator().manual_seed(3)
+        x, grad = (torch.randn(3000, width, generator=generator) for width in (4, 3))
+        first, vjp = kernel.evaluate(x)
+        kernel.evaluate(torch.randn(3000, 4))[1](grad)
+        vjp(grad)
+        found.append([first, *(parameter.grad.clone() for parameter in kernel.parameters)])  # type: ignore[union-attr]
+    for mine, other, again in zip(*found, strict=True):
+        torch.testing.assert_close(mine, other, atol=1e-4, rtol=1e-4)
+        assert torch.equal(mine, again)
 
 
 @pytest.mark.kernels("what kernels keep")

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from rlsdk.kernels.memory import empty_like
-from rlsdk.kernels.numpy_backend import Activation, Array, Backend, Vjp
+from rlsdk.kernels.numpy_backend import Activation, Array, Backend
 
 NARROW = 64
 """From larger inner sizes on, what the backend of small arrays does is faster."""
@@ -55,6 +55,9 @@ def _in_own_memory(kind: type[nn.Module], own: Activation | None) -> Activation 
     operation = getattr(torch.ops.aten, name, None) if name else None
     if own is None or operation is None or not hasattr(operation, "grad_input"):
         return own
-    found = operation.grad_input
-    vjp: Vjp = lambda grad, y: found(grad, y, *settings, grad_input=empty_like(grad, grad.shape[-1]))  # noqa: E731
+
+    def vjp(grad: Tensor, y: Tensor) -> Array:
+        out = empty_like(grad, grad.shape[-1])
+        return own.vjp(grad, y) if out is None else operation.grad_input(grad, y, *settings, grad_input=out)
+
     return Activation(own.apply, vjp)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
-from threading import Lock
+from threading import local
 
 import numpy as np
 import torch
@@ -21,47 +21,48 @@ KEPT = 2**25
 
 
 class ArrayPool:
-    """Uninitialised float32 arrays. Threads may share one."""
+    """Uninitialised float32 arrays, for one thread; others may keep what it gave."""
 
     def __init__(self) -> None:
         self._arrays: dict[int, list[NDArray[np.float32]]] = {}
         """By the number of their entries."""
-        self._lock, self._numbers = Lock(), 0
+        self._numbers = 0
 
     def empty(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
         """[*shape]."""
         size = math.prod(shape)
         if size < LARGE or _FREE is None:
             return np.empty(shape, np.float32)
-        with self._lock:
-            same = self._arrays.setdefault(size, [])
-            for i in range(len(same)):
-                if sys.getrefcount(same[i]) == _FREE:
-                    return same[i].reshape(shape)
+        same = self._arrays.setdefault(size, [])
+        for i in range(len(same)):
+            if sys.getrefcount(same[i]) == _FREE:
+                return same[i].reshape(shape)
+        made = np.empty(size, np.float32)
+        if size <= KEPT:
             if self._numbers + size > KEPT:
-                self._arrays, self._numbers = {}, 0  # those that are lent stay until they are given back
-                same = self._arrays.setdefault(size, [])
-            made = np.empty(size, np.float32)
-            if size <= KEPT:
-                same.append(made)
-                self._numbers += size
-            return made.reshape(shape)
+                self._arrays, self._numbers = {}, 0  # what is lent stays until it is given back
+            self._arrays.setdefault(size, []).append(made)
+            self._numbers += size
+        return made.reshape(shape)
 
 
 def _references() -> int | None:
     """What `sys.getrefcount` answers for an array that only a list holds; None where Python does not count."""
-    if not hasattr(sys, "getrefcount") or sys.implementation.name != "cpython":
+    if sys.implementation.name != "cpython" or not getattr(sys, "_is_gil_enabled", lambda: True)():
         return None
     arrays = [np.empty(1)]
     return sys.getrefcount(arrays[0])
 
 
 _FREE = _references()
-_pool = ArrayPool()
+_memory = local()
 
 
 def empty_like(rows: Tensor, columns: int) -> Tensor | None:
     """An uninitialised tensor [N, columns] for what is computed from `rows` [N, ..] on the processor; None: torch makes it."""
     if rows.ndim != 2 or not rows.is_cpu or rows.dtype is not torch.float32:
         return None
-    return torch.from_numpy(_pool.empty((rows.shape[0], columns)))
+    if not hasattr(_memory, "pool"):
+        _memory.pool = ArrayPool()
+    pool: ArrayPool = _memory.pool
+    return torch.from_numpy(pool.empty((rows.shape[0], columns)))
