@@ -51,9 +51,7 @@ def test_it_moves_as_gymnasiums_cartpole(cartpole: Path) -> None:
     for _ in range(1200):
         for i in np.flatnonzero(new):
             theirs[i].reset()
-        for i in range(
-            3
-        ):  # they step from where ours stand: a pole that nobody balances doubles the rounding every 9 steps
+        for i in range(3):  # they step from where ours stand: rounding grows with a falling pole
             theirs[i].unwrapped.state = seen[i].astype(np.float64)
         # one pole is balanced and reaches the time limit, the others fall
         actions = np.where(np.arange(3) == 0, seen @ [0.1, 0.3, 3.0, 1.0] > 0.0, generator.integers(0, 2, 3))
@@ -77,7 +75,7 @@ def test_seeds_repeat_and_differ(cartpole: Path) -> None:
     first = env.reset().features
     assert torch.equal(first, other.reset().features)
     assert len(first.unique(dim=0)) == 4
-    assert not torch.equal(first, env.reset().features)  # goes on with the random numbers there are
+    assert not torch.equal(first, env.reset().features)  # continues with the random numbers there are
     assert torch.equal(env.reset(7).features, other.reset(7).features)
     assert not torch.equal(env.reset(7).features, env.reset(8).features)
 
@@ -146,4 +144,4 @@ def test_what_does_not_fit_is_refused_in_one_line(cartpole: Path, tmp_path: Path
         vector.step(np.zeros(3))
     with pytest.raises(SettingsError, match="seed = -1 must be from 0"):
         vector.reset(seed=-1)
-    make_c_vec_env(cartpole, 2, **{**SPACES, "action_space": doubles["action_space"]})  # as many bytes: not told apart
+    make_c_vec_env(cartpole, 2, **{**SPACES, "action_space": doubles["action_space"]})  # as many bytes: accepted

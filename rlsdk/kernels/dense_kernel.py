@@ -27,7 +27,7 @@ Trace = list[Array]
 """The input of a forward pass and what every layer gave, activated; or those of members run one after another."""
 _grad = attrgetter("grad")
 BLOCK = 2048
-"""Rows whose outputs alone are wanted are evaluated so many at a time: what layers give stays in the caches, in memory that the
+"""Without a trace so many rows are evaluated at a time: what layers give stays in the caches, in memory that the
 last block has left; fresh pages from the system cost more than the arithmetic of narrow layers."""
 ACTING_ROWS = 32
 """Up to this number of rows numpy acts faster, for any width."""

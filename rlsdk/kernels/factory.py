@@ -36,7 +36,7 @@ NUMPY_WIDTH, NUMPY_SIZE = 128, 128 * 128
 arithmetic is small."""
 
 LARGE_SIZE = 2**17
-"""From this product on, memory of batches is used again. Smaller arrays get memory that the C library keeps."""
+"""From this product on, memory of batches is used again. The C library reuses the memory of smaller arrays."""
 
 
 def backend_name(choice: KernelChoice) -> str | None:

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 LARGE = 2**17
-"""Entries of an array. Smaller ones get memory that the C library keeps."""
-KEPT = 2**25
-"""Numbers that are kept at most: 128 MiB of float32."""
+"""Entries of an array. The C library reuses the memory of smaller ones."""
+MOST = 2**25
+"""Numbers in a pool: 128 MiB of float32."""
 
 
 class ArrayPool:
@@ -38,8 +38,8 @@ class ArrayPool:
             if sys.getrefcount(same[i]) == _FREE:
                 return same[i].reshape(shape)
         made = np.empty(size, np.float32)
-        if size <= KEPT:
-            if self._numbers + size > KEPT:
+        if size <= MOST:
+            if self._numbers + size > MOST:
                 self._arrays, self._numbers = {}, 0  # what is lent stays until it is given back
             self._arrays.setdefault(size, []).append(made)
             self._numbers += size

@@ -5,7 +5,7 @@ One call steps all of them, without Python objects in between. A library exports
     void vec_sizes(int64_t *observation, int64_t *action);        // bytes of one observation and of one action
     void *vec_init(int64_t count, void *observations, const void *actions,
                    float *rewards, uint8_t *terminated, uint8_t *truncated);     // NULL: it failed
-    void vec_reset(void *environments, int64_t seed);             // -1: go on with the random numbers there are
+    void vec_reset(void *environments, int64_t seed);             // -1: continue with the random numbers there are
     void vec_step(void *environments);
     void vec_close(void *environments);
 
