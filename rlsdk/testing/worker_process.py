@@ -138,7 +138,7 @@ class WorkerProcess:
                     return fault
 
     def _ask_stack(self) -> None:
-        """Have the process write its stack, which tells where it hangs."""
+        """Have the process write its stack, which shows where it hangs."""
         if child_process.ASK_STACK is not None and self._process.poll() is None:
             before, end = self._written(), time.monotonic() + STACK
             self._process.send_signal(child_process.ASK_STACK)
