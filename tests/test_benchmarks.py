@@ -9,14 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import pytest
 import torch
 
 import benchmarks.__main__ as command
 import rlsdk
-from benchmarks import floor, learning
+from benchmarks import floor, learning, native
 from benchmarks.cases import CASES, FILE, FOLDERS, ROOT, Case, read
 from benchmarks.compare import COLUMNS, Comparison
+from benchmarks.plain_ppo import PlainPPO, Sizes
 from benchmarks.trainers import Elsewhere, Timing, Trainer
 from rlsdk.registry import preset
 
@@ -189,3 +191,25 @@ def test_results_of_other_lengths_are_not_mixed(tmp_path: Path, monkeypatch: pyt
         assert learning.known("new")["Some-v0"]["ours"]["seeds"] == expected
     assert learning.measured() == ["new"]
     assert "| Some-v0 | 200 | 5.0 | 5.0 |  |" in learning.card("new")
+
+
+def test_native_cases(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each is one of ours, and plain PPO learns what it claims to."""
+    known = preset("ppo", native.PRESET)
+    assert known is not None
+    assert (known.n_envs, known.settings) == (native.CASES["preset"].n_envs, native.CASES["preset"].settings)
+    assert not native.is_there("no-such-program")
+    env = gymnasium.make_vec("CartPole-v1", 16, vectorization_mode="vector_entry_point")
+    plain = PlainPPO(env, Sizes(16, 64, 256, 10, shared=True, learning_rate=3e-3))
+    before = plain._rollout()[0]
+    plain.learn(20_000)
+    assert float(plain._rollout()[0][:, 2].abs().mean()) < 0.7 * float(
+        before[:, 2].abs().mean()
+    )  # the pole stands upright
+    page = tmp_path / "page.md"
+    page.write_text(f"{native.MARK}\n\n| a | b |\n{native.END}\nrest\n")
+    monkeypatch.setattr(native, "PAGE", page)
+    what = native.CASES["c"].what
+    for number in (1, 2):
+        native._write(what, f"| {what} | {number} |", "| head |")
+    assert page.read_text() == f"{native.MARK}\n\n| head |\n| {what} | 2 |\n\n{native.END}\nrest\n"

@@ -23,9 +23,10 @@ from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import AnySpaceEnv
 from rlsdk.kernels import KernelChoice, is_hooked
 from rlsdk.kernels.actor_critic_kernel import ActorCriticKernel
-from rlsdk.kernels.backends import NUMPY, TORCH, Backend
+from rlsdk.kernels.backends import LARGE, TORCH
 from rlsdk.kernels.dense_kernel import DenseKernel
 from rlsdk.kernels.factory import backend_name
+from rlsdk.kernels.numpy_backend import NUMPY, Backend
 from rlsdk.kernels.numpy_distributions import GumbelSampler, NormalSampler
 from rlsdk.kernels.protocol import GumbelNoise, NormalNoise, is_dense
 from rlsdk.math.surrogate import clipped_surrogate, clipped_surrogate_grad, value_error, value_error_grad
@@ -41,7 +42,7 @@ from rlsdk_qrdqn import QRDQN
 from rlsdk_tqc import TQC
 from rlsdk_trpo import TRPO
 
-BACKENDS = [NUMPY, TORCH]
+BACKENDS = [NUMPY, TORCH, LARGE]
 ACTIVATIONS = [nn.Tanh, nn.ReLU, nn.Identity]
 
 
@@ -331,12 +332,20 @@ ACTIONS = {
 @pytest.mark.parametrize("kernel_setting", ["numpy", "torch"])
 @pytest.mark.parametrize("action", list(ACTIONS))
 @pytest.mark.parametrize("weighted", [False, True])
-def test_evaluators_agree(action: str, kernel_setting: str, weighted: bool) -> None:
+@pytest.mark.parametrize("shared", [None, {"shared": [6]}, [7, 6, {"pi": [4], "vf": [5, 3]}]])
+def test_evaluators_agree(action: str, kernel_setting: str, weighted: bool, shared: Any) -> None:
     from rlsdk.updates.minibatches import policy_batch
 
+    if shared is not None and (weighted or action in ("multi-discrete", "multi-binary")):
+        pytest.skip("what is shared does not depend on that")
+
     env = make_vec_env(lambda: AnySpaceEnv(spaces.Box(-1, 1, (4,)), ACTIONS[action], 5), 2, vectorization="sync")
-    model = TRPO("MlpPolicy", env, n_steps=16, seed=0, policy_kwargs={"kernel": kernel_setting, "net_arch": [9, 5]})
+    model = TRPO(
+        "MlpPolicy", env, n_steps=16, seed=0, policy_kwargs={"kernel": kernel_setting, "net_arch": shared or [9, 5]}
+    )
     network = model.policy
+    actor = set(network.actor_parameters)
+    own = [p for p in [*network.critic_body.parameters(), *network.value.parameters()] if p not in actor]
     rows = policy_batch(rollout_of(model, 16), network, gamma=0.9, lam=0.9)
     if weighted:
         object.__setattr__(rows, "weight", (torch.arange(len(rows)) % 3 > 0).float())
@@ -350,16 +359,66 @@ def test_evaluators_agree(action: str, kernel_setting: str, weighted: bool) -> N
         gradients.zero_()
         now, policy_vjp = evaluator.evaluate(evaluator.prepared(rows))
         policy_vjp(*grads)
-        value, vjp = evaluator.values(evaluator.prepared(rows), list(network.critic_body.parameters()))
+        value, vjp = evaluator.values(evaluator.prepared(rows), own)
         both = gradients.clone()
         gradients.zero_()
         vjp(grads[2])
-        critic = [p.grad.clone() for p in network.critic_body.parameters()]
+        critic = [p.grad.clone() for p in own]
         product = evaluator.evaluate(evaluator.prepared(rows))[0].fisher()(direction)
         found.append([now.log_prob, now.entropy, now.value, value, both, product, *critic])
     for mine, other in zip(*found, strict=True):
         assert torch.allclose(mine, other, atol=2e-5, rtol=1e-4)
     assert torch.equal(views_of(flat, network.parameters())[0], next(iter(network.parameters())))
+
+
+@pytest.mark.kernels("which evaluator is chosen")
+def test_layers_that_are_used_twice_elsewhere_are_left_to_autograd() -> None:
+    model = TRPO("MlpPolicy", "Pendulum-v1", n_steps=16, batch_size=16, seed=0, policy_kwargs={"net_arch": [5, 5]})
+    network = model.policy
+    assert isinstance(evaluator_of(network, 64), ActorCriticKernel)
+    network.critic_body[2] = network.body[2]
+    assert isinstance(evaluator_of(network, 64), AutogradEvaluator)
+    network.critic_body[0] = network.body[0]
+    assert isinstance(evaluator_of(network, 64), AutogradEvaluator)  # the activations between are not the same modules
+    network.critic_body[1], network.critic_body[3] = network.body[1], network.body[3]
+    assert isinstance(evaluator_of(network, 64), ActorCriticKernel)
+
+
+@pytest.mark.kernels("compares kernels")
+@pytest.mark.parametrize("activation", [nn.Tanh, nn.ReLU])
+def test_large_batches_in_memory_that_is_used_again(activation: type[nn.Module]) -> None:
+    """A second batch does not change what the first one gave, as long as somebody holds it."""
+    modules = [module.float() for module in layers([4, 64, 64, 3], activation)]
+    flatten_parameters(nn.Sequential(*modules).parameters())
+    large, small = DenseKernel(modules, LARGE), DenseKernel(modules, TORCH)
+    found = []
+    for kernel in (large, small, large):
+        generator = torch.Generator().manual_seed(3)
+        x, grad = (torch.randn(3000, width, generator=generator) for width in (4, 3))
+        first, vjp = kernel.evaluate(x)
+        kernel.evaluate(torch.randn(3000, 4))[1](grad)
+        vjp(grad)
+        found.append([first, *(parameter.grad.clone() for parameter in kernel.parameters)])  # type: ignore[union-attr]
+    for mine, other, again in zip(*found, strict=True):
+        torch.testing.assert_close(mine, other, atol=1e-4, rtol=1e-4)
+        assert torch.equal(mine, again)
+
+
+@pytest.mark.kernels("what kernels keep")
+def test_memory_is_used_again_when_nothing_refers_to_it() -> None:
+    from rlsdk.kernels.memory import LARGE, ArrayPool, empty_like
+
+    pool = ArrayPool()
+    first = pool.empty((2, LARGE))
+    second = pool.empty((LARGE, 2))
+    assert not np.shares_memory(first, second)
+    tensor, place = torch.from_numpy(first)[0], first.ctypes.data
+    del first
+    assert pool.empty((2, LARGE)).ctypes.data != place  # a view of a tensor of it lives
+    del tensor
+    assert pool.empty((LARGE, 2)).ctypes.data == place
+    assert not np.shares_memory(pool.empty((3,)), pool.empty((3,)))
+    assert empty_like(torch.zeros(LARGE, dtype=torch.float64), 2) is None
 
 
 @pytest.mark.kernels("compares training with kernels and with autograd")

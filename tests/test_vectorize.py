@@ -136,6 +136,8 @@ def test_native_vector_environments() -> None:
         make_vec_env("Pendulum-v1", 2, vectorization="native")
     with pytest.raises(SettingsError, match="gymnasium id"):
         make_vec_env(ChainEnv, 2, vectorization="native")
+    with pytest.raises(EnvironmentFault, match=r"'CartPole-v1' could not be made: TypeError: .*no_such_argument"):
+        make_vec_env("CartPole-v1", 2, vectorization="native", env_kwargs={"no_such_argument": 1})
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
@@ -313,21 +315,6 @@ def test_a_seed_given_when_making_them() -> None:
 
     assert torch.equal(start(), start())  # without a seed an agent starts in the state that the environments choose
     assert not torch.equal(start(), start(seed=1))
-
-
-def test_envpool_where_it_is_installed() -> None:
-    pytest.importorskip("envpool")
-    from rlsdk.environments.vector.envpool_vector import EnvpoolVector
-
-    env = make_vec_env("Pendulum-v1", 3, vectorization="native", seed=2)
-    assert isinstance(env, NativeVectorEnv)
-    assert isinstance(env.env, EnvpoolVector)
-    one, two = env.reset(1).features, env.reset(1).features
-    assert torch.equal(one, two)
-    agent = TQC("MlpPolicy", env, buffer_size=2000, learning_starts=50, batch_size=16, seed=1)
-    agent.learn(900)
-    batch = agent.parts.buffer.sample(500, torch.Generator().manual_seed(0))  # type: ignore[union-attr]
-    assert bool((batch.reward < 0).all())  # filler rows have the reward 0
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rlsdk.environments.make_atari import make_atari_env as make_atari_env
     from rlsdk.environments.states import OpaqueValue as OpaqueValue
     from rlsdk.environments.states import read_state as read_state
+    from rlsdk.environments.vector.c_vector import make_c_vec_env as make_c_vec_env
     from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv as CollectorsVectorEnv
     from rlsdk.environments.vector.connected import ConnectedEnv as ConnectedEnv
     from rlsdk.environments.vector.connected import fingerprint_of as fingerprint_of
@@ -72,6 +73,7 @@ __all__ = [
     "is_masking_supported",
     "load_results",
     "make_atari_env",
+    "make_c_vec_env",
     "make_vec_env",
     "plot_results",
     "to_gymnasium",
@@ -85,6 +87,7 @@ __getattr__, __dir__ = attach(
         "check_env": "rlsdk.environments.check",
         "AtariWrapper": "rlsdk.environments.wrappers.atari",
         "make_atari_env": "rlsdk.environments.make_atari",
+        "make_c_vec_env": "rlsdk.environments.vector.c_vector",
         "make_vec_env": "rlsdk.environments.vectorize",
         "NumpyVectorEnv": "rlsdk.environments.vector.numpy_vector",
         "CollectorsVectorEnv": "rlsdk.environments.vector.collectors_vector",

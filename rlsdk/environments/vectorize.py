@@ -26,7 +26,7 @@ from rlsdk.environments.vector.process_vector import ProcessOptions, ProcessVect
 from rlsdk.environments.vector.seeds import Seeds
 from rlsdk.environments.wrapper_names import Wrapper, wrapper_of
 from rlsdk.environments.wrappers import Monitor
-from rlsdk.errors import EnvironmentFault, SettingsError, shown, suggest
+from rlsdk.errors import EnvironmentFault, SettingsError, message_of, one_line, shown, suggest
 from rlsdk.settings.environment_id import environment_id, text_of
 
 VECTORIZATIONS = ("auto", "sync", "async", "native")
@@ -287,6 +287,10 @@ def _native(env: EnvSource, n_envs: int, kwargs: dict[str, Any], wrapped: bool) 
                 " for the environments envpool has"
             ) from None
         vector = envpool_vector.EnvpoolVector(env, n_envs, **kwargs)
+    except Exception as error:  # the environment's own code
+        raise EnvironmentFault(
+            f"environment {env!r} could not be made: {type(error).__name__}: {one_line(message_of(error), 300)}"
+        ) from error
     connected = connect(vector)
     assert isinstance(connected, NativeVectorEnv)
     connected.name = env

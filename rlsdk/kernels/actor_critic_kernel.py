@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Generic, cast
 
+import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
 from rlsdk.interfaces import ClosedForm, Distribution
-from rlsdk.kernels.backends import NUMPY, Array, Backend
+from rlsdk.kernels.backends import TORCH
 from rlsdk.kernels.dense_kernel import ACTING_ROWS, DenseKernel, Trace
+from rlsdk.kernels.numpy_backend import NUMPY, Array, Backend
 from rlsdk.kernels.numpy_distributions import sampler_of, taken
 from rlsdk.kernels.protocol import ActorCriticLayers, Evaluation, PolicyActor, PolicyVjp, Product, RowsT
+from rlsdk.kernels.shared_layers import SharedLayers
 from rlsdk.records import Observation
 
 
@@ -23,7 +26,8 @@ class ActorCriticKernel(Generic[RowsT]):
 
     def __init__(self, layers: ActorCriticLayers, backend: Backend) -> None:
         self.layers, self.backend, self.name = layers, backend, backend.name
-        self.actor, self.critic = DenseKernel(layers.actor, backend), DenseKernel(layers.critic, backend)
+        self.actor, self.critic = (DenseKernel(own, backend) for own in (layers.actor, layers.critic[layers.shared :]))
+        self.shared = SharedLayers(layers, self.critic) if layers.shared else None
         self._gradients = self.actor.gradients(), self.critic.gradients()
 
     @torch.no_grad()
@@ -36,10 +40,9 @@ class ActorCriticKernel(Generic[RowsT]):
 
     @torch.no_grad()
     def evaluate(self, rows: RowsT) -> tuple[Evaluation, PolicyVjp]:
-        array, head = self.backend.array, self.layers.head
-        features, action = array(rows.observation.features), head.from_environment(rows.action)
-        raw, actor_trace = self.actor.forward(features)
-        value, critic_trace = self.critic.forward(features)
+        array, action = self.backend.array, self.layers.head.from_environment(rows.action)
+        raw, actor_trace = self.actor.forward(array(rows.observation.features))
+        value, critic_trace = self.critic.forward(actor_trace[self.shared.depth if self.shared else 0])
 
         @cache
         def distribution() -> ClosedForm:
@@ -57,7 +60,8 @@ class ActorCriticKernel(Generic[RowsT]):
                 if grad_value is not None:
                     self.critic.backward(critic_trace, array(grad_value)[:, None], self._gradients[1])
 
-        return Evaluation(distribution, log_prob, entropy, self.backend.tensor(value[:, 0]), fisher), vjp
+        back = partial(self.shared.vjp, (actor_trace, critic_trace), head_vjp) if self.shared else vjp
+        return Evaluation(distribution, log_prob, entropy, self.backend.tensor(value[:, 0]), fisher), back
 
     def _taken(
         self, observation: Observation, raw: Array, action: Tensor, distribution: Callable[[], ClosedForm]
@@ -65,15 +69,15 @@ class ActorCriticKernel(Generic[RowsT]):
         """(log-probabilities [N] of internal actions, entropies [N], vjp): `vjp` gives the gradient with respect to `raw`
         [N, O] and writes that of the head's own parameters."""
         head, array = self.layers.head, self.backend.array
-        if self.backend is NUMPY and head.sampling is not None:
+        if head.sampling is not None:
             mask = observation.action_mask if self.layers.use_masks else None
-            found = taken(raw, action, mask, head.sampling)
+            found = taken(np.asarray(raw), action, mask, head.sampling)
 
             def numpy_vjp(grad_log_prob: Tensor, grad_entropy: Tensor | None) -> Array:
-                grad, *rest = found.vjp(array(grad_log_prob), None if grad_entropy is None else array(grad_entropy))
+                grad, *rest = found.vjp(grad_log_prob.numpy(), None if grad_entropy is None else grad_entropy.numpy())
                 for parameter, own in zip(head.own_parameters, rest, strict=True):
-                    array(cast("Tensor", parameter.grad))[:] = own
-                return grad
+                    cast("Tensor", parameter.grad).numpy()[:] = own
+                return array(torch.from_numpy(grad))
 
             return torch.from_numpy(found.log_prob), torch.from_numpy(found.entropy), numpy_vjp
         policy = distribution()
@@ -95,7 +99,8 @@ class ActorCriticKernel(Generic[RowsT]):
 
     def values(self, rows: RowsT, critic: Sequence[nn.Parameter]) -> tuple[Tensor, Callable[[Tensor], None]]:
         """(values [N], vjp)."""
-        value, vjp = self.critic.evaluate(rows.observation.features)
+        features = rows.observation.features
+        value, vjp = self.critic.evaluate(features if self.shared is None else self.shared.first.evaluate(features)[0])
         return value.squeeze(1), lambda grad: vjp(grad.unsqueeze(1))
 
     def _distribution(self, observation: Observation, raw: Array) -> ClosedForm:
@@ -129,14 +134,14 @@ class ActorCriticActing:
     def __init__(self, layers: ActorCriticLayers, reference: PolicyActor) -> None:
         self.layers, self.reference, self.head = layers, reference, layers.head
         self.actor, self.critic = DenseKernel(layers.actor, NUMPY), DenseKernel(layers.critic, NUMPY)
-        self.sampler = sampler_of(layers.head.sampling)
+        self.many_rows, self.sampler = DenseKernel(layers.actor, TORCH), sampler_of(layers.head.sampling)
 
     def act(self, observation: Observation, deterministic: bool, generator: Generator) -> Tensor:
         """Actions [B, ..] in environment units."""
         first, layers = observation.is_first, self.layers
-        if first.shape[0] > ACTING_ROWS or not first.is_cpu:
+        if not first.is_cpu:
             return self.reference.act(observation, deterministic, generator)
-        raw = self.actor(self._features(observation))
+        raw = (self.actor if first.shape[0] <= ACTING_ROWS else self._of_many)(self._features(observation))
         mask = observation.action_mask if layers.use_masks else None
         if self.sampler is not None and not deterministic:
             return self.head.to_environment(torch.from_numpy(self.sampler(raw, mask, generator)))
@@ -146,17 +151,18 @@ class ActorCriticActing:
         return self.head.to_environment(action)
 
     @torch.no_grad()
+    def _of_many(self, features: Array) -> Array:
+        """What the head's linear layer gives [B, O], for float32 [B, F]."""
+        return self.many_rows(torch.from_numpy(features)).numpy()
+
+    @torch.no_grad()
     def forward(self, observation: Observation) -> tuple[Callable[[], Distribution], Tensor]:
         """(makes the distribution, values [N])."""
         if not observation.is_first.is_cpu:
             return self.reference.forward(observation)
-        features = self._features(observation)
-
-        def distribution() -> Distribution:
-            mask = observation.action_mask if self.layers.use_masks else None
-            return self.head.of(torch.from_numpy(self.actor(features)), mask)
-
-        return distribution, torch.from_numpy(self.critic(features)[:, 0])
+        seen, mask = self._features(observation), observation.action_mask if self.layers.use_masks else None
+        values = torch.from_numpy(self.critic(seen)[:, 0])
+        return lambda: self.head.of(torch.from_numpy(self.actor(seen)), mask), values
 
     @torch.no_grad()
     def values(self, observation: Observation) -> Tensor:

@@ -1,4 +1,4 @@
-"""The few operations a dense network needs, in numpy and in torch.
+"""The operations of a dense network in torch.
 
 torch multiplies float32 matrices by MKL, which gives processors of AMD its AVX2 kernels even where they have AVX-512. oneDNN,
 by which torch convolves, looks at what the processor can do instead: measured there it multiplies 256 x 256 matrices at 215
@@ -8,19 +8,18 @@ seeds repeat to the bit.
 
 from __future__ import annotations
 
+import copyreg
 import platform
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-Array = Any
-"""A numpy array or a tensor, as the backend has it."""
+from rlsdk.kernels.large_backend import large_backend
+from rlsdk.kernels.numpy_backend import NUMPY, Activation, Array, Backend, relu_vjp, tanh_vjp
 
 WORTH = 1_500_000
 """From so many multiplications on oneDNN is ahead, 1.2 to 2.1 times as fast; a call of it costs 10 us more."""
@@ -28,64 +27,6 @@ ROWS = 8
 """For fewer rows it would rather copy the other matrix than multiply."""
 SUMMED = 64
 """With `out=`, multiply then copy; pays off from an inner size of 64."""
-
-
-@dataclass(frozen=True, slots=True)
-class Activation:
-    """A function applied in place, and the gradient with respect to its input."""
-
-    apply: Callable[[Array], Array]
-    vjp: Callable[[Array, Array], Array]
-    """Given the gradient with respect to the output, and the output."""
-
-
-@dataclass(frozen=True, slots=True)
-class Backend:
-    """Operations on the arrays of one library."""
-
-    name: str
-    array: Callable[[Tensor], Array]
-    tensor: Callable[[Array], Tensor]
-    affine: Callable[[Array, Array, Array], Array]
-    """x [.., N, I], matrix [.., I, O], bias [.., 1, O] -> a new array [.., N, O]."""
-    product: Callable[..., Array]
-    sum_rows: Callable[..., Array]
-    """Of [.., N, O] into `out` [.., 1, O]."""
-    stack: Callable[[Sequence[Array]], Array]
-    activations: dict[type[nn.Module], Activation | None]
-    """None: nothing follows."""
-
-    def __deepcopy__(self, memo: object) -> Backend:
-        """There is one of each; kernels compare them by identity."""
-        return self
-
-    def __reduce__(self) -> tuple[Callable[[str], Backend], tuple[str]]:
-        return _by_name, (self.name,)
-
-
-def _by_name(name: str) -> Backend:
-    return BACKENDS[name]
-
-
-def _numpy_product(left: Array, right: Array, out: Array | None = None) -> Array:
-    plain = left.ndim == right.ndim == 2 and (out is None or out.flags.c_contiguous)
-    return (np.dot if plain else np.matmul)(left, right, out=out)
-
-
-@lru_cache(64)
-def _ones(rows: int, kind: Any) -> Array:
-    return np.ones((1, rows), kind)
-
-
-def _numpy_sum_rows(values: Array, out: Array) -> Array:
-    # a third of the time of `add.reduce`
-    return (np.dot if values.ndim == 2 else np.matmul)(_ones(values.shape[-2], values.dtype), values, out=out)
-
-
-def _numpy_affine(x: Array, matrix: Array, bias: Array) -> Array:
-    result = x.dot(matrix) if matrix.ndim == 2 else np.matmul(x, matrix)  # `dot` takes two thirds of the time of a call
-    result += bias
-    return result
 
 
 def affine(x: Tensor, matrix: Tensor, bias: Tensor) -> Tensor:
@@ -144,18 +85,10 @@ def _ahead() -> bool:
 AHEAD = _ahead()
 
 
-def _relu_vjp(grad: Array, y: Array) -> Array:
-    return grad * (y > 0.0)
-
-
-def _tanh_vjp(grad: Array, y: Array) -> Array:
-    return grad * (1.0 - y * y)
-
-
 def _torch_relu_vjp() -> Callable[[Array, Array], Array]:
     """What autograd calls, in one pass, where this torch has it."""
     fused = getattr(torch.ops.aten, "threshold_backward", None)
-    return _relu_vjp if fused is None else partial(fused.default, threshold=0)
+    return relu_vjp if fused is None else partial(fused.default, threshold=0)
 
 
 def _tanh(z: Tensor) -> Tensor:
@@ -171,20 +104,6 @@ def _same(values: Array) -> Array:
     return values
 
 
-NUMPY = Backend(
-    "numpy",
-    array=lambda tensor: tensor.numpy(),
-    tensor=torch.from_numpy,
-    affine=_numpy_affine,
-    product=_numpy_product,
-    stack=np.stack,
-    sum_rows=_numpy_sum_rows,
-    activations={
-        nn.Identity: None,
-        nn.ReLU: Activation(lambda z: np.maximum(z, 0.0, out=z), _relu_vjp),
-        nn.Tanh: Activation(lambda z: np.tanh(z, z), _tanh_vjp),
-    },
-)
 TORCH = Backend(
     "torch",
     array=_same,
@@ -192,11 +111,20 @@ TORCH = Backend(
     affine=affine,
     product=product,
     stack=lambda arrays: torch.stack(list(arrays)),
+    join=lambda arrays: torch.cat(list(arrays), -2),
     sum_rows=partial(torch.sum, dim=-2, keepdim=True),
     activations={
         nn.Identity: None,
         nn.ReLU: Activation(torch.relu_, _torch_relu_vjp()),
-        nn.Tanh: Activation(_tanh, getattr(torch.ops.aten, "tanh_backward", _tanh_vjp)),
+        nn.Tanh: Activation(_tanh, getattr(torch.ops.aten, "tanh_backward", tanh_vjp)),
     },
 )
-BACKENDS = {backend.name: backend for backend in (NUMPY, TORCH)}
+LARGE = large_backend(TORCH)
+BACKENDS = {backend.name: backend for backend in (NUMPY, TORCH, LARGE)}
+
+
+def _by_name(name: str) -> Backend:
+    return BACKENDS[name]
+
+
+copyreg.pickle(Backend, lambda backend: (_by_name, (backend.name,)))

@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rlsdk.kernels.backends import NUMPY
 from rlsdk.kernels.dense_kernel import ACTING_ROWS, DenseKernel
+from rlsdk.kernels.numpy_backend import NUMPY
 from rlsdk.kernels.protocol import Acting
 
 

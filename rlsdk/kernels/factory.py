@@ -35,6 +35,9 @@ NUMPY_WIDTH, NUMPY_SIZE = 128, 128 * 128
 """Up to this width, and this product of width and rows of a batch, numpy is faster: its calls cost a third of torch's, and the
 arithmetic is small."""
 
+LARGE_SIZE = 2**17
+"""From this product on, memory of batches is used again. The C library reuses the memory of smaller arrays."""
+
 
 def backend_name(choice: KernelChoice) -> str | None:
     """`numpy` or `torch`, whichever evaluates dense layers faster; None: autograd."""
@@ -116,12 +119,13 @@ def policy_evaluator(
 ) -> PolicyEvaluator[RowsT]:
     """For learning with an actor-critic network whose parameters' gradients are allocated."""
     name = backend_name(choice)
-    if layers is None or hooked or name is None or not may_use("actor_critic_kernel"):
+    if layers is None or hooked or name is None or not may_use("actor_critic_kernel") or not layers.differ_from_there:
         return reference
     from rlsdk.kernels.actor_critic_kernel import ActorCriticKernel
     from rlsdk.kernels.backends import BACKENDS
 
-    return ActorCriticKernel[RowsT](layers, BACKENDS[name])
+    large = name == "torch" and choice.width * choice.rows >= LARGE_SIZE
+    return ActorCriticKernel[RowsT](layers, BACKENDS["torch-large" if large else name])
 
 
 def policy_loss(choice: KernelChoice, reference: PolicyLoss) -> PolicyLoss:

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
-from rlsdk.kernels.backends import NUMPY
 from rlsdk.kernels.dense_kernel import ACTING_ROWS, DenseKernel
+from rlsdk.kernels.numpy_backend import NUMPY
 from rlsdk.records import Observation
 
 

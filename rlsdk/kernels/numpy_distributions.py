@@ -68,30 +68,33 @@ def sampler_of(noise: NormalNoise | GumbelNoise | None) -> Sampler | None:
 
 class TakenChoices:
     """One choice out of O: `log_prob` and `entropy` [N]; `vjp` gives gradients with respect to what the head's linear layer
-    gave [N, O], and to the head's own parameters [A]."""
+    gave [N, O], and to the head's own parameters [A].
+
+    Inside all is [O, N]: numpy reduces the first axis row by row, three times as fast as short last ones.
+    """
 
     def __init__(self, logits: Floats, action: Tensor, mask: Tensor | None, noise: GumbelNoise) -> None:
         """`action`: int64 [N] from 0; `mask`: bool [N, O] or None."""
         if mask is not None:
             logits = np.where(mask.numpy(), logits, np.float32(noise.forbidden))
-        self._chosen = np.arange(len(logits)), action.numpy()
-        largest = np.maximum(logits[:, :1], logits[:, 1:2]) if logits.shape[1] == 2 else logits.max(-1, keepdims=True)
-        self._log_probs = logits - largest
+        self._chosen = action.numpy(), np.arange(len(logits))
+        self._log_probs = np.array(logits.T, order="C")
+        self._log_probs -= np.maximum.reduce(self._log_probs)
         self._probs = np.exp(self._log_probs)
-        total = np.add.reduce(self._probs, -1, keepdims=True)
+        total = np.add.reduce(self._probs)
         self._probs /= total
         self._log_probs -= np.log(total)
         self.log_prob: Floats = self._log_probs[self._chosen]
-        self.entropy: Floats = -np.add.reduce(self._probs * self._log_probs, -1)
+        self.entropy: Floats = -np.add.reduce(self._probs * self._log_probs)
 
     def vjp(self, grad_log_prob: Floats, grad_entropy: Floats | None) -> tuple[Floats]:
         """onehot(a) - p, and -p (log p + H)."""
-        per_row = -grad_log_prob[:, None]
+        per_row = -grad_log_prob
         if grad_entropy is not None:
-            per_row = per_row - grad_entropy[:, None] * (self._log_probs + self.entropy[:, None])
+            per_row = per_row - grad_entropy * (self._log_probs + self.entropy)
         grad: Floats = self._probs * per_row
         grad[self._chosen] += grad_log_prob
-        return (grad,)
+        return (np.ascontiguousarray(grad.T),)
 
 
 class TakenVectors:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Protocol, TypeVar
 
 from torch import Generator, Tensor, nn
@@ -276,6 +277,19 @@ class ActorCriticLayers:
     is_vector: bool
     """Whether the encoder only passes float32 vectors on."""
     use_masks: bool
+
+    @property
+    def shared(self) -> int:
+        """How many modules at the beginning belong to both sides."""
+        pairs = zip(self.actor, self.critic, strict=False)
+        return sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs))
+
+    @property
+    def differ_from_there(self) -> bool:
+        """Whether no other layer is used twice: only then each gradient is found in one place."""
+        own = [*self.actor, *self.critic[self.shared :]]
+        parameters = [parameter for module in own for parameter in module.parameters()]
+        return len(set(map(id, parameters))) == len(parameters) and is_dense(self.actor[self.shared :])
 
 
 def is_linear(module: nn.Module) -> bool:

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from rlsdk.kernels.backends import Backend
 from rlsdk.kernels.dense_kernel import ACTING_ROWS, DenseKernel
+from rlsdk.kernels.numpy_backend import Backend
 from rlsdk.kernels.protocol import SampledVjp, SquashedLayers, SquashedPolicy
 
 

@@ -25,13 +25,7 @@ def evaluator_of(network: ActorCritic, rows: int, *, hooked: bool = False) -> Ev
     width = max(max(parameter.shape) for parameter in network.parameters())
     device = next(network.parameters()).device.type
     choice = KernelChoice(network.kernel_setting, width=width, rows=rows, device=device)
-    layers = None if _share_layers(network) else network.dense_layers()
-    return factory.policy_evaluator(layers, choice, hooked, AutogradEvaluator(network))
-
-
-def _share_layers(network: ActorCritic) -> bool:
-    """Whether some layer belongs to both sides: its gradient is a sum, which autograd forms."""
-    return not set(network.body.parameters()).isdisjoint(network.critic_body.parameters())
+    return factory.policy_evaluator(network.dense_layers(), choice, hooked, AutogradEvaluator(network))
 
 
 class AutogradEvaluator:

@@ -51,6 +51,38 @@ class ObservationBatcher:
         self.check(target)
         return target
 
+    def of_batch(self, value: object, count: int) -> Tensors:
+        """The tensors of `count` observations that stand in arrays [count, ..], nested as the space is; see calling it.
+
+        Raises:
+            ObservationError: as calling it.
+        """
+        found = self._whole(value, count)
+        if found is None:
+            return self(batch_of(self.space, value, self.path)[0])
+        self.check(found)
+        return tensors_of(found)
+
+    def _whole(self, value: Any, count: int) -> Arrays | None:
+        """A copy of arrays that need no conversion row by row, which costs more than many environments; None: they do."""
+        if not self.children:
+            fits = type(value) is np.ndarray and value.shape == (count, *self.shape) and self._keeps(value.dtype)
+            return np.array(value, self.dtype) if fits else None
+        try:
+            parts = {key: child._whole(value[key], count) for key, child in self.children.items()}
+        except (KeyError, IndexError, TypeError):
+            return None
+        whole = {key: part for key, part in parts.items() if part is not None}
+        if len(whole) < len(parts):
+            return None
+        if isinstance(self.space, Tuple):
+            return tuple(whole.values())
+        return {str(key): part for key, part in whole.items()}
+
+    def _keeps(self, dtype: np.dtype[np.generic]) -> bool:
+        """Whether numbers of `dtype` may be copied without a look at each."""
+        return dtype == self.dtype or (self.is_float and dtype.kind == "f")
+
     def allocate(self, rows: int, make: Allocate = np.empty) -> Arrays:
         """Arrays for `rows` observations, nested as the space is."""
         if isinstance(self.space, Tuple):
@@ -74,7 +106,7 @@ class ObservationBatcher:
         elif (
             type(value) is np.ndarray
             and value.shape == self.shape
-            and (value.dtype == self.dtype or (self.is_float and value.dtype.kind == "f"))
+            and (value.dtype == self.dtype or (self.is_float and value.dtype.kind == "f"))  # `_keeps`, without the call
         ):
             target[row] = value
         else:

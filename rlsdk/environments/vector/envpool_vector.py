@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import secrets
 from importlib.util import find_spec
 from typing import Any, Protocol
 
 import gymnasium
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
+
+from rlsdk.errors import EnvironmentFault, SettingsError, UsageError, message_of, one_line
 
 
 def knows(name: str) -> bool:
@@ -29,32 +32,64 @@ class Pool(Protocol):
 
     def step(self, actions: object) -> tuple[object, object, object, object, dict[str, object]]: ...
 
+    def close(self) -> None: ...
+
+
+OURS = {
+    "num_envs": "n_envs",
+    "seed": "seed of make_vec_env, or of the agent",
+    "env_type": "nothing: it is gymnasium",
+    "batch_size": "nothing: all environments are stepped together",
+}
+"""Arguments of envpool that are not the user's to give, and what to use instead."""
+
 
 class EnvpoolVector(gymnasium.vector.VectorEnv[object, object, object]):
-    """B environments stepped by envpool's threads; a reset with a seed makes a new pool, as envpool seeds only then."""
+    """B environments stepped by envpool's threads; a reset with a seed makes a new pool, as envpool seeds only then.
+
+    Envpool ends and begins episodes as gymnasium's next-step autoreset does: a step that ends an episode gives its last
+    observation, and the flag of a time limit; the next one ignores the action, and gives the first observation and reward 0.
+    """
 
     metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012  # gymnasium's own declaration
 
     def __init__(self, name: str, num_envs: int, **kwargs: object) -> None:
+        """Raises SettingsError, EnvironmentFault: arguments that envpool does not take."""
+        for argument in sorted(OURS.keys() & kwargs):
+            raise SettingsError(f"env_kwargs has {argument!r} for envpool's {name!r}; use {OURS[argument]}")
         self.name, self.num_envs, self.kwargs = name, num_envs, kwargs
-        self.pool = self._make()
+        self.pool = self._make(secrets.randbelow(2**31))  # without a seed envpool would take 42
         self.single_observation_space, self.single_action_space = self.pool.observation_space, self.pool.action_space
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
 
-    def _make(self, **seed: int) -> Pool:
+    def _make(self, seed: int) -> Pool:
         import envpool
 
-        arguments = {**self.kwargs, **seed}
-        made: Pool = envpool.make(self.name, env_type="gymnasium", num_envs=self.num_envs, **arguments)
+        arguments = {**self.kwargs, "env_type": "gymnasium", "num_envs": self.num_envs, "seed": seed}
+        try:
+            made: Pool = envpool.make(self.name, **arguments)
+        except Exception as error:  # of many kinds
+            raise EnvironmentFault(f"envpool cannot make {self.name!r}: {one_line(message_of(error), 300)}") from None
         return made
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[object, dict[str, object]]:
+        self._require_open()
         if seed is not None:
-            self.pool = self._make(seed=seed)
+            self.pool.close()
+            self.pool = self._make(seed)
         return self.pool.reset()
 
     def step(self, actions: object) -> tuple[object, object, object, object, dict[str, object]]:
+        self._require_open()
         return self.pool.step(actions)
+
+    def _require_open(self) -> None:
+        if self.closed:
+            raise UsageError(f"the environments of {self.name!r} are closed; make new ones")
+
+    def close_extras(self, **kwargs: object) -> None:
+        """Ends envpool's threads; called once by `close`."""
+        self.pool.close()

@@ -16,7 +16,7 @@ from rlsdk.environments.adapters.actions import ActionDecoder
 from rlsdk.environments.adapters.attributes import Indices, chosen, wrappers_of
 from rlsdk.environments.adapters.masks import INFO, MaskRule
 from rlsdk.environments.adapters.nested import Tensors
-from rlsdk.environments.adapters.observations import ObservationBatcher, batch_of
+from rlsdk.environments.adapters.observations import ObservationBatcher
 from rlsdk.environments.adapters.step_checks import success
 from rlsdk.environments.states import capture, masks_in, restore
 from rlsdk.environments.vector.connected import SteppedVector
@@ -26,6 +26,7 @@ from rlsdk.environments.vector.vector_infos import Entries, entries_in, infos_of
 from rlsdk.errors import ArtifactError, EnvironmentFault, MaskError, ObservationError, UsageError, raised, shown
 from rlsdk.records import EnvStep, Episode, Observation
 from rlsdk.spaces import Space
+from rlsdk.tree import map_tensors
 
 ResultT = TypeVar("ResultT")
 
@@ -97,11 +98,12 @@ class NativeVectorEnv(SteppedVector):
         self._lengths += ~filler
         same_step = self.mode == AutoresetMode.SAME_STEP
         mask = self._mask(infos, unchecked=None if same_step else ended)
-        final = self._final(values, infos, ended, mask) if ended.any() else None
+        features = self._stack(values)
+        final = self._final(features, infos, ended, mask) if ended.any() else None
         is_first = torch.from_numpy(ended.copy() if same_step else filler)
         self._resetting = ended & (not same_step)
         return EnvStep(
-            Observation(self._stack(values), is_first, mask),
+            Observation(features, is_first, mask),
             torch.from_numpy(reward.astype(np.float32)),
             torch.from_numpy(terminated),
             torch.from_numpy(truncated),
@@ -183,18 +185,19 @@ class NativeVectorEnv(SteppedVector):
         return torch.from_numpy(masks)
 
     def _final(
-        self, values: object, infos: Mapping[str, object], ended: NDArray[np.bool_], mask: Tensor | None
+        self, features: Tensors, infos: Mapping[str, object], ended: NDArray[np.bool_], mask: Tensor | None
     ) -> Observation:
+        """The last observations [F, ..] of episodes that ended; `features` [B, ..] and `mask` [B, A]: what the step gave."""
         rows = np.flatnonzero(ended)
         if self.mode == AutoresetMode.SAME_STEP:
             last = self._each(infos, "final_obs")
-            features = self._stack_rows([last[i] for i in rows.tolist()])
+            ended_features = self._stack_rows([last[i] for i in rows.tolist()])
             mask = self._final_masks(_final_info(infos), rows) if self.has_masks else None
         else:
-            batch, _ = batch_of(self.observation_space, values)
-            features = self._stack_rows([batch[i] for i in rows])
-            mask = None if mask is None else mask[torch.from_numpy(rows)]
-        return Observation(features, torch.zeros(len(rows), dtype=torch.bool), mask)
+            index = torch.from_numpy(rows)
+            ended_features = map_tensors(lambda leaf: leaf[index], features)
+            mask = None if mask is None else mask[index]
+        return Observation(ended_features, torch.zeros(len(rows), dtype=torch.bool), mask)
 
     def _final_masks(self, info: Mapping[str, object], rows: NDArray[np.int64]) -> Tensor:
         """The masks episodes ended with, bool [rows, A]; a mask without an allowed action allows all."""
@@ -208,12 +211,12 @@ class NativeVectorEnv(SteppedVector):
     def _finish(self, ended: NDArray[np.bool_], infos: Mapping[str, object]) -> tuple[Episode, ...]:
         source = _final_info(infos) if "final_info" in infos else infos
         values = self._each(source, "is_success") if "is_success" in source else None
-        episodes = []
-        for i in np.flatnonzero(ended).tolist():
-            value = None if values is None else self._success(values[i])
-            episodes.append(Episode(i, float(self._returns[i]), int(self._lengths[i]), value))
-            self._returns[i], self._lengths[i] = 0.0, 0
-        return tuple(episodes)
+        rows = np.flatnonzero(ended)
+        numbers = rows.tolist()
+        successes = [None if values is None else self._success(values[i]) for i in numbers]
+        columns = numbers, self._returns[rows].tolist(), self._lengths[rows].tolist(), successes
+        self._returns[rows], self._lengths[rows] = 0.0, 0
+        return tuple(map(Episode, *columns))
 
     def _each(self, infos: Mapping[str, object], name: str) -> Entries:
         """The values of an entry of infos, one for each environment.
@@ -237,8 +240,7 @@ class NativeVectorEnv(SteppedVector):
 
     def _stack(self, values: object) -> Tensors:
         try:
-            rows, _ = batch_of(self.observation_space, values)
-            return self._stack_rows(rows)
+            return self._stack_rows.of_batch(values, self.num_envs)
         except ObservationError as error:
             raise EnvironmentFault(f"environment {self.name!r}: {error}") from None
 
