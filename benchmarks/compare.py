@@ -12,6 +12,7 @@ from functools import partial
 from benchmarks.cases import CASES, Case
 from benchmarks.floor import floor
 from benchmarks.trainers import Elsewhere, Timing, Trainer
+from rlsdk.runtime.threads import limited_threads
 
 MEMORY = """
 import json
@@ -89,9 +90,16 @@ HEADER = "| " + " | ".join(COLUMNS) + " |\n" + "|---" * len(COLUMNS) + "|"
 
 def compare(case: Case, *, rounds: int, threads: int, seed: int = 0) -> Comparison:
     """Train all sides in turn, `rounds` times, in one process."""
-    import torch
+    with limited_threads(threads):
+        timings = _timings(case, rounds, seed)
+    memory = {side: _peak_memory(case, side) for side in timings if side != "sbx"}
+    known = CASES[case.name]
+    as_shipped = threads == 1 and not case.workers and (case.settings, case.n_envs) == (known.settings, known.n_envs)
+    return Comparison(case, threads, timings, floor(case) if as_shipped else None, memory)
 
-    torch.set_num_threads(threads)
+
+def _timings(case: Case, rounds: int, seed: int) -> dict[str, list[Timing]]:
+    """Of each side, by its name."""
     sides: dict[str, Trainer | Elsewhere] = {"ours": case.ours(seed)}
     if case.peer:
         sides["theirs"] = case.theirs(seed)
@@ -105,10 +113,7 @@ def compare(case: Case, *, rounds: int, threads: int, seed: int = 0) -> Comparis
     for side in sides.values():
         if isinstance(side, Elsewhere):
             side.close()
-    memory = {side: _peak_memory(case, side) for side in sides if side != "sbx"}
-    known = CASES[case.name]
-    as_shipped = threads == 1 and not case.workers and (case.settings, case.n_envs) == (known.settings, known.n_envs)
-    return Comparison(case, threads, timings, floor(case) if as_shipped else None, memory)
+    return timings
 
 
 def _peak_memory(case: Case, side: str) -> int:
