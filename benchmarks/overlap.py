@@ -20,7 +20,7 @@ from rlsdk.environments import CollectorsVectorEnv, make_vec_env
 ENV = "HalfCheetah-v5"
 REPLAY = {"learning_starts": 200, "buffer_size": 100_000}
 TOGETHER = {**REPLAY, "train_freq": 32, "gradient_steps": 32}
-ROLLOUTS = {"n_steps": 128, "normalize": True}
+ROLLOUTS = {"n_steps": 256, "normalize": True}
 Way = tuple[str, int, dict[str, Any], dict[str, Any], int]
 """Name, environments, settings, place of the environments, threads of the learner."""
 WAYS: dict[str, list[Way]] = {

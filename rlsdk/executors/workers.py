@@ -22,6 +22,7 @@ import attrs
 
 from rlsdk.errors import RlsdkError, UsageError, raised
 from rlsdk.executors.main_module import NEEDS_MAIN, Script, hidden
+from rlsdk.runtime.threads import limited_threads
 
 OVERSLEPT = 1.0
 """Seconds."""
@@ -104,8 +105,12 @@ class Worker:
 
 
 def _serve(script: Script | None, serve: Serve, pipe: Connection, argument: Any) -> None:
-    """Body of a process. That `script` is there is enough."""
-    serve(pipe, argument)
+    """Body of a process, which has one thread unless its work asks for more. `script` acts when it is unpickled.
+
+    A second thread of numpy's OpenBLAS waits in a loop for 20 ms whenever it had something to do.
+    """
+    with limited_threads(1):
+        serve(pipe, argument)
 
 
 class RepeatedFailure(Exception):  # noqa: N818  # named after the event
