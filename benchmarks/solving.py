@@ -15,6 +15,7 @@ import math
 import os
 import subprocess
 import sys
+import time
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -127,12 +128,21 @@ def run(spec: Mapping[str, Any], interpreter: str) -> Outcome:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def measure(chosen: list[Entry], seeds: range, interpreters: Mapping[str, str], again: bool) -> None:
-    """Train what is missing; the file is written after every training."""
+def measure(
+    chosen: list[Entry],
+    seeds: range,
+    interpreters: Mapping[str, str],
+    *,
+    again: bool = False,
+    minutes: float = math.inf,
+) -> None:
+    """Train what is missing; the file is written after every training, and none begins after `minutes`."""
+    end = time.monotonic() + 60 * minutes
     for entry in chosen:
         for seed in seeds:
             for side in (side for side in entry.sides() if side in interpreters):
-                if again or str(seed) not in stored().get(entry.name, {}).get(side, {}):
+                missing = str(seed) not in stored().get(entry.name, {}).get(side, {})
+                if (again or missing) and time.monotonic() < end:
                     outcome = run(entry.spec(side, seed), interpreters[side])
                     store(entry, side, seed, outcome)
                     shown = {key: outcome[key] for key in ("solved", "cpu", "wall", "steps", "return")}
@@ -205,6 +215,7 @@ def main() -> None:
     parser.add_argument("--sides", nargs="+", choices=("ours", "peer", "sbx"), default=["ours", "peer", "sbx"])
     parser.add_argument("--seeds", type=int, default=0, help="how many; none without: nothing is trained")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no training after this time")
     parser.add_argument("--again", action="store_true", help="replace what was measured")
     parser.add_argument("--sbx", metavar="PYTHON", help="an interpreter with SBX; without one its cells stay empty")
     parser.add_argument("--write", action="store_true", help="write the table into docs/seconds-to-solve.md")
@@ -216,7 +227,8 @@ def main() -> None:
     interpreters = {side: sys.executable for side in options.sides if side != "sbx"}
     if options.sbx and "sbx" in options.sides:
         interpreters["sbx"] = options.sbx
-    measure(chosen, range(options.first, options.first + options.seeds), interpreters, options.again)
+    seeds = range(options.first, options.first + options.seeds)
+    measure(chosen, seeds, interpreters, again=options.again, minutes=options.minutes)
     if options.write:
         page = PAGE.read_text(encoding="utf-8")
         PAGE.write_text(replaced(page, BEGIN, END, table(stored())), encoding="utf-8")
