@@ -155,6 +155,8 @@ def theirs(spec: Mapping[str, Any]) -> dict[str, Any]:
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.env_util import make_vec_env
 
+    if spec["env"].startswith("rlsdk/"):
+        import_module("rlsdk.environments")  # registers them
     library, _, name = spec["algorithm"].rpartition(".")
     settings = {key: translated(key, value, library) for key, value in spec["settings"].items()}
     policy, normalize = settings.pop("policy", "MlpPolicy"), settings.pop("normalize", False)

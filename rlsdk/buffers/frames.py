@@ -43,11 +43,19 @@ def stacked(
         now: the newest frames, [N, *single].
         following: the successors' newest frames, [N, *single], which need not stand among the stored ones.
     """
-    before = tree.map_tensors(lambda leaf: leaf[history[0]], stored)
+    before = tree.map_tensors(lambda leaf: _select(leaf, history[0]), stored)
+    shifted = history[1].roll(-1, 1)  # the last frame is overwritten
 
     def append(leaf: Tensor, newest: Tensor) -> Tensor:
         """Frames [N, count, *single]."""
-        return torch.cat([leaf[history[1][:, 1:]], newest.unsqueeze(1)], 1)
+        frames = _select(leaf, shifted)
+        frames[:, -1] = newest
+        return frames
 
     after = tree.map_tensors(append, stored, following.features)
     return replace(now, features=frames.joined(before)), replace(following, features=frames.joined(after))
+
+
+def _select(leaf: Tensor, positions: Tensor) -> Tensor:
+    """Rows [N, count, ..] of `leaf` [rows, ..] at `positions` int64 [N, count]: faster than indexing with a matrix."""
+    return leaf.index_select(0, positions.flatten()).unflatten(0, positions.shape)
