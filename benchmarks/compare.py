@@ -105,13 +105,13 @@ def compare(case: Case, *, rounds: int, threads: int, seed: int = 0) -> Comparis
     for side in sides.values():
         if isinstance(side, Elsewhere):
             side.close()
-    memory = {side: peak_memory(case, side) for side in sides if side != "sbx"}
+    memory = {side: _peak_memory(case, side) for side in sides if side != "sbx"}
     known = CASES[case.name]
     as_shipped = threads == 1 and not case.workers and (case.settings, case.n_envs) == (known.settings, known.n_envs)
     return Comparison(case, threads, timings, floor(case) if as_shipped else None, memory)
 
 
-def peak_memory(case: Case, side: str) -> int:
+def _peak_memory(case: Case, side: str) -> int:
     """Peak resident memory of one side alone in a fresh process, MiB."""
     command = [sys.executable, "-c", MEMORY, json.dumps(asdict(case)), side]
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1])

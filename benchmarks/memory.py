@@ -1,6 +1,6 @@
-"""Memory: the peak of every case beside the peer's, replay of images, and a replay buffer of a million rows in a file.
+"""Memory: replay buffers of images, and a replay buffer of a million rows in a file; `python -m benchmarks` measures peaks.
 
-python -m benchmarks.memory [peaks] [images] [files] [--write]     # the tables of docs/memory.md
+python -m benchmarks.memory [images] [files] [--write]     # the tables of docs/memory.md
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -18,8 +19,6 @@ import numpy as np
 import torch
 
 import rlsdk
-from benchmarks.cases import CASES
-from benchmarks.compare import peak_memory
 from benchmarks.marked import replaced
 from rlsdk import tree
 from rlsdk.environments import make_vec_env
@@ -29,7 +28,8 @@ PAGE = Path(__file__).parents[1] / "docs" / "memory.md"
 ROUNDS = 7
 ROWS = 10_000
 """Of the replay buffers of images."""
-FRAMES, SIZE, BATCH = 4, 84, 32
+FRAMES, SIZE = 4, 84
+BATCHES = (32, 256)
 MILLION = 1_000_000
 
 
@@ -48,21 +48,6 @@ def _table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
     return "\n".join(lines)
 
 
-# --- peaks -----------------------------------------------------------------------------------------------------------
-
-
-def peaks() -> str:
-    """Peak resident memory of each side alone in a fresh process, imports included."""
-    return _table(("case", "ours, MiB", "peer, MiB", "ours of the peer's"), _peaks())
-
-
-def _peaks() -> Iterator[tuple[str, ...]]:
-    for name, case in CASES.items():
-        if case.peer:
-            own, other = peak_memory(case, "ours"), peak_memory(case, "theirs")
-            yield name, f"{own}", f"{other}", f"{own / other:.0%}"
-
-
 # --- images ----------------------------------------------------------------------------------------------------------
 
 
@@ -72,7 +57,7 @@ def _single_frames() -> Any:
     return FakeImageEnv(SIZE, 1, action_space=Discrete(6))
 
 
-def our_images() -> tuple[int, Callable[[], object]]:
+def our_images() -> tuple[int, Callable[[int], object]]:
     """(bytes, sampling) of our filled replay buffer that stores single frames."""
     env = make_vec_env(_single_frames, 1, vectorization="sync")
     settings: dict[str, Any] = {"buffer_size": ROWS, "learning_starts": 2 * ROWS, "optimize_memory_usage": True}
@@ -80,10 +65,10 @@ def our_images() -> tuple[int, Callable[[], object]]:
         "dqn", env=env, policy="CnnPolicy", frame_stack=FRAMES, seed=0, device="cpu", **settings
     ).learn(ROWS + 8, threads=None)
     buffer, generator = agent.parts.buffer, torch.Generator().manual_seed(0)
-    return buffer.bytes_required(), lambda: buffer.sample(BATCH, generator)
+    return buffer.bytes_required(), lambda size: buffer.sample(size, generator)
 
 
-def peer_images(optimize: bool) -> tuple[int, Callable[[], object]]:
+def peer_images(optimize: bool) -> tuple[int, Callable[[int], object]]:
     """The same of stable-baselines3, which stores stacks."""
     from stable_baselines3 import DQN
     from stable_baselines3.common.env_util import make_vec_env as peer_envs
@@ -95,7 +80,7 @@ def peer_images(optimize: bool) -> tuple[int, Callable[[], object]]:
     model = DQN("CnnPolicy", env, seed=0, device="cpu", **settings).learn(ROWS + 8)
     buffer: Any = model.replay_buffer
     taken = sum(value.nbytes for value in vars(buffer).values() if isinstance(value, np.ndarray))
-    return taken, lambda: buffer.sample(BATCH)
+    return taken, buffer.sample
 
 
 def images() -> str:
@@ -105,16 +90,21 @@ def images() -> str:
         "stable-baselines3": peer_images(False),
         "stable-baselines3, `optimize_memory_usage=True`": peer_images(True),
     }
-    times: dict[str, list[float]] = {name: [] for name in sides}
+    times: dict[tuple[str, int], list[float]] = {(name, size): [] for name in sides for size in BATCHES}
     for turn in range(ROUNDS):
         for name in list(sides) if turn % 2 == 0 else list(reversed(sides)):
-            times[name].append(_mean_seconds(sides[name][1], 100))
+            for size in BATCHES:
+                times[name, size].append(_mean_seconds(partial(sides[name][1], size), 6400 // size))
     full = sides["stable-baselines3"][0]
     rows = (
-        (name, f"{taken / 2**20:,.0f}", f"{taken / full:.1%}", f"{median(times[name]) * 1e6:,.0f} us")
+        (
+            *(name, f"{taken / 2**20:,.0f}", f"{taken / full:.1%}"),
+            *(f"{median(times[name, size]) * 1e6:,.0f} us" for size in BATCHES),
+        )
         for name, (taken, _) in sides.items()
     )
-    head = ("replay buffer", "MiB", "of stable-baselines3's default", f"a sample of {BATCH}, processor time")
+    sampling = (f"a sample of {size}, processor time" for size in BATCHES)
+    head = ("replay buffer", "MiB", "of stable-baselines3's default", *sampling)
     return _table(head, rows)
 
 
@@ -195,7 +185,7 @@ def _speeds(calls: dict[str, tuple[Callable[[], object], Callable[[], object], P
         yield name, f"{size / 1e6:,.0f}", *(f"{size / seconds / 1e9:.2f}" for seconds in both)
 
 
-PARTS = {"peaks": peaks, "images": images, "files": files}
+PARTS = {"images": images, "files": files}
 
 
 def main() -> None:

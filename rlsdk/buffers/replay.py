@@ -173,7 +173,7 @@ class ReplayBuffer:
         if stored.frames is None:
             return observation, following
         first = self._history(index)[0]
-        history = first, first if last is index else self._history(last)[0]
+        history = (first, first if last is index else self._history(last)[0])
         return stacked(stored.frames, stored.flat("observation").features, history, observation, following)
 
     def state_dict(self) -> State:
