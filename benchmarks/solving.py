@@ -32,6 +32,7 @@ DATA = ROOT / "docs" / "seconds-to-solve.json"
 PAGE = DATA.with_suffix(".md")
 BEGIN, END = "<!-- measured by python -m benchmarks.solving -->", "<!-- end of seconds -->"
 EPISODES = 20
+SIDES = ("ours", "peer", "sbx")
 IN_SBX = ("PPO", "DQN", "SAC", "TQC", "TD3", "DDPG")
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
@@ -40,7 +41,7 @@ ONE_THREAD = {
 }
 COLUMNS = (
     *("task", "algorithm", "our preset", "ours: CPU seconds", "by the clock", "steps", "peer: CPU seconds"),
-    *("by the clock", "steps", "SBX: CPU seconds", "by the clock", "ours is first by"),
+    *("by the clock", "steps", "SBX: CPU seconds", "by the clock", "seeds", "ours is first by"),
 )
 Outcome = dict[str, Any]
 """What one training came to: solved, cpu, wall, steps, return, date, versions."""
@@ -75,7 +76,7 @@ class Entry:
 
     def sides(self) -> tuple[str, ...]:
         """Those that have the algorithm."""
-        return ("ours", "peer", "sbx") if self.peer.rpartition(".")[2] in IN_SBX else ("ours", "peer")
+        return SIDES if self.peer.rpartition(".")[2] in IN_SBX else SIDES[:2]
 
     def spec(self, side: str, seed: int) -> dict[str, Any]:
         """One training, as benchmarks.solving_run takes it."""
@@ -190,9 +191,10 @@ def rows(results: Results) -> Iterator[str]:
     for entry in entries():
         sides = results.get(entry.name)
         if sides:
-            ours, peer, sbx = (cells(sides.get(side, {})) for side in ("ours", "peer", "sbx"))
+            ours, peer, sbx = (cells(sides.get(side, {})) for side in SIDES)
             shown = [entry.task.removeprefix("rlsdk/"), f"`{entry.algorithm}`", entry.preset_name, *ours, *peer]
-            yield f"| {' | '.join([*shown, *sbx[:2], lead(sides)])} |"
+            seeds = ", ".join(str(len(sides[side])) for side in SIDES if side in sides)
+            yield f"| {' | '.join([*shown, *sbx[:2], seeds, lead(sides)])} |"
 
 
 def table(results: Results) -> str:
@@ -212,7 +214,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.solving", description=__doc__)
     parser.add_argument("tasks", nargs="*", help=f"of {', '.join(dict.fromkeys(e.task for e in known))}")
     parser.add_argument("--algorithms", nargs="+", help="only these")
-    parser.add_argument("--sides", nargs="+", choices=("ours", "peer", "sbx"), default=["ours", "peer", "sbx"])
+    parser.add_argument("--sides", nargs="+", choices=SIDES, default=SIDES)
     parser.add_argument("--seeds", type=int, default=0, help="how many; none without: nothing is trained")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no training after this time")

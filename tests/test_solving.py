@@ -106,7 +106,15 @@ def test_a_row_by_hand() -> None:
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells == [
         *("CartPole-v1", "`a2c`", "CartPole-v1", "**2.0** [1.0 .. 3.0]", "4.0", "1,000"),
-        *("**11.0** [9.0 .. 11.0; 2 of 3 seeds]", "22.0", "1,000", "not solved (0 of 1 seeds) in 5.0", "", "5.5x"),
+        *(
+            "**11.0** [9.0 .. 11.0; 2 of 3 seeds]",
+            "22.0",
+            "1,000",
+            "not solved (0 of 1 seeds) in 5.0",
+            "",
+            "3, 3, 1",
+            "5.5x",
+        ),
     ]
     assert len(cells) == len(solving.COLUMNS)
     assert text.startswith("Measured 2026-01-02: torch 2.13.0\n")
