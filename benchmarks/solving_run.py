@@ -55,7 +55,7 @@ class SolvedError(Exception):
 
 
 @dataclass
-class Judge:
+class Criterion:
     """Evaluates every `every` environment steps; solved: two evaluations in a row reach `threshold`, the first one counts."""
 
     threshold: float
@@ -123,11 +123,11 @@ def mean_return(predict: Callable[..., Any], envs: list[Any]) -> float:
     return float(returns.mean())
 
 
-def _judge(spec: Mapping[str, Any], predict: Callable[..., Any], clock: Clock) -> Judge:
+def _criterion(spec: Mapping[str, Any], predict: Callable[..., Any], clock: Clock) -> Criterion:
     import gymnasium
 
     envs = [gymnasium.make(spec["env"]) for _ in range(spec["episodes"])]
-    return Judge(spec["threshold"], spec["every"], lambda: mean_return(predict, envs), clock)
+    return Criterion(spec["threshold"], spec["every"], lambda: mean_return(predict, envs), clock)
 
 
 def ours(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,9 +144,9 @@ def ours(spec: Mapping[str, Any]) -> dict[str, Any]:
     clock = Clock()
     agent = made()
     with clock.paused():
-        judge = _judge(spec, agent.predict, clock)
-    watch = LambdaCallback(on_rollout_start=lambda run: judge.at(run.num_timesteps))
-    return judge.outcome(lambda: agent.learn(spec["steps"], callback=watch, threads=1), lambda: agent.num_timesteps)
+        criterion = _criterion(spec, agent.predict, clock)
+    watch = LambdaCallback(on_rollout_start=lambda run: criterion.at(run.num_timesteps))
+    return criterion.outcome(lambda: agent.learn(spec["steps"], callback=watch, threads=1), lambda: agent.num_timesteps)
 
 
 def theirs(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -177,16 +177,16 @@ def theirs(spec: Mapping[str, Any]) -> dict[str, Any]:
         return model.predict(envs.normalize_obs(observations) if normalize else observations, **arguments)
 
     with clock.paused():
-        judge = _judge(spec, predict, clock)
+        criterion = _criterion(spec, predict, clock)
 
     class Watch(BaseCallback):
         def _on_rollout_start(self) -> None:
-            judge.at(self.num_timesteps)
+            criterion.at(self.num_timesteps)
 
         def _on_step(self) -> bool:
             return True
 
-    return judge.outcome(lambda: model.learn(spec["steps"], callback=Watch()), lambda: int(model.num_timesteps))
+    return criterion.outcome(lambda: model.learn(spec["steps"], callback=Watch()), lambda: int(model.num_timesteps))
 
 
 def versions() -> dict[str, str]:

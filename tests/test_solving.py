@@ -1,4 +1,4 @@
-"""The benchmark of seconds: its clock, its judge and its table. How long anything takes is not asserted."""
+"""The benchmark of seconds: its clock, its criterion and its table. How long anything takes is not asserted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks import solving
-from benchmarks.solving_run import Clock, Judge, SolvedError, mean_return
+from benchmarks.solving_run import Clock, Criterion, SolvedError, mean_return
 from rlsdk.registry import preset
 
 
@@ -24,15 +24,15 @@ class Watch:
         return self.time, 10 * self.time
 
 
-def judge(scores: list[float], watch: Watch, threshold: float = 5.0) -> Judge:
+def criterion(scores: list[float], watch: Watch, threshold: float = 5.0) -> Criterion:
     def evaluate() -> float:
         watch.time += 100.0
         return scores.pop(0)
 
-    return Judge(threshold, 10, evaluate, Clock(watch))
+    return Criterion(threshold, 10, evaluate, Clock(watch))
 
 
-def train(asked: Judge, watch: Watch, rounds: int) -> Any:
+def train(asked: Criterion, watch: Watch, rounds: int) -> Any:
     """Rounds of 4 steps that take a second each."""
     steps = [0]
 
@@ -47,25 +47,25 @@ def train(asked: Judge, watch: Watch, rounds: int) -> Any:
 
 def test_the_clock_leaves_evaluations_out() -> None:
     watch = Watch()
-    found = train(judge([1.0, 6.0, 7.0], watch), watch, 20)
+    found = train(criterion([1.0, 6.0, 7.0], watch), watch, 20)
     assert found == {"solved": True, "cpu": 5.0, "wall": 50.0, "steps": 20, "return": 6.0}
     assert watch.time == 8.0 + 3 * 100.0  # evaluated after 12, 20 and 32 steps
 
 
 def test_one_good_evaluation_does_not_solve_a_task() -> None:
     watch = Watch()
-    found = train(judge([6.0, 1.0, 6.0, 1.0], watch), watch, 10)
+    found = train(criterion([6.0, 1.0, 6.0, 1.0], watch), watch, 10)
     assert (found["solved"], found["cpu"], found["steps"], found["return"]) == (False, 10.0, 40, 1.0)
 
 
 def test_the_end_of_the_budget_is_evaluated() -> None:
     watch = Watch()
-    found = train(judge([1.0, 6.0, 6.0], watch), watch, 6)
+    found = train(criterion([1.0, 6.0, 6.0], watch), watch, 6)
     assert (found["solved"], found["steps"]) == (True, 20)
 
 
-def test_judges_wait_for_their_turn() -> None:
-    asked = judge([1.0, 6.0, 6.0], Watch())
+def test_evaluations_wait_for_their_turn() -> None:
+    asked = criterion([1.0, 6.0, 6.0], Watch())
     asked.at(9)
     assert np.isnan(asked.last)
     asked.at(10)
