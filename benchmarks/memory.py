@@ -26,7 +26,7 @@ from rlsdk.environments.toy import FakeImageEnv
 
 PAGE = Path(__file__).parents[1] / "docs" / "memory.md"
 ROUNDS = 7
-ROWS = 5_000
+ROWS = 2_000
 """Of the replay buffers of images."""
 FRAMES, SIZE = 4, 84
 BATCHES = (32, 256)

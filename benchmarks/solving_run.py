@@ -1,6 +1,6 @@
 """One training until it solves its task, in this process: `python -m benchmarks.solving_run '{...}'` prints a line of JSON.
 
-It imports no rlsdk unless our side is asked for: the peers may run with an interpreter that lacks it.
+It imports rlsdk for our side only: the peers may run with an interpreter that lacks it.
 """
 
 from __future__ import annotations
