@@ -1,4 +1,4 @@
-"""What docs/memory.md says about peaks is what the speed table shows."""
+"""The sentence of docs/memory.md about peaks agrees with the speed table."""
 
 from __future__ import annotations
 
