@@ -20,6 +20,7 @@ import numpy as np
 
 import rlsdk
 from benchmarks.marked import replaced
+from benchmarks.peers import normalized, translated
 from rlsdk.evaluation.aggregate import estimate, mean
 from rlsdk.experiments import load_suite, suites
 from rlsdk.registry import find, preset
@@ -131,35 +132,19 @@ def _trained_peer(algorithm: str, env: str, seed: int, settings: Mapping[str, An
     import torch
     from stable_baselines3.common.env_util import make_vec_env
     from stable_baselines3.common.evaluation import evaluate_policy
-    from stable_baselines3.common.vec_env import VecNormalize
 
     torch.set_num_threads(1)
-    given = {name: _translated(name, value) for name, value in settings.items()}
+    given = {name: translated(name, value) for name, value in settings.items()}
     normalize = given.pop("normalize", False)
     envs: Any = make_vec_env(env, n_envs, seed=seed)
     others: Any = make_vec_env(env, 1, seed=seed + 1000)
     if normalize:
-        envs = VecNormalize(envs, gamma=given.get("gamma", 0.99))
-        others = VecNormalize(others, training=False, norm_reward=False)
+        envs = normalized(envs, normalize, given.get("gamma", 0.99))
+        others = normalized(others, {"training": False, "norm_reward": False}, 0.99)
         others.obs_rms = envs.obs_rms
     model = getattr(stable_baselines3, algorithm.upper())("MlpPolicy", envs, seed=seed, device="cpu", **given)
     model.learn(steps)
     return float(np.mean(evaluate_policy(model, others, EPISODES)[0]))
-
-
-def _translated(name: str, value: Any) -> Any:
-    """A setting as stable-baselines3 takes it."""
-    from stable_baselines3.common.noise import NormalActionNoise
-    from torch import nn
-
-    if name == "policy_kwargs" and "activation_fn" in value:
-        return {**value, "activation_fn": {"relu": nn.ReLU, "tanh": nn.Tanh}[value["activation_fn"]]}
-    if isinstance(value, str) and value.startswith("lin_"):
-        first = float(value.removeprefix("lin_"))
-        return lambda remaining: first * remaining
-    if name == "action_noise":
-        return NormalActionNoise(np.array([value["mean"]]), np.array([value["sigma"]]))  # the same for every entry
-    return value
 
 
 # --- pages -----------------------------------------------------------------------------------------------------------

@@ -172,7 +172,8 @@ class ReplayBuffer:
         following, observation = stored.successors(last), stored.take("observation", index)
         if stored.frames is None:
             return observation, following
-        history = self._history(index)[0], self._history(last)[0]
+        first = self._history(index)[0]
+        history = (first, first if last is index else self._history(last)[0])
         return stacked(stored.frames, stored.flat("observation").features, history, observation, following)
 
     def state_dict(self) -> State:

@@ -30,13 +30,18 @@ class Ring:
 
         Before an episode has as many, its first one is repeated. `oldest` is the row before which all is forgotten.
         """
-        whole, positions = torch.ones_like(index, dtype=torch.bool), [index]
-        for _ in range(count - 1):
-            at = positions[-1]
-            goes_back = ~self.first[at]
-            whole = whole & ~(goes_back & (at // self.envs == oldest))
-            positions.append(torch.where(goes_back & whole, self.before(at), at))
-        return torch.stack(positions[::-1], 1), whole
+        if count == 1:
+            return index.unsqueeze(1), torch.ones_like(index, dtype=torch.bool)
+        back = torch.arange(count, device=index.device)
+        at = (index.unsqueeze(1) - self.envs * back) % (self.rows * self.envs)  # newest first
+        begins, forgotten = self.first[at[:, :-1]], at[:, :-1] // self.envs == oldest
+        goes_back = (~(begins | forgotten)).cumprod(1)
+        steps = goes_back.sum(1, keepdim=True)
+        # a walk that ends before `count - 1` steps ends at an episode's beginning, or where all is forgotten
+        ends = steps.clamp(max=count - 2)
+        whole = (steps == count - 1) | begins.gather(1, ends)
+        at = (index.unsqueeze(1) - self.envs * torch.minimum(back, steps)) % (self.rows * self.envs)
+        return at.flip(1), whole.squeeze(1)
 
     def ahead(
         self, index: Tensor, n_steps: int, newest: int, columns: tuple[Tensor, Tensor, Tensor]

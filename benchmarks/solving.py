@@ -1,0 +1,240 @@
+"""Seconds until a task is solved: ours with our presets, the peers with the settings of rl-baselines3-zoo.
+
+python -m benchmarks.solving [TASK ...] [--algorithms ppo ...] [--seeds 5]   # trains what was not measured yet
+python -m benchmarks.solving --sbx ~/sbx/bin/python CartPole-v1               # an interpreter that has SBX
+python -m benchmarks.solving --write                                          # the table of docs/seconds-to-solve.md
+
+Every training is a process of its own with one thread. The sides take turns, seed after seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.marked import replaced
+from rlsdk.registry import preset
+
+ROOT = Path(__file__).parents[1]
+TASKS = Path(__file__).with_suffix(".toml")
+DATA = ROOT / "docs" / "seconds-to-solve.json"
+PAGE = DATA.with_suffix(".md")
+BEGIN, END = "<!-- measured by python -m benchmarks.solving -->", "<!-- end of seconds -->"
+EPISODES = 20
+SIDES = ("ours", "peer", "sbx")
+IN_SBX = ("PPO", "DQN", "SAC", "TQC", "TD3", "DDPG")
+ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+}
+COLUMNS = (
+    *("task", "algorithm", "our preset", "ours: CPU seconds", "by the clock", "steps", "peer: CPU seconds"),
+    *("by the clock", "steps", "SBX: CPU seconds", "by the clock", "seeds", "ours is first by"),
+)
+Outcome = dict[str, Any]
+"""What one training came to: solved, cpu, wall, steps, return, date, versions."""
+Results = dict[str, dict[str, dict[str, Outcome]]]
+"""Task/algorithm -> side -> seed -> outcome."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One algorithm on one task, on every side."""
+
+    task: str
+    algorithm: str
+    threshold: float
+    every: int
+    peer: str
+    steps: int
+    n_envs: int = 1
+    settings: dict[str, Any] = field(default_factory=dict)
+    preset: str = ""
+    vectorization: str = "sync"
+
+    @property
+    def name(self) -> str:
+        """Of its results."""
+        return f"{self.task}/{self.algorithm}"
+
+    @property
+    def preset_name(self) -> str:
+        """Of our preset."""
+        return self.preset or self.task
+
+    def sides(self) -> tuple[str, ...]:
+        """Those that have the algorithm."""
+        return SIDES if self.peer.rpartition(".")[2] in IN_SBX else SIDES[:2]
+
+    def spec(self, side: str, seed: int) -> dict[str, Any]:
+        """One training, as benchmarks.solving_run takes it."""
+        shared = {"env": self.task, "threshold": self.threshold, "every": self.every, "episodes": EPISODES}
+        shared |= {"side": side, "seed": seed}
+        if side != "ours":
+            name = self.peer if side == "peer" else f"sbx.{self.peer.rpartition('.')[2]}"
+            theirs = {"steps": self.steps, "n_envs": self.n_envs, "settings": self.settings}
+            return {**shared, "algorithm": name, **theirs}
+        known = preset(self.algorithm, self.preset_name)
+        if known is None:
+            raise SystemExit(f"{self.algorithm} has no preset {self.preset_name}")
+        own = {"steps": known.steps, "n_envs": known.n_envs, "settings": known.settings}
+        return {**shared, "algorithm": self.algorithm, "vectorization": self.vectorization, **own}
+
+
+def entries() -> list[Entry]:
+    """What takes part, in the order of the file."""
+    found = []
+    for task, table in tomllib.loads(TASKS.read_text(encoding="utf-8")).items():
+        shared = {"task": task, "threshold": table.pop("threshold"), "every": table.pop("every")}
+        found += [Entry(algorithm=algorithm, **shared, **own) for algorithm, own in table.items()]
+    return found
+
+
+def stored() -> Results:
+    """What was measured."""
+    return dict(json.loads(DATA.read_text(encoding="utf-8"))) if DATA.exists() else {}
+
+
+def store(entry: Entry, side: str, seed: int, outcome: Outcome) -> None:
+    """Put one training into the file."""
+    results = stored()
+    results.setdefault(entry.name, {}).setdefault(side, {})[str(seed)] = outcome
+    lines = [f"{json.dumps(name)}: {json.dumps(results[name])}" for name in sorted(results)]
+    DATA.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+
+
+def run(spec: Mapping[str, Any], interpreter: str) -> Outcome:
+    """One training in a process of its own.
+
+    Raises:
+        SystemExit: it failed.
+    """
+    command = [interpreter, "-m", "benchmarks.solving_run", json.dumps(spec)]
+    env = {**os.environ, **ONE_THREAD}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{spec['algorithm']} on {spec['env']} failed: {done.stderr.strip().splitlines()[-1]}")
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def measure(
+    chosen: list[Entry],
+    seeds: range,
+    interpreters: Mapping[str, str],
+    *,
+    again: bool = False,
+    minutes: float = math.inf,
+) -> None:
+    """Train what is missing; the file is written after every training, and none begins after `minutes`."""
+    end = time.monotonic() + 60 * minutes
+    for entry in chosen:
+        for seed in seeds:
+            for side in (side for side in entry.sides() if side in interpreters):
+                missing = str(seed) not in stored().get(entry.name, {}).get(side, {})
+                if (again or missing) and time.monotonic() < end:
+                    outcome = run(entry.spec(side, seed), interpreters[side])
+                    store(entry, side, seed, outcome)
+                    shown = {key: outcome[key] for key in ("solved", "cpu", "wall", "steps", "return")}
+                    print(entry.name, side, seed, shown, flush=True)
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
+
+
+def middle(outcomes: Mapping[str, Outcome], key: str) -> float:
+    """The median over seeds; a seed that did not solve the task counts as infinite."""
+    return median(outcome[key] if outcome["solved"] else math.inf for outcome in outcomes.values())
+
+
+def _number(value: float) -> str:
+    return f"{value:.1f}" if value < 100 else f"{value:,.0f}"
+
+
+def cells(outcomes: Mapping[str, Outcome]) -> list[str]:
+    """CPU seconds with their range, seconds by the clock, and steps."""
+    if not outcomes:
+        return ["", "", ""]
+    solved = [outcome for outcome in outcomes.values() if outcome["solved"]]
+    of = f"{len(solved)} of {len(outcomes)} seeds"
+    if not math.isfinite(middle(outcomes, "cpu")):
+        spent = median(outcome["cpu"] for outcome in outcomes.values())
+        return [f"not solved ({of}) in {_number(spent)}", "", f"{max(o['steps'] for o in outcomes.values()):,}"]
+    spread = [outcome["cpu"] for outcome in solved]
+    note = "" if len(solved) == len(outcomes) else f"; {of}"
+    cpu = f"**{_number(middle(outcomes, 'cpu'))}** [{_number(min(spread))} .. {_number(max(spread))}{note}]"
+    return [cpu, _number(middle(outcomes, "wall")), f"{middle(outcomes, 'steps'):,.0f}"]
+
+
+def lead(sides: Mapping[str, Mapping[str, Outcome]]) -> str:
+    """The CPU seconds of the best other side over ours."""
+    others = [middle(sides[side], "cpu") for side in ("peer", "sbx") if side in sides]
+    own = middle(sides["ours"], "cpu") if "ours" in sides else math.inf
+    if not others or not math.isfinite(own):
+        return ""
+    return f"{min(others) / own:.1f}x" if math.isfinite(min(others)) else "no other solves it"
+
+
+def rows(results: Results) -> Iterator[str]:
+    """The lines of the table."""
+    for entry in entries():
+        sides = results.get(entry.name)
+        if sides:
+            ours, peer, sbx = (cells(sides.get(side, {})) for side in SIDES)
+            shown = [entry.task.removeprefix("rlsdk/"), f"`{entry.algorithm}`", entry.preset_name, *ours, *peer]
+            seeds = ", ".join(str(len(sides[side])) for side in SIDES if side in sides)
+            yield f"| {' | '.join([*shown, *sbx[:2], seeds, lead(sides)])} |"
+
+
+def table(results: Results) -> str:
+    """The versions, the head and the rows."""
+    outcomes = [o for sides in results.values() for seeds in sides.values() for o in seeds.values()]
+    found = {pair for outcome in outcomes for pair in outcome["versions"].items()}
+    known = ", ".join(f"{name} {number}" for name, number in sorted(found))
+    dates = sorted({outcome["date"] for outcome in outcomes})
+    when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    head = f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|"
+    return "\n".join([f"Measured {when}: {known}", "", head, *rows(results)])
+
+
+def main() -> None:
+    """Parse the command line."""
+    known = entries()
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.solving", description=__doc__)
+    parser.add_argument("tasks", nargs="*", help=f"of {', '.join(dict.fromkeys(e.task for e in known))}")
+    parser.add_argument("--algorithms", nargs="+", help="only these")
+    parser.add_argument("--sides", nargs="+", choices=SIDES, default=SIDES)
+    parser.add_argument("--seeds", type=int, default=0, help="how many; none without: nothing is trained")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no training after this time")
+    parser.add_argument("--again", action="store_true", help="replace what was measured")
+    parser.add_argument("--sbx", metavar="PYTHON", help="an interpreter with SBX; without one its cells stay empty")
+    parser.add_argument("--write", action="store_true", help="write the table into docs/seconds-to-solve.md")
+    options = parser.parse_args()
+    chosen = [e for e in known if not options.tasks or e.task in options.tasks]
+    chosen = [e for e in chosen if not options.algorithms or e.algorithm in options.algorithms]
+    if not chosen:
+        parser.error("no such task or algorithm")
+    interpreters = {side: sys.executable for side in options.sides if side != "sbx"}
+    if options.sbx and "sbx" in options.sides:
+        interpreters["sbx"] = options.sbx
+    seeds = range(options.first, options.first + options.seeds)
+    measure(chosen, seeds, interpreters, again=options.again, minutes=options.minutes)
+    if options.write:
+        page = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(replaced(page, BEGIN, END, table(stored())), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

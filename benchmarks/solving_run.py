@@ -1,0 +1,211 @@
+"""One training until it solves its task, in this process: `python -m benchmarks.solving_run '{...}'` prints a line of JSON.
+
+It imports rlsdk for our side only: the peers may run with an interpreter that lacks it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+
+from benchmarks.peers import normalized, translated
+from benchmarks.trainers import processor_seconds
+
+PACKAGES = ("rlsdk", "stable-baselines3", "sb3-contrib", "sbx-rl", "torch", "jax", "gymnasium")
+FIRST_SEED = 1_000_000
+"""Of the evaluation episodes, the same for every side and training seed."""
+
+
+@dataclass
+class Clock:
+    """Processor seconds and seconds by the clock, without what happens inside `paused`."""
+
+    now: Callable[[], tuple[float, float]] = lambda: (processor_seconds(), time.perf_counter())
+    skipped: tuple[float, float] = (0.0, 0.0)
+    began: tuple[float, float] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.began = self.now()
+
+    def read(self) -> tuple[float, float]:
+        """(processor seconds, seconds by the clock) so far."""
+        (cpu, wall), (cpu_0, wall_0), (cpu_out, wall_out) = self.now(), self.began, self.skipped
+        return cpu - cpu_0 - cpu_out, wall - wall_0 - wall_out
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leaves out what is done inside."""
+        before = self.now()
+        yield
+        after = self.now()
+        self.skipped = (self.skipped[0] + after[0] - before[0], self.skipped[1] + after[1] - before[1])
+
+
+class SolvedError(Exception):
+    """Ends a training from inside a callback, at once and on every side."""
+
+
+@dataclass
+class Criterion:
+    """Evaluates every `every` environment steps; solved: two evaluations in a row reach `threshold`, the first one counts."""
+
+    threshold: float
+    every: int
+    evaluate: Callable[[], float]
+    clock: Clock
+    due: int = 0
+    first: dict[str, float] | None = None
+    """Steps, seconds and return of the last evaluation, if it reached the threshold."""
+    solved: bool = False
+    last: float = float("nan")
+
+    def __post_init__(self) -> None:
+        self.due = self.every
+
+    def at(self, steps: int) -> None:
+        """After `steps` environment steps, between two rounds.
+
+        Raises:
+            SolvedError: the task is solved.
+        """
+        if steps < self.due:
+            return
+        cpu, wall = self.clock.read()
+        with self.clock.paused():
+            self.last = self.evaluate()
+        self.due = (steps // self.every + 1) * self.every
+        if self.last < self.threshold:
+            self.first = None
+        elif self.first is None:
+            self.first = {"cpu": round(cpu, 3), "wall": round(wall, 3), "steps": steps, "return": round(self.last, 1)}
+        else:
+            self.solved = True
+            raise SolvedError
+
+    def outcome(self, train: Callable[[], object], steps: Callable[[], int]) -> dict[str, Any]:
+        """Train to the end or until it is solved."""
+        try:
+            train()
+            self.due = 0  # the budget is spent: one evaluation more
+            self.at(steps())
+        except SolvedError:
+            pass
+        if self.solved and self.first is not None:
+            return {"solved": True, **self.first}
+        cpu, wall = self.clock.read()
+        spent = {"cpu": round(cpu, 3), "wall": round(wall, 3), "steps": steps(), "return": round(self.last, 1)}
+        return {"solved": False, **spent}
+
+
+def mean_return(predict: Callable[..., Any], envs: list[Any]) -> float:
+    """The mean return of one deterministic episode in each environment, all side by side: the same code for every side."""
+    observations = np.stack([env.reset(seed=FIRST_SEED + i)[0] for i, env in enumerate(envs)])
+    returns, playing = np.zeros(len(envs)), np.ones(len(envs), bool)
+    masked = hasattr(envs[0].unwrapped, "action_masks")
+    state, starts = None, np.ones(len(envs), bool)
+    while playing.any():
+        masks = {"action_masks": np.stack([env.unwrapped.action_masks() for env in envs])} if masked else {}
+        actions, state = predict(observations, state=state, episode_start=starts, deterministic=True, **masks)
+        starts = np.zeros(len(envs), bool)
+        for i in np.flatnonzero(playing):
+            observations[i], reward, terminated, truncated, _ = envs[i].step(actions[i])
+            returns[i] += float(reward)
+            playing[i] = not (terminated or truncated)
+    return float(returns.mean())
+
+
+def _criterion(spec: Mapping[str, Any], predict: Callable[..., Any], clock: Clock) -> Criterion:
+    import gymnasium
+
+    envs = [gymnasium.make(spec["env"]) for _ in range(spec["episodes"])]
+    return Criterion(spec["threshold"], spec["every"], lambda: mean_return(predict, envs), clock)
+
+
+def ours(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Our agent."""
+    import rlsdk
+    from rlsdk.callbacks import LambdaCallback
+    from rlsdk.environments import make_vec_env
+
+    def made() -> Any:
+        envs = make_vec_env(spec["env"], spec["n_envs"], vectorization=spec["vectorization"])
+        return rlsdk.make(spec["algorithm"], env=envs, seed=spec["seed"], device="cpu", **spec["settings"])
+
+    made()  # loads what is imported late, which is not to be timed
+    clock = Clock()
+    agent = made()
+    with clock.paused():
+        criterion = _criterion(spec, agent.predict, clock)
+    watch = LambdaCallback(on_rollout_start=lambda run: criterion.at(run.num_timesteps))
+    return criterion.outcome(lambda: agent.learn(spec["steps"], callback=watch, threads=1), lambda: agent.num_timesteps)
+
+
+def theirs(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """An agent of stable-baselines3, sb3-contrib or SBX."""
+    import torch
+    from stable_baselines3.common.callbacks import BaseCallback
+    from stable_baselines3.common.env_util import make_vec_env
+
+    if spec["env"].startswith("rlsdk/"):
+        import_module("rlsdk.environments")  # registers them
+    library, _, name = spec["algorithm"].rpartition(".")
+    settings = {key: translated(key, value, library) for key, value in spec["settings"].items()}
+    policy, normalize = settings.pop("policy", "MlpPolicy"), settings.pop("normalize", False)
+
+    def made() -> tuple[Any, Any]:
+        envs = make_vec_env(spec["env"], spec["n_envs"], seed=spec["seed"])
+        envs = normalized(envs, normalize, settings.get("gamma", 0.99)) if normalize else envs
+        given = {key: dict(value) if isinstance(value, dict) else value for key, value in settings.items()}
+        kind = getattr(import_module(library), name)
+        return kind(policy, envs, seed=spec["seed"], device="cpu", **given), envs
+
+    torch.set_num_threads(1)
+    made()  # as above
+    clock = Clock()
+    model, envs = made()
+
+    def predict(observations: Any, **arguments: Any) -> Any:
+        return model.predict(envs.normalize_obs(observations) if normalize else observations, **arguments)
+
+    with clock.paused():
+        criterion = _criterion(spec, predict, clock)
+
+    class Watch(BaseCallback):
+        def _on_rollout_start(self) -> None:
+            criterion.at(self.num_timesteps)
+
+        def _on_step(self) -> bool:
+            return True
+
+    return criterion.outcome(lambda: model.learn(spec["steps"], callback=Watch()), lambda: int(model.num_timesteps))
+
+
+def versions() -> dict[str, str]:
+    """What is installed here."""
+    found = {}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def main() -> None:
+    """Train as the argument describes, and print what came of it."""
+    spec = json.loads(sys.argv[1])
+    outcome = (ours if spec["side"] == "ours" else theirs)(spec)
+    print(json.dumps({**outcome, "date": time.strftime("%Y-%m-%d"), "versions": versions()}))
+
+
+if __name__ == "__main__":
+    main()

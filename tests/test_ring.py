@@ -1,0 +1,37 @@
+"""Walking back along episodes in a ring, against a walk one step at a time."""
+
+from __future__ import annotations
+
+import random
+
+import torch
+
+from rlsdk.buffers.ring import Ring
+
+
+def walked(ring: Ring, start: int, count: int, oldest: int) -> tuple[list[int], bool]:
+    """The positions of the last steps up to `start`, and whether all are there."""
+    positions, whole = [start], True
+    for _ in range(count - 1):
+        at = positions[-1]
+        if ring.first[at]:
+            positions.append(at)
+        elif not whole or at // ring.envs == oldest:
+            positions.append(at)
+            whole = False
+        else:
+            positions.append((at - ring.envs) % (ring.rows * ring.envs))
+    return positions[::-1], whole
+
+
+def test_histories_are_those_of_single_steps() -> None:
+    chance = random.Random(0)
+    for seed in range(200):
+        torch.manual_seed(seed)
+        rows, envs, count = chance.randint(1, 12), chance.randint(1, 4), chance.randint(1, 6)
+        ring = Ring(rows, envs, torch.rand(rows * envs) < chance.random())
+        index, oldest = torch.arange(rows * envs), chance.randint(0, rows - 1)
+        positions, whole = ring.history(index, count, oldest)
+        expected = [walked(ring, start, count, oldest) for start in index.tolist()]
+        assert positions.tolist() == [found for found, _ in expected]
+        assert whole.tolist() == [there for _, there in expected]

@@ -1,0 +1,147 @@
+"""The benchmark of seconds: its clock, its criterion and its table. How long anything takes is not asserted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks import solving
+from benchmarks.solving_run import Clock, Criterion, SolvedError, mean_return
+from rlsdk.registry import preset
+
+
+class Watch:
+    """A clock that the test turns."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+
+    def __call__(self) -> tuple[float, float]:
+        return self.time, 10 * self.time
+
+
+def criterion(scores: list[float], watch: Watch, threshold: float = 5.0) -> Criterion:
+    def evaluate() -> float:
+        watch.time += 100.0
+        return scores.pop(0)
+
+    return Criterion(threshold, 10, evaluate, Clock(watch))
+
+
+def train(asked: Criterion, watch: Watch, rounds: int) -> Any:
+    """Rounds of 4 steps that take a second each."""
+    steps = [0]
+
+    def run() -> None:
+        for _ in range(rounds):
+            asked.at(steps[0])
+            watch.time += 1.0
+            steps[0] += 4
+
+    return asked.outcome(run, lambda: steps[0])
+
+
+def test_the_clock_leaves_evaluations_out() -> None:
+    watch = Watch()
+    found = train(criterion([1.0, 6.0, 7.0], watch), watch, 20)
+    assert found == {"solved": True, "cpu": 5.0, "wall": 50.0, "steps": 20, "return": 6.0}
+    assert watch.time == 8.0 + 3 * 100.0  # evaluated after 12, 20 and 32 steps
+
+
+def test_one_good_evaluation_does_not_solve_a_task() -> None:
+    watch = Watch()
+    found = train(criterion([6.0, 1.0, 6.0, 1.0], watch), watch, 10)
+    assert (found["solved"], found["cpu"], found["steps"], found["return"]) == (False, 10.0, 40, 1.0)
+
+
+def test_the_end_of_the_budget_is_evaluated() -> None:
+    watch = Watch()
+    found = train(criterion([1.0, 6.0, 6.0], watch), watch, 6)
+    assert (found["solved"], found["steps"]) == (True, 20)
+
+
+def test_evaluations_wait_for_their_turn() -> None:
+    asked = criterion([1.0, 6.0, 6.0], Watch())
+    asked.at(9)
+    assert np.isnan(asked.last)
+    asked.at(10)
+    asked.at(19)
+    assert asked.last == 1.0
+    asked.at(25)
+    with pytest.raises(SolvedError):
+        asked.at(30)
+
+
+def test_every_environment_plays_one_episode() -> None:
+    import gymnasium
+
+    envs = [gymnasium.make("CartPole-v1") for _ in range(3)]
+
+    def predict(observations: Any, state: Any, episode_start: Any, deterministic: bool) -> Any:
+        assert deterministic
+        assert state is None or not episode_start.any()
+        return (observations[:, 2] + observations[:, 3] > 0).astype(int), "state"
+
+    assert mean_return(predict, envs) > 100.0  # pushes towards the fall
+    assert mean_return(predict, envs) == mean_return(predict, envs)
+
+
+def outcome(cpu: float, solved: bool = True) -> dict[str, Any]:
+    shared = {"steps": 1000, "return": 500.0, "date": "2026-01-02", "versions": {"torch": "2.13.0"}}
+    return {"solved": solved, "cpu": cpu, "wall": 2 * cpu, **shared}
+
+
+def test_a_row_by_hand() -> None:
+    sides = {
+        "ours": {"0": outcome(1.0), "1": outcome(3.0), "2": outcome(2.0)},
+        "peer": {"0": outcome(9.0), "1": outcome(7.0, solved=False), "2": outcome(11.0)},
+        "sbx": {"0": outcome(5.0, solved=False)},
+    }
+    text = solving.table({"CartPole-v1/a2c": sides})
+    (row,) = [line for line in text.splitlines() if line.startswith("| CartPole")]
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells == [
+        *("CartPole-v1", "`a2c`", "CartPole-v1", "**2.0** [1.0 .. 3.0]", "4.0", "1,000"),
+        *(
+            "**11.0** [9.0 .. 11.0; 2 of 3 seeds]",
+            "22.0",
+            "1,000",
+            "not solved (0 of 1 seeds) in 5.0",
+            "",
+            "3, 3, 1",
+            "5.5x",
+        ),
+    ]
+    assert len(cells) == len(solving.COLUMNS)
+    assert text.startswith("Measured 2026-01-02: torch 2.13.0\n")
+
+
+def test_results_are_stored_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solving, "DATA", tmp_path / "data.json")
+    asked = []
+    monkeypatch.setattr(
+        solving, "run", lambda spec, interpreter: asked.append((spec["side"], interpreter)) or outcome(1.0)
+    )
+    entry = solving.Entry("CartPole-v1", "ppo", 475, 10, "stable_baselines3.PPO", 20)
+    for _ in range(2):  # the second time everything is there
+        solving.measure([entry], range(2), {"ours": "here", "sbx": "there"})
+    assert asked == [("ours", "here"), ("sbx", "there")] * 2
+    assert set(json.loads((tmp_path / "data.json").read_text())["CartPole-v1/ppo"]["sbx"]) == {"0", "1"}
+
+
+def test_every_entry_has_a_preset() -> None:
+    known = solving.entries()
+    assert len({entry.name for entry in known}) == len(known)
+    for entry in known:
+        assert preset(entry.algorithm, entry.preset_name) is not None, entry.name
+        assert entry.spec("peer", 3)["algorithm"] == entry.peer
+
+
+def test_the_table_is_that_of_the_data() -> None:
+    page = solving.PAGE.read_text(encoding="utf-8")
+    expected = solving.replaced(page, solving.BEGIN, solving.END, solving.table(solving.stored()))
+    assert page == expected, "run python -m benchmarks.solving --write"
