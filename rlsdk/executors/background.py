@@ -8,6 +8,8 @@ from concurrent.futures import Future, wait
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+from rlsdk.runtime.threads import use_one_thread_here
+
 ResultT = TypeVar("ResultT")
 
 
@@ -46,6 +48,7 @@ class Background:
 
 
 def _work_off(queue: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None]) -> None:
+    use_one_thread_here()
     while (item := queue.get()) is not None:
         work, future = item
         try:

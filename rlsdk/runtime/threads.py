@@ -30,6 +30,16 @@ def affordable(threads: int | None) -> int | None:
     return cores
 
 
+def use_one_thread_here() -> None:
+    """Torch computes with one thread where this thread calls it.
+
+    Otherwise it gets a second team of threads. When two teams have more threads than there are cores, those of OpenMP sleep
+    between operations, and the caller's own become half as fast.
+    """
+    torch.get_num_threads()  # the first call in a thread sets its number
+    _libraries().limit(limits=1, user_api="openmp")
+
+
 @contextmanager
 def limited_threads(threads: int | None) -> Iterator[None]:
     """Use `threads` inside the block and restore the number afterwards; None changes nothing."""
