@@ -27,9 +27,7 @@ def test_the_package_of_one_that_is_not_installed(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_mistyped_algorithm() -> None:
-    with pytest.raises(
-        PluginError, match=r"offers 'tqcc'; did you mean 'tqc'\? or install it: pip install rlsdk-tqcc$"
-    ):
+    with pytest.raises(PluginError, match=r"offers 'tqcc'; did you mean 'tqc'\?$"):
         find("tqcc")
 
 

@@ -53,7 +53,7 @@ SHAPING: dict[str, Option] = {
     "no_preset": ("use_preset", False, lambda record: record.preset),
 }
 """Option -> field of the request, a value that is not the default, and where run.json has it."""
-IN_THE_SETTINGS = {"assignments", "config"}
+IN_THE_SETTINGS = {"assignments", "config", "preset"}
 """Those are in config.toml and in every checkpoint."""
 IN_THE_ENVIRONMENT = {"env_kwargs", "wrapper"}
 """Those are in the id of the environment; tests/test_environment_ids.py resumes a run with them."""

@@ -154,6 +154,7 @@ ENTRANCES: dict[str, Callable[[World], object]] = {
     "rlsdk.registry.agent_type": lambda w: registry.agent_type(w.spec),
     "rlsdk.registry.require_usable": lambda w: registry.require_usable(w.spec),
     "rlsdk.registry.preset": lambda w: registry.preset("bad", "CartPole-v1"),
+    "rlsdk.registry.named_preset": lambda w: registry.named_preset("bad", "CartPole-v1"),
     "rlsdk.registry.presets": lambda w: registry.presets("bad"),
     "rlsdk.registry.preset_names": lambda w: registry.preset_names("bad"),
     "rlsdk.registry.extension": lambda w: registry.extension("sinks", "tally"),
