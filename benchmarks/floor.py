@@ -27,9 +27,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 from benchmarks.cases import CASES, Case
-from benchmarks.marked import replaced
+from benchmarks.marked import with_row
 from rlsdk.environments.gymnasium_adapter import make_one
 from rlsdk.kernels import backends, kernels_off
+from rlsdk.runtime.threads import limited_threads
 
 Work = Callable[[], object]
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
@@ -44,10 +45,11 @@ HEAVY = ("convolution", "convolution_backward", "mkldnn_rnn_layer", "mkldnn_rnn_
 
 
 def floor(case: Case, *, every_call: bool = False) -> float:
-    """Environment steps per second of processor time; updates, where the case learns from a data set alone. `every_call`: of
-    torch, instead of products."""
-    seconds = _calls(case) if every_call else _arithmetic(case)
-    return 1.0 / ((0.0 if case.offline else _environment(case)) + seconds)
+    """Environment steps per second of processor time, with one thread; updates, where the case learns from a data set alone.
+    `every_call`: of torch, instead of products."""
+    with limited_threads(1):
+        seconds = _calls(case) if every_call else _arithmetic(case)
+        return 1.0 / ((0.0 if case.offline else _environment(case)) + seconds)
 
 
 def _environment(case: Case) -> float:
@@ -192,14 +194,6 @@ def _ours(page: str, name: str) -> float | None:
     return float(rows[-1][3]) if rows and len(rows[-1]) > COLUMNS else None
 
 
-def _written(page: str, name: str, row: str) -> str:
-    """The page with the row of a case; the others stay as they were measured."""
-    table = page.partition(MARK)[2].partition(END)[0]
-    known = {line.split("|")[1].strip(): line for line in table.splitlines() if line.startswith("| ")} | {name: row}
-    rows = "\n".join(known[case] for case in CASES if case in known)
-    return replaced(page, MARK, END, f"{HEAD}\n{rows}")
-
-
 def main(names: list[str]) -> None:
     """Measure both floors of cases, all without names, print them and put them into the table."""
     print(HEAD)
@@ -209,7 +203,7 @@ def main(names: list[str]) -> None:
         ours = _ours(page, name)
         share = "" if ours is None else f"{ours / second:.0%}"
         row = f"| {name} | {low:.0f} | {second:.0f} | {share} |"
-        PAGE.write_text(_written(page, name, row), encoding="utf-8")
+        PAGE.write_text(with_row(page, (MARK, END), HEAD, CASES, row), encoding="utf-8")
         print(row, flush=True)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 def replaced(page: str, begin: str, end: str, table: str) -> str:
     """The page with `table` between the marks.
@@ -14,3 +16,21 @@ def replaced(page: str, begin: str, end: str, table: str) -> str:
     if not first or not last:
         raise SystemExit(f"a page lacks the lines {begin} and {end}")
     return f"{before}{begin}\n\n{table}\n\n{end}{after}"
+
+
+def with_row(page: str, marks: tuple[str, str], head: str, names: Iterable[str], row: str) -> str:
+    """The page with one row put into the table between the marks; the others stay as they were measured.
+
+    Args:
+        page: its text.
+        marks: before and after the table.
+        head: the first two lines of the table.
+        names: the first cells of the rows, in their order; rows with other names are left out.
+        row: the new row, which replaces that of its name.
+
+    Raises:
+        SystemExit: as `replaced`.
+    """
+    lines = [*page.partition(marks[0])[2].partition(marks[1])[0].splitlines(), row]
+    known = {line.split("|")[1].strip(): line for line in lines if line.startswith("| ")}
+    return replaced(page, *marks, "\n".join([head, *(known[name] for name in names if name in known)]))

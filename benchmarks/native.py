@@ -27,7 +27,7 @@ import numpy as np
 from gymnasium import spaces
 
 import rlsdk
-from benchmarks.marked import replaced
+from benchmarks.marked import with_row
 from benchmarks.plain_ppo import PlainPPO, Sizes
 from rlsdk.environments import make_c_vec_env, make_vec_env
 from rlsdk.registry import preset
@@ -162,16 +162,9 @@ def main() -> None:
         row = measure(CASES[name], options.rounds)
         print(row, flush=True)
         if options.write:
-            _write(CASES[name].what, row, header)
-
-
-def _write(what: str, row: str, header: str) -> None:
-    """Put one row into the table; the others stay as they were measured."""
-    page = PAGE.read_text(encoding="utf-8")
-    table = page.partition(MARK)[2].partition(END)[0]
-    known = {line.split("|")[1].strip(): line for line in table.splitlines() if line.startswith("| ")} | {what: row}
-    rows = "\n".join(known[case.what] for case in CASES.values() if case.what in known)
-    PAGE.write_text(replaced(page, MARK, END, f"{header}\n{rows}"), encoding="utf-8")
+            page = PAGE.read_text(encoding="utf-8")
+            names = [case.what for case in CASES.values()]
+            PAGE.write_text(with_row(page, (MARK, END), header, names, row), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import rlsdk
 from benchmarks import floor, learning, native
 from benchmarks.cases import CASES, FILE, FOLDERS, ROOT, Case, read
 from benchmarks.compare import COLUMNS, Comparison
+from benchmarks.marked import with_row
 from benchmarks.plain_ppo import PlainPPO, Sizes
 from benchmarks.trainers import Elsewhere, Timing, Trainer
 from rlsdk.registry import preset
@@ -108,8 +109,8 @@ def test_runs_with_other_settings_than_a_preset_are_not_taken_for_its_results(tm
 
 def test_the_table_of_floors_keeps_other_rows() -> None:
     page = f"before\n{floor.MARK}\n\n{floor.END}\nafter\n| dqn-cartpole | 1 | 40.0 | 20 | **2x** | | 100 | 40% |\n"
-    page = floor._written(page, "tqc-pendulum", "| tqc-pendulum | 3 | 2 | 50% |")
-    page = floor._written(page, "dqn-cartpole", "| dqn-cartpole | 9 | 8 | 7% |")
+    for row in ("| tqc-pendulum | 3 | 2 | 50% |", "| dqn-cartpole | 9 | 8 | 7% |"):
+        page = with_row(page, (floor.MARK, floor.END), floor.HEAD, CASES, row)
     assert page.count("| tqc-pendulum |") == 1
     assert page.count("| dqn-cartpole |") == 2
     assert floor._ours(page, "dqn-cartpole") == 40.0
@@ -193,7 +194,7 @@ def test_results_of_other_lengths_are_not_mixed(tmp_path: Path, monkeypatch: pyt
     assert "| Some-v0 | 200 | 5.0 | 5.0 |  |" in learning.card("new")
 
 
-def test_native_cases(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_native_cases() -> None:
     """Each is one of ours, and plain PPO learns what it claims to."""
     known = preset("ppo", native.PRESET)
     assert known is not None
@@ -206,10 +207,7 @@ def test_native_cases(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert float(plain._rollout()[0][:, 2].abs().mean()) < 0.7 * float(
         before[:, 2].abs().mean()
     )  # the pole stands upright
-    page = tmp_path / "page.md"
-    page.write_text(f"{native.MARK}\n\n| a | b |\n{native.END}\nrest\n")
-    monkeypatch.setattr(native, "PAGE", page)
-    what = native.CASES["c"].what
+    page, what = f"{native.MARK}\n\n| a | b |\n{native.END}\nrest\n", native.CASES["c"].what
     for number in (1, 2):
-        native._write(what, f"| {what} | {number} |", "| head |")
-    assert page.read_text() == f"{native.MARK}\n\n| head |\n| {what} | 2 |\n\n{native.END}\nrest\n"
+        page = with_row(page, (native.MARK, native.END), "| head |", [what], f"| {what} | {number} |")
+    assert page == f"{native.MARK}\n\n| head |\n| {what} | 2 |\n\n{native.END}\nrest\n"

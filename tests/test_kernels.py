@@ -336,9 +336,6 @@ ACTIONS = {
 def test_evaluators_agree(action: str, kernel_setting: str, weighted: bool, shared: Any) -> None:
     from rlsdk.updates.minibatches import policy_batch
 
-    if shared is not None and (weighted or action in ("multi-discrete", "multi-binary")):
-        pytest.skip("what is shared does not depend on that")
-
     env = make_vec_env(lambda: AnySpaceEnv(spaces.Box(-1, 1, (4,)), ACTIONS[action], 5), 2, vectorization="sync")
     model = TRPO(
         "MlpPolicy", env, n_steps=16, seed=0, policy_kwargs={"kernel": kernel_setting, "net_arch": shared or [9, 5]}
