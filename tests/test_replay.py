@@ -243,6 +243,8 @@ def test_frames_stored_once_are_stacked_as_they_were_seen(
         assert torch.equal(one, other)
     drawn = once.draw(50, generator) if bool(usable.any()) else mine[usable]
     assert set(drawn.tolist()) <= set(mine[usable].tolist())
+    once.extend(_played(prepared, seen, rows - 1, generator))
+    assert torch.equal(once.usable(drawn), once.usable(drawn.clone())), "new rows change which of them can be sampled"
 
 
 def _played(env: Any, seen: Observation, length: int, generator: torch.Generator) -> Rollout[Any, Any]:

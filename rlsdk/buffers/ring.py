@@ -33,9 +33,9 @@ class Ring:
         if count == 1:
             return index.unsqueeze(1), torch.ones_like(index, dtype=torch.bool)
         back = torch.arange(count, device=index.device)
-        at = (index.unsqueeze(1) - self.envs * back) % (self.rows * self.envs)  # newest first
-        begins, forgotten = self.first[at[:, :-1]], at[:, :-1] // self.envs == oldest
-        goes_back = (~(begins | forgotten)).cumprod(1)
+        at = (index.unsqueeze(1) - self.envs * back[:-1]) % (self.rows * self.envs)  # newest first
+        begins = self.first.index_select(0, at.flatten()).view(at.shape)
+        goes_back = (~(begins | (at // self.envs == oldest))).cumprod(1)
         steps = goes_back.sum(1, keepdim=True)
         # a walk that ends before `count - 1` steps ends at an episode's beginning, or where all is forgotten
         ends = steps.clamp(max=count - 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypeVar
 
 import torch
@@ -99,7 +100,7 @@ class RowStorage(PreallocatedRows):
     @property
     def walk(self) -> Ring:
         """How to step along episodes."""
-        return Ring(self.ring, self.context.num_envs, self.flat("observation").is_first)
+        return Ring(self.ring, self.context.num_envs, self.storage["observation"].is_first.flatten())
 
     def flat(self, name: str) -> Features:
         """A column with rows and environments in one axis, [rows * B, ..]; views."""
@@ -107,7 +108,12 @@ class RowStorage(PreallocatedRows):
 
     def take(self, name: str, index: Tensor) -> Features:
         """Copies [N, ..] of a column at flat positions int64 [N] (row * B + environment)."""
-        return tree.map_tensors(lambda leaf: leaf.flatten(0, 1).index_select(0, index), self.storage[name])
+        return _taken(self.storage[name], index)
+
+    def take_without_features(self, index: Tensor) -> Observation:
+        """The observations [N] at flat positions int64 [N], as `take`, but `features` is None."""
+        taken: Observation = _taken(replace(self.storage["observation"], features=None), index)
+        return taken
 
     def successors(self, index: Tensor) -> Observation:
         """The observations [N] that the steps at flat positions int64 [N] led to; of shared frames only the newest."""
@@ -118,6 +124,10 @@ class RowStorage(PreallocatedRows):
         following = self.take("observation", self.walk.after(index))
         self.finals.patch(following, self.take("slot", index))
         return following
+
+
+def _taken(column: T, index: Tensor) -> T:
+    return tree.map_tensors(lambda leaf: leaf.flatten(0, 1).index_select(0, index), column)
 
 
 def _assign(storage: Features, where: Tensor | slice, value: Features) -> None:

@@ -90,5 +90,6 @@ class FinalPool:
         """Overwrite the rows of `target` (leaves [N, ..]) whose slot (int64 [N]) is not -1."""
         rows = (slots >= 0).nonzero().squeeze(-1)
         if len(rows):
+            chosen = slots.index_select(0, rows)
             for leaf, final in zip(tree.leaves(target), self.leaves, strict=True):
-                leaf[rows] = final[slots[rows]]
+                leaf.index_copy_(0, rows, final.index_select(0, chosen))

@@ -17,7 +17,6 @@ import struct
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import IO, NoReturn, Protocol
 
@@ -27,7 +26,8 @@ from torch import Tensor
 
 from rlsdk import tree
 from rlsdk.errors import ArtifactError
-from rlsdk.storage.tensors import ALIGNMENT, CHUNK, TensorBlock, mapped, read_header
+from rlsdk.storage.tensors import ALIGNMENT, TensorBlock, mapped, read_header
+from rlsdk.storage.zip_entries import padding, stored
 
 FORMAT = 1
 AGENT_KIND = "rlsdk-agent"
@@ -41,10 +41,6 @@ MAX_NAME = 1000
 MAP_FROM = 64 * 2**20
 """Tensors of a section this large are mapped from a temporary file without a name instead of held in memory."""
 _MANIFEST = "manifest.json"
-_PADDING_FIELD = 0x4252
-_ZIP64_FIELD = 20
-_LOCAL_HEADER = 30
-"""Bytes of a zip entry's header before its name."""
 _READ_ERRORS = (
     zipfile.BadZipFile,
     EOFError,
@@ -151,18 +147,10 @@ def _write_zip(stream: IO[bytes], members: Mapping[str, Member]) -> None:
         for name, member in members.items():
             info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
             info.file_size = member.size
-            info.extra = _padding(archive, info)
+            info.extra = padding(archive, info)
             with archive.open(info, "w") as entry:
                 for chunk in member.chunks():
                     entry.write(chunk)
-
-
-def _padding(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    """An extra field that makes the entry's data begin at a multiple of `ALIGNMENT` bytes."""
-    assert archive.fp is not None
-    sizes = _ZIP64_FIELD if info.file_size * 1.05 > zipfile.ZIP64_LIMIT else 0  # zipfile's own rule
-    before = archive.fp.tell() + _LOCAL_HEADER + len(info.filename.encode()) + sizes + 4
-    return struct.pack("<HH", _PADDING_FIELD, -before % ALIGNMENT) + bytes(-before % ALIGNMENT)
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -356,8 +344,7 @@ def _tensors(archive: zipfile.ZipFile, member: str, listed: Members) -> dict[str
         return _loaded(_checked(archive, member, listed))
     with tempfile.TemporaryFile() as copy:
         try:
-            with archive.open(member) as stream:
-                _require_digest(archive, member, listed, _copied(iter(partial(stream.read, CHUNK), b""), copy))
+            _require_digest(archive, member, listed, _copied(stored(archive, member), copy))
             copy.flush()
         except OSError as error:
             if error.errno != errno.ENOSPC:
