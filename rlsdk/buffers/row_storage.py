@@ -108,12 +108,12 @@ class RowStorage(PreallocatedRows):
 
     def take(self, name: str, index: Tensor) -> Features:
         """Copies [N, ..] of a column at flat positions int64 [N] (row * B + environment)."""
-        return _taken(self.storage[name], index)
+        return tree.map_tensors(lambda leaf: leaf.flatten(0, 1).index_select(0, index), self.storage[name])
 
     def take_without_features(self, index: Tensor) -> Observation:
         """The observations [N] at flat positions int64 [N], as `take`, but `features` is None."""
-        taken: Observation = _taken(replace(self.storage["observation"], features=None), index)
-        return taken
+        column: Observation = replace(self.storage["observation"], features=None)
+        return tree.map_tensors(lambda leaf: leaf.flatten(0, 1).index_select(0, index), column)
 
     def successors(self, index: Tensor) -> Observation:
         """The observations [N] that the steps at flat positions int64 [N] led to; of shared frames only the newest."""
@@ -124,10 +124,6 @@ class RowStorage(PreallocatedRows):
         following = self.take("observation", self.walk.after(index))
         self.finals.patch(following, self.take("slot", index))
         return following
-
-
-def _taken(column: T, index: Tensor) -> T:
-    return tree.map_tensors(lambda leaf: leaf.flatten(0, 1).index_select(0, index), column)
 
 
 def _assign(storage: Features, where: Tensor | slice, value: Features) -> None:
