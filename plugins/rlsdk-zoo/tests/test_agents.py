@@ -24,11 +24,12 @@ AGENTS = {agent.name: agent for agent in own_agents()}
 CHEAP = "trpo/CartPole-v1"
 
 
-FIRST = {"a2c", "ars", "ddpg", "dqn", "maskable-ppo", "ppo", "qrdqn", "recurrent-ppo", "sac", "td3", "tqc", "trpo"}
+ONLINE = {"a2c", "ars", "ddpg", "dqn", "maskable-ppo", "ppo", "qrdqn", "recurrent-ppo", "sac", "td3", "tqc", "trpo"}
+FIRST = ONLINE | {"acer", "acktr", "bc", "gail", "td3-bc"}
 
 
 def test_every_algorithm_has_an_agent() -> None:
-    """Of the twelve there were when this package was made; later ones need no edit of it."""
+    """Of those there were when this package was made; later ones need no edit of it."""
     assert {agent.algorithm for agent in AGENTS.values()} >= FIRST
     assert {plugin.id for plugin in algorithms() if plugin.problem is None} >= FIRST
     assert set(AGENTS) == set(make.seeds())
@@ -48,7 +49,7 @@ def test_an_agent_is_what_its_record_describes(name: str) -> None:
     assert record.package == find(record.algorithm).distribution
     assert record.result.low <= record.result.mean <= record.result.high
     assert record.result.episodes == 100
-    assert record.command == " ".join(["rlsdk", *make.recipe(name, record.seed).command])
+    assert record.command == make.recipe(name, record.seed).line
     with zipfile.ZipFile(record.path) as archive:
         assert not [member for member in archive.namelist() if "training" in member or "replay" in member]
 
@@ -119,6 +120,22 @@ def test_an_agent_of_a_run_is_written_with_its_record(tmp_path: Path, monkeypatc
     text = (out / f"{CHEAP}.toml").read_text()
     assert [line for line in text.splitlines() if line.startswith("steps")] != [f"steps = {AGENTS[CHEAP].steps}"]
     assert rlsdk.load(out / f"{CHEAP}.rlsdk").env_name == "CartPole-v1"
+
+
+def test_an_agent_that_learns_from_recordings_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands of its record, shortened: get the expert, record it, learn."""
+    run = subprocess.run
+
+    def shortened(line: list[str], **kwargs: Any) -> Any:
+        more = ["--steps", "8", "--eval-episodes", "1"] if line[1:4] == ["-m", "rlsdk", "run"] else []
+        return run([*line, *more], **kwargs)
+
+    monkeypatch.setattr(make.subprocess, "run", shortened)
+    name, out = "bc/CartPole-v1", tmp_path / "agents"
+    assert make.main([name, "--runs", str(tmp_path / "runs"), "--out", str(out), "--episodes", "2"]) == 0
+    assert f'command = "{AGENTS[name].command}"' in (out / f"{name}.toml").read_text()
+    assert rlsdk.load(out / f"{name}.rlsdk").env_name == "CartPole-v1"
+    assert AGENTS[name].command.count(" && ") == 2
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 `NAME` is ALGORITHM/ENVIRONMENT; without one, every agent of `recipes.toml` is made. Runs stay in the folder `--runs`: a
 finished run is not repeated, an interrupted one is continued. `--out` is where agents are written; by default, this package.
+Algorithms that learn from recorded episodes get those of another agent of this package, as `recipes.toml` says.
 """
 
 from __future__ import annotations
@@ -30,21 +31,47 @@ HERE = Path(__file__).parent
 AGENTS = HERE / "agents"
 RECIPES = HERE / "recipes.toml"
 EPISODES, EVALUATION_SEED = 100, 1_000_000
+ZOO = "rlsdk-zoo"
+
+
+@attrs.frozen
+class Demonstrations:
+    """Episodes to learn from: which agent of this package plays them, how many, and whether it samples its actions."""
+
+    agent: str
+    episodes: int
+    deterministic: bool = True
+
+    @property
+    def commands(self) -> list[list[str]]:
+        """Options of `rlsdk` that record them, to the data set `demo` in the current folder."""
+        record = ["record-episodes", "expert.rlsdk", "--episodes", str(self.episodes), "--out", "demo"]
+        get = ["zoo", "get", f"{ZOO}:{self.agent}", "--out", "expert.rlsdk"]
+        return [get, [*record, *(["--deterministic"] if self.deterministic else [])]]
 
 
 @attrs.frozen
 class Recipe:
-    """An agent to make: the preset of `algorithm` for `environment`, and a seed."""
+    """An agent to make: the preset of `algorithm` for `environment`, a seed, and what is recorded first."""
 
     algorithm: str
     environment: str
     seed: int
     preset: Preset
+    demonstrations: Demonstrations | None = None
 
     @property
     def command(self) -> list[str]:
         """Options of `rlsdk` that train the agent."""
-        return ["run", self.algorithm, "--env", self.environment, "--seed", str(self.seed), "--eval-every", "0"]
+        dataset = ["--dataset", "demo"] if self.demonstrations else []
+        place = ["--env", self.environment, "--seed", str(self.seed), "--eval-every", "0"]
+        return ["run", self.algorithm, *dataset, *place]
+
+    @property
+    def line(self) -> str:
+        """All commands, for a shell."""
+        before = self.demonstrations.commands if self.demonstrations else []
+        return " && ".join(" ".join(["rlsdk", *options]) for options in (*before, self.command))
 
     @property
     def folder(self) -> str:
@@ -63,13 +90,18 @@ def recipe(name: str, seed: int) -> Recipe:
     if known is None:
         names = ", ".join(preset_names(algorithm))
         raise SettingsError(f"{algorithm} has no preset for {environment!r}; it has presets for {names}")
-    return Recipe(algorithm, environment, seed, known)
+    recorded = _recipes()["demonstrations"].get(name)
+    return Recipe(algorithm, environment, seed, known, Demonstrations(**recorded) if recorded else None)
 
 
 def seeds() -> dict[str, int]:
     """Name -> seed of every agent of this package."""
-    table: dict[str, int] = tomllib.loads(RECIPES.read_text(encoding="utf-8"))["seeds"]
+    table: dict[str, int] = _recipes()["seeds"]
     return table
+
+
+def _recipes() -> dict[str, Any]:
+    return tomllib.loads(RECIPES.read_text(encoding="utf-8"))
 
 
 def make(one: Recipe, runs: Path, out: Path, episodes: int = EPISODES) -> ZooAgent:
@@ -95,12 +127,25 @@ def _trained(one: Recipe, runs: Path) -> Path:
     folder = runs / one.folder
     record = folder / "run.json"
     status = json.loads(record.read_text()).get("status") if record.is_file() else None
-    if status != "finished":
-        options = one.command if status is None else ["run", one.algorithm, "--resume"]
-        line = [sys.executable, "-m", "rlsdk", *options, "--out", str(folder)]
-        if code := subprocess.run(line, check=False).returncode:  # noqa: S603  # our own command
-            raise RlsdkError(f"training {one.algorithm} on {one.environment} ended with code {code}; see above")
+    if status == "finished":
+        return folder
+    place = runs / f"{one.folder}-recorded"
+    if one.demonstrations:
+        place.mkdir(parents=True, exist_ok=True)
+    if one.demonstrations and status is None:
+        (place / "expert.rlsdk").unlink(missing_ok=True)
+        get, recording = one.demonstrations.commands
+        _run(one, get, place)
+        _run(one, [*recording, "--overwrite"], place)
+    options = one.command if status is None else ["run", one.algorithm, "--resume"]
+    _run(one, [*options, "--out", str(folder.absolute())], place if one.demonstrations else Path())
     return folder
+
+
+def _run(one: Recipe, options: list[str], place: Path) -> None:
+    line = [sys.executable, "-m", "rlsdk", *options]
+    if code := subprocess.run(line, check=False, cwd=place).returncode:  # noqa: S603  # our own command
+        raise RlsdkError(f"training {one.algorithm} on {one.environment} ended with code {code}; see above")
 
 
 def _evaluated(one: Recipe, file: Path, episodes: int) -> ZooResult:
@@ -125,7 +170,7 @@ def _described(one: Recipe, run: dict[str, Any], file: Path, result: ZooResult) 
         algorithm=one.algorithm,
         environment=one.environment,
         package=plugin.distribution,
-        command=" ".join(["rlsdk", *one.command]),
+        command=one.line,
         seed=one.seed,
         steps=run["env_steps"],
         seconds=round(run["seconds"], 1),

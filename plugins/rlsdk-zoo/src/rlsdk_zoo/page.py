@@ -9,9 +9,7 @@ from pathlib import Path
 
 from rlsdk.interchange.zoo import ZooAgent, agents
 from rlsdk.registry import algorithms, preset_names
-from rlsdk_zoo.make import RECIPES, seeds
-
-ZOO = "rlsdk-zoo"
+from rlsdk_zoo.make import RECIPES, ZOO, seeds
 
 
 def page(text: str) -> str:
