@@ -45,6 +45,10 @@ class ActorCriticWithReplay:
         """Use new settings from the next update on."""
         self.config = config
 
+    def policy_replaced(self) -> None:
+        """The average policy becomes that of the network."""
+        self.average.update(1.0)
+
     def update(self, batch: Sequences[Carry], *, progress: float) -> Metrics:
         """One step on sequences [T, N] of whole rollouts, whose extras hold `probs`; fresh and replayed ones are the same."""
         network, config = self.network, self.config
