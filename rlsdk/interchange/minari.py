@@ -76,7 +76,8 @@ def _loaded(name: str) -> MinariDataset:
 
 def export_minari(path: str | Path, name: str, **description: str) -> None:
     """Write a file of recorded episodes to Minari's local data sets, as `name` (`namespace/name-v0`). Action masks are
-    written to `infos["action_mask"]`; the environment is named if gymnasium knows its id.
+    written to `infos["action_mask"]`; the environment is named if its id is registered
+    with gymnasium.
 
     `description`: `algorithm_name`, `author`, ... as `minari.create_dataset_from_buffers` takes them.
 

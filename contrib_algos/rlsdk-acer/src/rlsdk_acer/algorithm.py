@@ -35,6 +35,9 @@ class ACERState(TypedDict):
 class ActorCriticWithReplay:
     """Climbs the policy's objective within a trust region, and descends .5 (Q_ret - Q)^2. All terms are means over states."""
 
+    allows_lag = True
+    """The importance weights are those of the policy that collected; see `rlsdk.interfaces.AllowsLag`."""
+
     def __init__(self, network: ACERNetwork, config: ACERConfig) -> None:
         self.network, self.config = network, config
         choice, arguments = optimizer_of(config)
