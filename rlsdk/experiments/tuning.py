@@ -12,12 +12,12 @@ import attrs
 
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import SettingsError, WorkError, suggest
+from rlsdk.executors import Executor
 from rlsdk.experiments.run_sinks import named_sinks
 from rlsdk.experiments.sweep import stoppable
 from rlsdk.experiments.trial_logs import worker_folder
 from rlsdk.experiments.trials import EVALUATIONS, JOURNAL, PRUNERS, Begun, Outcome, Tuning, run_trial, with_values
 from rlsdk.experiments.watching import watching
-from rlsdk.interfaces import Executor
 from rlsdk.registry import load
 from rlsdk.runtime.output import is_quiet, print_line
 from rlsdk.runtime.seeding import derive
