@@ -42,6 +42,7 @@ REPLAY = {
     "policy_kwargs": {"net_arch": [16]},
 }
 OU = {"kind": "ornstein-uhlenbeck", "mean": 0.0, "sigma": 0.3}
+LSTM: dict[str, Any] = {"policy": "MlpLstmPolicy", "policy_kwargs": {"lstm_hidden_size": 8}}
 CASES: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "ppo": ("ppo", "CartPole-v1", SMALL),
     "ppo-normalised": ("ppo", "Pendulum-v1", {**SMALL, "normalize": True}),
@@ -51,6 +52,8 @@ CASES: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "trpo-frames": ("trpo", "Pendulum-v1", {**SMALL, "frame_stack": 3, "normalize": True}),
     "maskable-ppo": ("maskable-ppo", "rlsdk/InvalidActionEnvDiscrete-v0", SMALL),
     "recurrent-ppo": ("recurrent-ppo", "rlsdk/CartPoleNoVel-v1", {**SMALL, "normalize": True}),
+    "acer": ("acer", "CartPole-v1", {**LSTM, "n_steps": 16, "buffer_size": 256, "replay_start": 64}),
+    "acktr": ("acktr", "CartPole-v1", {"n_steps": 16, "policy_kwargs": {"net_arch": [16]}}),
     "sac": ("sac", "Pendulum-v1", {**REPLAY, "use_sde": True, "sde_sample_freq": 2, "normalize": True}),
     "td3": ("td3", "Pendulum-v1", {**REPLAY, "action_noise": OU, "frame_stack": 2}),
     "tqc": ("tqc", "Pendulum-v1", {**REPLAY, "train_freq": 1, "n_steps": 3}),
@@ -58,7 +61,7 @@ CASES: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "dqn-masks": ("dqn", "rlsdk/InvalidActionEnvDiscrete-v0", {**REPLAY, "replay_buffer_class": "prioritized"}),
     "qrdqn-episodes": ("qrdqn", "CartPole-v1", {**REPLAY, "train_freq": (1, "episode")}),
 }
-ENDING = {"ppo", "ppo-dict", "a2c", "recurrent-ppo", "dqn", "qrdqn-episodes"}
+ENDING = {"ppo", "ppo-dict", "a2c", "recurrent-ppo", "acer", "acktr", "dqn", "qrdqn-episodes"}
 """Those whose episodes end within the steps of a test."""
 
 

@@ -23,6 +23,7 @@ from rlsdk.buffers import (
 )
 from rlsdk.environments import make_vec_env, to_space
 from rlsdk.environments.toy import ChainEnv
+from rlsdk.environments.vector.seeds import seed_of
 from rlsdk.errors import ArtifactError, ObservationError, RlsdkError, SettingsError, UnsupportedSpaceError, UsageError
 from rlsdk.interchange import export_minari, import_minari, record_episodes, remember
 from rlsdk.interchange.recorded_data import checked_episode
@@ -284,7 +285,7 @@ def test_box_actions_are_recorded_as_the_environment_got_them(tmp_path: Path) ->
     model = TRPO("MlpPolicy", "Pendulum-v1", policy_kwargs={"log_std_init": 3.0}, seed=0)
     found = open_episodes(record_episodes(model, "Pendulum-v1", 1, tmp_path / "p", seed=1))
     assert float(found.episode(0).actions.abs().max()) == 2.0
-    assert (found.file.header.environment, found.episode(0).seed) == ("Pendulum-v1", 1)
+    assert (found.file.header.environment, found.episode(0).seed) == ("Pendulum-v1", seed_of(1, 0))
 
 
 def test_minari_in_and_out(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,13 +297,23 @@ def test_minari_in_and_out(demo: Path, tmp_path: Path, monkeypatch: pytest.Monke
         assert torch.equal(read.observations["b"], wrote.observations["b"])
         assert torch.equal(read.observations["a"], wrote.observations["a"])
         assert torch.equal(read.rewards, wrote.rewards)
-        assert read.terminated == wrote.terminated
+        assert (read.terminated, read.seed) == (wrote.terminated, wrote.seed)
         assert read.action_masks is not None
         assert wrote.action_masks is not None
         assert torch.equal(read.action_masks, wrote.action_masks)
         assert not bool(read.action_masks.all())
     with pytest.raises(ArtifactError, match="no data set 'rlsdk/none-v0'"):
         import_minari("rlsdk/none-v0", tmp_path / "none")
+
+
+def test_minari_knows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    minari = pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    record_episodes("random", "CartPole-v1", 3, tmp_path / "demo", seed=0)
+    export_minari(tmp_path / "demo", "rlsdk/cart-v0", author="a", author_email="a@b", code_permalink="c")
+    assert minari.load_dataset("rlsdk/cart-v0").env_spec.id == "CartPole-v1"
+    back = open_episodes(import_minari("rlsdk/cart-v0", tmp_path / "back"))
+    assert (back.file.header.environment, back.episode(0).seed) == ("CartPole-v1", seed_of(0, 0))
 
 
 @pytest.mark.parametrize("rows", [3, 5])

@@ -16,6 +16,7 @@ import rlsdk
 from rlsdk.buffers import RecordedEpisode, write_episodes
 from rlsdk.environments import RecordedOnly, to_space
 from rlsdk.errors import ArtifactError, DivergenceError, MaskError, SettingsError, UnsupportedSpaceError, UsageError
+from rlsdk.registry import algorithms
 from rlsdk.tree import flatten
 
 SEEN = spaces.Box(-1.0, 1.0, (2,), np.float32)
@@ -27,6 +28,10 @@ DISCRETE: dict[str, dict[str, Any]] = {
     "trpo": {},
     "maskable-ppo": {},
     "recurrent-ppo": {"policy": "MlpLstmPolicy", "policy_kwargs": {"lstm_hidden_size": 16}},
+    "acer": {},
+    "acktr": {},
+    "gail": {},
+    "bc": {},
     "dqn": LARGE_MEMORY,
     "qrdqn": LARGE_MEMORY,
     "ars": {"policy": "LinearPolicy"},
@@ -38,6 +43,8 @@ CONTINUOUS: dict[str, dict[str, Any]] = {
     "tqc": LARGE_MEMORY,
     "td3": LARGE_MEMORY,
     "ddpg": LARGE_MEMORY,
+    "acktr": {},
+    "td3-bc": {},
     "ars": {"policy": "LinearPolicy"},
 }
 
@@ -77,14 +84,23 @@ def agent_for(name: str, action_space: spaces.Space[Any], **settings: Any) -> rl
     return rlsdk.make(name, env=env, **{"seed": 0, **settings})
 
 
+def given_to(name: str, data: Path) -> dict[str, Any]:
+    """The data set as a setting, where the algorithm has one."""
+    return {"dataset": data} if name in ("bc", "gail", "td3-bc") else {}
+
+
 def parameters_of(agent: rlsdk.Agent) -> dict[str, Any]:
     return {name: torch.as_tensor(value).clone() for name, value in flatten(agent.policy.state_dict()).items()}
+
+
+def test_every_algorithm_is_tried() -> None:
+    assert {*DISCRETE, *CONTINUOUS} == {found.id for found in algorithms() if found.distribution.startswith("rlsdk-")}
 
 
 @pytest.mark.parametrize("name", DISCRETE)
 def test_choices_are_imitated(name: str, tmp_path: Path) -> None:
     data = recorded(tmp_path / "demo", CHOICE, masks=name == "maskable-ppo")
-    agent = agent_for(name, CHOICE, **DISCRETE[name])
+    agent = agent_for(name, CHOICE, **DISCRETE[name], **given_to(name, data))
     assert agent.pretrain(data, n_epochs=25, learning_rate=2e-2, batch_size=64) is agent
     seen = np.array([[x, 0.3] for x in (-0.8, -0.3, 0.3, 0.8)], np.float32)
     masks = "none" if name == "maskable-ppo" else None
@@ -94,7 +110,7 @@ def test_choices_are_imitated(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_vectors_are_imitated(name: str, tmp_path: Path) -> None:
     data = recorded(tmp_path / "demo", VECTOR)
-    agent = agent_for(name, VECTOR, **CONTINUOUS[name])
+    agent = agent_for(name, VECTOR, **CONTINUOUS[name], **given_to(name, data))
     agent.pretrain(data, n_epochs=80, learning_rate=1e-2, batch_size=64)
     seen = np.array([[x, -0.3] for x in (-0.5, 0.1, 0.6)], np.float32)
     assert agent.predict(seen, deterministic=True)[0][:, 0] == pytest.approx(1.5 * seen[:, 0], abs=0.2)
@@ -118,7 +134,8 @@ def test_the_loss_is_the_mean_of_independent_torch(tmp_path: Path) -> None:
     assert torch.equal(after["value.weight"], before["value.weight"]), "the value function is not fitted"
 
 
-def test_a_memory_is_learnt_in_order(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["recurrent-ppo", "acer"])
+def test_a_memory_is_learnt_in_order(name: str, tmp_path: Path) -> None:
     """The right action is the sign of what was seen three steps before: nothing but a memory can find it."""
     dice, made = torch.Generator().manual_seed(0), []
     for seed in range(16):
@@ -126,8 +143,8 @@ def test_a_memory_is_learnt_in_order(tmp_path: Path) -> None:
         action = torch.cat([torch.zeros(3), (seen[:-4, 0] > 0).float()]).long() + 3
         made.append(RecordedEpisode(seen, action, torch.ones(70), terminated=True, seed=seed))
     data = write_episodes(tmp_path / "demo", made, to_space(SEEN), to_space(CHOICE))
-    small = {"policy_kwargs": {"net_arch": [32], "lstm_hidden_size": 32}}
-    agent = agent_for("recurrent-ppo", CHOICE, policy="MlpLstmPolicy", **small)
+    small = {"policy_kwargs": {"net_arch": {"pi": [32]}, "lstm_hidden_size": 32}}
+    agent = agent_for(name, CHOICE, policy="MlpLstmPolicy", **small)
     agent.pretrain(data, n_epochs=60, learning_rate=2e-2, batch_size=512)
     episode, state, right = rlsdk.buffers.open_episodes(data).episode(0), None, []
     for t in range(70):
@@ -137,17 +154,17 @@ def test_a_memory_is_learnt_in_order(tmp_path: Path) -> None:
     assert np.mean(right) > 0.95
 
 
-@pytest.mark.parametrize("name", ["ppo", "dqn", "td3"])
+@pytest.mark.parametrize("name", ["ppo", "dqn", "td3", "acer"])
 def test_learning_goes_on_with_the_same_streams_and_optimiser(name: str, tmp_path: Path) -> None:
     space = VECTOR if name == "td3" else CHOICE
     data = recorded(tmp_path / "demo", space)
-    agent, other = (agent_for(name, space, **({} if name == "ppo" else LARGE_MEMORY)) for _ in range(2))
+    agent, other = (agent_for(name, space, **(LARGE_MEMORY if name in ("dqn", "td3") else {})) for _ in range(2))
     agent.pretrain(data, n_epochs=2, batch_size=32)
     ours, theirs = (flatten(a.training_state().learning.state_dict()) for a in (agent, other))  # type: ignore[union-attr]
     differing = {key for key, value in ours.items() if not _equal(value, theirs[key])}
-    assert all("target" in key for key in differing), "nothing but targets, which follow the policy"
+    assert all("target" in key or "average" in key for key in differing), "nothing but targets, which follow the policy"
     policy = parameters_of(agent)
-    target = {"dqn": "algorithm/target", "td3": "algorithm/actor_target"}.get(name)
+    target = {"dqn": "algorithm/target", "td3": "algorithm/actor_target", "acer": "algorithm/average"}.get(name)
     for key, value in policy.items() if target else ():
         if f"{target}/{key}" in ours and key != "epsilon":
             assert torch.equal(torch.as_tensor(ours[f"{target}/{key}"]), value)

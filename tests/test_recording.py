@@ -8,6 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -17,6 +18,7 @@ import rlsdk
 from rlsdk.buffers import open_episodes
 from rlsdk.environments import ActionMasker, make_vec_env
 from rlsdk.environments.toy import AnySpaceEnv, IdentityEnv
+from rlsdk.environments.vector.seeds import seed_of
 from rlsdk.errors import RlsdkError, SettingsError, UsageError
 from rlsdk.interchange import RecordEpisodes, record_episodes
 from rlsdk.interchange.human import record_human
@@ -114,7 +116,7 @@ def test_a_person_plays(tmp_path: Path) -> None:
     episodes = open_episodes(tmp_path / "demo")
     first = episodes.episode(0)
     assert leaves(first.actions)[0].tolist() == [1 - step % 2 for step in range(len(first.rewards))]
-    assert (len(episodes), first.seed) == (2, 3)
+    assert (len(episodes), first.seed) == (2, seed_of(3, 0))
     record_human("CartPole-v1", 9, tmp_path / "left", keys=Script(*[["right"]] * 15, leaves=True), actions=keys, seed=3)
     assert len(open_episodes(tmp_path / "left")) == 1, "whole episodes are stored"
     with pytest.raises(SettingsError, match="no episode was played to its end"):
@@ -191,3 +193,29 @@ def test_no_episodes_are_refused(cli: Any) -> None:
     assert "'--episodes'" in err
     with pytest.raises(RlsdkError, match="n_episodes = 0"):
         record_episodes("random", "CartPole-v1", 0, "demo")
+
+
+@pytest.mark.parametrize("how", ["agent", "random", "callback", "async"])
+def test_a_reset_with_the_recorded_seed_gives_the_recorded_observation(how: str, tmp_path: Path) -> None:
+    envs = make_vec_env("CartPole-v1", 3, vectorization="async" if how == "async" else "sync")
+    agent = rlsdk.make("ppo", env=envs, **SMALL)
+    if how == "callback":
+        agent.learn(300, callback=RecordEpisodes(tmp_path / "demo"))
+    else:
+        record_episodes("random" if how == "random" else agent, envs, 6, tmp_path / "demo", seed=7)
+    envs.close()
+    seeded = [episode for episode in open_episodes(tmp_path / "demo") if episode.seed is not None]
+    assert len({episode.seed for episode in seeded}) == 3, "the first episode of each environment"
+    env = gymnasium.make("CartPole-v1")
+    for episode in seeded:
+        assert (episode.observations[0].numpy() == env.reset(seed=episode.seed)[0]).all()
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_a_second_training_has_no_false_seeds(reset: bool, tmp_path: Path) -> None:
+    """Its episodes continue the random numbers of the first, one of which ends with it here."""
+    agent = rlsdk.make("ppo", env=IdentityEnv(2, episode_length=8), **{**SMALL, "n_steps": 8, "batch_size": 8}).learn(
+        64
+    )
+    agent.learn(128, callback=RecordEpisodes(tmp_path / "demo"), reset_num_timesteps=reset)
+    assert all(episode.seed is None for episode in open_episodes(tmp_path / "demo"))

@@ -87,7 +87,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
 # --- the result ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["dqn", "td3", "ppo-normalised"])
+@pytest.mark.parametrize("name", ["dqn", "td3", "ppo-normalised", "acer"])
 def test_the_weights_that_act_are_those_of_max_lag_rounds_before(name: str) -> None:
     for max_lag in (1, 2):
         acted, learnt = list[torch.Tensor](), list[torch.Tensor]()

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
 import pytest
 
-from rlsdk.errors import EnvironmentFault, SettingsError
+from rlsdk.errors import EnvironmentFault, SettingsError, WorkError
 from rlsdk.experiments import Range, Tuning, search_space, tune
+from rlsdk.experiments.trials import _Reports
 from rlsdk.experiments.tuning import _open
 from rlsdk.experiments.watching import watching
+from rlsdk.interfaces import Executor
 from rlsdk.registry import load
 from rlsdk.settings import structure
 
@@ -104,11 +108,90 @@ def test_the_same_search_finds_the_same(tmp_path: Path) -> None:
     assert (found[0].score, found[0].values) == (found[1].score, found[1].values)
 
 
+def test_a_search_that_goes_on_repeats_no_trial(tmp_path: Path) -> None:
+    """It continues as it would have without the stop."""
+    tune(plan(tmp_path / "a", trials=2))
+    tune(plan(tmp_path / "a", trials=4))
+    tune(plan(tmp_path / "b", trials=4))
+    found = [[(t.params, t.value) for t in _open(plan(tmp_path / name)).get_trials()] for name in "ab"]
+    assert found[0] == found[1]
+    assert len({trial[0]["learning_rate"] for trial in found[0]}) == 4
+
+
 def test_two_workers_share_a_study(tmp_path: Path) -> None:
     best = tune(plan(tmp_path, jobs=2, trials=3))
-    assert 3 <= best.trials <= 4  # the other worker may be in the middle of one
-    numbers = [trial.number for trial in _open(plan(tmp_path)).get_trials()]
-    assert sorted(numbers) == list(range(best.trials))
+    assert best.trials == 3
+    assert [trial.number for trial in _open(plan(tmp_path)).get_trials()] == [0, 1, 2]
+
+
+def test_trials_are_the_same_in_other_processes(tmp_path: Path) -> None:
+    for name, executor in (("a", "in-process"), ("b", "concurrent.futures:ProcessPoolExecutor")):
+        tune(plan(tmp_path / name, trials=3, executor=executor))
+    found = [[(t.params, t.value) for t in _open(plan(tmp_path / name)).get_trials()] for name in "ab"]
+    assert found[0] == found[1]
+
+
+class Deadly(Executor):
+    """The first item ends its process each time; the others are done here."""
+
+    def __init__(self) -> None:
+        self.submitted: list[Any] = []
+
+    def map(self, work: Any, items: Any) -> list[Any]:
+        raise AssertionError
+
+    def submit(self, work: Any, item: Any) -> Future[Any]:
+        self.submitted.append(item)
+        future = Future[Any]()
+        if len(self.submitted) == 1:
+            future.set_exception(WorkError("item 0 ended its process twice"))
+        else:
+            future.set_result(work(item))
+        return future
+
+    def close(self) -> None: ...
+
+
+def test_each_trial_is_a_piece_of_work_and_a_deadly_one_is_a_failed_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deadly = Deadly()
+    monkeypatch.setattr("rlsdk.experiments.sweep.make_executor", lambda name, jobs: deadly)
+    best = tune(plan(tmp_path, trials=3, jobs=2))
+    assert (best.trials, best.failed, len(deadly.submitted)) == (3, 1, 3)
+    assert {item.worker for item in deadly.submitted} <= {0, 1}
+    assert _open(plan(tmp_path)).get_trials()[0].user_attrs["reason"] == "item 0 ended its process twice"
+
+
+def test_trials_that_were_stopped_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stopped(Deadly):
+        def submit(self, work: Any, item: Any) -> Future[Any]:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("rlsdk.experiments.sweep.make_executor", lambda name, jobs: Stopped())
+        with pytest.raises(KeyboardInterrupt):
+            tune(plan(tmp_path))
+    best = tune(plan(tmp_path))
+    assert (best.trials, best.failed) == (2, 0)
+    assert len(_open(plan(tmp_path)).get_trials()) == 3
+
+
+def test_successive_halving_lets_the_best_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scores are made up: the first trial is the best at every look, so that no other one is trained to its end."""
+
+    def evaluation(self: Any, run: Any, evaluation: Any) -> bool:
+        return reported(self, run, SimpleNamespace(mean=-self.trial.number))
+
+    reported = _Reports.on_evaluation
+    monkeypatch.setattr(_Reports, "on_evaluation", evaluation)
+    best = tune(plan(tmp_path, trials=4, steps=1500, pruner="halving"))
+    assert (best.trials, best.given_up) == (4, 3)
+    ended = [max(trial.intermediate_values) for trial in _open(plan(tmp_path, steps=1500)).get_trials()]
+    assert ended[0] > 1200
+    assert max(ended[1:]) < 600
+    with pytest.raises(SettingsError, match="unknown pruner 'halvin'; did you mean 'halving'"):
+        tune(plan(tmp_path, pruner="halvin"))
 
 
 def test_hopeless_trials_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

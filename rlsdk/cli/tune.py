@@ -42,6 +42,13 @@ def tune_algorithm(
         str, typer.Option(help="Executor of the trials: processes, in-process, or a plugin's.")
     ] = "processes",
     seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
+    pruner: Annotated[
+        str,
+        typer.Option(
+            help="Which trials are given up: median (worse than the median of the others), or halving (one of three continues,"
+            " at 1, 3 and 9 tenths of the steps)."
+        ),
+    ] = "median",
     no_prune: Annotated[bool, typer.Option("--no-prune", help="Train every trial to its end.")] = False,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the study (default: tune/ALGO-ENV). An existing study is continued.")
@@ -75,6 +82,7 @@ def tune_algorithm(
         executor=executor,
         seed=seed,
         prune=not no_prune,
+        pruner=pruner,
         out=out or Path("tune") / f"{algorithm}-{folder_name(env)}",
         sinks=tuple(sink or ()),
     )

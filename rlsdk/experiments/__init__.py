@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rlsdk.experiments.suite import Suite as Suite
     from rlsdk.experiments.suite import load_suite as load_suite
     from rlsdk.experiments.suite import suites as suites
-    from rlsdk.experiments.tuning import Tuning as Tuning
+    from rlsdk.experiments.trials import Tuning as Tuning
     from rlsdk.experiments.tuning import tune as tune
 
 __all__ = [
@@ -50,6 +50,7 @@ __getattr__, __dir__ = attach(
         **dict.fromkeys(("Range", "search_space"), "rlsdk.experiments.ranges"),
         **dict.fromkeys(("Score", "scores_below"), "rlsdk.experiments.scores"),
         **dict.fromkeys(("Cell", "Suite", "load_suite", "suites"), "rlsdk.experiments.suite"),
-        **dict.fromkeys(("Tuning", "tune"), "rlsdk.experiments.tuning"),
+        "Tuning": "rlsdk.experiments.trials",
+        "tune": "rlsdk.experiments.tuning",
     },
 )

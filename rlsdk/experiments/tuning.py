@@ -1,83 +1,40 @@
-"""A search that several processes share through a file, and that continues where it was stopped."""
+"""A search for hyper-parameters: trials as many at a time as there are workers; it continues where it was stopped."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from rlsdk.agent import agent_class
-from rlsdk.agent.loggers import chosen_sinks
-from rlsdk.callbacks import Callback, EvalCallback, ProgressBar
 from rlsdk.environments import make_vec_env
-from rlsdk.errors import RlsdkError, SettingsError
-from rlsdk.evaluation.evaluate import Evaluation, run_episodes
-from rlsdk.experiments.ranges import Range, search_space
+from rlsdk.errors import SettingsError, WorkError, suggest
+from rlsdk.executors import Executor
 from rlsdk.experiments.run_sinks import named_sinks
-from rlsdk.experiments.runner import starting_settings, width
-from rlsdk.experiments.sweep import require_shared, stoppable
-from rlsdk.experiments.trial_logs import SinkRefused, trial_progress, trial_sinks, worker_folder
+from rlsdk.experiments.sweep import stoppable
+from rlsdk.experiments.trial_logs import worker_folder
+from rlsdk.experiments.trials import EVALUATIONS, JOURNAL, PRUNERS, Begun, Outcome, Tuning, run_trial, with_values
 from rlsdk.experiments.watching import watching
-from rlsdk.registry import load, preset
-from rlsdk.runtime.output import is_quiet, print_line, quietly
+from rlsdk.registry import load
+from rlsdk.runtime.output import is_quiet, print_line
 from rlsdk.runtime.seeding import derive
-from rlsdk.settings import commented_toml, flat_scalars, merge, unstructure
+from rlsdk.settings import commented_toml, unstructure
 from rlsdk.settings.constructor import bind
-from rlsdk.settings.load import nested
-from rlsdk.sinks import MetricSink, several
-from rlsdk.sinks.sink import Scalar
 
 if TYPE_CHECKING:
     import optuna
 
-JOURNAL, BEST = "journal.log", "best.toml"
-REASON = "reason"
-EVALUATIONS = 10
-"""Of one trial; after each but the last it may be given up."""
-
-
-@attrs.frozen(kw_only=True)
-class Tuning:
-    """What is searched for: the highest return of `algorithm` on `env` after `steps`, in `trials` trials."""
-
-    algorithm: str
-    env: str
-    steps: int
-    trials: int
-    out: Path
-    settings: dict[str, Any] = attrs.field(factory=dict)
-    """Fixed: not searched."""
-    n_envs: int | None = None
-    episodes: int = 10
-    jobs: int = 1
-    seed: int = 0
-    prune: bool = True
-    sinks: tuple[str, ...] = ()
-    """Names of further metric sinks of every trial."""
-    executor: str = "processes"
-    """Where trials run; one at a time runs in this process instead of in `processes`."""
-
-    def base(self) -> dict[str, Any]:
-        """Settings before the search, from the plugin's preset and what is fixed."""
-        return starting_settings(load(self.algorithm), preset(self.algorithm, self.env), self.settings)
-
-    def width(self) -> int:
-        """Environments stepped together."""
-        return width(load(self.algorithm), preset(self.algorithm, self.env), self.n_envs)
-
-    def space(self) -> tuple[Range, ...]:
-        """What is searched."""
-        return search_space(load(self.algorithm).config_type, flat_scalars(self.settings))
-
-    def identity(self) -> str:
-        """What trials of one study have in common."""
-        return json.dumps(
-            [self.algorithm, self.env, self.steps, self.settings, self.width()], sort_keys=True, default=str
-        )
+BEST, REASON, STOPPED = "best.toml", "reason", "stopped"
+"""The file of the best settings, and what is noted of trials: why one failed, and that the search was stopped in it."""
+STARTING, WARMUP = 5, 4
+"""Of the median: trials that are not given up, and the part of the steps that none is."""
+REDUCTION = 3
+"""Of successive halving: one of so many trials continues."""
+LOOK = 1.0
+"""Seconds until Ctrl-C is seen on every system."""
 
 
 @attrs.frozen(kw_only=True)
@@ -96,13 +53,16 @@ def tune(plan: Tuning) -> Best:
     """Search until the study has `plan.trials` trials, those of earlier calls counted, and write the best settings.
 
     Raises:
-        SettingsError: Optuna is not installed, nothing can be searched, the folder holds another study, or every trial failed.
+        SettingsError: Optuna is not installed, nothing can be searched, no such pruner, the folder holds another study, or
+            every trial failed.
         EnvironmentFault: no such environment. KeyboardInterrupt: it was stopped; finished trials are kept.
     """
     if not plan.space():
         raise SettingsError(
             f"nothing to search: no hyper-parameter of {plan.algorithm!r} that is not fixed has tune=(low, high)"
         )
+    if plan.pruner not in PRUNERS:
+        raise SettingsError(f"unknown pruner {plan.pruner!r}; {suggest(plan.pruner, PRUNERS)}")
     study = _open(plan)
     # errors that every trial would raise are raised now
     bind(load(plan.algorithm).config_type, (), {**plan.base(), "env": plan.env})
@@ -111,11 +71,11 @@ def tune(plan: Tuning) -> Best:
     workers = {f"worker {number}": worker_folder(plan.out, number) for number in range(plan.jobs)}
     executor = "in-process" if plan.jobs == 1 and plan.executor == "processes" else plan.executor
     with stoppable(executor, plan.jobs) as made, watching(workers):
-        made.map(partial(_work, plan, is_quiet()), range(plan.jobs))
+        _Search(plan, study, made).run()
     return _summary(plan, study)
 
 
-def _open(plan: Tuning, worker: int = 0) -> optuna.Study:
+def _open(plan: Tuning) -> optuna.Study:
     """The study in the folder, made where there is none."""
     try:
         import optuna
@@ -129,12 +89,10 @@ def _open(plan: Tuning, worker: int = 0) -> optuna.Study:
         storage = JournalStorage(JournalFileBackend(str(plan.out / JOURNAL)))
     except OSError as error:
         raise SettingsError(f"cannot write into {plan.out}: {error.strerror}; choose another --out") from None
-    seed = derive(plan.seed, "sampler", worker) % 2**31
     study = optuna.create_study(
         storage=storage,
         study_name=plan.algorithm,
-        sampler=optuna.samplers.TPESampler(seed=seed, multivariate=True),
-        pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=plan.steps // 4),
+        pruner=_pruner(plan),
         direction="maximize",
         load_if_exists=True,
     )
@@ -146,98 +104,106 @@ def _open(plan: Tuning, worker: int = 0) -> optuna.Study:
     return study
 
 
-def _work(plan: Tuning, quiet: bool, worker: int) -> None:
-    """One worker: trials until there are enough.
-
-    Raises:
-        SettingsError: a sink cannot begin, or this machine does not see the study.
-    """
-    require_shared(plan.out / JOURNAL)
+def _pruner(plan: Tuning) -> optuna.pruners.BasePruner:
     import optuna
 
-    ended = (optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED, optuna.trial.TrialState.FAIL)
-    enough = optuna.study.MaxTrialsCallback(plan.trials, states=ended)
-    study = _open(plan, worker)
-    if len(study.get_trials(deepcopy=False, states=ended)) < plan.trials:
-        try:
-            with quietly(quiet):
-                work = partial(_trial, plan, worker)
-                study.optimize(work, callbacks=[enough, _say], catch=(RlsdkError,), gc_after_trial=True)
-        except SinkRefused as error:
-            raise SettingsError(str(error)) from None
+    if plan.pruner == "halving":
+        first = max(1, plan.steps // EVALUATIONS)
+        return optuna.pruners.SuccessiveHalvingPruner(min_resource=first, reduction_factor=REDUCTION)
+    return optuna.pruners.MedianPruner(n_startup_trials=STARTING, n_warmup_steps=plan.steps // WARMUP)
 
 
-def _say(study: optuna.Study, trial: optuna.trial.FrozenTrial) -> None:
-    score = f"failed: {trial.user_attrs.get(REASON)}" if trial.value is None else f"{trial.value:.2f}"
-    state = " (given up early)" if trial.state.name == "PRUNED" else ""
-    print_line(f"trial {trial.number}: {score}{state}")
-
-
-def _trial(plan: Tuning, worker: int, trial: optuna.Trial) -> float:
-    """Train with the settings of a trial; the mean return of its last evaluation."""
-    import optuna
-
-    number, seed = trial.number, derive(plan.seed, "trial", trial.number) % 2**31
-    details: dict[str, Scalar] = {
-        "algorithm": plan.algorithm,
-        "env": plan.env,
-        "seed": seed,
-        "steps": plan.steps,
-        "trial": number,
-    }
-    with (
-        trial_sinks(plan.sinks, plan.out / f"trial-{number:04d}", details) as sinks,
-        trial_progress(plan.out, worker, number) as progress,
-    ):
-        score = _score(plan, trial, seed, sinks, progress)
-    if score is None:
-        raise optuna.TrialPruned
-    return score
-
-
-def _score(
-    plan: Tuning, trial: optuna.Trial, seed: int, sinks: list[MetricSink], progress: ProgressBar
-) -> float | None:
-    """The mean return of the last evaluation; None where the trial was given up."""
-    settings = _with(plan.base(), {found.name: found.suggest(trial) for found in plan.space()})
-    envs, eval_env = make_vec_env(plan.env, plan.width(), vectorization="sync"), make_vec_env(plan.env)
-    try:
-        agent = agent_class(load(plan.algorithm))(**{**settings, "env": envs, "seed": seed})
-        if sinks:
-            agent.set_logger(several([*chosen_sinks(agent.config, f"trial-{trial.number}", fresh=True), *sinks]))
-        every = max(1, plan.steps // EVALUATIONS)
-        reports = _Reports(trial, plan.prune)
-        evaluations = EvalCallback(
-            eval_env, callback_after_eval=reports, n_eval_episodes=plan.episodes, eval_freq=every, verbose=0
-        )
-        agent.learn(plan.steps, callback=[progress, evaluations])
-        if plan.prune and agent.num_timesteps < plan.steps:
-            return None
-        if not evaluations.history or evaluations.history[-1][0] < agent.num_timesteps:
-            seed = agent.derived_seed("final evaluation")
-            return float(run_episodes(agent, eval_env, plan.episodes, seed=seed).mean)
-        return float(evaluations.history[-1][1].mean)
-    except RlsdkError as error:
-        trial.set_user_attr(REASON, str(error))
-        raise
-    finally:
-        envs.close()
-        eval_env.close()
-
-
-class _Reports(Callback):
-    """Reports to the study how a trial does, and ends it where others did better."""
-
-    def __init__(self, trial: optuna.Trial, prune: bool) -> None:
-        self.trial, self.prune = trial, prune
-
-    def on_evaluation(self, run: Any, evaluation: Evaluation) -> bool:
-        self.trial.report(evaluation.mean, run.num_timesteps)
-        return not (self.prune and self.trial.should_prune())
-
-
-def _summary(plan: Tuning, study: Any) -> Best:
+def _counted(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
+    """The trials that are over. Those in which a search was stopped do not count."""
     trials = study.get_trials(deepcopy=False)
+    return [trial for trial in trials if trial.state.is_finished() and not trial.user_attrs.get(STOPPED)]
+
+
+class _Search:
+    """Begins trials while there are places, each as a piece of work of its own: one that is given up makes room at once."""
+
+    def __init__(self, plan: Tuning, study: optuna.Study, executor: Executor) -> None:
+        self.plan, self.study, self.executor = plan, study, executor
+        self.free = list(range(plan.jobs))[::-1]
+        self.trials = dict[int, "optuna.Trial"]()
+        """Place -> the trial that runs there."""
+        self.running = dict[Future[Outcome], int]()
+
+    def run(self) -> None:
+        """Until the study has enough trials.
+
+        Raises:
+            SettingsError: a sink cannot begin, or a machine does not see the study.
+        """
+        try:
+            while self.trials or self._missing():
+                while self.free and self._missing():
+                    self._begin()
+                    self._collect(0.0)  # in this process the trial is over now, and the next one learns from it
+                self._collect(LOOK)
+        finally:
+            self._stop()
+
+    def _missing(self) -> bool:
+        return len(_counted(self.study)) + len(self.trials) < self.plan.trials
+
+    def _begin(self) -> None:
+        import optuna
+
+        number = len(self.study.get_trials(deepcopy=False))
+        seed = derive(self.plan.seed, "sampler", number) % 2**31  # of the trial: a continued search repeats none
+        self.study.sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True)
+        place, trial = self.free.pop(), self.study.ask()
+        self.trials[place] = trial
+        values = {found.name: found.suggest(trial) for found in self.plan.space()}
+        work = partial(run_trial, self.plan, is_quiet())
+        self.running[self.executor.submit(work, Begun(place, trial, values))] = place
+
+    def _collect(self, seconds: float) -> None:
+        """Record the outcome of the trials that are over."""
+        for future in wait(self.running, timeout=seconds, return_when=FIRST_COMPLETED).done:
+            try:
+                outcome = future.result()
+            except WorkError as error:  # it ended its process each time
+                outcome = Outcome(reason=str(error))
+            place = self.running.pop(future)
+            self._record(self.trials.pop(place), outcome)
+            self.free.append(place)
+
+    def _record(self, trial: optuna.Trial, outcome: Outcome) -> None:
+        """Write the outcome to the study, and print it."""
+        from optuna.trial import TrialState
+
+        if outcome.reason is not None:
+            trial.set_user_attr(REASON, outcome.reason)
+            self._end(trial, TrialState.FAIL)
+            came = f"failed: {outcome.reason}"
+        elif outcome.score is None:
+            last = self._end(trial, TrialState.PRUNED).value
+            came = f"{'' if last is None else f'{last:.2f} '}(given up early)"
+        else:
+            self._end(trial, TrialState.COMPLETE, outcome.score)
+            came = f"{outcome.score:.2f}"
+        print_line(f"trial {trial.number}: {came}")
+
+    def _end(
+        self, trial: optuna.Trial, state: optuna.trial.TrialState, score: float | None = None
+    ) -> optuna.trial.FrozenTrial:
+        return self.study.tell(trial, score, None if score is not None else state)
+
+    def _stop(self) -> None:
+        """Trials that run are lost, and do not count."""
+        from optuna.trial import TrialState
+
+        for future in self.running:
+            future.cancel()
+        for trial in self.trials.values():
+            trial.set_user_attr(STOPPED, True)
+            self._end(trial, TrialState.FAIL)
+
+
+def _summary(plan: Tuning, study: optuna.Study) -> Best:
+    trials = _counted(study)
     count: Callable[[str], int] = lambda name: sum(t.state.name == name for t in trials)  # noqa: E731
     if not count("COMPLETE"):
         reasons = [reason for trial in trials if (reason := trial.user_attrs.get(REASON))]
@@ -245,7 +211,7 @@ def _summary(plan: Tuning, study: Any) -> Best:
     best = study.best_trial
     values = {found.name: found.suggest(_Fixed(best.params)) for found in plan.space()}
     spec = load(plan.algorithm)
-    config = bind(spec.config_type, (), {**_with(plan.base(), values), "env": plan.env})
+    config = bind(spec.config_type, (), {**with_values(plan.base(), values), "env": plan.env})
     command = f"rlsdk run {plan.algorithm} --config {BEST} --steps {plan.steps} --n-envs {plan.width()}"
     header = (
         f"best of {len(trials)} trials of {plan.algorithm} on {plan.env}, {plan.steps} steps: return {best.value:.2f}\n"
@@ -254,7 +220,7 @@ def _summary(plan: Tuning, study: Any) -> Best:
     path = plan.out / BEST
     path.write_text(commented_toml(spec.config_type, unstructure(config), header=header), encoding="utf-8")
     return Best(
-        score=best.value,
+        score=float(best.values[0]),
         values=values,
         file=path,
         trials=len(trials),
@@ -273,10 +239,3 @@ class _Fixed:
         return self.values[name]
 
     suggest_float = suggest_int = suggest_categorical = _value
-
-
-def _with(settings: dict[str, Any], values: Mapping[str, object]) -> dict[str, Any]:
-    """`settings` with values under dotted names laid over them."""
-    for name, value in values.items():
-        settings = merge(settings, nested(name.split("."), value))
-    return settings

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+import gymnasium
+import numpy as np
 import torch
 
 from rlsdk.buffers.episode_file import RecordedEpisode, write_episodes
@@ -41,12 +44,22 @@ def import_minari(dataset: str | MinariDataset, path: str | Path) -> Path:
     """
     found = _loaded(dataset) if isinstance(dataset, str) else dataset
     observations, actions = to_space(found.observation_space), to_space(found.action_space)
+    seeds = _seeds(found)
     episodes = [
-        checked_episode((observations, actions), episode, f"episode {number}")
+        replace(checked_episode((observations, actions), episode, f"episode {number}"), seed=seeds.get(number))
         for number, episode in enumerate(found.iterate_episodes())
     ]
     name = getattr(getattr(found, "env_spec", None), "id", None)
     return write_episodes(path, episodes, observations, actions, name if isinstance(name, str) else None)
+
+
+def _seeds(dataset: MinariDataset) -> dict[int, int]:
+    """Number of the episode -> the seed that Minari stored beside it, where there is one."""
+    read = getattr(getattr(dataset, "storage", None), "get_episode_metadata", None)
+    if read is None:
+        return {}
+    found = [entry.get("seed") for entry in read(getattr(dataset, "episode_indices", ()))]
+    return {number: int(seed) for number, seed in enumerate(found) if isinstance(seed, int | np.integer)}
 
 
 def _loaded(name: str) -> MinariDataset:
@@ -63,7 +76,8 @@ def _loaded(name: str) -> MinariDataset:
 
 def export_minari(path: str | Path, name: str, **description: str) -> None:
     """Write a file of recorded episodes to Minari's local data sets, as `name` (`namespace/name-v0`). Action masks are
-    written to `infos["action_mask"]`.
+    written to `infos["action_mask"]`; the environment is named if its id is registered
+    with gymnasium.
 
     `description`: `algorithm_name`, `author`, ... as `minari.create_dataset_from_buffers` takes them.
 
@@ -89,6 +103,9 @@ def export_minari(path: str | Path, name: str, **description: str) -> None:
         )
         for number, episode in enumerate(episodes)
     ]
+    name_of_env = episodes.file.header.environment
+    if name_of_env in gymnasium.registry:
+        description = {"env": name_of_env, **description}
     spaces = {
         "observation_space": to_gymnasium(episodes.observation_space),
         "action_space": to_gymnasium(episodes.action_space),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -28,17 +29,16 @@ class _Running:
 class Recorder:
     """Puts the steps of B environments together to episodes; the rows are copied to the CPU."""
 
-    def __init__(self, observation: Observation, action_space: Space, seed: int | None = None) -> None:
+    def __init__(self, observation: Observation, action_space: Space, seeds: Sequence[int | None] = ()) -> None:
         """
         Args:
             observation: of B environments; those whose episode does not begin with it are recorded from the next one on.
             action_space: actions are clipped to its bounds, as the environment does.
-            seed: what one environment was reset with; several derive theirs.
+            seeds: what each of the B environments was reset with; () is not known.
         """
         self.action_space, count = action_space, len(observation.is_first)
-        first_seed = seed if count == 1 else None
-        begins = observation.is_first.tolist()
-        self._running = [_begun(observation, row, first_seed) if begins[row] else None for row in range(count)]
+        begins, first = observation.is_first.tolist(), [*seeds] if len(seeds) == count else [None] * count
+        self._running = [_begun(observation, row, first[row]) if begins[row] else None for row in range(count)]
 
     def step(self, action: Features, step: EnvStep) -> list[tuple[int, RecordedEpisode]]:
         """Take in the actions [B, ..] and what came of them; (environment, episode) of each episode that ended."""

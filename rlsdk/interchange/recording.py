@@ -50,7 +50,8 @@ def record_episodes(
         n_episodes: over all environments, each of which plays its share.
         path: the file; `.safetensors` is appended to a name without suffix. It is replaced as a whole, at the end.
         deterministic: the policy's mode instead of samples.
-        seed: of the first resets, and of the policy's samples.
+        seed: of the first resets, and of the policy's samples. Each environment derives its own, which the first episode of
+            each holds: a reset with it gives the same first observation.
 
     Raises:
         SettingsError: `n_episodes` is not positive. UnsupportedSpaceError: other spaces. ArtifactError: the place cannot be
@@ -126,7 +127,8 @@ def _played(act: ActsOn, envs: VectorEnv, count: int, seed: int | None) -> list[
     """
     quota = [(count + i) // envs.num_envs for i in range(envs.num_envs)]
     observation = envs.reset(seed)
-    recorder, episodes = Recorder(observation, envs.action_space, seed), list[RecordedEpisode]()
+    recorder = Recorder(observation, envs.action_space, getattr(envs, "reset_seeds", ()))
+    episodes = list[RecordedEpisode]()
     try:
         while any(quota):
             action = act(observation)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,7 +55,11 @@ class RecordEpisodes(Callback):
             )
         groups = [state.observation for state in agent.acting]
         seen: Observation = tree.map_tensors(lambda *leaves: torch.cat(leaves), *groups)
-        self._recorder = Recorder(seen, agent.context.action_space)
+        fresh = (
+            not (agent.cursor and agent.cursor.env_steps) and agent.env is not None
+        )  # later episodes continue the random numbers
+        seeds: Sequence[int | None] = getattr(agent.env, "reset_seeds", ()) if fresh else ()
+        self._recorder = Recorder(seen, agent.context.action_space, seeds)
 
     def on_step(self, run: Run, step: EnvStep) -> None:
         assert self._recorder is not None

@@ -22,7 +22,7 @@ from rlsdk.environments import make_vec_env
 from rlsdk.errors import PluginError, SettingsError
 from rlsdk.testing.subject import differing, flat_state
 from rlsdk_ppo import PPO
-from rlsdk_ray import RayExecutor
+from rlsdk_ray import RayExecutor, connection
 from rlsdk_ray.connection import require_answer
 from tests.test_interrupted_runs import wait_for
 from tests.test_process_lifetimes import LINUX, require_all_end
@@ -145,6 +145,21 @@ def test_ctrl_c_saves_the_runs(tmp_path: Path) -> None:
         record = json.loads((tmp_path / "runs" / f"seed-{seed}" / "run.json").read_text())
         assert record["status"] == "interrupted"
         assert list((tmp_path / "runs" / f"seed-{seed}").rglob("*.rlsdk"))
+
+
+@pytest.mark.parametrize(("message", "starts"), [("The current node timed out during startup.", 2), ("no memory", 1)])
+def test_a_start_that_took_too_long_is_tried_again(message: str, starts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = []
+
+    def init(**options: object) -> None:
+        begun.append(options)
+        raise RuntimeError(message)
+
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    with pytest.raises(SettingsError, match=f"no Ray can be started on this machine: .*{message}"):
+        connection._start({})
+    assert len(begun) == starts
 
 
 # --- addresses -----------------------------------------------------------------------------------------------------

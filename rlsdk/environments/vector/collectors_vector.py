@@ -17,6 +17,7 @@ from rlsdk.environments.vector.by_value import ByValue
 from rlsdk.environments.vector.collector_worker import Answer, MakesAttached, Request, Seats
 from rlsdk.environments.vector.connected import SteppedVector
 from rlsdk.environments.vector.item_groups import ItemT, ResultT, Work
+from rlsdk.environments.vector.seeds import seed_of
 from rlsdk.environments.vector.spread_requests import SpreadRequests
 from rlsdk.errors import EnvironmentFault, SettingsError, UsageError
 from rlsdk.executors.background import Background
@@ -141,6 +142,7 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
         pending = self.seeds.first_pending()
         chosen = pending if seed is None else seed
         self._base = fresh_seed() if chosen is None else chosen
+        self.reset_seeds = () if chosen is None else [seed_of(chosen, i) for i in range(self.num_envs)]
         answers = [answer.value() for answer in self._ask("reset", [(chosen,)] * self.collectors)]
         self.standing = None
         self.has_masks = all(masks for _, masks in answers)

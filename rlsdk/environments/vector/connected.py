@@ -108,6 +108,8 @@ class SteppedVector:
     def __init__(self, observation_space: Space, action_space: Space, name: str, seed: int | None = None) -> None:
         self.observation_space, self.action_space, self.name = observation_space, action_space, name
         self.seeds, self.restarts, self.collectors = Seeds(seed), 0, 1
+        self.reset_seeds: Sequence[int | None] = ()
+        """What each environment was reset with last, where that is known."""
         self.max_lag = self.lag = 0
         self.env_id: str | None = None
         """The id that makes such an environment again, None where an id alone does not."""

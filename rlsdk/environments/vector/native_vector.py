@@ -78,7 +78,9 @@ class NativeVectorEnv(SteppedVector):
         """Start an episode everywhere."""
         own = self.seeds.of(seed, self.num_envs)
         # environments that are vectors by themselves take one seed
-        seeds: Any = own if isinstance(self.env.unwrapped, SyncVectorEnv | AsyncVectorEnv) else own[0]
+        separate = isinstance(self.env.unwrapped, SyncVectorEnv | AsyncVectorEnv)
+        seeds: Any = own if separate else own[0]
+        self.reset_seeds = own if separate else ()
         values, infos = self._ask(lambda: self.env.reset(seed=None if None in own else seeds))
         self._reset_infos, self._moves = infos, self._moves + 1
         self._start()

@@ -93,7 +93,7 @@ class ProcessVectorEnv(SpreadRequests, SteppedVector):
 
     def reset(self, seed: int | None = None) -> Observation:
         """Start an episode everywhere; with a seed, environment i gets a stream of its own derived from it."""
-        seeds = self.seeds.of(seed, self.num_envs)
+        self.reset_seeds = seeds = self.seeds.of(seed, self.num_envs)
         self._base = fresh_seed() if seed is None else seed
         self.has_masks = all(self._ask("reset", [(seeds[w.argument.part],) for w in self._workers]))
         return self._records.first(self.has_masks)

@@ -50,7 +50,8 @@ class SyncVectorEnv(SteppedVector):
 
     def reset(self, seed: int | None = None) -> Observation:
         """Start an episode everywhere; with a seed, environment i gets a stream of its own derived from it."""
-        self.group.reset(self.seeds.of(seed, self.num_envs))
+        self.reset_seeds = self.seeds.of(seed, self.num_envs)
+        self.group.reset(self.reset_seeds)
         return self._records.first(self.group.has_masks)
 
     def step(self, action: Tensor) -> EnvStep:

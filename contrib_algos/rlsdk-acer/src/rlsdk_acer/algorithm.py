@@ -35,6 +35,9 @@ class ACERState(TypedDict):
 class ActorCriticWithReplay:
     """Climbs the policy's objective within a trust region, and descends .5 (Q_ret - Q)^2. All terms are means over states."""
 
+    allows_lag = True
+    """The importance weights are those of the policy that collected; see `rlsdk.interfaces.AllowsLag`."""
+
     def __init__(self, network: ACERNetwork, config: ACERConfig) -> None:
         self.network, self.config = network, config
         choice, arguments = optimizer_of(config)
@@ -44,6 +47,10 @@ class ActorCriticWithReplay:
     def reconfigure(self, config: ACERConfig) -> None:
         """Use new settings from the next update on."""
         self.config = config
+
+    def policy_replaced(self) -> None:
+        """The average policy becomes that of the network."""
+        self.average.update(1.0)
 
     def update(self, batch: Sequences[Carry], *, progress: float) -> Metrics:
         """One step on sequences [T, N] of whole rollouts, whose extras hold `probs`; fresh and replayed ones are the same."""

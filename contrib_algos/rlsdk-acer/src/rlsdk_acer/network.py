@@ -83,6 +83,13 @@ class ACERNetwork(nn.Module):
         following = replace(following, is_first=torch.zeros_like(following.is_first))  # it continues the episode
         return self._state_values(following, tuple(part[rows] for part in memory))
 
+    def imitation_loss(self, observation: Observation, action: Tensor, starts: Tensor | None = None) -> Tensor:
+        """-log pi(a|s) [N]; see `rlsdk.interfaces.Imitates`."""
+        begins = torch.ones_like(observation.is_first) if starts is None else starts
+        features, carry = self.encoder(observation.features), self.initial_carry(len(begins))
+        latent = self._memory.sequence(features, carry, observation.is_first | begins, begins)
+        return -self.policy(latent, observation.action_mask).log_prob(action - self.start)
+
     def distribution_of(self, observation: Observation) -> Categorical:
         """Over actions from 0, of observations [N] that begin episodes."""
         carry = self.initial_carry(len(observation.is_first))

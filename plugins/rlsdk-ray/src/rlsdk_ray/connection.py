@@ -18,6 +18,10 @@ SECONDS = 5.0
 """Until an address that does not answer is given up."""
 
 
+TIMED_OUT = "timed out during startup"
+"""In Ray's message where its processes were not ready within 30 seconds."""
+
+
 class _Session:
     """Whether this module started or joined Ray, and how many executors use it."""
 
@@ -93,10 +97,7 @@ def _connect(address: str | None) -> None:
         os.environ.setdefault(
             "RAY_worker_niceness", "0"
         )  # Ray's own is 15: other programs would leave the work little time
-        try:
-            ray.init(address="local", include_dashboard=False, **quiet)
-        except Exception as error:
-            raise SettingsError(f"no Ray can be started on this machine: {one_line(error, 300)}") from None
+        _start(quiet)
         _session.guard = watch()
         return
     assert address is not None
@@ -105,6 +106,22 @@ def _connect(address: str | None) -> None:
         ray.init(address=address, **quiet)
     except Exception as error:
         raise SettingsError(f"cannot join the Ray at {address}: {one_line(error, 300)}") from None
+
+
+def _start(quiet: dict[str, Any]) -> None:
+    """Start a Ray on this machine. Ray gives its processes 30 seconds, which is too short on a busy machine: it tries again.
+
+    Raises:
+        SettingsError: none can be started.
+    """
+    for last in (False, True):
+        try:
+            ray.init(address="local", include_dashboard=False, **quiet)
+            return
+        except Exception as error:
+            ray.shutdown()
+            if last or TIMED_OUT not in str(error):
+                raise SettingsError(f"no Ray can be started on this machine: {one_line(error, 300)}") from None
 
 
 def require_answer(address: str) -> None:

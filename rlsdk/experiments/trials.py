@@ -1,0 +1,177 @@
+"""One trial of a search: a piece of work for any executor."""
+
+from __future__ import annotations
+
+import gc
+import json
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from rlsdk.agent import agent_class
+from rlsdk.agent.loggers import chosen_sinks
+from rlsdk.callbacks import Callback, EvalCallback, ProgressBar
+from rlsdk.environments import make_vec_env
+from rlsdk.errors import RlsdkError, SettingsError
+from rlsdk.evaluation.evaluate import Evaluation, run_episodes
+from rlsdk.experiments.ranges import Range, search_space
+from rlsdk.experiments.runner import starting_settings, width
+from rlsdk.experiments.sweep import require_shared
+from rlsdk.experiments.trial_logs import SinkRefused, trial_progress, trial_sinks
+from rlsdk.registry import load, preset
+from rlsdk.runtime.output import quietly
+from rlsdk.runtime.seeding import derive
+from rlsdk.settings import flat_scalars, merge
+from rlsdk.settings.load import nested
+from rlsdk.sinks import MetricSink, several
+from rlsdk.sinks.sink import Scalar
+
+if TYPE_CHECKING:
+    import optuna
+
+JOURNAL = "journal.log"
+EVALUATIONS = 10
+"""Of one trial; after each but the last it may be given up."""
+PRUNERS = ("median", "halving")
+
+
+@attrs.frozen(kw_only=True)
+class Tuning:
+    """What is searched for: the highest return of `algorithm` on `env` after `steps`, in `trials` trials."""
+
+    algorithm: str
+    env: str
+    steps: int
+    trials: int
+    out: Path
+    settings: dict[str, Any] = attrs.field(factory=dict)
+    """Fixed: not searched."""
+    n_envs: int | None = None
+    episodes: int = 10
+    jobs: int = 1
+    seed: int = 0
+    prune: bool = True
+    pruner: str = "median"
+    """One of `PRUNERS`: how trials are found that are given up."""
+    sinks: tuple[str, ...] = ()
+    """Names of further metric sinks of every trial."""
+    executor: str = "processes"
+    """Where trials run; one at a time runs in this process instead of in `processes`."""
+
+    def base(self) -> dict[str, Any]:
+        """Settings before the search, from the plugin's preset and what is fixed."""
+        return starting_settings(load(self.algorithm), preset(self.algorithm, self.env), self.settings)
+
+    def width(self) -> int:
+        """Environments stepped together."""
+        return width(load(self.algorithm), preset(self.algorithm, self.env), self.n_envs)
+
+    def space(self) -> tuple[Range, ...]:
+        """What is searched."""
+        return search_space(load(self.algorithm).config_type, flat_scalars(self.settings))
+
+    def identity(self) -> str:
+        """What trials of one study have in common."""
+        return json.dumps(
+            [self.algorithm, self.env, self.steps, self.settings, self.width()], sort_keys=True, default=str
+        )
+
+
+@attrs.frozen
+class Begun:
+    """A trial that is to be run."""
+
+    worker: int
+    """The number of its place among those that run at a time; its log has the progress."""
+    trial: optuna.Trial
+    values: dict[str, Any]
+    """Dotted name -> value."""
+
+
+@attrs.frozen
+class Outcome:
+    """What came of a trial."""
+
+    score: float | None = None
+    """None: it was given up, or it failed."""
+    reason: str | None = None
+    """Why it failed."""
+
+
+def run_trial(plan: Tuning, quiet: bool, begun: Begun) -> Outcome:
+    """Train with the settings of a trial; its score is the mean return of its last evaluation.
+
+    Raises:
+        SettingsError: a sink cannot begin, or this machine does not see the study.
+    """
+    require_shared(plan.out / JOURNAL)
+    number, worker = begun.trial.number, begun.worker
+    seed = derive(plan.seed, "trial", number) % 2**31
+    details: dict[str, Scalar] = {
+        "algorithm": plan.algorithm,
+        "env": plan.env,
+        "seed": seed,
+        "steps": plan.steps,
+        "trial": number,
+    }
+    try:
+        with (
+            quietly(quiet),
+            trial_sinks(plan.sinks, plan.out / f"trial-{number:04d}", details) as sinks,
+            trial_progress(plan.out, worker, number) as progress,
+        ):
+            return Outcome(_score(plan, begun, seed, sinks, progress))
+    except SinkRefused as error:
+        raise SettingsError(str(error)) from None
+    except RlsdkError as error:
+        return Outcome(reason=str(error))
+    finally:
+        gc.collect()
+
+
+def _score(plan: Tuning, begun: Begun, seed: int, sinks: list[MetricSink], progress: ProgressBar) -> float | None:
+    """The mean return of the last evaluation; None where the trial was given up."""
+    settings, trial = with_values(plan.base(), begun.values), begun.trial
+    envs, eval_env = make_vec_env(plan.env, plan.width(), vectorization="sync"), make_vec_env(plan.env)
+    try:
+        agent = agent_class(load(plan.algorithm))(**{**settings, "env": envs, "seed": seed})
+        if sinks:
+            agent.set_logger(several([*chosen_sinks(agent.config, f"trial-{trial.number}", fresh=True), *sinks]))
+        every = max(1, plan.steps // EVALUATIONS)
+        reports = _Reports(trial, plan.prune)
+        evaluations = EvalCallback(
+            eval_env, callback_after_eval=reports, n_eval_episodes=plan.episodes, eval_freq=every, verbose=0
+        )
+        agent.learn(plan.steps, callback=[progress, evaluations])
+        if plan.prune and agent.num_timesteps < plan.steps:
+            return None
+        if not evaluations.history or evaluations.history[-1][0] < agent.num_timesteps:
+            seed = agent.derived_seed("final evaluation")
+            return float(run_episodes(agent, eval_env, plan.episodes, seed=seed).mean)
+        return float(evaluations.history[-1][1].mean)
+    finally:
+        envs.close()
+        eval_env.close()
+
+
+class _Reports(Callback):
+    """Reports to the study how a trial does, and ends it where others did better."""
+
+    def __init__(self, trial: optuna.Trial, prune: bool) -> None:
+        self.trial, self.prune = trial, prune
+
+    def on_evaluation(self, run: Any, evaluation: Evaluation) -> bool:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # where a worker died the trial runs again, and reports the same again
+            self.trial.report(evaluation.mean, run.num_timesteps)
+        return not (self.prune and self.trial.should_prune())
+
+
+def with_values(settings: dict[str, Any], values: Mapping[str, object]) -> dict[str, Any]:
+    """`settings` with values under dotted names laid over them."""
+    for name, value in values.items():
+        settings = merge(settings, nested(name.split("."), value))
+    return settings
