@@ -13,6 +13,7 @@ import rlsdk
 from rlsdk.errors import ArtifactError, SettingsError, UsageError
 from rlsdk.registry import load
 from rlsdk.tree import flatten
+from rlsdk_acer import ACER
 from rlsdk_bc import BC
 from rlsdk_dqn import DQN
 from rlsdk_ppo import PPO
@@ -45,6 +46,12 @@ def test_on_policy_agents_act_as_the_clone_does(name: str, cloned: Path) -> None
     assert not agent.policy_transfer.unused
 
 
+def test_acer_takes_the_policy_and_has_its_own_values(cloned: Path) -> None:
+    with pytest.warns(UserWarning, match=r"unchanged: qf\.0\.weight"):
+        agent = ACER.load_policy(cloned)
+    assert agent.predict(SHOWN, deterministic=True)[0].tolist() == [3, 3, 4, 4]
+
+
 def test_what_does_not_fit_is_listed(cloned: Path) -> None:
     with pytest.warns(
         UserWarning, match=r"tensors of the policy come from the file; unchanged: body.0.weight \(shape"
@@ -62,7 +69,9 @@ def test_what_cannot_go_on_is_one_line(cloned: Path, tmp_path: Path) -> None:
         ArtifactError, match="the policy of the file, of bc, has no tensor that fits dqn: their networks"
     ):
         DQN.load_policy(cloned, buffer_size=100, policy_kwargs={"net_arch": [7]})
-    with pytest.raises(SettingsError, match="unknown policy 'MlpPolicy'; recurrent-ppo has MlpLstmPolicy"):
+    with pytest.raises(
+        SettingsError, match=r"the file of bc has 'MlpPolicy', which recurrent-ppo has not; .*MlpLstmPolicy"
+    ):
         RecurrentPPO.load_policy(cloned)
     with pytest.raises(ArtifactError, match="missing"):
         PPO.load_policy(tmp_path / "missing")

@@ -412,9 +412,10 @@ class Agent(Generic[ConfigT]):
 
         Raises:
             ArtifactError: as `load`, or no tensor fits. PluginError: the algorithm of the file is not installed.
+            SettingsError: the class lacks the file's policy, and `settings` name no other.
         """
         stored = StoredPolicy.read(path)
-        merged = stored.settings_for(cls.spec.config_type, settings)
+        merged = stored.settings_for(cls.spec, settings)
         agent = cls.__new__(cls)
         if env is None:
             agent._assembled = without_environment(stored, cls.spec, merged, cls.__name__)

@@ -17,7 +17,7 @@ from rlsdk.agent.construction_limit import ConstructionLimit
 from rlsdk.agent.file_checks import bytes_of, require_finite
 from rlsdk.agent.made_by import algorithm_in, spec_for, upgraded
 from rlsdk.agent.transferred import PolicyTransfer
-from rlsdk.errors import ArtifactError, fitting
+from rlsdk.errors import ArtifactError, SettingsError, fitting, shown
 from rlsdk.interfaces import FollowsPolicy
 from rlsdk.interfaces.abilities import ability
 from rlsdk.registry import AlgorithmSpec
@@ -46,13 +46,22 @@ class StoredPolicy:
         document, sections = upgraded(file.document, file.sections, spec_for(file.document))
         return StoredPolicy(algorithm_in(document), document, agent_file.policy_in(sections))
 
-    def settings_for(self, config_type: type[AgentConfig], given: Mapping[str, object]) -> dict[str, object]:
-        """The settings of the file that another algorithm has too and that define the policy, under those `given`."""
+    def settings_for(self, spec: AlgorithmSpec, given: Mapping[str, object]) -> dict[str, object]:
+        """The settings of the file that another algorithm has too and that define the policy, under those `given`.
+
+        Raises:
+            SettingsError: no policy is given, and the algorithm lacks the file's. ArtifactError: the file is damaged.
+        """
         config = self.document.get("config")
         if not isinstance(config, dict):
             raise ArtifactError("the file is damaged: its manifest holds no settings")
         found = {name: config[name] for name in SHARED if config.get(name) is not None}
-        known = {name for name in _names(config_type, "policy_kwargs") if name not in NOT_NETWORKS}
+        if (policy := {**found, **given}.get("policy")) == found.get("policy") and policy not in spec.policies:
+            raise SettingsError(
+                f"the file of {self.algorithm} has {shown(policy, 50)}, which {spec.id} has not; choose policy (--set"
+                f" policy=...) from {', '.join(spec.policies)}"
+            )
+        known = {name for name in _names(spec.config_type, "policy_kwargs") if name not in NOT_NETWORKS}
         networks = config.get("policy_kwargs")
         stored = networks if isinstance(networks, dict) else {}
         missing = {str(name).removeprefix("policy_kwargs.") for name in _listed_of(self.document)}

@@ -81,7 +81,7 @@ def seen_by(network: ACERNetwork, batch: Sequences[Any], n: int) -> list[Seen]:
     def look(observation: Observation, t: int, before: tuple[Tensor, ...], first: bool) -> tuple[Tensor, Tensor, Any]:
         features = network.encoder(observation.features[t, n : n + 1]).double()
         latent, following = memory.step(features, before, torch.tensor([first]))
-        logits = network.pi(latent)[0]
+        logits = network.head(network.body(latent))[0]
         if observation.action_mask is not None:
             logits = torch.where(observation.action_mask[t, n], logits, -torch.inf)
         return torch.exp(logits - logits.logsumexp(0)), network.qf(latent)[0], following

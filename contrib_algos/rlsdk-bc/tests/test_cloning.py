@@ -157,6 +157,8 @@ def test_what_does_not_fit_is_one_line(tmp_path: Path) -> None:
         BC("MlpPolicy", "CartPole-v1", dataset=one)
     with pytest.raises(SettingsError, match="at least one episode"):
         write_episodes(tmp_path / "empty", [], to_space(SEEN), to_space(CHOICE))
+    with pytest.raises(SettingsError, match="'bc': it learns from recorded episodes: give dataset=PATH"):
+        BC("MlpPolicy", "CartPole-v1")
     with pytest.raises(UsageError, match="that learn from a data set: give theirs"):
         BC("MlpPolicy", None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import cast
@@ -22,10 +23,15 @@ Carry = tuple[Tensor, ...]
 class ACERNetwork(nn.Module):
     """A softmax policy and values of all actions. V(x) is the mean of the values over the policy."""
 
-    def __init__(self, encoder: nn.Module, memory: nn.Module, pi: nn.Module, qf: nn.Module, space: Discrete) -> None:
+    def __init__(
+        self, encoder: nn.Module, memory: nn.Module, pi: nn.Sequential, qf: nn.Sequential, space: Discrete
+    ) -> None:
         """`pi`, `qf`: from latents [N, H] to one output per action; `space`: of the actions."""
         super().__init__()
-        self.encoder, self.memory, self.pi, self.qf = encoder, memory, pi, qf
+        self.encoder, self.memory = encoder, memory
+        # the names of the other actor-critics, so that `load_policy` finds these layers in their files
+        self.body, self.head = pi[:-1], nn.Sequential(OrderedDict(linear=pi[-1]))
+        self.qf = qf
         self.start, self.actions = space.start, space.n
         self.has_train_mode = has_train_mode(*self.children())
         self.recurrent = not isinstance(memory, NoMemory)
@@ -57,7 +63,7 @@ class ACERNetwork(nn.Module):
 
     def policy(self, latent: Tensor, mask: Tensor | None) -> Categorical:
         """Over actions from 0, of latents [N, H]; `mask` bool [N, A] is False where an action is forbidden."""
-        return Categorical.of(self.pi(latent), mask)
+        return Categorical.of(self.head(self.body(latent)), mask)
 
     def unrolled(self, batch: Sequences[Carry]) -> tuple[Tensor, Carry]:
         """(latents [T * N, H] of sequences, the memory [T * N, ..] after each step): step t of sequence n is row t * N + n.
