@@ -22,7 +22,7 @@ MAX_CHOICES = 2**20
 """More single choices than this are refused when a space is read from a file."""
 Actions: TypeAlias = NDArray[Any] | Any
 """Actions as environments take them: an array. For Dict and Tuple spaces a dict or tuple of arrays, for several environments
-a list of these; `Any` stands for them, so that code that acts in other spaces need not tell the types apart."""
+a list of these; `Any` stands for them, so that code for other spaces needs no check of the type."""
 
 
 @attrs.frozen

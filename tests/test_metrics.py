@@ -47,11 +47,11 @@ def test_names_in_the_log_are_those_of_the_page(tmp_path: Path) -> None:
 
 
 def test_a_step_that_is_evaluated_too_has_one_row(tmp_path: Path) -> None:
-    told: list[tuple[int, set[str]]] = []
+    written: list[tuple[int, set[str]]] = []
 
     class Keep:
         def write(self, step: int, values: Any) -> None:
-            told.append((step, set(values)))
+            written.append((step, set(values)))
 
         def close(self) -> None: ...
 
@@ -59,15 +59,17 @@ def test_a_step_that_is_evaluated_too_has_one_row(tmp_path: Path) -> None:
     model = rlsdk.make("trpo", env="CartPole-v1", n_steps=32, batch_size=32, seed=0)
     model.set_logger(several([Keep(), CsvSink(table), JsonlSink(lines)]))
     model.learn(96, log_interval=1, callback=EvalCallback("CartPole-v1", eval_freq=64, n_eval_episodes=1))
-    assert [step for step, _ in told] == [32, 64, 64, 96]
-    assert told[2][1] == {"eval/mean_reward", "eval/std_reward", "eval/mean_ep_length"}, "the others are known already"
+    assert [step for step, _ in written] == [32, 64, 64, 96]
+    assert written[2][1] == {"eval/mean_reward", "eval/std_reward", "eval/mean_ep_length"}, (
+        "the others are known already"
+    )
     with table.open() as stream:
         rows = list(csv.DictReader(stream))
     objects = [json.loads(line) for line in lines.read_text().splitlines()]
     assert [int(row["step"]) for row in rows] == [each["step"] for each in objects] == [32, 64, 96]
     assert [bool(row["eval/mean_reward"]) for row in rows] == [False, True, False]
     assert all(row["train/value_loss"] and row["time/fps"] for row in rows)
-    assert objects[1].keys() == told[1][1] | told[2][1] | {"step"}
+    assert objects[1].keys() == written[1][1] | written[2][1] | {"step"}
     assert float(rows[1]["train/value_loss"]) == objects[1]["train/value_loss"]
 
 

@@ -106,9 +106,6 @@ def run_training(
 ) -> None:
     """Train an agent. Writes a run directory with settings, metrics, checkpoints, the best and the final agent."""
     find(algorithm)  # before anything slow is imported
-    from rlsdk.executors import require_executor
-
-    require_executor(executor)
     _require_one_start(preset, config=config is not None, no_preset=no_preset, resume=resume)
     settings = _settings(config, assignments or [], env, trust=trust)
     env = _environment(env, settings, changed_environment(None, env_kwargs, wrapper), resume=resume)
@@ -147,13 +144,9 @@ def run_training(
         policy_from=policy_from,
     )
     with quietly(quiet or as_json):
-        if (plan := _sweep(request, seeds, jobs, executor)) is not None:
-            results = _run_seeds(plan)
-        else:
-            results = [_report(run(request), algorithm)]
-    if as_json:
-        typer.echo(json.dumps([_as_dict(result) for result in results], indent=1))
-    _require_finished(results)
+        plan = _sweep(request, seeds, jobs, executor)
+        results = _run_seeds(plan) if plan is not None else [_report(run(request), algorithm)]
+    _finish(results, as_json=as_json)
 
 
 def _require_one_start(preset: str | None, *, config: bool, no_preset: bool, resume: bool) -> None:
@@ -201,6 +194,7 @@ def _sweep(request: RunRequest, seeds: int | None, jobs: int | None, executor: s
     if seeds is None:
         if jobs is not None:
             raise SettingsError("--jobs belongs to --seeds: how many seeds run at a time")
+        jobs_for(None, 1, request.threads, executor)  # refuses an unknown executor
         return None
     chosen = seeds_from(request.settings.get("seed"), seeds)
     at_a_time = jobs_for(jobs, seeds, request.threads, executor)
@@ -224,8 +218,10 @@ def _run_seeds(plan: Sweep) -> list[SeedResult]:
     return results
 
 
-def _require_finished(results: Sequence[SeedResult]) -> None:
-    """Exit code 1 if a seed failed."""
+def _finish(results: Sequence[SeedResult], *, as_json: bool) -> None:
+    """Print JSON with `as_json`; exit code 1 if a seed failed."""
+    if as_json:
+        typer.echo(json.dumps([_as_dict(result) for result in results], indent=1))
     if failed := sum(result.error is not None for result in results):
         print_line(f"{failed} of {len(results)} seeds failed; the causes are in summary.json", sys.stderr)
         raise typer.Exit(1)

@@ -40,7 +40,6 @@ __all__ = [
     "capacity",
     "make_executor",
     "names",
-    "require_executor",
     "result_of",
     "unsendable",
 ]
@@ -60,19 +59,6 @@ def is_place(name: str) -> bool:
 def is_executor(name: str) -> bool:
     """Whether there is an executor called `name`; `make_executor` raises if its plugin or its module is broken."""
     return name in EXECUTORS or is_place(name) or is_offered("executors", name)
-
-
-def require_executor(name: str) -> None:
-    """Check that there is an executor called `name`; no plugin is imported.
-
-    Raises:
-        SettingsError: there is none.
-    """
-    if is_executor(name):
-        return
-    if name in PACKAGES:
-        raise SettingsError(f"executor {name!r} is in a package that is not installed: pip install {PACKAGES[name]}")
-    raise SettingsError(f"unknown executor {name!r}; {suggest(name, names())}")
 
 
 def make_executor(name: str, workers: int) -> Executor:
@@ -104,7 +90,12 @@ def _factory(name: str) -> Callable[[int], Any]:
         return EXECUTORS[name]
     if is_place(name):
         return _function(name)
-    require_executor(name)
+    if not is_executor(name):
+        if name in PACKAGES:
+            raise SettingsError(
+                f"executor {name!r} is in a package that is not installed: pip install {PACKAGES[name]}"
+            )
+        raise SettingsError(f"unknown executor {name!r}; {suggest(name, names())}")
     return extension("executors", name)
 
 

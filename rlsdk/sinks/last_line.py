@@ -30,7 +30,8 @@ class LastLine:
 
     def write(self, line: str) -> None:
         """Append a line, its end included."""
+        data = line.encode()
         with self.path.open("ab") as stream:
-            self.start = stream.tell()
-            stream.write(line.encode())
-            self.end = stream.tell()
+            stream.write(data)
+        self.end = self.path.stat().st_size
+        self.start = self.end - len(data)

@@ -61,8 +61,6 @@ class RunRecord:
         """Where schedules count progress from: a continued training continues its schedules."""
         self.episode_statistics = EpisodeStatistics(agent.config.stats_window_size, agent.device)
         self.steps_in_round = 0
-        self.logged_at: int | None = None
-        """Environment steps at the last log."""
         self.stopping = False
         self.tb_log_name, self.log_interval = agent.spec.id.upper(), 1
         self.handlers = Handlers(self.callbacks)

@@ -43,15 +43,9 @@ class Run(RunRecord):
         return statistics.finished_episodes if self.driven.parts.plan.log_every == "episodes" else statistics.reports
 
     def log(self, extra: dict[str, float] | None = None) -> None:
-        """Write the current values to the sinks, under the names of docs/metrics.md.
-
-        With `extra`, at a step that has been logged already, only `extra` and what was recorded since.
-        """
+        """Write the current values to the sinks, under the names of docs/metrics.md."""
         heard = self.logger.sinks or self.handlers["on_log"]  # means are only found for somebody
-        repeated = extra is not None and self.logged_at == self.num_timesteps
-        known = self._known_values() if heard and not repeated else {}
-        values = {**known, **(extra or {}), **self.logger.name_to_value}
-        self.logged_at = self.num_timesteps
+        values = {**(self._known_values() if heard else {}), **(extra or {}), **self.logger.name_to_value}
         self.notify("on_log", values)
         self.logger.write(self.num_timesteps, values)
         self.episode_statistics.clear()
