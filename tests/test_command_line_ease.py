@@ -167,3 +167,12 @@ def test_the_zoo_says_why_it_shows_nothing(cli: Any) -> None:
     code, out, err = cli("zoo", "list", "nothing-like-it")
     assert (code, out) == (0, "")
     assert "trained agents" in err
+
+
+def test_settings_of_a_file_fit_a_screen(cli: Any) -> None:
+    rlsdk.make("tqc", env="Pendulum-v1", buffer_size=100).save("agent")
+    code, out, _ = cli("inspect", "agent.rlsdk")
+    assert code == 0
+    settings = out.partition("settings:")[2]
+    assert max(map(len, settings.splitlines())) <= 120
+    assert json.loads(settings) == json.loads(cli("inspect", "agent.rlsdk", "--json")[1])["config"]
