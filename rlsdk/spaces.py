@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 import numpy as np
@@ -20,6 +20,9 @@ MAX_ELEMENTS = 2**25
 MAX_DIMENSIONS, MAX_START = 32, 2**62
 MAX_CHOICES = 2**20
 """More single choices than this are refused when a space is read from a file."""
+Actions: TypeAlias = NDArray[Any] | Any
+"""Actions as environments take them: an array. For Dict and Tuple spaces a dict or tuple of arrays, for several environments
+a list of these; `Any` stands for them, so that code for other spaces needs no check of the type."""
 
 
 @attrs.frozen

@@ -258,7 +258,7 @@ def test_metrics_reach_every_sink(tmp_path: Path) -> None:
     )
     rows = list(csv.DictReader((tmp_path / "m.csv").open()))
     lines = [json.loads(line) for line in (tmp_path / "m.jsonl").read_text().splitlines()]
-    assert [int(row["step"]) for row in rows] == [10, 15, 20, 30, 30] == [line["step"] for line in lines]
+    assert [int(row["step"]) for row in rows] == [10, 15, 20, 30] == [line["step"] for line in lines]
     expected = {"rollout/ep_rew_mean", "rollout/ep_len_mean", "time/fps", "time/total_timesteps", "time/episodes",
                 "time/time_elapsed", "train/critic_loss", "train/actor_loss", "train/ent_coef", "train/ent_coef_loss",
                 "train/learning_rate", "train/n_updates"}  # fmt: skip

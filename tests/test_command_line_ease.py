@@ -119,3 +119,60 @@ def test_a_warning_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: 
     main.main()
     assert capsys.readouterr().out == "warning: too large\n"
     assert warnings.formatwarning is before
+
+
+def test_results_of_commands_as_json(cli: Any) -> None:
+    code, out, err = cli("run", "ppo", *SHORT, "--seed", "3", "--out", "one", "--json")
+    assert code == 0, err
+    (result,) = json.loads(out)
+    assert (result["seed"], result["folder"], result["error"]) == (3, "one", None)
+    assert result["mean"] == json.loads(Path("one/run.json").read_text())["final_evaluation"]["mean"]
+    code, out, err = cli("run", "ppo", *SHORT, "--seeds", "2", "--executor", "in-process", "--out", "two", "--json")
+    assert code == 0, err
+    assert [(each["seed"], each["folder"]) for each in json.loads(out)] == [(0, "two/seed-0"), (1, "two/seed-1")]
+    code, out, _ = cli("doctor", "--json")
+    found = json.loads(out)
+    assert found["versions"]["rlsdk"] == rlsdk.__version__
+    assert {each["id"] for each in found["plugins"]} >= {"rlsdk-ppo/ppo", "rlsdk-tqc/tqc"}
+    assert code == any(each["problem"] or each["effects"] for each in found["plugins"])
+
+
+def test_a_search_as_json(cli: Any) -> None:
+    pytest.importorskip("optuna")
+    line = ("tune", "ppo", "--env", "CartPole-v1", "--steps", "64", "--trials", "1", "--eval-episodes", "1")
+    code, out, err = cli(*line, "--executor", "in-process", "--out", "tuned", "--json")
+    assert code == 0, err
+    best = json.loads(out)
+    assert (best["file"], best["trials"]) == ("tuned/best.toml", 1)
+    assert best["command"].startswith("rlsdk run ppo --config tuned/best.toml --steps 64")
+
+
+def test_an_unknown_executor_is_refused_for_a_single_run_too(cli: Any) -> None:
+    """It was ignored without --seeds or --collectors."""
+    code, _, err = cli("run", "ppo", *SHORT, "--executor", "proceses")
+    assert (code, err) == (1, "error: unknown executor 'proceses'; did you mean 'processes'?\n")
+    assert not Path("runs").exists()
+
+
+def test_the_list_of_commands_has_whole_sentences(cli: Any) -> None:
+    for line in (["--help"], ["zoo", "--help"]):
+        code, out, _ = cli(*line)
+        assert code == 0
+        commands = out.partition("Commands:\n")[2].splitlines()
+        assert commands
+        assert all(row.endswith(".") and not row.endswith("...") for row in commands), commands
+
+
+def test_the_zoo_says_why_it_shows_nothing(cli: Any) -> None:
+    code, out, err = cli("zoo", "list", "nothing-like-it")
+    assert (code, out) == (0, "")
+    assert "trained agents" in err
+
+
+def test_settings_of_a_file_fit_a_screen(cli: Any) -> None:
+    rlsdk.make("tqc", env="Pendulum-v1", buffer_size=100).save("agent")
+    code, out, _ = cli("inspect", "agent.rlsdk")
+    assert code == 0
+    settings = out.partition("settings:")[2]
+    assert max(map(len, settings.splitlines())) <= 120
+    assert json.loads(settings) == json.loads(cli("inspect", "agent.rlsdk", "--json")[1])["config"]

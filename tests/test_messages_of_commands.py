@@ -6,6 +6,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import pytest
 
 from rlsdk.errors import EnvironmentFault, PluginError, SettingsError
@@ -13,7 +14,7 @@ from rlsdk.executors.processes import Processes
 from rlsdk.experiments.plotting import TITLE_WIDTH, environment_title
 from rlsdk.experiments.suite import load_suite
 from rlsdk.registry import find
-from rlsdk.runtime.output import plain_warnings
+from rlsdk.runtime.output import plain_warning, plain_warnings
 from rlsdk.settings import load_settings
 
 SHORT = ("--env", "CartPole-v1", "--steps", "64", "--n-envs", "1", "--set", "n_steps=32", "--eval-episodes", "1")
@@ -120,6 +121,14 @@ def test_warnings_of_processes_are_plain_too(capfd: pytest.CaptureFixture[str]) 
         finally:
             executor.close()
     assert capfd.readouterr().err == "warning: too large: 3\n"
+
+
+def test_warnings_of_gymnasium_have_no_codes_of_colours(recwarn: pytest.WarningsRecorder) -> None:
+    gymnasium.make("Pendulum")
+    (warning,) = [each for each in recwarn if "unversioned" in str(each.message)]
+    text = plain_warning(warning.message, warning.category, "", 0)
+    assert text.startswith("warning: Using the latest versioned environment `Pendulum-v1` instead")
+    assert "\x1b" not in text
 
 
 def test_the_command_of_a_search_has_its_environments(cli: Any) -> None:

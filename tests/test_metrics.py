@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,44 @@ def test_names_in_the_log_are_those_of_the_page(tmp_path: Path) -> None:
     assert DOCUMENTED - {"rollout/worker_restarts", "rollout/lag", "rollout/exploration_rate"} <= set(rows)
     assert rows["rollout/success_rate"] == rows["eval/success_rate"] == 1.0
     assert set(rows) <= set((tmp_path / "m.csv").read_text().splitlines()[0].split(","))
+
+
+def test_a_step_that_is_evaluated_too_has_one_row(tmp_path: Path) -> None:
+    written: list[tuple[int, set[str]]] = []
+
+    class Keep:
+        def write(self, step: int, values: Any) -> None:
+            written.append((step, set(values)))
+
+        def close(self) -> None: ...
+
+    table, lines = tmp_path / "m.csv", tmp_path / "m.jsonl"
+    model = rlsdk.make("trpo", env="CartPole-v1", n_steps=32, batch_size=32, seed=0)
+    model.set_logger(several([Keep(), CsvSink(table), JsonlSink(lines)]))
+    model.learn(96, log_interval=1, callback=EvalCallback("CartPole-v1", eval_freq=64, n_eval_episodes=1))
+    assert [step for step, _ in written] == [32, 64, 64, 96]
+    assert written[2][1] == {"eval/mean_reward", "eval/std_reward", "eval/mean_ep_length"}, (
+        "the others are known already"
+    )
+    with table.open() as stream:
+        rows = list(csv.DictReader(stream))
+    objects = [json.loads(line) for line in lines.read_text().splitlines()]
+    assert [int(row["step"]) for row in rows] == [each["step"] for each in objects] == [32, 64, 96]
+    assert [bool(row["eval/mean_reward"]) for row in rows] == [False, True, False]
+    assert all(row["train/value_loss"] and row["time/fps"] for row in rows)
+    assert objects[1].keys() == written[1][1] | written[2][1] | {"step"}
+    assert float(rows[1]["train/value_loss"]) == objects[1]["train/value_loss"]
+
+
+def test_a_row_loses_no_value(tmp_path: Path) -> None:
+    """A second value of a metric, and values after a line of another writer, get a row of their own."""
+    sink = CsvSink(tmp_path / "m.csv")
+    sink.write(1, {"a": 1.0})
+    sink.write(1, {"a": 2.0})
+    sink.write(1, {"b": 3.0})
+    CsvSink(tmp_path / "m.csv").write(1, {"a": 4.0})
+    sink.write(1, {"b": 5.0})
+    assert (tmp_path / "m.csv").read_text().split() == ["step,a,b", "1,1.0,", "1,2.0,3.0", "1,4.0,", "1,,5.0"]
 
 
 OWN = re.findall(r"^\| ([\w, ]+) \| (.*`.*`.*) \|$", PAGE.partition("its own metrics")[2], re.MULTILINE)

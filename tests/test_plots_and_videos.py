@@ -85,7 +85,7 @@ def test_statistics_and_bands_over_seeds_by_hand(tmp_path: Path) -> None:
 
 
 def test_a_step_counts_once_in_a_running_mean(tmp_path: Path) -> None:
-    """Evaluations repeat the metrics of their step in a row of their own, at a later time."""
+    """Runs of earlier versions repeat the metrics of an evaluated step in a row of its own, at a later time."""
     path = tmp_path / "metrics.csv"
     path.write_text(
         "step,rollout/ep_rew_mean,time/time_elapsed,eval/mean_reward\n1,10,0.1,\n2,20,0.2,\n2,20,0.9,7\n3,30,1,\n"

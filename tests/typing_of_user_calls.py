@@ -31,6 +31,11 @@ assert_type(model.config, TQCConfig)
 assert_type(model.config.gamma, float)
 misspelt = model.config.gama  # type: ignore[attr-defined] # pyright: ignore[reportAttributeAccessIssue]
 action, state = model.predict(np.zeros(3), deterministic=True)
+print(action.mean(), int(action), action[0] + 1, gymnasium.make("Pendulum-v1").step(action))
+action.men()  # type: ignore[union-attr] # pyright: ignore[reportAttributeAccessIssue]
+state.cpu()  # type: ignore[attr-defined] # pyright: ignore[reportAttributeAccessIssue]
+model.predict(np.zeros((4, 3)), state=state, episode_start=np.zeros(4, bool))
+print(model.session(4).act(np.zeros((4, 3))).shp)  # type: ignore[union-attr] # pyright: ignore[reportAttributeAccessIssue]
 
 assert_type(model.config, TQCConfig)
 assert_type(model.config.batch_size, int)

@@ -42,6 +42,7 @@ from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.constructor import class_only
 from rlsdk.settings.dataset import Dataset
 from rlsdk.sinks import Logger, MetricSink
+from rlsdk.spaces import Actions
 from rlsdk.storage.journal import Journal
 from rlsdk.training.train import Run
 
@@ -256,7 +257,7 @@ class Agent(Generic[ConfigT]):
         episode_start: object = None,
         deterministic: bool = False,
         action_masks: object = None,
-    ) -> tuple[Any, Any]:
+    ) -> tuple[Actions, object]:
         """(actions, next state) for one observation or a batch of them, in numpy; for Dict and Tuple actions a dict or
         tuple of arrays, a list of them for a batch.
 

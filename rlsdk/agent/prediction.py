@@ -18,7 +18,7 @@ from rlsdk.errors import MaskError
 from rlsdk.preprocessing import Preprocessing
 from rlsdk.preprocessing.frames import FramesCarry
 from rlsdk.records import Features, Observation
-from rlsdk.spaces import Dict, Space, Tuple, dtype_of
+from rlsdk.spaces import Actions, Dict, Space, Tuple, dtype_of
 from rlsdk.tree import leaves, map_tensors
 
 NodeT = TypeVar("NodeT")
@@ -31,7 +31,7 @@ def predict(  # the documented arguments
     episode_start: object,
     deterministic: bool,
     action_masks: object,
-) -> tuple[object, object]:
+) -> tuple[Actions, object]:
     """See `Agent.predict`."""
     if not modes_are_plain():
         return in_plain_modes(_predict)(agent, observation, state, episode_start, deterministic, action_masks)
@@ -45,7 +45,7 @@ def _predict(
     episode_start: object,
     deterministic: bool,
     action_masks: object,
-) -> tuple[object, object]:
+) -> tuple[Actions, object]:
     rows, single = batch_of(agent.context.observation_space, observation)
     start = state is None if episode_start is None else np.asarray(episode_start, dtype=bool)
     is_first = torch.as_tensor(np.broadcast_to(start, (len(rows),)).copy())

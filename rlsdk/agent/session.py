@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Generator
@@ -15,6 +13,7 @@ from rlsdk.errors import ObservationError
 from rlsdk.interfaces import Policy
 from rlsdk.preprocessing import Preprocessing
 from rlsdk.records import Act, Observation
+from rlsdk.spaces import Actions
 from rlsdk.tree import map_tensors
 
 
@@ -52,7 +51,7 @@ class Session:
         """Mark environments whose episode is over, bool [n] or one bool; their next observation starts an episode."""
         self.is_first = self.is_first | torch.as_tensor(np.broadcast_to(np.asarray(done, dtype=bool), (self.n,)).copy())
 
-    def act(self, observation: object, action_masks: object = None) -> Any:
+    def act(self, observation: object, action_masks: object = None) -> Actions:
         """Actions for `n` observations stacked on a leading axis; with n = 1 also for a single one, then unstacked.
 
         Raises:

@@ -52,6 +52,8 @@ class EvalCallback(Callback):
         self.on_new_best = as_callbacks(callback_on_new_best, self)
         self.after = as_callbacks(callback_after_eval, self)
         self.best = float("-inf")
+        self.logged_at: int | None = None
+        """Environment steps at the last log of the training."""
         self.history: list[tuple[int, Evaluation]] = []
 
     @property
@@ -70,6 +72,9 @@ class EvalCallback(Callback):
             self.log.start(run.num_timesteps)
         answers = [child.on_training_start(run) for child in (*self.on_new_best, *self.after)]
         return not any(map(says_stop, answers))
+
+    def on_log(self, run: Run, values: dict[str, float]) -> None:
+        self.logged_at = run.num_timesteps
 
     def on_report(self, run: Run, report: Report) -> bool | None:
         if not self.counter.due(run.num_timesteps):
@@ -94,7 +99,7 @@ class EvalCallback(Callback):
         self.history.append((run.num_timesteps, result))
         if self.log is not None:
             self.log.write(self.history)
-        run.log(_metrics(result))
+        self._write(run, _metrics(result))
         listeners, better = list(self.after), result.mean > self.best
         if self.verbose:
             print_line(_described(run.num_timesteps, result, better))
@@ -106,6 +111,15 @@ class EvalCallback(Callback):
         answers = [child.on_evaluation(run, result) for child in listeners]
         run.notify("on_evaluation", result)
         return not any(map(says_stop, answers)) and (self.stop_at is None or result.mean < self.stop_at)
+
+    def _write(self, run: Run, metrics: dict[str, float]) -> None:
+        """Write the evaluation; at a step that is logged already, without the other metrics, which sinks have."""
+        if self.logged_at != run.num_timesteps:
+            run.log(metrics)
+            return
+        values = {**metrics, **run.logger.name_to_value}
+        run.notify("on_log", values)
+        run.logger.write(run.num_timesteps, values)
 
 
 def _described(step: int, result: Evaluation, better: bool) -> str:

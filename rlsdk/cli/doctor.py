@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,36 +16,60 @@ if TYPE_CHECKING:
     from rlsdk.registry.trial import Trial
 
 
-def diagnose() -> None:
+def diagnose(as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False) -> None:
     """Check the installation: print versions, and load every plugin in a separate process.
 
     Exit code 1 if there is a problem.
     """
-    from importlib.metadata import PackageNotFoundError, version
-
     from rlsdk.registry.trial import all_tried
 
-    for package in ("rlsdk", "torch", "gymnasium", "numpy", "safetensors"):
-        try:
-            typer.echo(f"{package:<14}{version(package)}")
-        except PackageNotFoundError:
-            typer.echo(f"{package:<14}NOT INSTALLED")
-    typer.echo(f"{'cores':<14}{os.cpu_count()}")
-    if os.environ.get(SWITCH):
-        typer.echo(f"{SWITCH}={os.environ[SWITCH]} hides some plugins")
-    found = plugins()
-    healthy = [_show(plugin, trial) for plugin, trial in zip(found, all_tried(found), strict=True)]
-    if not healthy:
-        typer.echo("no plugin is installed; try: pip install rlsdk-tqc")
-    if not all(healthy):
+    versions, found = {name: _version(name) for name in PACKAGES}, plugins()
+    if not as_json:
+        _print_system(versions)
+    trials = list(zip(found, all_tried(found), strict=True))
+    if as_json:
+        typer.echo(json.dumps({"versions": versions, "cores": os.cpu_count(), "plugins": _records(trials)}, indent=1))
+    else:
+        for plugin, trial in trials:
+            _show(plugin, trial)
+    if not trials:
+        typer.echo("no plugin is installed; try: pip install rlsdk-tqc", err=as_json)
+    if any(trial.problem is not None or trial.effects for _, trial in trials):
         raise typer.Exit(1)
 
 
-def _show(plugin: Plugin, trial: Trial) -> bool:
+PACKAGES = ("rlsdk", "torch", "gymnasium", "numpy", "safetensors")
+
+
+def _version(package: str) -> str | None:
+    """None: it is not installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _print_system(versions: dict[str, str | None]) -> None:
+    for package, version in versions.items():
+        typer.echo(f"{package:<14}{version or 'NOT INSTALLED'}")
+    typer.echo(f"{'cores':<14}{os.cpu_count()}")
+    if os.environ.get(SWITCH):
+        typer.echo(f"{SWITCH}={os.environ[SWITCH]} hides some plugins")
+
+
+def _records(trials: list[tuple[Plugin, Trial]]) -> list[dict[str, object]]:
+    return [
+        {"id": plugin.qualified_id, "version": plugin.version, "problem": trial.problem, "effects": list(trial.effects)}
+        for plugin, trial in trials
+    ]
+
+
+def _show(plugin: Plugin, trial: Trial) -> None:
     """Print the result of loading one plugin."""
     label = one_line(f"plugin {plugin.qualified_id} {plugin.version}:")
     if trial.problem is not None:
         typer.echo(f"{label} BROKEN: {one_line(trial.problem)}")
-        return False
-    typer.echo(f"{label} usable" + "".join(f"\n    WARNING: {one_line(effect)}" for effect in trial.effects))
-    return not trial.effects
+    else:
+        typer.echo(f"{label} usable" + "".join(f"\n    WARNING: {one_line(effect)}" for effect in trial.effects))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import textwrap
 from pathlib import Path
 from typing import Annotated
 
@@ -48,7 +49,15 @@ def inspect_file(
     for section, shapes in shapes_in(document).items():
         count = sum(map(math.prod, shapes.values()))
         typer.echo(f"section:      {one_line(section)}, {len(shapes)} tensors, {count:,} numbers")
-    typer.echo("settings:     " + json.dumps(document.get("config")))
+    settings = textwrap.fill(
+        json.dumps(document.get("config")),
+        width=120,
+        initial_indent="settings:     ",
+        subsequent_indent=" " * 14,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    typer.echo(settings)
 
 
 def _inspect_data(file: Path, *, as_json: bool) -> None:

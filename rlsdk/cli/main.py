@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Annotated
 
@@ -56,35 +57,56 @@ def common(
     """Train, evaluate and inspect reinforcement-learning agents; algorithms are plugins."""
 
 
-# each epilog is the example on the command's page, and run by a test
-app.command("list", epilog="Example: rlsdk list")(listing.list_algorithms)
-app.command("info", epilog="Example: rlsdk info tqc")(info.show_info)
-app.command("config", epilog="Example: rlsdk config tqc --preset Pendulum-v1 > run.toml")(config.show_config)
-app.command("run", epilog="Example: rlsdk run tqc --env Pendulum-v1 --steps 8000 --seed 0 --out runs/pendulum")(
-    run.run_training
+COMMANDS: tuple[tuple[str, Callable[..., object], str, str], ...] = (
+    ("list", listing.list_algorithms, "List the installed algorithms.", "list"),
+    ("info", info.show_info, "Show an algorithm: spaces, paper, hyper-parameters.", "info tqc"),
+    (
+        "config",
+        config.show_config,
+        "Print a settings file with comments.",
+        "config tqc --preset Pendulum-v1 > run.toml",
+    ),
+    ("run", run.run_training, "Train an agent.", "run tqc --env Pendulum-v1 --steps 8000 --seed 0 --out runs/pendulum"),
+    ("eval", evaluate.evaluate_file, "Evaluate a saved agent.", "eval runs/pendulum --episodes 20"),
+    ("plot", plot.plot_curves, "Draw learning curves.", "plot runs/pendulum --out curve.png --band range"),
+    ("bench", bench.run_bench, "Run a suite with several seeds.", "bench classic --algos ars --seeds 2 --budget 10000"),
+    ("compare", compare.compare_runs, "Compare two sets of runs.", "compare runs/pendulum runs/wide"),
+    (
+        "tune",
+        tune.tune_algorithm,
+        "Search for hyper-parameters.",
+        "tune trpo --env Pendulum-v1 --steps 8000 --trials 20 --out tuned",
+    ),
+    ("record", record.record_file, "Write a video of a saved agent.", "record runs/pendulum --out video.mp4"),
+    (
+        "record-episodes",
+        record_episodes.record_episodes_of,
+        "Record episodes to a data set.",
+        "record-episodes runs/pendulum --episodes 5 --out demo",
+    ),
+    (
+        "import",
+        importing.import_agent,
+        "Convert a model of stable-baselines3 or sb3-contrib.",
+        "import trpo model.zip --env Pendulum-v1 --out imported.rlsdk",
+    ),
+    (
+        "export",
+        exporting.export_policy,
+        "Write a policy as ONNX or torch.export.",
+        "export runs/pendulum --out policy.onnx",
+    ),
+    ("push", hub.push_file, "Upload an agent to a model hub.", "push runs/pendulum me/pendulum"),
+    ("pull", hub.pull_file, "Download an agent from a model hub.", "pull me/pendulum --out pulled.rlsdk"),
+    ("inspect", inspect.inspect_file, "Show the contents of an agent file or data set.", "inspect runs/pendulum"),
+    ("check", check.check_plugin, "Check a plugin against the contracts.", "check tqc --seconds 60"),
+    ("new", new.new_plugin, "Write a plugin package.", "new my-first --family off-policy --actions continuous"),
+    ("doctor", doctor.diagnose, "Check the installation.", "doctor"),
 )
-app.command("eval", epilog="Example: rlsdk eval runs/pendulum --episodes 20")(evaluate.evaluate_file)
-app.command("plot", epilog="Example: rlsdk plot runs/pendulum --out curve.png --band range")(plot.plot_curves)
-app.command("bench", epilog="Example: rlsdk bench classic --algos ars --seeds 2 --budget 10000")(bench.run_bench)
-app.command("compare", epilog="Example: rlsdk compare runs/pendulum runs/wide")(compare.compare_runs)
-app.command("tune", epilog="Example: rlsdk tune trpo --env Pendulum-v1 --steps 8000 --trials 20 --out tuned")(
-    tune.tune_algorithm
-)
-app.command("record", epilog="Example: rlsdk record runs/pendulum --out video.mp4")(record.record_file)
-app.command("record-episodes", epilog="Example: rlsdk record-episodes runs/pendulum --episodes 5 --out demo")(
-    record_episodes.record_episodes_of
-)
-app.command("import", epilog="Example: rlsdk import trpo model.zip --env Pendulum-v1 --out imported.rlsdk")(
-    importing.import_agent
-)
-app.command("export", epilog="Example: rlsdk export runs/pendulum --out policy.onnx")(exporting.export_policy)
-app.command("push", epilog="Example: rlsdk push runs/pendulum me/pendulum")(hub.push_file)
-app.command("pull", epilog="Example: rlsdk pull me/pendulum --out pulled.rlsdk")(hub.pull_file)
-app.add_typer(zoo.app, name="zoo")
-app.command("inspect", epilog="Example: rlsdk inspect runs/pendulum")(inspect.inspect_file)
-app.command("check", epilog="Example: rlsdk check tqc --seconds 60")(check.check_plugin)
-app.command("new", epilog="Example: rlsdk new my-first --family off-policy --actions continuous")(new.new_plugin)
-app.command("doctor", epilog="Example: rlsdk doctor")(doctor.diagnose)
+"""Names, functions, summaries for the list of commands, and the examples on the commands' pages, which a test runs."""
+for _name, _function, _summary, _example in COMMANDS:
+    app.command(_name, short_help=_summary, epilog=f"Example: rlsdk {_example}")(_function)
+app.add_typer(zoo.app, name="zoo", short_help="Trained agents of installed packages.")
 
 
 def main() -> None:

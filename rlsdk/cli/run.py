@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from rlsdk.experiments.runner import RunRequest, RunResult
-    from rlsdk.experiments.sweep import Sweep
+    from rlsdk.experiments.sweep import SeedResult, Sweep
 
 from rlsdk.cli.environment_options import EnvKwargs, Wrappers
 from rlsdk.cli.interrupt import interrupted
@@ -101,6 +102,7 @@ def run_training(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and errors only.")] = False,
     profile: Annotated[bool, typer.Option("--profile", help="Print where the time was spent, with advice.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only the result, as JSON.")] = False,
 ) -> None:
     """Train an agent. Writes a run directory with settings, metrics, checkpoints, the best and the final agent."""
     find(algorithm)  # before anything slow is imported
@@ -141,11 +143,10 @@ def run_training(
         executor=None if collectors is None else executor,
         policy_from=policy_from,
     )
-    with quietly(quiet):
-        if (plan := _sweep(request, seeds, jobs, executor)) is not None:
-            _run_seeds(plan)
-        else:
-            _report(run(request), algorithm)
+    with quietly(quiet or as_json):
+        plan = _sweep(request, seeds, jobs, executor)
+        results = _run_seeds(plan) if plan is not None else [_report(run(request), algorithm)]
+    _finish(results, as_json=as_json)
 
 
 def _require_one_start(preset: str | None, *, config: bool, no_preset: bool, resume: bool) -> None:
@@ -193,13 +194,15 @@ def _sweep(request: RunRequest, seeds: int | None, jobs: int | None, executor: s
     if seeds is None:
         if jobs is not None:
             raise SettingsError("--jobs belongs to --seeds: how many seeds run at a time")
+        jobs_for(None, 1, request.threads, executor)  # refuses an unknown executor
         return None
     chosen = seeds_from(request.settings.get("seed"), seeds)
     at_a_time = jobs_for(jobs, seeds, request.threads, executor)
     return Sweep(request=request, seeds=chosen, jobs=at_a_time, executor=executor)
 
 
-def _run_seeds(plan: Sweep) -> None:
+def _run_seeds(plan: Sweep) -> list[SeedResult]:
+    """Run the seeds, and print a summary."""
     from rlsdk.experiments.recorded_run import place_of
     from rlsdk.experiments.sweep import sweep
 
@@ -208,18 +211,31 @@ def _run_seeds(plan: Sweep) -> None:
     with interrupted("what ran is saved, continue with: the same command and --resume --out its folder"):
         results = sweep(plan)
     means = [result.mean for result in results if result.mean is not None]
-    failed = sum(result.error is not None for result in results)
     if means:
         spread = f" (from {min(means):.2f} to {max(means):.2f})" if len(means) > 1 else ""
         print_line(f"{len(means)} seeds: mean return {sum(means) / len(means):.2f}{spread}")
     print_line(f"files: {results[0].folder.parent}/ (summary.json, learning_curves.png, seed-*/)")
-    if failed:
+    return results
+
+
+def _finish(results: Sequence[SeedResult], *, as_json: bool) -> None:
+    """Print JSON with `as_json`; exit code 1 if a seed failed."""
+    if as_json:
+        typer.echo(json.dumps([_as_dict(result) for result in results], indent=1))
+    if failed := sum(result.error is not None for result in results):
         print_line(f"{failed} of {len(results)} seeds failed; the causes are in summary.json", sys.stderr)
         raise typer.Exit(1)
 
 
-def _report(result: RunResult, algorithm: str) -> None:
+def _as_dict(result: SeedResult) -> dict[str, object]:
+    names = ("mean", "std", "error")
+    return {"seed": result.seed, "folder": str(result.folder), **{name: getattr(result, name) for name in names}}
+
+
+def _report(result: RunResult, algorithm: str) -> SeedResult:
     """Print the result of the run, and how to continue it if it was interrupted."""
+    from rlsdk.experiments.sweep import SeedResult
+
     folder, score = result.directory.path, result.evaluation
     if result.interrupted:
         print_line(
@@ -232,3 +248,5 @@ def _report(result: RunResult, algorithm: str) -> None:
         reached = f"return {score.mean:.2f} +- {score.std:.2f} over {len(score.returns)} deterministic episodes"
     print_line(f"{result.env_steps:,} {result.unit} in {result.seconds:.0f} s; {reached}")
     print_line(f"files: {folder}/ (final.rlsdk, metrics.csv, config.toml, ...)")
+    mean, std = (None, None) if score is None else (score.mean, score.std)
+    return SeedResult(seed=result.directory.read_record().seed, folder=folder, mean=mean, std=std)

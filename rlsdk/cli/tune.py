@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import attrs
 import typer
 
 from rlsdk.cli.environment_options import EnvKwargs, Wrappers
@@ -58,6 +60,7 @@ def tune_algorithm(
         typer.Option(help="Further metric sink of every trial: tensorboard, or a plugin's. Can be repeated."),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only the result, as JSON.")] = False,
 ) -> None:
     """Search for hyper-parameters (extra `tune`), and write the best as a settings file that `rlsdk run --config` takes.
 
@@ -88,11 +91,14 @@ def tune_algorithm(
     )
     if "env" in plan.settings or "seed" in plan.settings:
         raise SettingsError("env and seed cannot be given with --set; use the options --env and --seed")
-    with quietly(quiet):
+    with quietly(quiet or as_json):
         print_line(f"{algorithm} on {env}: {', '.join(found.name for found in plan.space())}; {plan.jobs} at a time")
         with interrupted("finished trials are saved, the same command continues"):
             best = tune(plan)
-        _report(best, f"rlsdk run {algorithm} --config {best.file} --steps {steps} --n-envs {plan.width()}")
+        command = f"rlsdk run {algorithm} --config {best.file} --steps {steps} --n-envs {plan.width()}"
+        _report(best, command)
+    if as_json:
+        typer.echo(json.dumps({**attrs.asdict(best), "file": str(best.file), "command": command}, indent=1))
 
 
 def _report(best: Best, command: str) -> None:

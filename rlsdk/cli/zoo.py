@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,7 @@ import attrs
 import typer
 
 from rlsdk.errors import one_line
+from rlsdk.runtime.output import print_line
 
 if TYPE_CHECKING:
     from rlsdk.interchange.zoo import ZooAgent
@@ -18,7 +20,7 @@ app = typer.Typer(no_args_is_help=True, help="Trained agents that installed pack
 Name = Annotated[str, typer.Argument(help="ALGORITHM/ENVIRONMENT, see `rlsdk zoo list`.")]
 
 
-@app.command("list")
+@app.command("list", short_help="List the trained agents.", epilog="Example: rlsdk zoo list Pendulum")
 def list_agents(
     text: Annotated[str, typer.Argument(help="Show only agents with this text in their name.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
@@ -26,9 +28,16 @@ def list_agents(
     """List the trained agents with what they reached. Imports neither torch nor any plugin."""
     from rlsdk.interchange.zoo import agents
 
-    found = [agent for agent in agents() if text in agent.qualified_name]
+    known = agents()
+    found = [agent for agent in known if text in agent.qualified_name]
+    if not known:
+        print_line("no package with trained agents is installed; try: pip install rlsdk-zoo", sys.stderr)
+    elif not found:
+        print_line(f"no name of the {len(known)} trained agents has {text!r} in it", sys.stderr)
     if as_json:
         typer.echo(json.dumps([_record(agent) for agent in found], indent=1))
+        return
+    if not found:
         return
     rows: list[tuple[str, ...]] = [("name", "mean return [95 %]", "steps", "kB", "zoo")]
     for agent in found:
@@ -39,7 +48,7 @@ def list_agents(
         typer.echo("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-@app.command("show")
+@app.command("show", short_help="Print the card of an agent.", epilog="Example: rlsdk zoo show tqc/Pendulum-v1")
 def show_agent(name: Name) -> None:
     """Print the card of a trained agent: what it reached, how to use it, the command that makes it, hashes."""
     from rlsdk.interchange.zoo import find
@@ -47,7 +56,11 @@ def show_agent(name: Name) -> None:
     typer.echo(find(name).card(), nl=False)
 
 
-@app.command("get")
+@app.command(
+    "get",
+    short_help="Write the file of an agent.",
+    epilog="Example: rlsdk zoo get tqc/Pendulum-v1 --out pendulum.rlsdk",
+)
 def get_agent(
     name: Name,
     out: Annotated[

@@ -16,7 +16,7 @@ MAX_METRICS = 1 << 32
 def read_metric(path: Path, name: str, x: str = "step") -> tuple[list[float], list[float]]:
     """(x, values) of one column of a run's metrics.csv; rows without the metric are left out.
 
-    An evaluation writes a row at a step that has one already, and repeats its metrics: the first row of a step counts.
+    The first value of a step counts: earlier versions repeated metrics in a second row where a step was evaluated too.
 
     Raises:
         SettingsError: the file cannot be read.

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from typing import TextIO
 
 from rlsdk.errors import printable
 
+COLOURS = re.compile("\x1b\\[[0-9;]*m")
+"""Codes that set the colour of a terminal."""
 BROKEN = (OSError, ValueError, AttributeError, RuntimeError)
 """What printing raises: a closed or full target, none at all, or a print that a signal interrupted."""
 
@@ -100,8 +103,8 @@ def plain_output() -> Iterator[None]:
 def plain_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
-    """A warning as one line, without the file and the code that it comes from."""
-    return f"warning: {message}\n"
+    """A warning as one line, without the file and the code that it comes from, and without the colours of gymnasium."""
+    return f"warning: {COLOURS.sub('', str(message)).removeprefix('WARN: ')}\n"
 
 
 @contextlib.contextmanager

@@ -1,32 +1,39 @@
-"""Metrics as a CSV file, one row per log."""
+"""Metrics as a CSV file, one row per step."""
 
 from __future__ import annotations
 
 import csv
+import io
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from rlsdk.errors import SettingsError
+from rlsdk.sinks.last_line import LastLine
 
 
 class CsvSink:
-    """Appends rows to `path`; a metric that appears later gets a column of its own, empty in the rows before it."""
+    """Appends rows to `path`; a metric that appears later gets a column of its own, empty in the rows before it.
+
+    Metrics that are logged later for the same step, such as those of an evaluation, go into the row of that step.
+    """
 
     format = "csv"
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.columns: list[str] = []
+        self._last = LastLine(self.path)
         if self.path.exists():
             self.columns = _columns(self.path)
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        row = {"step": step, **values}
+        row = {"step": step, **self._last.merge(step, values)}
         if new := [name for name in row if name not in self.columns]:
             self._add(new)
-        with self.path.open("a", newline="", encoding="utf-8") as stream:
-            csv.DictWriter(stream, self.columns).writerow(row)
+        line = io.StringIO()
+        csv.DictWriter(line, self.columns).writerow(row)
+        self._last.write(line.getvalue())
 
     def _add(self, new: list[str]) -> None:
         """Replace the file by one with more columns, atomically."""

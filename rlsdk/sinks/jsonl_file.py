@@ -7,27 +7,31 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
+from rlsdk.sinks.last_line import LastLine
+
 
 class JsonlSink:
-    """Appends one JSON object per log to `path`; values that are not finite become null, as JSON cannot represent them."""
+    """Appends one JSON object per step to `path`; values that are not finite become null, as JSON cannot represent them."""
 
     format = "json"
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self._last = LastLine(self.path)
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        finite = {name: value if math.isfinite(value) else None for name, value in values.items()}
-        with self.path.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps({"step": step, **finite}, allow_nan=False) + "\n")
+        self._write(step, {name: value if math.isfinite(value) else None for name, value in values.items()})
 
     def media(self, step: int, values: Mapping[str, object]) -> list[str]:
-        """Write texts, on a line of their own; returns their names."""
+        """Write texts; returns their names."""
         texts = {name: value for name, value in values.items() if isinstance(value, str)}
         if texts:
-            with self.path.open("a", encoding="utf-8") as stream:
-                stream.write(json.dumps({"step": step, **texts}) + "\n")
+            self._write(step, texts)
         return list(texts)
+
+    def _write(self, step: int, values: Mapping[str, object]) -> None:
+        row = {"step": step, **self._last.merge(step, values)}
+        self._last.write(json.dumps(row, allow_nan=False) + "\n")
 
     def close(self) -> None:
         """Every line is on disk already."""

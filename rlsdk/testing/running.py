@@ -99,7 +99,7 @@ def run_checks(
 
 
 def summary(results: list[CheckResult]) -> str:
-    """One line: how many clauses hold, fail, do not apply and were not run, the last two with the reasons."""
+    """One line: how many clauses hold, are broken (with their ids), do not apply and were not run."""
     chosen = {status: [each for each in results if each.status == status] for status in ORDER}
     parts = [f"{len(chosen['passed'])} {'holds' if len(chosen['passed']) == 1 else 'hold'}"]
     if failed := chosen["failed"]:
@@ -107,19 +107,11 @@ def summary(results: list[CheckResult]) -> str:
             f"{len(failed)} {'is' if len(failed) == 1 else 'are'} broken ({', '.join(each.id for each in failed)})"
         )
     if absent := chosen["not applicable"]:
-        parts.append(f"{len(absent)} {'does' if len(absent) == 1 else 'do'} not apply ({_reasons(absent)})")
+        parts.append(f"{len(absent)} {'does' if len(absent) == 1 else 'do'} not apply")
     if skipped := chosen["not run"]:
-        parts.append(
-            f"{len(skipped)} {'was' if len(skipped) == 1 else 'were'} not run ({', '.join(each.id for each in skipped)})"
-        )
+        parts.append(f"{len(skipped)} {'was' if len(skipped) == 1 else 'were'} not run")
     return ", ".join(parts)
 
 
 ORDER = ("passed", "failed", "not applicable", "not run")
 """Every status of a result."""
-
-
-def _reasons(absent: list[CheckResult]) -> str:
-    """Each reason once, with the number of clauses where there are several."""
-    counts = {reason: sum(each.detail == reason for each in absent) for reason in (each.detail for each in absent)}
-    return "; ".join(f"{reason}: {count}" if count > 1 else reason for reason, count in counts.items())

@@ -18,6 +18,7 @@ from rlsdk.registry import AlgorithmSpec
 from rlsdk.runtime.seeding import Streams
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.sinks import Logger
+from rlsdk.spaces import Actions
 from rlsdk.storage.journal import Journal
 from rlsdk.training.acting_weights import ActingWeights
 
@@ -107,7 +108,7 @@ class TrainedAgent(Protocol):
         episode_start: object = None,
         deterministic: bool = False,
         action_masks: object = None,
-    ) -> tuple[Any, Any]: ...
+    ) -> tuple[Actions, object]: ...
 
     def session(self, n: int = 1, *, deterministic: bool = True, seed: int | None = None) -> ActingSession: ...
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Generic, TypeVar
 
 import torch
@@ -108,6 +109,12 @@ class SoftActorCritic(Generic[ConfigT]):
         self.entropy.load_state_dict(state["entropy"])
 
 
+UPDATES_BETWEEN_CHECKS = 1000
+"""Updates after which the size of a learnt entropy coefficient is looked at."""
+LARGEST_COEFFICIENT = 1000.0
+"""A learnt coefficient above it outweighs the returns of almost any task."""
+
+
 class EntropyCoefficient:
     """The weight alpha of the entropy bonus: fixed, or learnt so that the policy's entropy approaches a target.
 
@@ -120,6 +127,7 @@ class EntropyCoefficient:
         self.fixed = torch.tensor(initial, device=device)
         self.log_alpha = nn.Parameter(torch.full((1,), math.log(initial) if self.learnt else 0.0, device=device))
         self.optimizer = FlatOptimizer([self.log_alpha], "adam", learning_rate)
+        self.updates, self.warned = 0, False
 
     @torch.no_grad()
     def update(self, log_prob: Tensor, learning_rate: float) -> tuple[Tensor, dict[str, Tensor]]:
@@ -131,7 +139,19 @@ class EntropyCoefficient:
         loss = self.log_alpha.squeeze(0) * gradient
         self.optimizer.gradients.copy_(gradient)
         self.optimizer.step(learning_rate)
+        self.updates += 1
+        if self.updates % UPDATES_BETWEEN_CHECKS == 0:
+            self._warn_if_large(float(alpha))
         return alpha, {"train/ent_coef": alpha, "train/ent_coef_loss": loss}
+
+    def _warn_if_large(self, alpha: float) -> None:
+        if alpha > LARGEST_COEFFICIENT and not self.warned:
+            self.warned = True
+            warnings.warn(
+                f"the learnt ent_coef has grown to {alpha:,.0f}: the entropy outweighs the returns; set ent_coef to a"
+                " number such as 0.1, lower target_entropy, or scale the rewards (normalize=True)",
+                stacklevel=2,
+            )
 
     @torch.no_grad()
     def begin(self, value: str | float) -> None:

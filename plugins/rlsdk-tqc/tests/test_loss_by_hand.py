@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
+
+import pytest
 import torch
 
+from rlsdk.updates.soft_actor_critic import EntropyCoefficient
 from rlsdk_tqc.loss import truncated_target
 
 ATOMS = torch.tensor([[[1.0, 4.0, 9.0]], [[2.0, 3.0, 8.0]]])  # 2 critics, 1 row, 3 atoms each
@@ -45,3 +49,13 @@ def test_a_terminated_row_is_its_reward() -> None:
 
 def test_no_truncation_keeps_every_atom() -> None:
     assert target(keep=6, discount=1.0) == [11.0, 12.0, 13.0, 14.0, 18.0, 19.0]
+
+
+@pytest.mark.parametrize(("value", "expected"), [("auto_5000", 1), ("auto", 0), (5000.0, 0)])
+def test_a_learnt_entropy_coefficient_that_explodes_is_reported_once(value: str | float, expected: int) -> None:
+    coefficient = EntropyCoefficient(value, target_entropy=-1.0, learning_rate=1e-6, device="cpu")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(2001):
+            coefficient.update(torch.zeros(2), 1e-6)
+    assert sum("ent_coef has grown to" in str(each.message) for each in caught) == expected
