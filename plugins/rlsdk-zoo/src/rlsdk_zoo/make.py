@@ -2,7 +2,7 @@
 
 `NAME` is ALGORITHM/ENVIRONMENT; without one, every agent of `recipes.toml` is made. Runs stay in the folder `--runs`: a
 finished run is not repeated, an interrupted one is continued. `--out` is where agents are written; by default, this package.
-Algorithms that learn from recorded episodes get those of another agent of this package, as `recipes.toml` says.
+Algorithms that learn from recorded episodes get those of another agent of this package; `recipes.toml` names it.
 """
 
 from __future__ import annotations
