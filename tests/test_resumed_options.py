@@ -68,6 +68,7 @@ NOT_SHAPING = {
     "trust": "is a decision about the files, made each time",
     "profile": "prints, and changes nothing",
     "quiet": "prints less, and changes nothing",
+    "as_json": "prints the result in another form",
     "dataset": "is given again, and its digest compared; tests/test_recorded_runs.py resumes a run with it",
     "policy_from": "is what the first checkpoint begins with; run.json names it",
 }

@@ -8,10 +8,9 @@ from typing import Protocol, Self, TypedDict, TypeVar
 import torch
 from torch import Generator, Tensor
 
-from rlsdk import tree
 from rlsdk.buffers import replay_state
 from rlsdk.buffers.columns import NAMED, PLAIN, Columns
-from rlsdk.buffers.frames import stacked
+from rlsdk.buffers.frame_history import FrameHistory
 from rlsdk.buffers.row_storage import RowStorage
 from rlsdk.errors import UsageError
 from rlsdk.interfaces import BuildContext, State
@@ -77,7 +76,7 @@ class ReplayBuffer:
             context, capacity, gamma, shared=shared_observations, directory=directory, columns=PLAIN
         )
         self.n_steps = min(n_steps, self.stored.rows)
-        self._walked: tuple[Tensor, tuple[int, int], tuple[Tensor, Tensor]] | None = None
+        self.history = FrameHistory(self.stored)
 
     def with_columns(self, columns: Columns) -> Self:
         """This memory, whose rows hold `columns` too; call it before the first row."""
@@ -149,19 +148,7 @@ class ReplayBuffer:
     def usable(self, index: Tensor) -> Tensor:
         """bool [N]: whether each of the flat positions int64 [N] is not a filler row, and none of its frames is forgotten."""
         valid: Tensor = self.stored.flat("valid")[index]
-        return valid if self.stored.frames is None else valid & self._history(index)[1]
-
-    def _history(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """(int64 [N, count], bool [N]) for flat positions int64 [N]; see `Ring.history`.
-
-        The last result is stored: a sample asks twice, for rows that may be drawn and for their frames.
-        """
-        assert self.stored.frames is not None
-        now = index._version, self.stored.written
-        if self._walked is None or self._walked[0] is not index or self._walked[1] != now:
-            found = self.stored.walk.history(index, self.stored.frames.count, self.stored.oldest)
-            self._walked = index, now, found
-        return self._walked[2]
+        return valid if self.stored.frames is None else valid & self.history.of(index)[1]
 
     def at(self, index: Tensor) -> Transitions:
         """The transitions at flat positions int64 [N] (row * num_envs + env)."""
@@ -181,10 +168,7 @@ class ReplayBuffer:
         following = stored.successors(last)
         if stored.frames is None:
             return stored.take("observation", index), following
-        first = self._history(index)[0]
-        history = (first, first if last is index else self._history(last)[0])
-        frames = tree.map_tensors(lambda leaf: leaf.flatten(0, 1), stored.storage["observation"].features)
-        return stacked(stored.frames, frames, history, stored.take_without_features(index), following)
+        return self.history.observations(index, last, following)
 
     def state_dict(self) -> State:
         return replay_state.taken(self.stored)
@@ -192,4 +176,4 @@ class ReplayBuffer:
     def load_state_dict(self, state: State) -> None:
         """Put back what `state_dict` took out; raises as `replay_state.put_back`."""
         replay_state.put_back(self.stored, state)
-        self._walked = None
+        self.history.forget()

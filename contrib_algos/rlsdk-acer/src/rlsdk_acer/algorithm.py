@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypedDict
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from rlsdk.interfaces import State
 from rlsdk.records import Metrics, Sequences
 from rlsdk.updates import FlatOptimizer, TargetNetwork, adam_arguments
 from rlsdk_acer.config import ACERConfig
@@ -23,13 +24,6 @@ def optimizer_of(config: ACERConfig) -> tuple[str | Callable[..., Any], dict[str
     if choice is not None:
         return choice, adam_arguments(choice, arguments)
     return "rmsprop", {"alpha": config.rprop_alpha, "eps": config.rprop_epsilon, **(arguments or {})}
-
-
-class ACERState(TypedDict):
-    """What files hold of the update."""
-
-    optimizer: Mapping[str, object]
-    average: Mapping[str, Tensor]
 
 
 class ActorCriticWithReplay:
@@ -57,19 +51,16 @@ class ActorCriticWithReplay:
         network, config = self.network, self.config
         if network.has_train_mode:
             network.train()
-        mask = batch.steps.observation.action_mask
-        mask = None if mask is None else mask.flatten(0, 1)
         latent, memory = network.unrolled(batch)
-        probs, values = network.policy(latent, mask).probs, network.qf(latent)
+        probs, values = network.policy(latent, batch.steps.observation.action_mask).probs, network.qf(latent)
         with torch.no_grad():
             weight = batch.loss_mask.flatten() / batch.loss_mask.sum().clamp(min=1)
             states = self._states(batch, memory, (probs.detach(), values.detach()))
             found = objective(states, config.correction_term, config.ent_coef)
             z, metrics = self._step_of_policy(batch, states, found, weight)
             error = states.target - states.of_action(states.values)
-            grad_values = torch.zeros_like(states.values).scatter_(
-                -1, states.action.unsqueeze(-1), (-config.q_coef * error * weight).unsqueeze(-1)
-            )
+            slope = (-config.q_coef * error * weight).unsqueeze(-1)
+            grad_values = torch.zeros_like(states.values).scatter_(-1, states.action.unsqueeze(-1), slope)
         self.optimizer.zero_grad()
         torch.autograd.backward([probs, values], [-z * weight.unsqueeze(-1), grad_values])
         self.optimizer.step(config.learning_rate(1.0 - progress), config.max_grad_norm)
@@ -104,15 +95,15 @@ class ActorCriticWithReplay:
         """(the step of the probabilities [T * N, A], metrics [T * N])."""
         if not self.config.trust_region:
             return found.gradient, {}
-        average, mask = self.average.network, batch.steps.observation.action_mask
+        average = self.average.network
         latent, _ = average.unrolled(batch)
-        probs = average.policy(latent, None if mask is None else mask.flatten(0, 1)).probs
+        probs = average.policy(latent, batch.steps.observation.action_mask).probs
         z, active = projected(found.gradient, states.probs, probs, self.config.delta)
         return z, {"divergence": divergence(probs, states.probs), "trust_region_active": active.to(z.dtype)}
 
-    def state_dict(self) -> ACERState:
+    def state_dict(self) -> State:
         return {"optimizer": self.optimizer.state_dict(), "average": self.average.state_dict()}
 
-    def load_state_dict(self, state: ACERState, /) -> None:
+    def load_state_dict(self, state: State, /) -> None:
         self.optimizer.load_state_dict(state["optimizer"])
         self.average.load_state_dict(state["average"])

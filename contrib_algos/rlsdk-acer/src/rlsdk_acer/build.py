@@ -41,8 +41,7 @@ def build(context: BuildContext, config: ACERConfig) -> Parts:
     """
     require_spaces(context, "ACER", actions=("Discrete",))
     network = build_network(context, config)
-    update = ActorCriticWithReplay(network, config)
-    memory = build_memory_of_rollouts(context, config, network)
+    update, memory = ActorCriticWithReplay(network, config), build_memory_of_rollouts(context, config, network)
     return Parts(policy=network, algorithm=update, plan=ReplayedRollouts.of(config), buffer=memory)
 
 
@@ -76,9 +75,9 @@ def build_network(context: BuildContext, config: ACERConfig) -> ACERNetwork:
     assert isinstance(space, Discrete)
     encoder = build_encoder(context, config.policy, networks)
     size = networks.lstm_hidden_size, networks.n_lstm_layers, networks.lstm_kwargs or {}
-    memory = build_memory(memory_of(config.policy), features_dim(encoder), *size)
+    memory = cast("Memory", build_memory(memory_of(config.policy), features_dim(encoder), *size))
     shared = (networks.net_arch or {}).get("shared", ())
-    inputs = cast("Memory", memory).features_dim
+    inputs = memory.features_dim
     trunk, width = mlp(inputs, shared, networks.activation_fn), (inputs, *shared)[-1]
     default, sides = () if uses_nature_cnn(encoder) else HIDDEN, []
     for name, gain in (("pi", POLICY_GAIN), ("qf", VALUE_GAIN)):

@@ -23,27 +23,20 @@ Carry = tuple[Tensor, ...]
 class ACERNetwork(nn.Module):
     """A softmax policy and values of all actions. V(x) is the mean of the values over the policy."""
 
-    def __init__(
-        self, encoder: nn.Module, memory: nn.Module, pi: nn.Sequential, qf: nn.Sequential, space: Discrete
-    ) -> None:
+    def __init__(self, encoder: nn.Module, memory: Memory, pi: nn.Sequential, qf: nn.Module, space: Discrete) -> None:
         """`pi`, `qf`: from latents [N, H] to one output per action; `space`: of the actions."""
         super().__init__()
-        self.encoder, self.memory = encoder, memory
+        self.encoder, self.memory, self.qf = encoder, memory, qf
         # the names of the other actor-critics, so that `load_policy` finds these layers in their files
         self.body, self.head = pi[:-1], nn.Sequential(OrderedDict(linear=pi[-1]))
-        self.qf = qf
         self.start, self.actions = space.start, space.n
         self.has_train_mode = has_train_mode(*self.children())
         self.recurrent = not isinstance(memory, NoMemory)
 
-    @property
-    def _memory(self) -> Memory:
-        return cast("Memory", self.memory)
-
     # --- acting ------------------------------------------------------------------------------------------------------
 
     def initial_carry(self, batch: int) -> Carry:
-        return self._memory.initial(batch)
+        return self.memory.initial(batch)
 
     @torch.no_grad()
     def act(
@@ -53,7 +46,7 @@ class ACERNetwork(nn.Module):
         if self.has_train_mode:
             self.eval()
         features = self.encoder(observation.features)
-        latent, following = self._memory.step(features, carry, observation.is_first)
+        latent, following = self.memory.step(features, carry, observation.is_first)
         chosen = self.policy(latent, observation.action_mask)
         action = chosen.mode() if deterministic else chosen.sample(generator)
         extras = {"probs": chosen.probs, "log_prob": chosen.log_prob(action)}
@@ -62,8 +55,9 @@ class ACERNetwork(nn.Module):
     # --- learning ----------------------------------------------------------------------------------------------------
 
     def policy(self, latent: Tensor, mask: Tensor | None) -> Categorical:
-        """Over actions from 0, of latents [N, H]; `mask` bool [N, A] is False where an action is forbidden."""
-        return Categorical.of(self.head(self.body(latent)), mask)
+        """Over actions from 0, of latents [N, H]; `mask` bool [N, A] or [T, B, A] is False where an action is forbidden."""
+        logits: Tensor = self.head(self.body(latent))
+        return Categorical.of(logits, None if mask is None else mask.reshape(logits.shape))
 
     def unrolled(self, batch: Sequences[Carry]) -> tuple[Tensor, Carry]:
         """(latents [T * N, H] of sequences, the memory [T * N, ..] after each step): step t of sequence n is row t * N + n.
@@ -77,7 +71,7 @@ class ACERNetwork(nn.Module):
         assert batch.initial_carry is not None
         state, latents, states = batch.initial_carry, [], []
         for row, is_first in zip(features.unflatten(0, batch.steps.reward.shape), observation.is_first, strict=True):
-            latent, state = self._memory.step(row, state, is_first)
+            latent, state = self.memory.step(row, state, is_first)
             latents.append(latent)
             states.append(state)
         return torch.cat(latents), tuple(torch.cat(parts) for parts in zip(*states, strict=True))
@@ -92,14 +86,14 @@ class ACERNetwork(nn.Module):
     def imitation_loss(self, observation: Observation, action: Tensor, starts: Tensor | None = None) -> Tensor:
         """-log pi(a|s) [N]; see `rlsdk.interfaces.Imitates`."""
         begins = torch.ones_like(observation.is_first) if starts is None else starts
-        features, carry = self.encoder(observation.features), self.initial_carry(len(begins))
-        latent = self._memory.sequence(features, carry, observation.is_first | begins, begins)
+        carry, first = self.initial_carry(len(begins)), observation.is_first | begins
+        latent = self.memory.sequence(self.encoder(observation.features), carry, first, begins)
         return -self.policy(latent, observation.action_mask).log_prob(action - self.start)
 
     def distribution_of(self, observation: Observation) -> Categorical:
         """Over actions from 0, of observations [N] that begin episodes."""
         carry = self.initial_carry(len(observation.is_first))
-        latent, _ = self._memory.step(self.encoder(observation.features), carry, observation.is_first)
+        latent, _ = self.memory.step(self.encoder(observation.features), carry, observation.is_first)
         return self.policy(latent, observation.action_mask)
 
     def state_values(self, observation: Observation) -> Tensor:
@@ -107,5 +101,5 @@ class ACERNetwork(nn.Module):
         return self._state_values(observation, self.initial_carry(len(observation.is_first)))
 
     def _state_values(self, observation: Observation, carry: Carry) -> Tensor:
-        latent, _ = self._memory.step(self.encoder(observation.features), carry, observation.is_first)
+        latent, _ = self.memory.step(self.encoder(observation.features), carry, observation.is_first)
         return (self.policy(latent, observation.action_mask).probs * cast("Tensor", self.qf(latent))).sum(-1)

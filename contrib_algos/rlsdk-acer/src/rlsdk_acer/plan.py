@@ -79,8 +79,7 @@ class ReplayedRollouts:
                 progress = training.progress(cursor.env_steps)
                 fresh = parts.preprocess_batch(as_sequences(rollout, self.gamma))
                 metrics = parts.algorithm.update(fresh, progress=progress)
-                begun = len(replay.memory) >= self.replay_start
-                count = poisson(self.replay_ratio, generator) if begun else 0
+                count = poisson(self.replay_ratio, generator) if len(replay.memory) >= self.replay_start else 0
                 if count:
                     metrics = _mean(metrics, replay.update(count, collector.num_envs, progress), count)
                 cursor = replace(cursor, updates=cursor.updates + 1 + count)
@@ -88,5 +87,5 @@ class ReplayedRollouts:
 
     def learn_offline(self, training: Training, count: int, batch_size: int | None) -> Metrics:
         """`count` updates from the memory alone, each from `batch_size` rollouts (None: the number of environments)."""
-        size = training.collector.num_envs if batch_size is None else batch_size
+        size = batch_size or training.collector.num_envs
         return ReplayUpdates(training.parts, training.streams).update(count, size, 0.0)

@@ -62,11 +62,10 @@ def objective(states: States, clip: float, ent_coef: float) -> Objective:
     weight = states.of_action(ratios).clamp(max=clip) * (states.target - value)
     excess = (1.0 - clip / (ratios + EPSILON)).clamp(min=0.0) * probs
     corrections = excess * (states.values - value.unsqueeze(-1))
-    entropy = -(probs * log_probs).sum(-1)
     gradient = corrections * inverse
     gradient.scatter_add_(-1, states.action.unsqueeze(-1), (weight * states.of_action(inverse)).unsqueeze(-1))
     gradient -= ent_coef * (log_probs + probs * inverse)
-    truncated = weight * states.of_action(log_probs)
+    truncated, entropy = weight * states.of_action(log_probs), -(probs * log_probs).sum(-1)
     return Objective(truncated, (corrections * log_probs).sum(-1), entropy, gradient)
 
 

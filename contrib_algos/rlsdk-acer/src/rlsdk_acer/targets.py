@@ -32,8 +32,7 @@ def retrace(reward: Tensor, discount: Tensor, goes_on: Tensor, estimated: Estima
             r_t + discount_t `after`_t. The last row has no next one.
         estimated: of the current network.
     """
-    last = torch.zeros_like(goes_on[:1])
-    inside = torch.cat([goes_on[:-1], last])
+    inside = torch.cat([goes_on[:-1], torch.zeros_like(goes_on[:1])])
     value_after = torch.where(inside, torch.cat([estimated.value[1:], estimated.after[-1:]]), estimated.after)
     error = reward + discount * value_after - estimated.taken
     trace = torch.cat([estimated.ratio[1:].clamp(max=1.0), torch.zeros_like(reward[:1])])
