@@ -11,7 +11,7 @@ from rlsdk.records import Observation
 
 
 class FrameHistory:
-    """Finds the frames of rows. The last result is stored: a sample asks twice, for rows that may be drawn and for their frames."""
+    """Finds the frames of rows. The last result is stored: a sample asks for rows that may be drawn, then for their frames."""
 
     def __init__(self, stored: RowStorage) -> None:
         self.stored = stored

@@ -6,12 +6,13 @@ are the library's business (`HF_TOKEN`, `HF_ENDPOINT`, `hf auth login`).
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import ModuleType
 
 from rlsdk.agent import load
 from rlsdk.agent.agent_file import KIND
-from rlsdk.errors import ArtifactError, SettingsError
+from rlsdk.errors import ArtifactError, SettingsError, shown
 from rlsdk.interchange.export import model_card
 from rlsdk.storage.factory import inspect
 
@@ -29,9 +30,10 @@ def push(path: str | Path, repo: str, *, private: bool = False, results: str | N
         results: scores for the card.
 
     Raises:
-        SettingsError: the extra is missing. ArtifactError: no whole agent file, or the hub refused.
+        SettingsError: the extra is missing. ArtifactError: no whole agent file, no such name, or the hub refused.
     """
     library, source = _library(), Path(path)
+    _require_name(repo)
     card = HEADER + model_card(load(source), results=results)
     try:
         api = library.HfApi()
@@ -48,16 +50,22 @@ def pull(repo: str, *, revision: str | None = None) -> Path:
     """Download the agent file of a repository, unless the local copy is the newest; `rlsdk.load` takes the path.
 
     Raises:
-        SettingsError: the extra is missing. ArtifactError: there is none, or it is not a whole agent file.
+        SettingsError: the extra is missing. ArtifactError: no such name, there is none, or it is not a whole agent file.
     """
+    library = _library()
+    _require_name(repo)
     try:
-        found = Path(_library().hf_hub_download(repo, FILE, revision=revision))
-    except SettingsError:
-        raise
+        found = Path(library.hf_hub_download(repo, FILE, revision=revision))
     except Exception as error:  # any error of the network or the hub
         raise ArtifactError(f"no agent file came from {repo!r}: {type(error).__name__}: {error}") from error
     inspect(found, kind=KIND)
     return found
+
+
+def _require_name(repo: str) -> None:
+    """Checked here, as the hub's library asks the network first, several times."""
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repo):
+        raise ArtifactError(f"{shown(repo, 80)} is no name of a repository; write OWNER/NAME, such as me/pendulum")
 
 
 def _library() -> ModuleType:
