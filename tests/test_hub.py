@@ -148,8 +148,8 @@ def test_an_agent_goes_there_and_back(hub: Any, tmp_path: Path) -> None:
 WRONG = (
     (["push", "text.rlsdk", "me/x"], "is not a whole"),
     (["push", "mine.rlsdk", "forbidden/x"], "was not uploaded to 'forbidden/x'"),
-    (["push", "mine.rlsdk", "a/b/c"], "'a/b/c' is no name of a repository; write OWNER/NAME"),
-    (["pull", "nothing"], "'nothing' is no name of a repository; write OWNER/NAME"),
+    (["push", "mine.rlsdk", "a/b/c"], "'a/b/c' does not name a repository; write OWNER/NAME"),
+    (["pull", "nothing"], "'nothing' does not name a repository; write OWNER/NAME"),
     (["pull", "me/nothing"], "no agent file came from 'me/nothing'"),
     (["pull", "me/other"], "no agent file came from 'me/other'"),
     (["pull", "me/damaged"], "is not a whole"),

@@ -65,7 +65,7 @@ def pull(repo: str, *, revision: str | None = None) -> Path:
 def _require_name(repo: str) -> None:
     """Checked here, as the hub's library asks the network first, several times."""
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", repo):
-        raise ArtifactError(f"{shown(repo, 80)} is no name of a repository; write OWNER/NAME, such as me/pendulum")
+        raise ArtifactError(f"{shown(repo, 80)} does not name a repository; write OWNER/NAME, such as me/pendulum")
 
 
 def _library() -> ModuleType:
