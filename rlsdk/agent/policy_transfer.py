@@ -56,7 +56,7 @@ class StoredPolicy:
         if not isinstance(config, dict):
             raise ArtifactError("the file is damaged: its manifest holds no settings")
         found = {name: config[name] for name in SHARED if config.get(name) is not None}
-        if (policy := {**found, **given}.get("policy")) == found.get("policy") and policy not in spec.policies:
+        if "policy" not in given and (policy := found.get("policy")) not in spec.policies:
             raise SettingsError(
                 f"the file of {self.algorithm} has {shown(policy, 50)}, which {spec.id} has not; choose policy (--set"
                 f" policy=...) from {', '.join(spec.policies)}"

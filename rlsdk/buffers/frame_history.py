@@ -26,10 +26,6 @@ class FrameHistory:
             self._last = index, now, stored.walk.history(index, stored.frames.count, stored.oldest)
         return self._last[2]
 
-    def forget(self) -> None:
-        """Other rows are stored now."""
-        self._last = None
-
     def observations(self, index: Tensor, last: Tensor, following: Observation) -> tuple[Observation, Observation]:
         """(observations [N] at `index` int64 [N], what the steps at `last` int64 [N] led to), stacked.
 

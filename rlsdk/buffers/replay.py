@@ -176,4 +176,4 @@ class ReplayBuffer:
     def load_state_dict(self, state: State) -> None:
         """Put back what `state_dict` took out; raises as `replay_state.put_back`."""
         replay_state.put_back(self.stored, state)
-        self.history.forget()
+        self.history = FrameHistory(self.stored)

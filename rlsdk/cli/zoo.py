@@ -30,9 +30,7 @@ def list_agents(
 
     known = agents()
     found = [agent for agent in known if text in agent.qualified_name]
-    if not known:
-        print_line("no package with trained agents is installed; try: pip install rlsdk-zoo", sys.stderr)
-    elif not found:
+    if not found:
         print_line(f"no name of the {len(known)} trained agents has {text!r} in it", sys.stderr)
     if as_json:
         typer.echo(json.dumps([_record(agent) for agent in found], indent=1))

@@ -87,5 +87,5 @@ class ReplayedRollouts:
 
     def learn_offline(self, training: Training, count: int, batch_size: int | None) -> Metrics:
         """`count` updates from the memory alone, each from `batch_size` rollouts (None: the number of environments)."""
-        size = batch_size or training.collector.num_envs
+        size = training.collector.num_envs if batch_size is None else batch_size
         return ReplayUpdates(training.parts, training.streams).update(count, size, 0.0)

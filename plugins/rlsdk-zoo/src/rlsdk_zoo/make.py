@@ -129,16 +129,16 @@ def _trained(one: Recipe, runs: Path) -> Path:
     status = json.loads(record.read_text()).get("status") if record.is_file() else None
     if status == "finished":
         return folder
-    place = runs / f"{one.folder}-recorded"
-    if one.demonstrations:
+    recorded = one.demonstrations
+    place = Path() if recorded is None else runs / f"{one.folder}-recorded"
+    if recorded is not None and status is None:
         place.mkdir(parents=True, exist_ok=True)
-    if one.demonstrations and status is None:
         (place / "expert.rlsdk").unlink(missing_ok=True)
-        get, recording = one.demonstrations.commands
+        get, recording = recorded.commands
         _run(one, get, place)
         _run(one, [*recording, "--overwrite"], place)
     options = one.command if status is None else ["run", one.algorithm, "--resume"]
-    _run(one, [*options, "--out", str(folder.absolute())], place if one.demonstrations else Path())
+    _run(one, [*options, "--out", str(folder.absolute())], place)
     return folder
 
 
