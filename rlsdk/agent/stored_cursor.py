@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from rlsdk import tree
-from rlsdk.buffers.space_checks import require_inside
 from rlsdk.errors import fitting
 from rlsdk.interfaces import State
+from rlsdk.interfaces.require_inside import require_inside
 from rlsdk.preprocessing.earlier_files import written_now
 from rlsdk.records import ActingState, Cursor, Features, Observation
 from rlsdk.runtime.stored import count_in, stored_like

@@ -21,8 +21,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from rlsdk.buffers.space_checks import require_inside
 from rlsdk.errors import ArtifactError, SettingsError
+from rlsdk.interfaces.require_inside import require_inside
 from rlsdk.records import Features
 from rlsdk.settings.dataset import data_file, header_bytes, suffixed
 from rlsdk.spaces import Space, choices_of, dtype_of, from_json, leaf_spaces, map_leaves, shape_of, to_json

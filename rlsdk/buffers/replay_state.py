@@ -10,9 +10,9 @@ from torch import Tensor
 from rlsdk import tree
 from rlsdk.buffers.columns import MEANINGLESS, NAMED
 from rlsdk.buffers.row_storage import RowStorage
-from rlsdk.buffers.space_checks import require_inside
 from rlsdk.errors import UsageError
 from rlsdk.interfaces import State
+from rlsdk.interfaces.require_inside import require_inside
 from rlsdk.runtime.stored import count_in
 from rlsdk.spaces import Space, leaf_spaces, map_leaves
 

@@ -8,9 +8,9 @@ from typing import cast
 from torch import Tensor
 
 from rlsdk import tree
-from rlsdk.buffers.space_checks import require_inside
 from rlsdk.environments.states import read_state
 from rlsdk.interfaces import CapturesState, State, VectorEnv
+from rlsdk.interfaces.require_inside import require_inside
 from rlsdk.preprocessing.frames import FrameStacker
 from rlsdk.records import EnvStep, Features, Observation
 from rlsdk.runtime.stored import stored_like

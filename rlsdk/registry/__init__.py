@@ -1,14 +1,42 @@
-"""Finding plugins without running them, and loading one at a time. Imports no torch."""
+"""Finding plugins without running them, and loading one at a time. Imports no torch.
 
-from rlsdk.registry.capability_files import capabilities
-from rlsdk.registry.discovery import Plugin, algorithms, find, plugins, register, unregister
-from rlsdk.registry.hooks import hookimpl, hookspec
-from rlsdk.registry.loading import agent_type, extension, extensions, load, plugin_of, require_usable, spec_of_class
-from rlsdk.registry.manifest import Manifest
-from rlsdk.registry.package_names import policy_names, public_names
-from rlsdk.registry.preset_files import Preset, named_preset, preset, preset_names, presets
-from rlsdk.registry.spec import AlgorithmSpec, MaskUse
-from rlsdk.registry.suite_files import suite_files
+Names are loaded on first use: listing algorithms needs neither settings nor hooks, which take a third of its time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rlsdk.runtime.lazy import attach
+
+if TYPE_CHECKING:
+    from rlsdk.registry.capability_files import capabilities as capabilities
+    from rlsdk.registry.discovery import Plugin as Plugin
+    from rlsdk.registry.discovery import algorithms as algorithms
+    from rlsdk.registry.discovery import find as find
+    from rlsdk.registry.discovery import plugins as plugins
+    from rlsdk.registry.discovery import register as register
+    from rlsdk.registry.discovery import unregister as unregister
+    from rlsdk.registry.hooks import hookimpl as hookimpl
+    from rlsdk.registry.hooks import hookspec as hookspec
+    from rlsdk.registry.loading import agent_type as agent_type
+    from rlsdk.registry.loading import extension as extension
+    from rlsdk.registry.loading import extensions as extensions
+    from rlsdk.registry.loading import load as load
+    from rlsdk.registry.loading import plugin_of as plugin_of
+    from rlsdk.registry.loading import require_usable as require_usable
+    from rlsdk.registry.loading import spec_of_class as spec_of_class
+    from rlsdk.registry.manifest import Manifest as Manifest
+    from rlsdk.registry.package_names import policy_names as policy_names
+    from rlsdk.registry.package_names import public_names as public_names
+    from rlsdk.registry.packaged_suites import suite_files as suite_files
+    from rlsdk.registry.preset_files import Preset as Preset
+    from rlsdk.registry.preset_files import named_preset as named_preset
+    from rlsdk.registry.preset_files import preset as preset
+    from rlsdk.registry.preset_files import preset_names as preset_names
+    from rlsdk.registry.preset_files import presets as presets
+    from rlsdk.registry.spec import AlgorithmSpec as AlgorithmSpec
+    from rlsdk.registry.spec import MaskUse as MaskUse
 
 __all__ = [
     "AlgorithmSpec",
@@ -25,10 +53,10 @@ __all__ = [
     "hookimpl",
     "hookspec",
     "load",
+    "named_preset",
     "plugin_of",
     "plugins",
     "policy_names",
-    "named_preset",
     "preset",
     "preset_names",
     "presets",
@@ -39,3 +67,21 @@ __all__ = [
     "suite_files",
     "unregister",
 ]
+
+__getattr__, __dir__ = attach(
+    __name__,
+    {
+        "capabilities": "rlsdk.registry.capability_files",
+        **dict.fromkeys(
+            ("Plugin", "algorithms", "find", "plugins", "register", "unregister"), "rlsdk.registry.discovery"
+        ),
+        **dict.fromkeys(("hookimpl", "hookspec"), "rlsdk.registry.hooks"),
+        **dict.fromkeys(("agent_type", "extension", "extensions", "load"), "rlsdk.registry.loading"),
+        **dict.fromkeys(("plugin_of", "require_usable", "spec_of_class"), "rlsdk.registry.loading"),
+        "Manifest": "rlsdk.registry.manifest",
+        **dict.fromkeys(("policy_names", "public_names"), "rlsdk.registry.package_names"),
+        "suite_files": "rlsdk.registry.packaged_suites",
+        **dict.fromkeys(("Preset", "named_preset", "preset", "preset_names", "presets"), "rlsdk.registry.preset_files"),
+        **dict.fromkeys(("AlgorithmSpec", "MaskUse"), "rlsdk.registry.spec"),
+    },
+)

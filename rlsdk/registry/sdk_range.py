@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -18,8 +19,9 @@ REGISTERED = "registered"
 """In place of a distribution: the plugin was registered in this process, and no package can be installed."""
 
 
+@cache
 def sdk_version() -> str:
-    """The version of rlsdk that runs."""
+    """The version of rlsdk that runs. It cannot change while it runs, and takes 1 ms to read."""
     try:
         return version(SDK)
     except PackageNotFoundError:  # its sources, not installed
