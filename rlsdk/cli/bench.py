@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import attrs
 import typer
 
+from rlsdk.cli.completions import complete_executor, complete_sink, complete_suite
 from rlsdk.cli.environment_options import EnvKwargs, Wrappers
 from rlsdk.cli.interrupt import interrupted
 from rlsdk.cli.step_counts import METAVAR, steps_from
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
 def run_bench(
     suite: Annotated[
         str | None,
-        typer.Argument(help="Name of a suite, or a .toml file that describes one. Without it, the suites are listed."),
+        typer.Argument(
+            help="Name of a suite, or a .toml file that describes one. Without it, the suites are listed.",
+            autocompletion=complete_suite,
+        ),
     ] = None,
     algos: Annotated[str | None, typer.Option(help="Only these algorithms, separated by commas.")] = None,
     env_kwargs: EnvKwargs = None,
@@ -49,11 +53,17 @@ def run_bench(
         Path | None, typer.Option(help="Folder of the runs (default: bench/SUITE). An existing folder is continued.")
     ] = None,
     executor: Annotated[
-        str, typer.Option(help="Executor of the runs: processes, in-process, or a plugin's.")
+        str,
+        typer.Option(
+            help="Executor of the runs: processes, in-process, or a plugin's.", autocompletion=complete_executor
+        ),
     ] = "processes",
     sink: Annotated[
         list[str] | None,
-        typer.Option(help="Further metric sink of every run: tensorboard, or a plugin's; may be repeated."),
+        typer.Option(
+            help="Further metric sink of every run: tensorboard, or a plugin's; may be repeated.",
+            autocompletion=complete_sink,
+        ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and errors only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,

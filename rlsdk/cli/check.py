@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rlsdk.cli.completions import Algorithm
 from rlsdk.errors import SettingsError
 from rlsdk.runtime.output import print_line
 from rlsdk.settings import parse_assignments
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def check_plugin(
-    algorithm: Annotated[str, typer.Argument(help="Id of the algorithm, see `rlsdk list`.")],
+    algorithm: Algorithm,
     thorough: Annotated[
         bool,
         typer.Option("--thorough", help="Try twenty times as many examples, and all observations with all actions."),

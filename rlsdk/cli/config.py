@@ -6,18 +6,22 @@ from typing import Annotated
 
 import typer
 
+from rlsdk.cli.completions import Algorithm, complete_preset
 from rlsdk.registry import load, named_preset
 from rlsdk.settings import commented_toml, merge, parse_assignments, structure, unstructure
 
 
 def show_config(
-    algorithm: Annotated[str, typer.Argument(help="Id of the algorithm, see `rlsdk list`.")],
+    algorithm: Algorithm,
     assignments: Annotated[
         list[str] | None, typer.Option("--set", help="NAME=VALUE: a setting. Can be repeated.")
     ] = None,
     preset: Annotated[
         str | None,
-        typer.Option(help="Start from tuned settings: an environment id, or another name that `rlsdk info` lists."),
+        typer.Option(
+            help="Start from tuned settings: an environment id, or another name that `rlsdk info` lists.",
+            autocompletion=complete_preset,
+        ),
     ] = None,
 ) -> None:
     """Print a settings file with comments: `rlsdk config tqc > run.toml`, then `rlsdk run tqc --config run.toml`."""

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from rlsdk.cli.completions import complete_executor
 from rlsdk.cli.environment_options import EnvKwargs, Wrappers
 from rlsdk.settings.environment_id import changed_environment
 
@@ -25,7 +26,10 @@ def evaluate_file(
         typer.Option(help="Parts of the episodes that are played at the same time; each has its own seeds.", min=1),
     ] = 1,
     executor: Annotated[
-        str, typer.Option(help="Executor of the parts: processes, in-process, or a plugin's.")
+        str,
+        typer.Option(
+            help="Executor of the parts: processes, in-process, or a plugin's.", autocompletion=complete_executor
+        ),
     ] = "processes",
     stochastic: Annotated[
         bool, typer.Option("--stochastic", help="Sample actions, instead of the deterministic ones.")

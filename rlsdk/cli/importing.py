@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
+from rlsdk.cli.completions import Algorithm
 from rlsdk.settings import merge, parse_assignments
 
 
 def import_agent(
-    algorithm: Annotated[str, typer.Argument(help="Id of the algorithm, for example trpo.")],
+    algorithm: Algorithm,
     path: Annotated[Path, typer.Argument(help="The .zip file of stable-baselines3 or sb3-contrib.")],
     env: Annotated[str, typer.Option(help="gymnasium id of the environment it was trained on.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Agent file to write.")],

@@ -10,12 +10,13 @@ from typing import Annotated, Any
 import attrs
 import typer
 
+from rlsdk.cli.completions import Algorithm
 from rlsdk.errors import one_line
 from rlsdk.registry import capabilities, find, preset_names
 
 
 def show_info(
-    algorithm: Annotated[str, typer.Argument(help="Id of the algorithm, see `rlsdk list`.")],
+    algorithm: Algorithm,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """Show an algorithm: spaces, capabilities, paper, and every hyper-parameter with type, default and meaning."""

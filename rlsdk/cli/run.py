@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rlsdk.experiments.runner import RunRequest, RunResult
     from rlsdk.experiments.sweep import SeedResult, Sweep
 
+from rlsdk.cli.completions import Algorithm, complete_environment, complete_executor, complete_preset, complete_sink
 from rlsdk.cli.environment_options import EnvKwargs, Wrappers
 from rlsdk.cli.interrupt import interrupted
 from rlsdk.cli.step_counts import METAVAR, steps_from
@@ -25,8 +26,10 @@ from rlsdk.settings.environment_id import applied, changed_environment
 
 
 def run_training(
-    algorithm: Annotated[str, typer.Argument(help="Id of the algorithm, see `rlsdk list`.")],
-    env: Annotated[str | None, typer.Option(help="gymnasium id of the environment.")] = None,
+    algorithm: Algorithm,
+    env: Annotated[
+        str | None, typer.Option(help="gymnasium id of the environment.", autocompletion=complete_environment)
+    ] = None,
     env_kwargs: EnvKwargs = None,
     wrapper: Wrappers = None,
     dataset: Annotated[
@@ -74,7 +77,10 @@ def run_training(
     no_preset: Annotated[bool, typer.Option("--no-preset", help="Do not use the plugin's tuned settings.")] = False,
     preset: Annotated[
         str | None,
-        typer.Option(help="Name of the tuned settings to use, see `rlsdk info` (default: the environment's)."),
+        typer.Option(
+            help="Name of the tuned settings to use, see `rlsdk info` (default: the environment's).",
+            autocompletion=complete_preset,
+        ),
     ] = None,
     seeds: Annotated[
         int | None, typer.Option(help="Number of seeds to run in parallel, starting at --seed (0).")
@@ -83,7 +89,11 @@ def run_training(
         int | None, typer.Option(help="Number of seeds at the same time (default: the number of cores).")
     ] = None,
     executor: Annotated[
-        str, typer.Option(help="Executor of the seeds or collectors: processes, in-process, or a plugin's.")
+        str,
+        typer.Option(
+            help="Executor of the seeds or collectors: processes, in-process, or a plugin's.",
+            autocompletion=complete_executor,
+        ),
     ] = "processes",
     collectors: Annotated[
         int | None,
@@ -98,7 +108,10 @@ def run_training(
     ] = None,
     sink: Annotated[
         list[str] | None,
-        typer.Option(help="Further metric sink: tensorboard, console, or a plugin's; may be repeated."),
+        typer.Option(
+            help="Further metric sink: tensorboard, console, or a plugin's; may be repeated.",
+            autocompletion=complete_sink,
+        ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and errors only.")] = False,
     profile: Annotated[bool, typer.Option("--profile", help="Print where the time was spent, with advice.")] = False,

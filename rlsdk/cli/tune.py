@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import attrs
 import typer
 
+from rlsdk.cli.completions import Algorithm, complete_environment, complete_executor, complete_sink
 from rlsdk.cli.environment_options import EnvKwargs, Wrappers
 from rlsdk.cli.interrupt import interrupted
 from rlsdk.cli.step_counts import METAVAR, steps_from
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 
 
 def tune_algorithm(
-    algorithm: Annotated[str, typer.Argument(help="Id of the algorithm, see `rlsdk list`.")],
-    env: Annotated[str, typer.Option(help="gymnasium id of the environment.")],
+    algorithm: Algorithm,
+    env: Annotated[str, typer.Option(help="gymnasium id of the environment.", autocompletion=complete_environment)],
     steps: Annotated[
         int, typer.Option(parser=steps_from(1), metavar=METAVAR, help="Environment steps of every trial.")
     ],
@@ -41,7 +42,10 @@ def tune_algorithm(
         int | None, typer.Option(help="Number of trials at the same time (default: the number of cores).")
     ] = None,
     executor: Annotated[
-        str, typer.Option(help="Executor of the trials: processes, in-process, or a plugin's.")
+        str,
+        typer.Option(
+            help="Executor of the trials: processes, in-process, or a plugin's.", autocompletion=complete_executor
+        ),
     ] = "processes",
     seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
     pruner: Annotated[
@@ -57,7 +61,10 @@ def tune_algorithm(
     ] = None,
     sink: Annotated[
         list[str] | None,
-        typer.Option(help="Further metric sink of every trial: tensorboard, or a plugin's. Can be repeated."),
+        typer.Option(
+            help="Further metric sink of every trial: tensorboard, or a plugin's. Can be repeated.",
+            autocompletion=complete_sink,
+        ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print only the result, as JSON.")] = False,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import attrs
 import typer
 
+from rlsdk.cli.completions import complete_agent
 from rlsdk.errors import one_line
 from rlsdk.runtime.output import print_line
 
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
     from rlsdk.interchange.zoo import ZooAgent
 
 app = typer.Typer(no_args_is_help=True, help="Trained agents that installed packages bring, such as rlsdk-zoo.")
-Name = Annotated[str, typer.Argument(help="ALGORITHM/ENVIRONMENT, see `rlsdk zoo list`.")]
+Name = Annotated[
+    str, typer.Argument(help="ALGORITHM/ENVIRONMENT, see `rlsdk zoo list`.", autocompletion=complete_agent)
+]
 
 
 @app.command("list", short_help="List the trained agents.", epilog="Example: rlsdk zoo list Pendulum")
