@@ -45,6 +45,7 @@ SHAPING: dict[str, Option] = {
     "threads": ("threads", 2, lambda record: record.threads),
     "vectorization": ("vectorization", "sync", lambda record: record.vectorization),
     "sink": ("sinks", ("tensorboard",), lambda record: record.sinks),
+    "max_restores": ("max_restores", 2, lambda record: record.max_restores),
     "device": (
         "settings",
         {**BASE.settings, "device": "cpu"},
@@ -76,7 +77,7 @@ NOT_SHAPING = {
 
 TYPED = {
     "env": "X-v0", "steps": 7, "seed": 3, "n_envs": 2, "eval_every": 5, "eval_episodes": 4, "checkpoint_every": 6,
-    "stop_at": 1.5, "threads": 2, "vectorization": "sync", "sink": "console", "device": "cpu",
+    "stop_at": 1.5, "threads": 2, "vectorization": "sync", "max_restores": 2, "sink": "console", "device": "cpu",
     "no_preset": None,
 }  # fmt: skip
 """What a user types for each option."""

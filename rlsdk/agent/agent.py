@@ -44,7 +44,7 @@ from rlsdk.settings.dataset import Dataset
 from rlsdk.sinks import Logger, MetricSink
 from rlsdk.spaces import Actions
 from rlsdk.storage.journal import Journal
-from rlsdk.training.train import Run
+from rlsdk.training.run import Run
 
 ConfigT = TypeVar("ConfigT", bound=AgentConfig, default=Any)
 

@@ -24,7 +24,7 @@ from rlsdk.runtime.seeding import Streams
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.sinks import Logger
 from rlsdk.training.acting_weights import ActingWeights
-from rlsdk.training.train import Run
+from rlsdk.training.run import Run
 
 if TYPE_CHECKING:
     from rlsdk.registry import AlgorithmSpec

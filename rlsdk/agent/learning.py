@@ -16,7 +16,8 @@ from rlsdk.agent.stored_replay import require_room
 from rlsdk.callbacks import Callback, ProgressBar, as_callbacks
 from rlsdk.environments import fingerprint_of
 from rlsdk.settings import flat_scalars
-from rlsdk.training.train import Run, train
+from rlsdk.training.run import Run
+from rlsdk.training.train import train
 from rlsdk.training.trained_agent import TrainedAgent
 
 
@@ -56,7 +57,7 @@ def run_training(
         observe_data_set(agent)
     agent.run = run = _begun(agent, request, Run(user_facing, agent, agent.counts, total, callbacks))
     try:
-        train(run, env, agent.parts, log_every=interval, threads=request.threads)
+        train(run, env, log_every=interval, threads=request.threads)
     finally:
         agent.run, agent.stored_log = None, run.episode_statistics.state_dict()
         agent.fingerprint = None if agent.env is None else fingerprint_of(agent.env)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
@@ -15,7 +16,9 @@ from rlsdk.agent.further_states import further_states, restore_states
 from rlsdk.agent.made_by import upgraded
 from rlsdk.agent.torch_modes import in_plain_modes
 from rlsdk.errors import ArtifactError, suggest
-from rlsdk.interfaces import State
+from rlsdk.interfaces import CountsUpdates, State
+from rlsdk.interfaces.abilities import ability
+from rlsdk.records import Cursor
 from rlsdk.storage import factory
 from rlsdk.storage.archive import table_in
 
@@ -47,6 +50,7 @@ def set_parameters(agent: AssembledAgent, source: str | Path | IO[bytes] | State
     try:
         merged = {**backup, **{name: _merged(backup[name], value, exact_match) for name, value in given.items()}}
         _apply(agent, merged)
+        _take_over_count(agent)
     except (RuntimeError, KeyError, TypeError, ValueError) as error:
         _apply(agent, backup)
         raise ArtifactError(f"the parameters do not fit this agent: {error}") from None
@@ -92,6 +96,19 @@ def _apply(agent: AssembledAgent, parameters: State) -> None:
         agent.parts.algorithm.load_state_dict({n: v for n, v in parameters.items() if n not in ("policy", *further)})
         for states in (parameters[name] for name in further):
             restore_states(agent.parts, states)
+
+
+def _take_over_count(agent: AssembledAgent) -> None:
+    """Algorithms that count their updates have the count among their parameters; the cursor must agree with it."""
+    counter, stored = ability(agent.parts.algorithm, CountsUpdates), agent.stored_cursor
+    if counter is None:
+        return
+    if stored is not None:
+        agent.stored_cursor = replace(stored, counts=Cursor(stored.counts.env_steps, counter.updates))
+    if agent.cursor is not None:
+        agent.cursor = Cursor(agent.cursor.env_steps, counter.updates)
+        if agent.run is not None:
+            agent.run.cursor = agent.cursor
 
 
 def _parameters_in(path: str | Path | IO[bytes], agent: AssembledAgent) -> State:

@@ -19,10 +19,11 @@ from rlsdk.callbacks.evaluation import EvalCallback
 from rlsdk.callbacks.interrupt import StopOnInterrupt
 from rlsdk.callbacks.periodic import EveryNSteps, LogEveryNSteps, ParameterHistograms
 from rlsdk.callbacks.progress import ProgressBar
+from rlsdk.callbacks.restoring import RestoreOnDivergence
 from rlsdk.callbacks.stopping import StopOnMaxEpisodes, StopOnNoImprovement, StopOnRewardThreshold
 
 if TYPE_CHECKING:
-    from rlsdk.training.train import Run as Run
+    from rlsdk.training.run import Run as Run
 
 __all__ = [
     "BaseCallback",
@@ -41,6 +42,7 @@ __all__ = [
     "ParameterHistograms",
     "ProgressBar",
     "ProgressBarCallback",
+    "RestoreOnDivergence",
     "StepCounter",
     "StopOnInterrupt",
     "StopOnMaxEpisodes",

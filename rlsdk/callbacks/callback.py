@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlsdk.errors import SettingsError, suggest
+from rlsdk.errors import DivergenceError, SettingsError, suggest
 from rlsdk.records import EnvStep, Episode, Report
 
 if TYPE_CHECKING:
     from rlsdk.evaluation.evaluate import Evaluation
-    from rlsdk.training.train import Run
+    from rlsdk.training.run import Run
 
 
 class Callback:
@@ -48,6 +48,10 @@ class Callback:
 
     def on_report(self, run: Run, report: Report) -> bool | None:
         """After every round of collecting and updating."""
+
+    def on_divergence(self, run: Run, error: DivergenceError) -> bool | None:
+        """When a metric or an action is NaN or infinite. True: this callback has restored the agent, training
+        continues with the next round. If no callback returns True, the error is raised."""
 
     def on_log(self, run: Run, values: dict[str, float]) -> bool | None:
         """When metrics are about to be written; values may be added."""

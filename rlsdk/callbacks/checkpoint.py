@@ -17,7 +17,7 @@ from rlsdk.storage.journal import FOLDER, Journal
 from rlsdk.training.trained_agent import TrainedAgent
 
 if TYPE_CHECKING:
-    from rlsdk.training.train import Run
+    from rlsdk.training.run import Run
 
 
 def replay_folder(checkpoints: Path) -> Path:

@@ -15,7 +15,7 @@ from rlsdk.training.trained_agent import TrainedAgent
 
 if TYPE_CHECKING:
     from rlsdk.evaluation.evaluate import Evaluation
-    from rlsdk.training.train import Run
+    from rlsdk.training.run import Run
 
 
 class Documented(Protocol):

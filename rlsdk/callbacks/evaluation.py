@@ -12,7 +12,7 @@ from rlsdk.environments import connect
 from rlsdk.evaluation.evaluate import Evaluation, require_display, run_episodes
 from rlsdk.records import Report
 from rlsdk.runtime.output import print_line
-from rlsdk.training.train import Run, says_stop
+from rlsdk.training.run import Run, says_stop
 
 
 class EvalCallback(Callback):

@@ -14,7 +14,7 @@ from rlsdk.records import Report
 from rlsdk.runtime.output import print_line
 
 if TYPE_CHECKING:
-    from rlsdk.training.train import Run
+    from rlsdk.training.run import Run
 
 Handler = Callable[[int, FrameType | None], object] | int | None
 """A signal handler in Python: a function, one of its constants, or None if the handler is not Python's."""

@@ -9,7 +9,7 @@ from rlsdk.callbacks.accepted import as_callbacks
 from rlsdk.callbacks.callback import Callback, StepCounter
 from rlsdk.callbacks.documented import DocumentedCallback, is_documented
 from rlsdk.records import EnvStep, Report
-from rlsdk.training.train import Run, says_stop
+from rlsdk.training.run import Run, says_stop
 
 
 class EveryNSteps(Callback):

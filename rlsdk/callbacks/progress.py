@@ -13,7 +13,7 @@ from rlsdk.runtime.output import Lasting, is_quiet, print_line
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from rlsdk.training.train import Run
+    from rlsdk.training.run import Run
 
 REFRESH = 0.2
 """Seconds between two updates of the bar on a terminal."""

@@ -11,7 +11,7 @@ from rlsdk.runtime.output import print_line
 
 if TYPE_CHECKING:
     from rlsdk.evaluation.evaluate import Evaluation
-    from rlsdk.training.train import Run
+    from rlsdk.training.run import Run
 
 SOURCES = ("evaluation", "training")
 

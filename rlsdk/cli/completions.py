@@ -1,6 +1,6 @@
 """What the shell completes besides options: ids, environments, presets, suites, sinks, executors and trained agents.
 
-Nothing here imports torch or a plugin: whoever presses the tab key waits for it.
+Nothing here imports torch or a plugin, because a user who presses the tab key waits for it.
 """
 
 from __future__ import annotations

@@ -103,6 +103,12 @@ def run_training(
         int | None,
         typer.Option(help="Rounds that collectors may be ahead of the learner (default 0: every rollout is current)."),
     ] = None,
+    max_restores: Annotated[
+        int | None,
+        typer.Option(
+            help="How often parameters of some thousand steps before are restored if training diverges (default 0: it stops)."
+        ),
+    ] = None,
     vectorization: Annotated[
         str | None, typer.Option(help="How environments are stepped: auto (the default), sync, async, ...")
     ] = None,
@@ -153,6 +159,7 @@ def run_training(
         profile=profile,
         collectors=collectors,
         max_lag=max_lag,
+        max_restores=max_restores,
         executor=None if collectors is None else executor,
         policy_from=policy_from,
     )

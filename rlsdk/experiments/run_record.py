@@ -48,6 +48,8 @@ class RunRecord:
     """Where collectors are."""
     max_lag: int = 0
     """Rounds that collectors may be ahead of the learner."""
+    max_restores: int = 0
+    """How often a training that diverges continues with earlier parameters."""
     sinks: tuple[str, ...] = ()
     policy_from: str | None = None
     """The file whose policy the run began with."""
@@ -101,6 +103,7 @@ class RunRecord:
             collectors=entries.optional_count("collectors", least=1, most=MAX_ENVS),
             executor=entries.text("executor", "processes"),
             max_lag=entries.count("max_lag", 0, least=0),
+            max_restores=entries.count("max_restores", 0, least=0),
             sinks=entries.texts("sinks"),
             policy_from=entries.optional_text("policy_from"),
             places=_places(entries),

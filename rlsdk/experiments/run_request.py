@@ -24,6 +24,7 @@ RESUMABLE = (
     "collectors",
     "executor",
     "max_lag",
+    "max_restores",
 )
 """Options a resumed run takes from its record, unless they are given again."""
 
@@ -62,6 +63,8 @@ class RunRequest:
     """Where collectors are."""
     max_lag: int | None = None
     """Rounds that collectors may be ahead of the learner."""
+    max_restores: int | None = None
+    """How often a training that diverges continues with earlier parameters."""
     policy_from: Path | None = None
     """An agent file, or a run directory, whose policy the run begins with."""
 
@@ -73,7 +76,7 @@ class RunRequest:
         """
         given = {name: getattr(self, name) for name in RESUMABLE if getattr(self, name) is not None}
         for name, value in given.items():
-            least = 0 if name in ("eval_every", "max_lag") else 1
+            least = 0 if name in ("eval_every", "max_lag", "max_restores") else 1
             if isinstance(value, int) and not isinstance(value, bool) and value < least:
                 option = name.replace("_", "-")
                 wanted = "a positive whole number" if least else "a whole number, 0 or more"
@@ -110,6 +113,7 @@ class RunRequest:
             "collectors": entries.optional_count("collectors", least=1, most=MAX_ENVS),
             "executor": entries.optional_text("executor"),
             "max_lag": entries.optional_count("max_lag"),
+            "max_restores": entries.optional_count("max_restores"),
             "policy_from": Path(begun) if (begun := entries.optional_text("policy_from")) else None,
             "sinks": entries.texts("sinks") or None,
             "settings": entries.table_of("settings"),

@@ -13,7 +13,14 @@ import attrs
 from rlsdk.agent import Agent, agent_class
 from rlsdk.agent.agent_file import system_info
 from rlsdk.agent.loggers import chosen_sinks
-from rlsdk.callbacks import Callback, CheckpointCallback, EvalCallback, ProgressBar, StopOnInterrupt
+from rlsdk.callbacks import (
+    Callback,
+    CheckpointCallback,
+    EvalCallback,
+    ProgressBar,
+    RestoreOnDivergence,
+    StopOnInterrupt,
+)
 from rlsdk.environments import ConnectedEnv, make_vec_env
 from rlsdk.errors import EnvironmentFault, SettingsError, message_of
 from rlsdk.evaluation.evaluate import Evaluation, run_episodes
@@ -100,7 +107,8 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, *, profile: bool) -> 
             begin_run(sinks, described_run(record), resumed=prepared.resumed)
             agent.set_logger(several(sinks))
             # evaluations come before checkpoints
-            watchers: list[Callback] = [ProgressBar(), interrupt, *evaluator, checkpoints]
+            restoring = [RestoreOnDivergence(at_most=record.max_restores)] if record.max_restores else []
+            watchers: list[Callback] = [ProgressBar(), interrupt, *restoring, *evaluator, checkpoints]
             left = record.steps - agent.num_timesteps
             if left > 0:
                 with _measured(agent, record.place) if profile else nullcontext():

@@ -29,7 +29,7 @@ from rlsdk.testing.datasets import random_action, recorded_dataset
 from rlsdk.testing.kit import require
 from rlsdk.testing.not_applicable import NotApplicable
 from rlsdk.testing.subject import SMALL, Subject
-from rlsdk.training.train import Run
+from rlsdk.training.run import Run
 
 ENVS = 4
 STEPS, UPDATES = 20_000, 800

@@ -20,7 +20,7 @@ from rlsdk.records import Report
 from rlsdk.settings import evolve
 from rlsdk.testing.not_applicable import NotApplicable
 from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject, differing, flat_state
-from rlsdk.training.train import Run
+from rlsdk.training.run import Run
 
 STEPS, ROUNDS = 32, 3
 """Environment steps of a training, and rounds of collecting and updating that it has at least."""

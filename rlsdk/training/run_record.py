@@ -42,7 +42,7 @@ class Handlers(dict[str, list[Callable[..., object]]]):
 
 
 class RunRecord:
-    """The state of one call of `learn`; `rlsdk.training.train.Run` changes it."""
+    """The state of one call of `learn`; `rlsdk.training.run.Run` changes it."""
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any, ClassVar, Protocol
 
@@ -123,6 +123,8 @@ class TrainedAgent(Protocol):
     def restart_episodes(self) -> Cursor: ...
 
     def get_parameters(self) -> dict[str, State]: ...
+
+    def set_parameters(self, load_path_or_dict: Mapping[str, object]) -> None: ...
 
     def save(
         self, path: str | Path | IO[bytes], exclude: Iterable[str] | None = None, include: Iterable[str] | None = None

@@ -1,0 +1,144 @@
+"""One call of `learn`: plays the rounds of the plan, checks what they report, and notifies sinks and callbacks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+
+from rlsdk.errors import DivergenceError
+from rlsdk.interfaces import Collector, Training, VectorEnv
+from rlsdk.records import Cursor, Metrics, Report
+from rlsdk.training import plan_errors
+from rlsdk.training.collectors import collector_after
+from rlsdk.training.no_collector import NoCollector
+from rlsdk.training.plan_errors import rounds_of
+from rlsdk.training.recovery import recover
+from rlsdk.training.run_record import RunRecord
+
+
+class Run(RunRecord):
+    """One call of `learn`, as callbacks see it."""
+
+    def advance(self, cursor: Cursor, report: Report, collector: Collector) -> None:
+        """Take over the report of a round, and the acting state after it.
+
+        Raises:
+            DivergenceError: a metric is NaN or infinite.
+            PluginError: the metrics are something else than 0-d tensors.
+        """
+        self.cursor, self.report = cursor, report
+        self.driven.cursor, self.driven.acting = cursor, collector.acting
+        self.steps_in_round = 0
+        if report.metrics is not None:
+            _require_finite(report.metrics, report)
+        self.episode_statistics.add(report)
+
+    @property
+    def rounds_for_log(self) -> int:
+        """What `log_interval` counts: finished episodes or rounds, see `Plan.log_every`."""
+        statistics = self.episode_statistics
+        return statistics.finished_episodes if self.driven.parts.plan.log_every == "episodes" else statistics.reports
+
+    def log(self, extra: dict[str, float] | None = None) -> None:
+        """Write the current values to the sinks, under the names of docs/metrics.md."""
+        heard = self.logger.sinks or self.handlers["on_log"]  # means are only found for somebody
+        values = {**(self._known_values() if heard else {}), **(extra or {}), **self.logger.name_to_value}
+        self.notify("on_log", values)
+        self.logger.write(self.num_timesteps, values)
+        self.episode_statistics.clear()
+
+    def notify(self, event: str, *details: object) -> None:
+        """Notify every callback; one that returns False stops the training: at once after `on_step`, else after this round."""
+        for handle in self.handlers[event]:
+            if says_stop(handle(self, *details)):
+                self.stopping = True
+
+
+class Rounds:
+    """The rounds of a run."""
+
+    def __init__(self, run: Run, env: VectorEnv | None) -> None:
+        """`env`: as callbacks watch it."""
+        self.run, self.env = run, env
+        self.collector: Collector = NoCollector()
+
+    def played(self) -> bool:
+        """Play rounds until the run ends, or a callback stops it. Returns False where training diverged and a callback has
+        restored the agent: call it again.
+
+        Raises:
+            DivergenceError: no callback has.
+        """
+        try:
+            self._play()
+        except DivergenceError as error:
+            recover(self.run, error)
+            return False
+        return True
+
+    def _play(self) -> None:
+        run, agent, parts = self.run, self.run.driven, self.run.driven.parts
+        cursor: Cursor | None = None
+        loop: Iterator[object] = iter(())
+        while not run.stopping:
+            run.notify("on_rollout_start")
+            if run.stopping:
+                break
+            # a new loop at the start, after a restart of episodes, and for new settings
+            if cursor is not run.cursor or agent.acting is not self.collector.acting or parts is not agent.parts:
+                parts = agent.parts
+                self.collector = collector_after(self.collector, run, self.env)
+                training = Training(self.collector, parts, agent.streams, run.origin, run.end, agent.context.device)
+                loop = rounds_of(parts.plan, training, run.cursor, run.agent.spec.id)
+            # it stays so when the round fails: environments are further than the cursor then
+            agent.in_round = True
+            round_ = next(loop, run)  # a plan yields no run
+            agent.in_round = False
+            if round_ is run:
+                break
+            cursor, report = _checked_round(round_, run.cursor, run.agent.spec.id)
+            run.advance(cursor, report, self.collector)
+            if run.rounds_for_log - run.episode_statistics.logged >= run.log_interval:
+                run.episode_statistics.logged = run.rounds_for_log
+                run.log()
+            _notify_of_round(run, report)
+
+
+def _notify_of_round(run: Run, report: Report) -> None:
+    for episode in report.episodes:
+        run.notify("on_episode", episode)
+    if report.metrics is not None:
+        run.notify("on_update", report)
+    run.notify("on_report", report)
+
+
+def _require_finite(metrics: Metrics, report: Report) -> None:
+    try:
+        values = torch.stack(list(metrics.values()))
+    except (AttributeError, TypeError, RuntimeError):
+        raise plan_errors.unlike_metrics(metrics) from None
+    if values.dim() != 1:
+        raise plan_errors.unlike_metrics(metrics)
+    if not math.isfinite(float(values.sum())):
+        raise plan_errors.diverged(metrics, report)
+
+
+def _checked_round(yielded: object, before: Cursor, algorithm: str) -> tuple[Cursor, Report]:
+    """What a plan yielded after a round that began at `before`.
+
+    Raises:
+        PluginError: it is something else, or counts are lower than before the round.
+    """
+    if type(yielded) is tuple and len(yielded) == 2:
+        cursor, report = yielded
+        whole = isinstance(cursor, Cursor) and isinstance(report, Report)
+        if whole and cursor.env_steps >= before.env_steps and cursor.updates >= before.updates:
+            return cursor, report
+    raise plan_errors.wrong_round(yielded, before, algorithm)
+
+
+def says_stop(answer: object) -> bool:
+    """Whether a callback returned False, of Python, numpy or torch; None and numbers do not stop training."""
+    return answer is False or ("bool" in str(getattr(answer, "dtype", "")) and not answer)

@@ -1,0 +1,170 @@
+"""Training that continues after a divergence."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import pytest
+import torch
+
+import rlsdk
+from rlsdk.callbacks import Callback, LambdaCallback, RestoreOnDivergence
+from rlsdk.errors import DivergenceError, SettingsError
+from rlsdk.registry import algorithms
+from rlsdk.testing.subject import flat_state
+from rlsdk.tree import flatten
+
+ROLLOUT = {"n_steps": 16, "batch_size": 16, "policy_kwargs": {"net_arch": [8]}}
+REPLAY = {"learning_starts": 20, "buffer_size": 500, "batch_size": 8, "policy_kwargs": {"net_arch": [8]}}
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "a2c": ("Pendulum-v1", {"n_steps": 16, "policy_kwargs": {"net_arch": [8]}}),
+    "acer": ("CartPole-v1", {}),
+    "acktr": ("Pendulum-v1", {}),
+    "ddpg": ("Pendulum-v1", REPLAY),
+    "dqn": ("CartPole-v1", REPLAY),
+    "maskable-ppo": ("rlsdk/InvalidActionEnvDiscrete-v0", ROLLOUT),
+    "ppo": ("Pendulum-v1", ROLLOUT),
+    "qrdqn": ("CartPole-v1", REPLAY),
+    "recurrent-ppo": ("Pendulum-v1", {"n_steps": 16, "batch_size": 16}),
+    "sac": ("Pendulum-v1", REPLAY),
+    "td3": ("Pendulum-v1", REPLAY),
+    "tqc": ("Pendulum-v1", REPLAY),
+    "trpo": ("Pendulum-v1", ROLLOUT),
+}
+NOT_HERE = {
+    "ars": "has no metrics of its parameters",
+    "bc": "needs episodes",
+    "gail": "needs episodes",
+    "td3-bc": "needs episodes",
+}
+
+
+class Spoil(Callback):
+    """Makes every parameter of the policy NaN at some steps."""
+
+    def __init__(self, *steps: int) -> None:
+        self.steps, self.done = steps, 0
+
+    def on_report(self, run: Any, report: Any) -> None:
+        if self.done < len(self.steps) and run.num_timesteps >= self.steps[self.done]:
+            self.done += 1
+            with torch.no_grad():
+                for parameter in run.agent.policy.parameters():
+                    parameter.fill_(math.nan)
+
+
+def made(algorithm: str, **settings: Any) -> Any:
+    env, given = CASES[algorithm]
+    return rlsdk.make(algorithm, env=env, seed=0, **{**given, **settings})
+
+
+def is_finite(agent: Any) -> bool:
+    return all(bool(each.isfinite().all()) for each in flat_state(agent).values() if each.is_floating_point())
+
+
+def test_every_algorithm_is_here() -> None:
+    assert {plugin.id for plugin in algorithms() if plugin.distribution.startswith("rlsdk-")} == {*CASES, *NOT_HERE}
+
+
+@pytest.mark.parametrize("algorithm", CASES)
+def test_training_continues_from_the_copy(algorithm: str) -> None:
+    agent, seen = made(algorithm), list[int]()
+    restore = RestoreOnDivergence(32)
+    count = LambdaCallback(on_divergence=lambda run, error: seen.append(run.num_timesteps))
+    with pytest.warns(RuntimeWarning, match=r"restored \(1 of at most 3 times\)"):
+        agent.learn(240, callback=[Spoil(100), count, restore])
+    assert restore.restored == 1
+    assert len(seen) == 1
+    assert 100 <= seen[0] < 160  # within one round
+    assert agent.num_timesteps >= 240
+    assert is_finite(agent)
+    agent.learn(32, reset_num_timesteps=False)
+
+
+def test_a_copy_changes_nothing() -> None:
+    plain, watched = (made("sac").learn(100, callback=given) for given in (None, RestoreOnDivergence(16)))
+    other = flat_state(watched)
+    assert all(torch.equal(value, other[name]) for name, value in flat_state(plain).items())
+
+
+def test_what_is_restored_is_the_copy() -> None:
+    stored = dict[str, torch.Tensor]()
+    restore, at = RestoreOnDivergence(48), []
+
+    def keep(run: Any, report: Any) -> None:
+        if run.num_timesteps == 48:
+            stored.update(flat_state(run.agent))
+
+    def compare(run: Any, error: DivergenceError) -> None:
+        at.append(run.num_timesteps)
+        assert all(torch.equal(value, stored[name]) for name, value in flat_state(run.agent).items())
+
+    watch = LambdaCallback(on_report=keep, on_divergence=compare)
+    with pytest.warns(RuntimeWarning, match="the parameters of step 48 were restored"):
+        made("ppo").learn(96, callback=[Spoil(64), restore, watch])
+    assert at == [64]
+
+
+def test_it_gives_up() -> None:
+    agent, restore = made("sac"), RestoreOnDivergence(10, at_most=2)
+    with pytest.warns(RuntimeWarning, match="restored"), pytest.raises(DivergenceError):
+        agent.learn(200, callback=[Spoil(50, 70, 90, 110), restore])
+    assert restore.restored == 2
+    assert agent.num_timesteps < 100
+
+
+def test_a_diverged_agent_is_not_copied() -> None:
+    """A copy that is due while the parameters are NaN already, before a metric shows it."""
+    agent, restore = made("sac"), RestoreOnDivergence(50)
+    with pytest.warns(RuntimeWarning, match="the parameters of step 0 were restored"):
+        agent.learn(120, callback=[Spoil(50), restore])
+    assert is_finite(agent)
+
+
+def test_without_it_training_stops() -> None:
+    with pytest.raises(DivergenceError, match="not finite"):
+        made("sac").learn(200, callback=Spoil(50))
+
+
+@pytest.mark.parametrize("lag", [0, 1])
+def test_collectors_get_the_restored_weights(lag: int) -> None:
+    env = rlsdk.environments.make_vec_env("Pendulum-v1", 2, collectors=2, max_lag=lag)
+    agent = rlsdk.make("ppo", env=env, seed=0, **ROLLOUT)
+    with pytest.warns(RuntimeWarning, match="restored"):
+        agent.learn(320, callback=[Spoil(96), RestoreOnDivergence(32)])
+    assert agent.num_timesteps >= 320
+    assert is_finite(agent)
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"every": 0}, "every = 0"),
+        ({"every": 1.5}, "every = 1.5"),
+        ({"at_most": 0}, "at_most = 0"),
+        ({"at_most": True}, "at_most = True"),
+    ],
+)
+def test_bad_arguments(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(SettingsError, match=words):
+        RestoreOnDivergence(**arguments)
+
+
+def test_earlier_parameters_may_be_set_between_rounds_and_trainings() -> None:
+    """PPO counts its updates among its parameters: the count falls."""
+    agent = made("ppo")
+    before = copy.deepcopy(agent.get_parameters())
+    agent.learn(64)
+    agent.set_parameters(before)
+    undo = LambdaCallback(on_report=lambda run, report: run.agent.set_parameters(before))
+    agent.learn(64, reset_num_timesteps=False, callback=undo)
+    assert agent.num_timesteps == 128
+    assert all(torch.equal(value, before_value) for value, before_value in _pairs(flat_state(agent), before))
+
+
+def _pairs(flat: dict[str, torch.Tensor], nested: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    other = flatten(nested)
+    return [(value, other[name]) for name, value in flat.items() if name in other]  # optimisers were empty
