@@ -8,7 +8,7 @@ The second floor is that of plain torch: all calls of torch that compute somethi
 losses, optimisers, sampling and copies, and the price of a call. Between the calls nothing is counted, such as Python. Own
 kernels may lie below it: they need fewer calls.
 
-python -m benchmarks.floor [CASE ...]     print both, and write the table of docs/performance.md
+python -m benchmarks.floor [CASE ...]     print both and our speed in the same run, and write the table of docs/performance.md
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import timeit
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import torch
@@ -35,8 +36,12 @@ from rlsdk.runtime.threads import limited_threads
 Work = Callable[[], object]
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 MARK, END = "<!-- measured by python -m benchmarks.floor -->", "<!-- end of floors -->"
-COLUMNS = 6  # the table of floors has fewer
-HEAD = "| case | floor, steps/s | second floor, steps/s | ours of that |\n|---|---|---|---|"
+HEAD = (
+    "| case | ours, steps/s | floor, steps/s | ours of that | second floor, steps/s | ours of that |\n"
+    "|---|---|---|---|---|---|"
+)
+CHUNKS = 3
+PLAIN = (bool, int, str, NoneType, torch.dtype, torch.device, torch.layout, torch.memory_format)
 SECONDS, SECONDS_OF_MANY, BLOCKS = 0.1, 0.01, 3
 PRODUCTS = {"mm": 0, "bmm": 0, "mv": 0, "addmm": 1, "baddbmm": 1, "addmv": 1}
 """Operations of torch that multiply, and which argument the left factor is."""
@@ -50,6 +55,20 @@ def floor(case: Case, *, every_call: bool = False) -> float:
     with limited_threads(1):
         seconds = _calls(case) if every_call else _arithmetic(case)
         return 1.0 / ((0.0 if case.offline else _environment(case)) + seconds)
+
+
+def ours(case: Case) -> float:
+    """Environment steps (updates, where the case learns from a data set alone) per second of processor time that our agent
+    makes, with one thread: the median of some chunks."""
+    with limited_threads(1):
+        model = case.agent(0)
+        model.learn(case.warmup, threads=None)
+        speeds = []
+        for _ in range(CHUNKS):
+            steps, began = model.num_timesteps, time.process_time()
+            model.learn(case.chunk, reset_num_timesteps=False, threads=None)
+            speeds.append((model.num_timesteps - steps) / (time.process_time() - began))
+    return float(sorted(speeds)[CHUNKS // 2])
 
 
 def _environment(case: Case) -> float:
@@ -83,7 +102,7 @@ def _block(work: Work, least: float) -> float:
 
 
 def _arithmetic(case: Case) -> float:
-    """Seconds of products for one environment step, averaged over those of one timing."""
+    """Seconds of products for one environment step, averaged over some rounds."""
     recorded, steps = _recorded(case, multiplies)
     with torch.no_grad():
         total: float = sum(kind.times * min(map(_seconds, kind.ways())) for kind in recorded.kinds.values())
@@ -116,13 +135,13 @@ def _calls(case: Case) -> float:
 
 
 def _recorded(case: Case, wanted: Callable[[Any], bool]) -> tuple[Recorded, float]:
-    """The wanted calls of one timing, and its environment steps."""
+    """The wanted calls of some rounds, and their environment steps."""
     with kernels_off():
         model = case.agent(0)
         model.learn(case.warmup, threads=None)
         before = model.num_timesteps
         with Recorded(wanted) as recorded:
-            model.learn(case.chunk, reset_num_timesteps=False, threads=None)
+            model.learn(max(1, case.chunk // 4), reset_num_timesteps=False, threads=None)  # at least one round
     return recorded, float(model.num_timesteps - before)
 
 
@@ -169,7 +188,10 @@ class Recorded(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         named = kwargs or {}
         if self.wanted(func):
-            key = str((func, *tree_map(_shape, (args, named))))
+            drawn = _name(func) == "randint"  # its bounds, such as the size of a filling buffer, change nothing
+            key = str(
+                (func, *tree_map(_shape, ([each for each in args if isinstance(each, list)] if drawn else args, named)))
+            )
             if key not in self.kinds:
                 own, own_named = tree_map(_copy, (args, named))
                 self.kinds[key] = Kind(_name(func), func, own, own_named)
@@ -178,32 +200,24 @@ class Recorded(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _shape(value: object) -> object:
-    """What the time of a call depends on: fractions, such as step sizes, are all alike."""
-    if isinstance(value, float):
-        return "float"
-    return (tuple(value.shape), value.stride(), value.dtype) if isinstance(value, Tensor) else value
+    """What the time of a call depends on: fractions, such as step sizes, are all alike, and so are generators."""
+    if isinstance(value, Tensor):
+        return tuple(value.shape), value.stride(), value.dtype
+    return value if isinstance(value, PLAIN) else type(value).__name__
 
 
 def _copy(value: object) -> object:
     return value.detach().clone() if isinstance(value, Tensor) else value
 
 
-def _ours(page: str, name: str) -> float | None:
-    """Our steps per second of a case, in the table of the page; None where it was not measured."""
-    rows = [line.split("|") for line in page.splitlines() if line.startswith(f"| {name} | ")]
-    return float(rows[-1][3]) if rows and len(rows[-1]) > COLUMNS else None
-
-
 def main(names: list[str]) -> None:
-    """Measure both floors of cases, all without names, print them and put them into the table."""
+    """Measure our speed and both floors of cases, all without names, print them and put them into the table."""
     print(HEAD)
     for name in names or [name for name, case in CASES.items() if not case.workers]:
-        low, second = floor(CASES[name]), floor(CASES[name], every_call=True)
-        page = PAGE.read_text(encoding="utf-8")
-        ours = _ours(page, name)
-        share = "" if ours is None else f"{ours / second:.0%}"
-        row = f"| {name} | {low:.0f} | {second:.0f} | {share} |"
-        PAGE.write_text(with_row(page, (MARK, END), HEAD, CASES, row), encoding="utf-8")
+        case = CASES[name]
+        own, low, second = ours(case), floor(case), floor(case, every_call=True)
+        row = f"| {name} | {own:.0f} | {low:.0f} | {own / low:.0%} | {second:.0f} | {own / second:.0%} |"
+        PAGE.write_text(with_row(PAGE.read_text(encoding="utf-8"), (MARK, END), HEAD, CASES, row), encoding="utf-8")
         print(row, flush=True)
 
 

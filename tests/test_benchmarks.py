@@ -109,12 +109,23 @@ def test_runs_with_other_settings_than_a_preset_are_not_taken_for_its_results(tm
 
 def test_the_table_of_floors_keeps_other_rows() -> None:
     page = f"before\n{floor.MARK}\n\n{floor.END}\nafter\n| dqn-cartpole | 1 | 40.0 | 20 | **2x** | | 100 | 40% |\n"
-    for row in ("| tqc-pendulum | 3 | 2 | 50% |", "| dqn-cartpole | 9 | 8 | 7% |"):
+    for row in ("| tqc-pendulum | 1 | 3 | 33% | 2 | 50% |", "| dqn-cartpole | 1 | 9 | 11% | 8 | 7% |"):
         page = with_row(page, (floor.MARK, floor.END), floor.HEAD, CASES, row)
     assert page.count("| tqc-pendulum |") == 1
     assert page.count("| dqn-cartpole |") == 2
-    assert floor._ours(page, "dqn-cartpole") == 40.0
-    assert floor._ours(page, "tqc-pendulum") is None
+
+
+def test_calls_that_differ_in_chance_and_objects_are_of_one_kind() -> None:
+    with floor.Recorded(floor.computes) as recorded:
+        for high in (5, 6, 7):
+            torch.randint(high, (3,))
+            torch.rand(3, generator=torch.Generator())
+        torch.randint(5, (4,))
+    assert sorted(kind.times for kind in recorded.kinds.values()) == [1, 3, 3]
+
+
+def test_our_speed_is_measured_beside_the_floors() -> None:
+    assert floor.ours(replace(CASES["bc-cartpole"], warmup=20, chunk=20)) > 0.0
 
 
 MANIFESTS = [path for folder in FOLDERS for path in sorted((ROOT / folder).glob("*/src/*/rlsdk.toml"))]

@@ -269,4 +269,4 @@ def _report(result: RunResult, algorithm: str) -> SeedResult:
     print_line(f"{result.env_steps:,} {result.unit} in {result.seconds:.0f} s; {reached}")
     print_line(f"files: {folder}/ (final.rlsdk, metrics.csv, config.toml, ...)")
     mean, std = (None, None) if score is None else (score.mean, score.std)
-    return SeedResult(seed=result.directory.read_record().seed, folder=folder, mean=mean, std=std)
+    return SeedResult(seed=result.seed, folder=folder, mean=mean, std=std)

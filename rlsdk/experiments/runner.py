@@ -60,6 +60,7 @@ class RunResult:
     """What came of a run."""
 
     directory: RunDirectory
+    seed: int
     evaluation: Evaluation | None
     """None without an environment."""
     env_steps: int
@@ -173,7 +174,7 @@ def _finish(prepared: Prepared, seconds: float, *, interrupted: bool) -> RunResu
     except SettingsError as error:
         print_line(f"no learning curve: {error}")
     how: dict[str, Any] = {"unit": agent.parts.plan.unit, "needs_trust": _asks_for_trust(done, directory)}
-    return RunResult(directory, evaluation, agent.num_timesteps, seconds, interrupted, **how)
+    return RunResult(directory, record.seed, evaluation, agent.num_timesteps, seconds, interrupted, **how)
 
 
 def _evaluated(agent: Agent, name: str, episodes: int) -> Evaluation:
