@@ -3,6 +3,7 @@
 from rlsdk.networks.action_bounds import within_action_bounds
 from rlsdk.networks.action_scale import ActionScale
 from rlsdk.networks.actor_critic import ActorCritic, ActorCriticCarry, Estimates
+from rlsdk.networks.auxiliary_loss import auxiliary_losses_refused, with_auxiliary_loss
 from rlsdk.networks.build_action_head import build_action_head
 from rlsdk.networks.build_actor_critic import build_actor_critic, memory_of
 from rlsdk.networks.build_deterministic_actor_critic import build_deterministic_actor_critic
@@ -57,6 +58,7 @@ __all__ = [
     "SearchPolicy",
     "SquashedActor",
     "activation",
+    "auxiliary_losses_refused",
     "build_action_head",
     "build_actor_critic",
     "build_deterministic_actor_critic",
@@ -78,6 +80,7 @@ __all__ = [
     "smoothed",
     "uses_nature_cnn",
     "within_action_bounds",
+    "with_auxiliary_loss",
 ]
 
 for policy in (ActorCritic, SearchPolicy, SquashedActor):

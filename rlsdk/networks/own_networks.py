@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from rlsdk.errors import SettingsError
 from rlsdk.interfaces import BuildContext
 from rlsdk.kernels.reference import backward
+from rlsdk.networks.auxiliary_loss import auxiliary_losses_left_out
 from rlsdk.networks.critics import ValueOf, mean_value
 from rlsdk.networks.preprocessor import Preprocessor, channels_first, example_features
 from rlsdk.networks.user_classes import UserClass
@@ -91,7 +92,8 @@ def _with_gradient(
 ) -> tuple[Tensor, Tensor]:
     """(`value_of` the values of actions [N, A], 0-d; its gradient with respect to them)."""
     leaf = unit_action.detach().requires_grad_()
-    values = values_of(leaf)
+    with auxiliary_losses_left_out():
+        values = values_of(leaf)
     value, grad = value_of(values.detach())
     (found,) = torch.autograd.grad(values, leaf, grad)
     return value, found

@@ -8,7 +8,7 @@ from torch import Generator, Tensor
 from rlsdk.interfaces import State
 from rlsdk.kernels import Structure
 from rlsdk.math.surrogate import explained_variance, mean_of, normalized
-from rlsdk.networks import ActorCritic, ActorCriticCarry, Estimates
+from rlsdk.networks import ActorCritic, ActorCriticCarry, Estimates, auxiliary_losses_refused
 from rlsdk.records import Metrics, Rollout
 from rlsdk.runtime.stored import count_in
 from rlsdk.updates import FlatOptimizer, PolicyBatch, policy_batch
@@ -36,6 +36,7 @@ class KroneckerActorCritic:
         """Use new settings from the next update on."""
         self.config = config
 
+    @auxiliary_losses_refused("ACKTR")
     def update(self, batch: Rollout[ActorCriticCarry, Estimates], *, progress: float) -> Metrics:
         """Learn from a rollout.
 

@@ -13,7 +13,7 @@ from rlsdk.interfaces import State
 from rlsdk.kernels import Structure, fixed_layers
 from rlsdk.math import conjugate_gradient, flat_grad
 from rlsdk.math.surrogate import explained_variance, mean_of, normalized
-from rlsdk.networks import ActorCritic, FlatParameters
+from rlsdk.networks import ActorCritic, FlatParameters, auxiliary_losses_refused
 from rlsdk.records import Metrics, Rollout
 from rlsdk.runtime.stored import count_in
 from rlsdk.updates import FlatOptimizer, adam_arguments, evaluator_of
@@ -74,6 +74,7 @@ class TrustRegionPolicy:
         self.kernel = evaluator_of(network, self._policy_rows(config), hooked=hooked)
         self.value_kernel = evaluator_of(network, config.batch_size, hooked=hooked)
 
+    @auxiliary_losses_refused("TRPO")
     @fixed_layers()
     def update(self, batch: Rollout[Any, Any], *, progress: float) -> Metrics:
         """Learn from a rollout. Without a successful step the policy stays, and the log has `is_line_search_success` 0."""
