@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, ClassVar, Generic, Self, cast
+from typing import IO, Any, ClassVar, Generic, NoReturn, Self, cast
 
 from typing_extensions import TypeVar
 
@@ -13,7 +13,8 @@ from rlsdk.agent.arguments import check_learn_arguments, positive
 from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.agent.assembly import from_arguments, reseed
 from rlsdk.agent.attributes import DeviceName, own, setting_names
-from rlsdk.agent.classes import class_for
+from rlsdk.agent.classes import bind, class_for
+from rlsdk.agent.copying import copied, not_pickled
 from rlsdk.agent.learning import Request, callbacks_of, run_training
 from rlsdk.agent.loggers import dump_logs, set_logger
 from rlsdk.agent.offline_updates import update_from_memory
@@ -36,7 +37,7 @@ from rlsdk.environments.adapters.space_conversion import GymSpace
 from rlsdk.interfaces import Buffer, BuildContext, Parts, State, TorchPolicy
 from rlsdk.preprocessing import Normalizer, Preprocessing
 from rlsdk.records import ActingState, Cursor
-from rlsdk.registry import AlgorithmSpec, spec_of_class
+from rlsdk.registry import AlgorithmSpec
 from rlsdk.runtime.seeding import Streams, derive
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.constructor import class_only
@@ -58,10 +59,7 @@ class Agent(Generic[ConfigT]):
 
     def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
-        if "spec" not in vars(cls) and (spec := spec_of_class(cls)) is not None:
-            cls.spec = spec
-        if "spec" in vars(cls):
-            cls.policy_aliases = {name: name for name in cls.spec.policies}
+        bind(cls)
 
     _assembled: AssembledAgent[ConfigT]
     context: BuildContext = own()
@@ -106,6 +104,12 @@ class Agent(Generic[ConfigT]):
 
     def __repr__(self) -> str:
         return self._assembled.described() if "_assembled" in vars(self) else f"{type(self).__name__}(not made yet)"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return copied(self, memo)
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise not_pickled(self)
 
     @property
     def config(self) -> ConfigT:
@@ -354,11 +358,8 @@ class Agent(Generic[ConfigT]):
         Sections are `policy` (always), `training` (unless excluded) and `replay` (only if included). Names of attributes may be
         excluded too: settings are stored all the same, for a file without them is not an agent.
 
-        Returns:
-            Where the file is; None for a file object.
-
-        Raises:
-            ArtifactError: the place cannot be written; what was there is untouched.
+        Returns where the file is; None for a file object. Raises ArtifactError: the place cannot be written; what was there is
+        untouched.
         """
         return persistence.save_as_asked(self._assembled, path, exclude, include, dir(self))
 

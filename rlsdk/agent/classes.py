@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
-from typing import ClassVar, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 from rlsdk.agent.made_by import algorithm_in, spec_for
 from rlsdk.errors import ArtifactError, PluginError, shown
-from rlsdk.registry import AlgorithmSpec, agent_type
+from rlsdk.registry import AlgorithmSpec, agent_type, spec_of_class
 from rlsdk.settings import docstring
 
 
@@ -18,6 +19,35 @@ class OfAlgorithm(Protocol):
 
 
 AgentT = TypeVar("AgentT", bound=OfAlgorithm)
+NOT_CALLED = {
+    "trainings": (
+        "train",
+        "collect_rollouts",
+        "_store_transition",
+        "_sample_action",
+        "_setup_model",
+        "_update_learning_rate",
+    ),
+    "evaluations": ("predict",),
+}
+"""What does its work without these methods of a subclass; most are inner methods of the documented library."""
+
+
+def bind(cls: type[Any]) -> None:
+    """Give a new class below `rlsdk.Agent` its algorithm, and warn of methods that would have no effect."""
+    if "spec" not in vars(cls) and (spec := spec_of_class(cls)) is not None:
+        cls.spec = spec
+    if "spec" in vars(cls):
+        cls.policy_aliases = {name: name for name in cls.spec.policies}
+    for caller, names in NOT_CALLED.items():
+        if overridden := [name for name in names if name in vars(cls)]:
+            warnings.warn(
+                f"{cls.__name__} overrides {', '.join(overridden)}, which {caller} do not call; change what is learnt"
+                " in a plugin (rlsdk new), what happens during training in a callback, and actions in a wrapper of the"
+                " environment",
+                RuntimeWarning,
+                stacklevel=3,
+            )
 
 
 def class_of(spec: AlgorithmSpec, base: type[AgentT]) -> type[AgentT]:

@@ -1,0 +1,71 @@
+"""Copies of whole agents, as `copy.deepcopy` makes them."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any, Protocol, TypeVar
+
+from rlsdk.agent.assembled import AssembledAgent
+from rlsdk.agent.assembly import assemble
+from rlsdk.agent.further_states import has_memories, restore_memories
+from rlsdk.agent.training_state import restore, training_state
+from rlsdk.environments import ConnectedEnv
+from rlsdk.errors import UsageError, message_of, one_line
+
+
+class HasAssembled(Protocol):
+    """`rlsdk.Agent`, or a class of the user's below it."""
+
+    _assembled: AssembledAgent
+
+
+AgentT = TypeVar("AgentT", bound=HasAssembled)
+
+
+def copied(agent: AgentT, memo: dict[int, Any]) -> AgentT:
+    """An agent that continues exactly as `agent` would, in a copy of its environment.
+
+    Raises:
+        UsageError: the environment cannot be copied, or layers were replaced.
+    """
+    made = type(agent).__new__(type(agent))
+    memo[id(agent)] = made
+    own = {name: deepcopy(value, memo) for name, value in vars(agent).items() if name != "_assembled"}
+    vars(made).update({**own, "_assembled": _assembled(agent._assembled, memo)})
+    return made
+
+
+def not_pickled(agent: object) -> UsageError:
+    """For `pickle` and `copy.copy`."""
+    name = type(agent).__name__
+    return UsageError(
+        f"a {name} is not pickled, as reading a pickle can run any code: {name}.save(file) writes it, also into an io.BytesIO,"
+        " and load(file) reads it; copy.deepcopy copies it"
+    )
+
+
+def _assembled(agent: AssembledAgent, memo: dict[int, Any]) -> AssembledAgent:
+    """It is a new one and gets the state of the other, as from a file: networks, optimisers and kernels share memory, which a
+    copy of one object after another would tear apart."""
+    state = training_state(agent, include=frozenset({"replay"}) if has_memories(agent.parts) else frozenset())
+    env = _copied_environment(agent.env, memo)
+    spaces = agent.context.observation_space, agent.context.action_space
+    made = assemble(agent.spec, agent.config, spaces, agent.context.num_envs, env, class_name=agent.class_name)
+    made.env_name, made.seed, made.start_time = agent.env_name, agent.seed, agent.start_time
+    learning = None if state.learning is None else state.learning.state_dict()
+    restore(made, deepcopy(state.policy), deepcopy(learning))
+    if state.replay is not None and made.parts.buffer is not None:
+        made.parts.buffer.load_state_dict(deepcopy(state.replay))
+    if state.memories is not None:
+        restore_memories(made.parts, deepcopy(state.memories))
+    return made
+
+
+def _copied_environment(env: ConnectedEnv | None, memo: dict[int, Any]) -> ConnectedEnv | None:
+    try:
+        return deepcopy(env, memo)
+    except Exception as error:  # processes, windows, handles of other libraries
+        cause = one_line(f"{type(error).__name__}: {message_of(error)}", 200)
+        raise UsageError(
+            f"the agent's environment cannot be copied ({cause}); save the agent and load it with another environment"
+        ) from error
