@@ -83,6 +83,15 @@ def test_training_continues_from_the_copy(algorithm: str) -> None:
     agent.learn(32, reset_num_timesteps=False)
 
 
+@pytest.mark.parametrize("algorithm", ["ddpg", "dqn", "qrdqn", "sac", "td3", "tqc"])
+def test_a_prioritised_memory_survives(algorithm: str) -> None:
+    agent, restore = made(algorithm, replay_buffer_class="prioritized"), RestoreOnDivergence(32)
+    with pytest.warns(RuntimeWarning, match="restored"):
+        agent.learn(240, callback=[Spoil(100), restore])
+    assert restore.restored == 1
+    assert agent.num_timesteps >= 240
+
+
 def test_a_copy_changes_nothing() -> None:
     plain, watched = (made("sac").learn(100, callback=given) for given in (None, RestoreOnDivergence(16)))
     other = flat_state(watched)
