@@ -6,8 +6,11 @@ import copy
 import math
 from typing import Any
 
+import gymnasium
+import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 
 import rlsdk
 from rlsdk.callbacks import Callback, LambdaCallback, RestoreOnDivergence
@@ -15,6 +18,7 @@ from rlsdk.errors import DivergenceError, SettingsError
 from rlsdk.registry import algorithms
 from rlsdk.testing.subject import flat_state
 from rlsdk.tree import flatten
+from rlsdk.tree import is_finite as is_finite_tree
 
 ROLLOUT = {"n_steps": 16, "batch_size": 16, "policy_kwargs": {"net_arch": [8]}}
 REPLAY = {"learning_starts": 20, "buffer_size": 500, "batch_size": 8, "policy_kwargs": {"net_arch": [8]}}
@@ -90,6 +94,53 @@ def test_a_prioritised_memory_survives(algorithm: str) -> None:
         agent.learn(240, callback=[Spoil(100), restore])
     assert restore.restored == 1
     assert agent.num_timesteps >= 240
+
+
+class Endless(gymnasium.Env[Any, Any]):
+    """No episode ends, so nothing else empties what a policy remembers."""
+
+    observation_space, action_space = spaces.Box(-1.0, 1.0, (2,)), spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.resets = getattr(self, "resets", 0) + 1
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        return np.full(2, 0.5, np.float32), float(action), False, False, {}
+
+
+@pytest.mark.parametrize("policy", ["MlpLstmPolicy", "MlpGruPolicy"])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_memory_that_diverged_is_emptied(policy: str, groups: int) -> None:
+    envs = [Endless() for _ in range(groups)]
+    vector = rlsdk.environments.make_vec_env([lambda env=env: env for env in envs], vectorization="sync")
+    settings = {"n_steps": 16, "batch_size": 16, "env_groups": groups, "policy": policy}
+    agent, restore = rlsdk.make("recurrent-ppo", env=vector, seed=0, **settings), RestoreOnDivergence(32)
+    with pytest.warns(RuntimeWarning, match="restored"):
+        agent.learn(320, callback=[Spoil(100), restore])
+    assert restore.restored == 1
+    assert is_finite_tree(tuple(state.carry for state in agent.acting))
+    assert [env.resets for env in envs] == [2] * groups
+
+
+def test_a_memory_that_diverged_is_emptied_for_a_later_call_too() -> None:
+    agent = rlsdk.make("recurrent-ppo", env=Endless(), seed=0, n_steps=16, batch_size=16)
+    before = copy.deepcopy(agent.get_parameters())
+    with pytest.raises(DivergenceError):
+        agent.learn(160, callback=Spoil(32))
+    agent.set_parameters(before)
+    agent.learn(64, reset_num_timesteps=False)
+
+
+@pytest.mark.parametrize("lag", [0, 1])
+def test_memories_in_collectors_that_diverged_are_emptied(lag: int) -> None:
+    env = rlsdk.environments.make_vec_env("rlsdk/CartPoleNoVel-v1", 2, collectors=2, max_lag=lag)
+    agent, restore = rlsdk.make("recurrent-ppo", env=env, seed=0, n_steps=16, batch_size=16), RestoreOnDivergence(32)
+    with pytest.warns(RuntimeWarning, match="restored"):
+        agent.learn(320, callback=[Spoil(96), restore])
+    assert restore.restored == 1
+    env.close()
 
 
 def test_a_copy_changes_nothing() -> None:
