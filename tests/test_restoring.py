@@ -90,6 +90,18 @@ def test_training_continues_from_the_copy(algorithm: str) -> None:
     agent.learn(32, reset_num_timesteps=False)
 
 
+def test_rollouts_that_diverged_are_not_replayed() -> None:
+    """ACER stores probabilities and carries of rollouts."""
+    settings = {"n_steps": 8, "replay_start": 32, "buffer_size": 1000}
+    for policy in ("MlpPolicy", "MlpLstmPolicy"):
+        agent, restore = made("acer", policy=policy, **settings), RestoreOnDivergence(32)
+        with pytest.warns(RuntimeWarning, match="restored"):
+            agent.learn(400, callback=[Spoil(100), restore])
+        assert restore.restored == 1
+        stored = flatten(agent.replay_buffer.state_dict()).values()
+        assert all(is_finite_tree(each) for each in stored if isinstance(each, torch.Tensor))
+
+
 @pytest.mark.parametrize("algorithm", ["ddpg", "dqn", "qrdqn", "sac", "td3", "tqc"])
 def test_a_prioritised_memory_survives(algorithm: str) -> None:
     agent, restore = made(algorithm, replay_buffer_class="prioritized"), RestoreOnDivergence(32)

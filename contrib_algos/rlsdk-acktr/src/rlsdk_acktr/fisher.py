@@ -44,6 +44,8 @@ class FisherInformation:
         others = [b for b in self.others.values() if b.parameter not in known and b.parameter.requires_grad]
         edges = [edge for _, uses in called for _, edge in uses]
         wanted: Any = [*edges, *(block.parameter for block in others)]
+        if not wanted:  # all that is left to train was seen as part of layers
+            return
         grads = torch.autograd.grad(score, wanted, retain_graph=True, allow_unused=True)
         found = iter(grads)
         for block, uses in called:
