@@ -140,6 +140,11 @@ def leaves(node: object) -> list[Tensor]:
     return list(layout(node).pick(node))
 
 
+def is_finite(node: object) -> bool:
+    """Whether no number in the leaves [..] of a tree is NaN or infinite."""
+    return all(bool(leaf.isfinite().all()) for leaf in leaves(node) if leaf.is_floating_point())
+
+
 class _Records(dict[type, tuple[str, ...] | None]):
     """The fields of records by class, found when it is first seen; None for what is none."""
 

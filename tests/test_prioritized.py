@@ -80,6 +80,19 @@ def test_frequencies_and_weights() -> None:
     assert buffer.tree.values[0] == 4.0  # the largest error there ever was, to the power alpha
 
 
+@pytest.mark.parametrize("errors", [(np.nan, 2.0), (np.inf, 2.0), (np.nan, np.inf), (-np.inf, np.nan)])
+def test_errors_that_are_not_finite_leave_priorities_alone(errors: tuple[float, float]) -> None:
+    buffer, script = memory(rows=4, alpha=1.0, epsilon=0.0)
+    script.play([["c"]] * 4)
+    buffer.prioritize(torch.arange(4), torch.tensor([3.0, 1.0, 0.5, 0.25]))
+    buffer.prioritize(torch.arange(2), torch.tensor(errors))
+    second = 2.0 if errors[1] == 2.0 else 1.0
+    assert buffer.tree.values.tolist() == [3.0, second, 0.5, 0.25]
+    assert buffer.tree.total == pytest.approx(3.75 + second)
+    assert buffer.largest == 3.0
+    buffer.sample(4, torch.Generator().manual_seed(0))
+
+
 def test_state_travels_and_nonsense_is_refused() -> None:
     buffer, script = memory(rows=6)
     with pytest.raises(UsageError, match="empty"):

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import copy
 import math
+from pathlib import Path
 from typing import Any
 
+import gymnasium
+import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 
 import rlsdk
 from rlsdk.callbacks import Callback, LambdaCallback, RestoreOnDivergence
+from rlsdk.environments import RecordedOnly
 from rlsdk.errors import DivergenceError, SettingsError
 from rlsdk.registry import algorithms
 from rlsdk.testing.subject import flat_state
 from rlsdk.tree import flatten
+from rlsdk.tree import is_finite as is_finite_tree
+from tests.test_pretrain import SEEN, VECTOR, recorded
 
 ROLLOUT = {"n_steps": 16, "batch_size": 16, "policy_kwargs": {"net_arch": [8]}}
 REPLAY = {"learning_starts": 20, "buffer_size": 500, "batch_size": 8, "policy_kwargs": {"net_arch": [8]}}
@@ -56,8 +63,8 @@ class Spoil(Callback):
 
 
 def made(algorithm: str, **settings: Any) -> Any:
-    env, given = CASES[algorithm]
-    return rlsdk.make(algorithm, env=env, seed=0, **{**given, **settings})
+    env, given = CASES.get(algorithm, ("CartPole-v1", {"n_delta": 2} if algorithm == "ars" else {}))
+    return rlsdk.make(algorithm, **{"env": env, "seed": 0, **given, **settings})
 
 
 def is_finite(agent: Any) -> bool:
@@ -81,6 +88,77 @@ def test_training_continues_from_the_copy(algorithm: str) -> None:
     assert agent.num_timesteps >= 240
     assert is_finite(agent)
     agent.learn(32, reset_num_timesteps=False)
+
+
+def test_rollouts_that_diverged_are_not_replayed() -> None:
+    """ACER stores probabilities and carries of rollouts."""
+    settings = {"n_steps": 8, "replay_start": 32, "buffer_size": 1000}
+    for policy in ("MlpPolicy", "MlpLstmPolicy"):
+        agent, restore = made("acer", policy=policy, **settings), RestoreOnDivergence(32)
+        with pytest.warns(RuntimeWarning, match="restored"):
+            agent.learn(400, callback=[Spoil(100), restore])
+        assert restore.restored == 1
+        stored = flatten(agent.replay_buffer.state_dict()).values()
+        assert all(is_finite_tree(each) for each in stored if isinstance(each, torch.Tensor))
+
+
+@pytest.mark.parametrize("algorithm", ["ddpg", "dqn", "qrdqn", "sac", "td3", "tqc"])
+def test_a_prioritised_memory_survives(algorithm: str) -> None:
+    agent, restore = made(algorithm, replay_buffer_class="prioritized"), RestoreOnDivergence(32)
+    with pytest.warns(RuntimeWarning, match="restored"):
+        agent.learn(240, callback=[Spoil(100), restore])
+    assert restore.restored == 1
+    assert agent.num_timesteps >= 240
+
+
+class Endless(gymnasium.Env[Any, Any]):
+    """No episode ends, so nothing else empties what a policy remembers."""
+
+    observation_space = SEEN
+
+    def __init__(self, action_space: spaces.Space[Any] | None = None) -> None:
+        self.action_space, self.resets = spaces.Discrete(2) if action_space is None else action_space, 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.resets += 1
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        return np.full(2, 0.5, np.float32), float(np.sum(action)), False, False, {}
+
+
+@pytest.mark.parametrize("policy", ["MlpLstmPolicy", "MlpGruPolicy"])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_memory_that_diverged_is_emptied(policy: str, groups: int) -> None:
+    envs = [Endless() for _ in range(groups)]
+    vector = rlsdk.environments.make_vec_env([lambda env=env: env for env in envs], vectorization="sync")
+    settings = {"n_steps": 16, "batch_size": 16, "env_groups": groups, "policy": policy}
+    agent, restore = rlsdk.make("recurrent-ppo", env=vector, seed=0, **settings), RestoreOnDivergence(32)
+    with pytest.warns(RuntimeWarning, match="restored"):
+        agent.learn(320, callback=[Spoil(100), restore])
+    assert restore.restored == 1
+    assert is_finite_tree(tuple(state.carry for state in agent.acting))
+    assert [env.resets for env in envs] == [2] * groups
+
+
+def test_a_memory_that_diverged_is_emptied_for_a_later_call_too() -> None:
+    agent = rlsdk.make("recurrent-ppo", env=Endless(), seed=0, n_steps=16, batch_size=16)
+    before = copy.deepcopy(agent.get_parameters())
+    with pytest.raises(DivergenceError):
+        agent.learn(160, callback=Spoil(32))
+    agent.set_parameters(before)
+    agent.learn(64, reset_num_timesteps=False)
+
+
+@pytest.mark.parametrize("lag", [0, 1])
+def test_memories_in_collectors_that_diverged_are_emptied(lag: int) -> None:
+    env = rlsdk.environments.make_vec_env("rlsdk/CartPoleNoVel-v1", 2, collectors=2, max_lag=lag)
+    agent, restore = rlsdk.make("recurrent-ppo", env=env, seed=0, n_steps=16, batch_size=16), RestoreOnDivergence(32)
+    with pytest.warns(RuntimeWarning, match="restored"):
+        agent.learn(320, callback=[Spoil(96), restore])
+    assert restore.restored == 1
+    env.close()
 
 
 def test_a_copy_changes_nothing() -> None:
@@ -113,6 +191,19 @@ def test_it_gives_up() -> None:
         agent.learn(200, callback=[Spoil(50, 70, 90, 110), restore])
     assert restore.restored == 2
     assert agent.num_timesteps < 100
+
+
+def test_where_the_copy_does_not_fit_the_divergence_is_the_error() -> None:
+    agent, restore = made("ppo"), RestoreOnDivergence(1000)
+
+    def enlarge(run: Any, report: Any) -> None:
+        if run.num_timesteps == 32:
+            run.agent.policy.register_buffer("further", torch.zeros(2))
+
+    with pytest.raises(DivergenceError, match="diverged") as caught:
+        agent.learn(240, callback=[Spoil(64), LambdaCallback(on_report=enlarge), restore])
+    assert any("step 0 could not be restored" in note for note in caught.value.__notes__)
+    assert restore.restored == 0
 
 
 def test_a_diverged_agent_is_not_copied() -> None:
@@ -163,6 +254,48 @@ def test_earlier_parameters_may_be_set_between_rounds_and_trainings() -> None:
     agent.learn(64, reset_num_timesteps=False, callback=undo)
     assert agent.num_timesteps == 128
     assert all(torch.equal(value, before_value) for value, before_value in _pairs(flat_state(agent), before))
+
+
+@pytest.mark.parametrize("algorithm", sorted({*CASES, "ars"}))
+@pytest.mark.parametrize("normalize", [None, True])
+def test_parameters_of_the_start_may_be_set(algorithm: str, normalize: bool | None) -> None:
+    """Optimisers had made no step then, and ACKTR had seen nothing of the Fisher information."""
+    if normalize and algorithm == "maskable-ppo":
+        pytest.skip("its environment has no float observations")
+    agent = made(algorithm, normalize=normalize)
+    before = copy.deepcopy(agent.get_parameters())
+    agent.learn(400 if algorithm == "ars" else 100)
+    agent.set_parameters(before)
+    assert_same(agent.get_parameters(), before)
+    agent.learn(100, reset_num_timesteps=False)
+
+
+@pytest.mark.parametrize("algorithm", sorted({*CASES, *NOT_HERE}))
+def test_parameters_that_were_set_are_not_those_of_the_giver(algorithm: str, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {}
+    if NOT_HERE.get(algorithm) == "needs episodes":
+        settings["dataset"] = recorded(tmp_path / "data", VECTOR)
+        settings |= {"env": Endless(VECTOR), **ROLLOUT} if algorithm == "gail" else {"env": RecordedOnly(SEEN, VECTOR)}
+    giver, taker = made(algorithm, **settings), made(algorithm, **settings)
+
+    def learn(agent: Any) -> None:
+        agent.train(8) if algorithm in ("bc", "td3-bc") else agent.learn(100)
+
+    learn(giver)
+    given = giver.get_parameters()
+    kept = copy.deepcopy(given)
+    taker.set_parameters(given)
+    assert_same(taker.get_parameters(), kept)
+    learn(taker)
+    assert_same(given, kept)
+    assert_same(giver.get_parameters(), kept)
+
+
+def assert_same(found: Any, wanted: Any) -> None:
+    one, other = flatten(found), flatten(wanted)
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        assert torch.equal(value, other[name]) if isinstance(value, torch.Tensor) else value == other[name], name
 
 
 def _pairs(flat: dict[str, torch.Tensor], nested: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:

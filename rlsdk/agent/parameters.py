@@ -21,6 +21,7 @@ from rlsdk.interfaces.abilities import ability
 from rlsdk.records import Cursor
 from rlsdk.storage import factory
 from rlsdk.storage.archive import table_in
+from rlsdk.tree import flatten
 
 
 def parameters_of(agent: AssembledAgent) -> dict[str, State]:
@@ -50,6 +51,8 @@ def set_parameters(agent: AssembledAgent, source: str | Path | IO[bytes] | State
     try:
         merged = {**backup, **{name: _merged(backup[name], value, exact_match) for name, value in given.items()}}
         _apply(agent, merged)
+        if exact_match:
+            _require_emptied(agent, given)
         _take_over_count(agent)
     except (RuntimeError, KeyError, TypeError, ValueError) as error:
         _apply(agent, backup)
@@ -60,7 +63,7 @@ def _require_all(current: object, given: object, place: str) -> None:
     """Raises ArtifactError when `given` lacks a tensor or value of `current`, or has one that is unknown."""
     if not isinstance(current, Mapping) or not current:  # empty: an optimiser that has made no step
         return
-    if "optim" in place and isinstance(given, Mapping) and not given:
+    if place not in ("", " of 'policy'") and isinstance(given, Mapping) and not given:  # see `_require_emptied`
         return
     known, found = set(current), set(given) if isinstance(given, Mapping) else set()
     if missing := sorted(map(str, known - found)):
@@ -72,6 +75,15 @@ def _require_all(current: object, given: object, place: str) -> None:
         _require_all(value, given[name] if isinstance(given, Mapping) else {}, f" of {name!r}")
 
 
+def _require_emptied(agent: AssembledAgent, given: State) -> None:
+    """Raises ValueError where a state is empty in `given`, as that of an optimiser was before its first step, and the
+    agent's is not: it has not gone back to that."""
+    now = flatten(parameters_of(agent))
+    for name, value in flatten(given).items():
+        if isinstance(value, Mapping) and name not in now:
+            raise ValueError(f"{name!r} is empty")
+
+
 def _copied(value: object) -> object:
     if isinstance(value, Mapping):
         return {name: _copied(item) for name, item in value.items()}
@@ -79,14 +91,16 @@ def _copied(value: object) -> object:
 
 
 def _merged(old: object, new: object, exact: bool) -> object:
-    """`new` over `old`, or `exact`ly `new`; shapes must agree wherever both have a tensor."""
+    """A copy of `new` over `old`, or `exact`ly of `new`; shapes must agree wherever both have a tensor."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         return {**({} if exact else old), **{name: _merged(old.get(name), value, exact) for name, value in new.items()}}
     if isinstance(old, Tensor) and torch.as_tensor(new).shape != old.shape:
         raise ArtifactError(
             f"a parameter has shape {tuple(torch.as_tensor(new).shape)}, the agent's has {tuple(old.shape)}"
         )
-    return torch.as_tensor(new) if isinstance(old, Tensor) else new
+    return _copied(
+        torch.as_tensor(new) if isinstance(old, Tensor) else new
+    )  # what is loaded may be kept, and learnt with
 
 
 def _apply(agent: AssembledAgent, parameters: State) -> None:

@@ -109,10 +109,15 @@ class PrioritizedReplay:
         return replace(self.inner.at(torch.as_tensor(places, device=device)), weight=scaled)
 
     def prioritize(self, index: Tensor, error: Tensor) -> None:
-        """Take in the errors [N] of the rows a batch came from."""
+        """Take in the errors [N] of the rows a batch came from; rows whose error is NaN or infinite keep their priority."""
         size = error.detach().abs().double().cpu().numpy() + self.epsilon
-        self.largest = max(self.largest, float(size.max()))
         places = index.cpu().numpy()
+        if not np.isfinite(size.max()):  # one NaN in the tree, and no row could be drawn again
+            known = np.isfinite(size)
+            size, places = size[known], places[known]
+            if not len(size):
+                return
+        self.largest = max(self.largest, float(size.max()))
         drawable = self.tree.values[places] > 0.0  # what cannot be drawn stays so
         self.tree.set(places, np.where(drawable, size**self.alpha, 0.0))
 

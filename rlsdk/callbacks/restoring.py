@@ -6,7 +6,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from rlsdk.callbacks.callback import Callback, StepCounter
-from rlsdk.errors import DivergenceError, SettingsError
+from rlsdk.errors import ArtifactError, DivergenceError, SettingsError
 from rlsdk.records import Report
 from rlsdk.training.recovery import copied_parameters
 
@@ -18,8 +18,9 @@ class RestoreOnDivergence(Callback):
     """Restores all networks, optimisers and running statistics when a metric or an action becomes NaN or infinite.
 
     Training continues from a copy in memory that is at most `every` environment steps old. Steps, random numbers and the
-    replay buffer are not restored, so the next update learns from other samples. A warning names what diverged. After
-    `at_most` times in one call of `learn` the `DivergenceError` is raised.
+    replay buffer are not restored, so the next update learns from other samples. A warning names what diverged. The
+    `DivergenceError` is raised after `at_most` times in one call of `learn`, and where the copy does not fit networks that were
+    changed.
     """
 
     def __init__(self, every: int = 10_000, *, at_most: int = 3) -> None:
@@ -43,9 +44,13 @@ class RestoreOnDivergence(Callback):
     def on_divergence(self, run: Run, error: DivergenceError) -> bool | None:
         if self._copy is None or self.restored >= self.at_most:
             return None
-        self.restored += 1
         step, parameters = self._copy
-        run.agent.set_parameters(parameters)
+        try:
+            run.agent.set_parameters(parameters)
+        except ArtifactError as reason:
+            error.add_note(f"the parameters of step {step} could not be restored: {reason}")
+            return None
+        self.restored += 1
         warnings.warn(
             f"{error}; the parameters of step {step} were restored ({self.restored} of at most {self.at_most} times)",
             RuntimeWarning,

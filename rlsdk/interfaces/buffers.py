@@ -79,5 +79,6 @@ class Prioritized(Protocol):
     """A memory that samples rows by their last errors."""
 
     def prioritize(self, index: Tensor, error: Tensor, /) -> object:
-        """`index`: int64 [N], of the batch; `error`: float32 [N], see `HasTdError`."""
+        """`index`: int64 [N], of the batch; `error`: float32 [N], see `HasTdError`. Errors are NaN or infinite where training
+        diverged: such a row keeps its priority, as training may continue from earlier parameters."""
         ...

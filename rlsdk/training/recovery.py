@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torch import Tensor
 
 from rlsdk.errors import DivergenceError
+from rlsdk.records import ActingState
 from rlsdk.training.run_record import RunRecord
-from rlsdk.training.trained_agent import TrainedAgent
-from rlsdk.tree import flatten, unflatten
+from rlsdk.training.trained_agent import DrivenAgent, TrainedAgent
+from rlsdk.tree import flatten, is_finite, unflatten
 
 
 def copied_parameters(agent: TrainedAgent) -> dict[str, object] | None:
     """A copy of what `get_parameters` gives; None where one is NaN or infinite: a metric shows it only a round later."""
     flat = flatten(agent.get_parameters())
     tensors = {name: value for name, value in flat.items() if isinstance(value, Tensor)}
-    if not all(bool(tensor.isfinite().all()) for tensor in tensors.values() if tensor.is_floating_point()):
+    if not is_finite(tensors):
         return None
     return unflatten({**flat, **{name: tensor.clone() for name, tensor in tensors.items()}})
 
 
 def recover(run: RunRecord, error: DivergenceError) -> None:
-    """Ask the callbacks to restore the agent. Where actions diverged in the middle of episodes, new ones begin.
+    """Ask the callbacks to restore the agent. Where actions diverged in the middle of episodes, or what a policy remembers of
+    them did, new ones begin.
 
     Raises:
         DivergenceError: `error`; no callback has restored the agent.
     """
+    _forget_what_diverged(run.driven)
     answers = [handle(run, error) for handle in run.handlers["on_divergence"]]  # all of them are asked
     if not any(answer is True for answer in answers):
         raise error
@@ -32,3 +37,17 @@ def recover(run: RunRecord, error: DivergenceError) -> None:
     run.driven.ahead, run.steps_in_round = (), 0
     if run.driven.in_round:
         run.restart_episodes()
+
+
+def _forget_what_diverged(driven: DrivenAgent) -> None:
+    """Empty a carry with NaN or infinite numbers. The episodes of the cursor are lost with it: training continues with new
+    ones, now or in a later call of `learn`."""
+    acting = tuple(_with_finite_carry(driven, state) for state in driven.acting)
+    if acting != driven.acting:
+        driven.acting, driven.in_round = acting, True
+
+
+def _with_finite_carry(driven: DrivenAgent, state: ActingState[object]) -> ActingState[object]:
+    if is_finite(state.carry):
+        return state
+    return replace(state, carry=driven.parts.behavior_policy.initial_carry(len(state.observation.is_first)))

@@ -220,6 +220,20 @@ def test_frozen_parameters_stay() -> None:
     assert agent.parts.algorithm.fisher.others["body.0.bias"].count == 4
 
 
+@pytest.mark.parametrize("is_new", [True, False])
+@pytest.mark.parametrize("trained", [(), ("critic_body.0.weight",), ("head", "body")])
+def test_nearly_everything_may_be_frozen(trained: tuple[str, ...], is_new: bool) -> None:
+    agent = ACKTR("MlpPolicy", make_vec_env("CartPole-v1", 2), seed=0, n_steps=8, cold_iter=1, kfac_update=1)
+    if not is_new:
+        agent.learn(32)
+    for name, parameter in agent.policy.named_parameters():
+        parameter.requires_grad_(name.startswith(trained) if trained else False)
+    before = {name: parameter.detach().clone() for name, parameter in agent.policy.named_parameters()}
+    agent.learn(64, reset_num_timesteps=False)
+    for name, parameter in agent.policy.named_parameters():
+        assert torch.equal(parameter, before[name]) != parameter.requires_grad, name
+
+
 def test_replaced_layers_get_new_factors() -> None:
     agent = ACKTR(
         "MlpPolicy", make_vec_env("CartPole-v1", 2), seed=0, n_steps=8, cold_iter=0, policy_kwargs={"net_arch": [4]}

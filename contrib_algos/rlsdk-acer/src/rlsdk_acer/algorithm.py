@@ -60,9 +60,10 @@ class ActorCriticWithReplay:
             z, metrics = self._step_of_policy(batch, states, found, weight)
             error = states.target - states.of_action(states.values)
             grad = (-config.q_coef * error * weight).unsqueeze(-1)
-            grad_values = torch.zeros_like(states.values).scatter_(-1, states.action.unsqueeze(-1), grad)
+            grads = -z * weight.unsqueeze(-1), torch.zeros_like(values).scatter_(-1, states.action.unsqueeze(-1), grad)
         self.optimizer.zero_grad()
-        torch.autograd.backward([probs, values], [-z * weight.unsqueeze(-1), grad_values])
+        # outputs have no graph where all parameters that they depend on are frozen
+        torch.autograd.backward([probs.requires_grad_(), values.requires_grad_()], grads)
         self.optimizer.step(config.learning_rate(1.0 - progress), config.max_grad_norm)
         self.average.update(1.0 - config.alpha)
         means = {

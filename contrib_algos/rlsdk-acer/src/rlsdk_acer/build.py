@@ -64,8 +64,7 @@ def build_memory_of_rollouts(context: BuildContext, config: ACERConfig, network:
             f"replay_start = {config.replay_start} is never reached: whole rollouts within buffer_size = {config.buffer_size}"
             f" have {size} transitions; lower replay_start, enlarge buffer_size, or set replay_ratio = 0"
         )
-    probs = torch.zeros(network.actions)
-    steps = ReplayBuffer(context, size, config.gamma)
+    probs, steps = torch.zeros(network.actions), ReplayBuffer(context, size, config.gamma)
     return SequenceReplay[Carry](steps, length=length, extras={"probs": probs}, carry=network.initial_carry(envs))
 
 
@@ -76,8 +75,7 @@ def build_network(context: BuildContext, config: ACERConfig) -> ACERNetwork:
     encoder = build_encoder(context, config.policy, networks)
     size = networks.lstm_hidden_size, networks.n_lstm_layers, networks.lstm_kwargs or {}
     memory = cast("Memory", build_memory(memory_of(config.policy), features_dim(encoder), *size))
-    shared = (networks.net_arch or {}).get("shared", ())
-    inputs = memory.features_dim
+    shared, inputs = (networks.net_arch or {}).get("shared", ()), memory.features_dim
     trunk, width = mlp(inputs, shared, networks.activation_fn), (inputs, *shared)[-1]
     default, sides = () if uses_nature_cnn(encoder) else HIDDEN, []
     for name, gain in (("pi", POLICY_GAIN), ("qf", VALUE_GAIN)):

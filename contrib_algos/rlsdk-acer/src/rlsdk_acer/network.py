@@ -45,8 +45,7 @@ class ACERNetwork(nn.Module):
         """The extras hold the probabilities of all actions, float [B, A], and the log-probability of the one taken, [B]."""
         if self.has_train_mode:
             self.eval()
-        features = self.encoder(observation.features)
-        latent, following = self.memory.step(features, carry, observation.is_first)
+        latent, following = self.memory.step(self.encoder(observation.features), carry, observation.is_first)
         chosen = self.policy(latent, observation.action_mask)
         action = chosen.mode() if deterministic else chosen.sample(generator)
         extras = {"probs": chosen.probs, "log_prob": chosen.log_prob(action)}
@@ -79,6 +78,8 @@ class ACERNetwork(nn.Module):
     @torch.no_grad()
     def values_after(self, batch: Sequences[Carry], memory: Carry, rows: Tensor) -> Tensor:
         """V of what the steps at `rows` int64 [K] of [T * N] led to, float [K]; `memory` [T * N, ..] after all of them."""
+        if self.has_train_mode:  # targets: without noise, and one row must do for batch norm
+            self.eval()
         following = map_tensors(lambda leaf: leaf.flatten(0, 1)[rows], batch.next_observation)
         following = replace(following, is_first=torch.zeros_like(following.is_first))  # it continues the episode
         return self._state_values(following, tuple(part[rows] for part in memory))

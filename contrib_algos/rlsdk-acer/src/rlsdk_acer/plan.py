@@ -9,9 +9,11 @@ from typing import Literal
 import torch
 from torch import Generator, Tensor
 
+from rlsdk.errors import DivergenceError
 from rlsdk.interfaces import BuildContext, Parts
 from rlsdk.records import Cursor, Metrics, Report, Rollout, Sequences, successors
 from rlsdk.training import ReplayUpdates, Training
+from rlsdk.tree import is_finite
 from rlsdk_acer.config import ACERConfig
 from rlsdk_acer.network import Carry
 
@@ -66,11 +68,17 @@ class ReplayedRollouts:
 
         Rollouts are always whole, so the last one may pass the end. One that a callback cut short goes into the memory and is
         not learnt from.
+
+        Raises:
+            DivergenceError: probabilities of a rollout are not finite, or its first carry; it does not go into the memory.
         """
         collector, parts = training.collector, training.parts
         replay, generator = ReplayUpdates(parts, training.streams), training.streams["replay"]
         while cursor.env_steps < training.end:
             rollout = collector.collect(parts.behavior_policy, self.n_steps)
+            # in the memory it would make later updates NaN, of a policy that was restored too
+            if not is_finite((rollout.initial_carry, rollout.steps.extras)):
+                raise DivergenceError("training diverged: probabilities or memories of the policy are NaN or infinite")
             replay.memory.extend(rollout)
             length = len(rollout.steps.reward)
             cursor = replace(cursor, env_steps=cursor.env_steps + length * collector.num_envs)

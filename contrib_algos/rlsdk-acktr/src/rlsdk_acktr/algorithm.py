@@ -68,14 +68,16 @@ class KroneckerActorCritic:
             distribution, value = network.evaluate(rows.observation, rows.memory, rows.starts)
         log_prob = distribution.log_prob(network.internal(rows.action))
         score = score_of(log_prob, value, weight, config.vf_fisher_coef, self.generator)
-        self.fisher.observe(score, calls, weight, len(rows), config.stats_decay)
+        if score.requires_grad:  # not where all parameters are frozen
+            self.fisher.observe(score, calls, weight, len(rows), config.stats_decay)
         normalize = self.continuous if config.normalize_advantage is None else config.normalize_advantage
         advantage = normalized(rows.advantage, weight) if normalize else rows.advantage
         policy_loss = mean_of(-advantage * log_prob, weight)
         value_loss = mean_of((rows.target - value).square(), weight)
         entropy_loss = -mean_of(distribution.entropy(), weight)
         loss = policy_loss + config.vf_coef * value_loss + config.ent_coef * entropy_loss
-        loss.backward()  # type: ignore[no-untyped-call]
+        if loss.requires_grad:
+            loss.backward()  # type: ignore[no-untyped-call]
         found = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy_loss": entropy_loss, "loss": loss}
         return {f"train/{name}": term.detach() for name, term in found.items()}
 

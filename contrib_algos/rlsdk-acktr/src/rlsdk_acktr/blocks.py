@@ -40,6 +40,10 @@ class Averages:
         """Raises ValueError: no state of these tensors."""
         self.count, self.tensors = count_in(state, "count"), stored_like(self.tensors, state["tensors"])
 
+    def clear(self) -> None:
+        """As if nothing had been observed."""
+        self.load_state_dict({"count": 0, "tensors": tree.number(tuple(map(torch.zeros_like, self.tensors)))})
+
 
 class KroneckerBlock(Averages):
     """A layer's Fisher information as A x G, the mean products of its inputs, with 1 for the bias, and of the gradients of its

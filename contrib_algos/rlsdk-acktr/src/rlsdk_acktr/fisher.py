@@ -44,6 +44,8 @@ class FisherInformation:
         others = [b for b in self.others.values() if b.parameter not in known and b.parameter.requires_grad]
         edges = [edge for _, uses in called for _, edge in uses]
         wanted: Any = [*edges, *(block.parameter for block in others)]
+        if not wanted:  # all that is left to train was seen as part of layers
+            return
         grads = torch.autograd.grad(score, wanted, retain_graph=True, allow_unused=True)
         found = iter(grads)
         for block, uses in called:
@@ -74,13 +76,16 @@ class FisherInformation:
         }
 
     def load_state_dict(self, state: State, /) -> None:
-        """Raises ValueError: a block that the network has not."""
+        """Blocks that are not in `state` were not observed. Raises ValueError: a block that the network has not."""
         for kind, blocks in (("layers", self.layers), ("others", self.others)):
             given = state[kind]
             if not isinstance(given, Mapping) or not set(given) <= set(blocks):
                 raise ValueError(f"{kind} of the Fisher information are those of another network")
-            for name, stored in given.items():
-                blocks[name].load_state_dict(stored)
+            for name, block in blocks.items():
+                if name in given:
+                    block.load_state_dict(given[name])
+                else:
+                    block.clear()
 
 
 def score_of(log_prob: Tensor, value: Tensor, weight: Tensor | None, coef: float, generator: Generator) -> Tensor:
