@@ -103,6 +103,11 @@ def load_replay_buffer(agent: AssembledAgent, path: str | Path | IO[bytes]) -> N
     """Read a replay buffer into the agent's own."""
     if agent.parts.buffer is None:
         raise UsageError(f"{agent.spec.id} has no replay buffer")
+    if agent.run is not None and agent.in_round:
+        raise UsageError(
+            "load_replay_buffer would mix the buffer with the steps of the round that is being collected; call it before learn,"
+            " or between rounds: in on_training_start or on_rollout_start (_on_training_start, _on_rollout_start)"
+        )
     _, sections = factory.read(agent_file.existing(path), kind=KIND)
     with fitting("the file holds no replay buffer for this agent"):
         agent.parts.buffer.load_state_dict(sections[SECTION])

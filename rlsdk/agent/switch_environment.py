@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.agent.assembly import build_parts
@@ -11,7 +12,8 @@ from rlsdk.agent.further_states import further_states, memories_of, restore_furt
 from rlsdk.agent.networks import require_same_layers
 from rlsdk.agent.resumption import leave_episodes
 from rlsdk.agent.torch_modes import in_plain_modes
-from rlsdk.environments import NumpyVectorEnv, connect, fingerprint_of
+from rlsdk.environments import ConnectedEnv, NumpyVectorEnv, connect, fingerprint_of
+from rlsdk.environments.vector.env_in_training import EnvInTraining, refuse_move
 from rlsdk.environments.wrapper_settings import split_wrapper_settings
 from rlsdk.errors import UnsupportedSpaceError, UsageError
 from rlsdk.training.groups import require_groups
@@ -20,6 +22,11 @@ from rlsdk.training.groups import require_groups
 @in_plain_modes
 def switch_environment(agent: AssembledAgent, env: object, *, force_reset: bool) -> None:
     """Let `agent` train on `env` from now on; arguments and errors as `Agent.set_env`."""
+    if agent.run is not None:
+        raise UsageError(
+            "a training is running in the agent's environment; end it first (a callback that returns False does), then call"
+            " set_env(env) and learn(..., reset_num_timesteps=False)"
+        )
     bare, requests = split_wrapper_settings(env)
     envs = connect(bare, agent.spec.default_envs)
     require_same_spaces(agent, envs, "the new environment")
@@ -49,9 +56,14 @@ def numpy_environment(agent: AssembledAgent) -> NumpyVectorEnv | None:
     return known
 
 
+def env_for_users(agent: AssembledAgent) -> ConnectedEnv | None:
+    """The environment as users get it: during training it refuses to be moved."""
+    return agent.env if agent.env is None or agent.run is None else cast("ConnectedEnv", EnvInTraining(agent.env))
+
+
 def _user_moves(agent: AssembledAgent) -> None:
     if agent.run is not None:
-        raise UsageError("a training is running in this environment; use another environment for steps during training")
+        refuse_move()
     leave_episodes(agent)
 
 

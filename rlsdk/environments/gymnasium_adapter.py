@@ -13,6 +13,7 @@ from rlsdk.environments.registration import register_game
 from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv
 from rlsdk.environments.vector.connected import MEMBERS, ConnectedEnv, has_members, missing_members, require_members
 from rlsdk.environments.vector.custom_vector import CustomVectorEnv
+from rlsdk.environments.vector.env_in_training import EnvInTraining
 from rlsdk.environments.vector.executor_vector import ExecutorVectorEnv
 from rlsdk.environments.vector.native_vector import NativeVectorEnv
 from rlsdk.environments.vector.numpy_vector import NumpyVectorEnv
@@ -47,6 +48,8 @@ def connect(env: EnvSource, copies: int = 1) -> ConnectedEnv:
     env, _ = split_wrapper_settings(env)
     if isinstance(env, NumpyVectorEnv):
         return connect(env.env)
+    if isinstance(env, EnvInTraining):
+        return env.trained_in
     if isinstance(env, CONNECTED):
         return env
     if isinstance(env, gymnasium.vector.VectorEnv):
