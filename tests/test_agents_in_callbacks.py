@@ -62,7 +62,7 @@ def calling(event: str, act: Any, after: int = 40) -> LambdaCallback:
 
 
 def never_happened(agent: Any) -> list[tuple[float, float]]:
-    """Stored transitions that are no step of `CountingEnv`."""
+    """Stored transitions that are not steps of `CountingEnv`."""
     batch = agent.replay_buffer.sample(2000, torch.Generator().manual_seed(0))
     before, after = batch.observation.features.flatten(), batch.next_observation.features.flatten()
     return [(float(a), float(b)) for a, b in zip(before, after, strict=True) if b != a + 1]
