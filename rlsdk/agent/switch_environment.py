@@ -9,11 +9,11 @@ from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.agent.assembly import build_parts
 from rlsdk.agent.collecting import require_collecting
 from rlsdk.agent.further_states import further_states, memories_of, restore_further
-from rlsdk.agent.networks import require_same_layers
+from rlsdk.agent.networks import require_same_layers, take_over_modes
 from rlsdk.agent.resumption import leave_episodes
 from rlsdk.agent.torch_modes import in_plain_modes
 from rlsdk.environments import ConnectedEnv, NumpyVectorEnv, connect, fingerprint_of
-from rlsdk.environments.vector.env_in_training import EnvInTraining, refuse_move
+from rlsdk.environments.env_in_training import EnvInTraining, refuse_move
 from rlsdk.environments.wrapper_settings import split_wrapper_settings
 from rlsdk.errors import UnsupportedSpaceError, UsageError
 from rlsdk.training.groups import require_groups
@@ -83,9 +83,12 @@ def _resize(agent: AssembledAgent, num_envs: int) -> None:
         )
     require_same_layers(agent, "the agent cannot be made for another number of environments")
     policy, algorithm = agent.preprocessing.policy_state(agent.parts.policy), agent.parts.algorithm.state_dict()
-    further = further_states(agent.parts)
+    further, before, normalizer = further_states(agent.parts), agent.parts, agent.preprocessing.normalizer
     agent.context = replace(agent.context, num_envs=num_envs)
     build_parts(agent)
     agent.preprocessing.load_policy_state(agent.parts.policy, policy)
     agent.parts.algorithm.load_state_dict(algorithm)
     restore_further(agent.parts, further)
+    take_over_modes(agent.parts, before)
+    if normalizer is not None and agent.preprocessing.normalizer is not None:
+        agent.preprocessing.normalizer.freeze(normalizer.frozen)

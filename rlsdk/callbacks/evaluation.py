@@ -25,7 +25,7 @@ class EvalCallback(Callback):
     it: the agent's normaliser is used and not changed. `callback_on_new_best` and `callback_after_eval` are called for
     evaluations (new best ones) only. `render`, `warn` and `use_masking` are those of `evaluate_policy`.
 
-    A subclass may override the methods of `BaseCallback` and read its values. With an `_on_step` of its own it is evaluated by
+    A subclass may override the methods of `BaseCallback` and read its values. With `_on_step` it evaluates in
     `super()._on_step()` only, which does so after every `eval_freq` calls: vector steps, as documented.
     """
 

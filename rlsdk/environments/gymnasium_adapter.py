@@ -9,11 +9,11 @@ import gymnasium
 
 from rlsdk.environments.adapters.attributes import Environment
 from rlsdk.environments.adapters.space_conversion import spaces_of, to_space
+from rlsdk.environments.env_in_training import EnvInTraining
 from rlsdk.environments.registration import register_game
 from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv
 from rlsdk.environments.vector.connected import MEMBERS, ConnectedEnv, has_members, missing_members, require_members
 from rlsdk.environments.vector.custom_vector import CustomVectorEnv
-from rlsdk.environments.vector.env_in_training import EnvInTraining
 from rlsdk.environments.vector.executor_vector import ExecutorVectorEnv
 from rlsdk.environments.vector.native_vector import NativeVectorEnv
 from rlsdk.environments.vector.numpy_vector import NumpyVectorEnv

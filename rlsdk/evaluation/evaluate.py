@@ -10,8 +10,8 @@ import attrs
 import numpy as np
 
 from rlsdk.environments import ConnectedEnv, connect
+from rlsdk.environments.env_in_training import itself
 from rlsdk.environments.gymnasium_adapter import EnvSource
-from rlsdk.environments.vector.env_in_training import itself
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk.evaluation.statistics import Statistics, summarise
 from rlsdk.records import EnvStep, Episode

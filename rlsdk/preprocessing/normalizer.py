@@ -42,6 +42,17 @@ class Normalizer:
     def training(self, value: bool) -> None:
         self.observations.training = self.rewards.training = value
 
+    @property
+    def frozen(self) -> dict[str, bool]:
+        """Which statistics rollouts do not change, `observations` and `rewards`."""
+        return {"observations": not self.observations.training, "rewards": not self.rewards.training}
+
+    def freeze(self, frozen: State) -> None:
+        """Put back what `frozen` gave. Raises KeyError or ValueError for something else."""
+        if not all(isinstance(value, bool) for value in frozen.values()):
+            raise ValueError(f"frozen statistics are True or False, not {dict(frozen)}")
+        self.observations.training, self.rewards.training = not frozen["observations"], not frozen["rewards"]
+
     def flat(self) -> tuple[Vector, Vector, Vector]:
         """(mean, factor, bound), float64 [F] each, of observations as one vector; see `ObservationNormalizer.flat`."""
         return self.observations.flat()
