@@ -270,7 +270,7 @@ class Agent(Generic[ConfigT]):
                 need masks refuse to go without.
 
         Raises:
-            ObservationError: a shape, key or value outside the space, or a wrong state. MaskError: a mask is missing or unusable.
+            ObservationError: a shape, key or value outside the space; a wrong state. MaskError: a mask missing or unusable.
         """
         return predict(self._assembled, observation, state, episode_start, deterministic, action_masks)
 

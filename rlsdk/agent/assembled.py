@@ -71,6 +71,8 @@ class AssembledAgent(Generic[ConfigT]):
     stored_log: State | None = None
     pending_replay: Callable[[], State] | None = None
     """Reads the replay buffer of the file the agent was loaded from, until that has been done."""
+    as_stored: bool = True
+    """Whether settings and the number of environments are those of that file."""
     step_offset: int = 0
     """Environment steps before those that `num_timesteps` counts."""
     fingerprint: object = None

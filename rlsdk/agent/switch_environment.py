@@ -77,14 +77,15 @@ def require_same_spaces(agent: AssembledAgent, envs: object, what: str) -> None:
 
 def _resize(agent: AssembledAgent, num_envs: int) -> None:
     memories = [agent.parts.buffer, *memories_of(agent.parts).values()]
-    if any(memory is not None and len(memory) for memory in memories):
+    recorded = not agent.parts.plan.needs_environment  # such memories hold a data set, and are made again
+    if not recorded and any(memory is not None and len(memory) for memory in memories):
         raise UsageError(
             f"the replay buffer is filled from {agent.context.num_envs} environments; give as many, not {num_envs}"
         )
     require_same_layers(agent, "the agent cannot be made for another number of environments")
     policy, algorithm = agent.preprocessing.policy_state(agent.parts.policy), agent.parts.algorithm.state_dict()
     further, before, normalizer = further_states(agent.parts), agent.parts, agent.preprocessing.normalizer
-    agent.context = replace(agent.context, num_envs=num_envs)
+    agent.context, agent.as_stored = replace(agent.context, num_envs=num_envs), False
     build_parts(agent)
     agent.preprocessing.load_policy_state(agent.parts.policy, policy)
     agent.parts.algorithm.load_state_dict(algorithm)
