@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import warnings
 from typing import Any
@@ -12,7 +13,7 @@ from torch import nn
 
 import rlsdk
 from rlsdk.environments import make_vec_env
-from rlsdk.errors import ArtifactError
+from rlsdk.errors import ArtifactError, SettingsError, UsageError
 from rlsdk.tree import flatten
 
 CASES = {
@@ -102,3 +103,26 @@ def test_hooks_that_are_gone_are_named() -> None:
     next(agent.policy.children()).register_forward_hook(lambda *_: None)
     with pytest.warns(UserWarning, match="register the hooks again"):
         agent.set_env(make_vec_env("CartPole-v1", 2))
+
+
+@pytest.mark.parametrize(("name", "value"), [("norm_reward", False), ("norm_obs", False), ("clip_obs", 1.0)])
+def test_settings_of_a_normalizer_are_read_and_not_set(name: str, value: object) -> None:
+    normalizer = copy.deepcopy(made("trpo", normalize=True).get_vec_normalize_env())
+    assert getattr(normalizer, name) == getattr(normalizer.settings, name)
+    with pytest.raises(UsageError, match=f"{name} is chosen when the agent is made"):
+        setattr(normalizer, name, value)
+    with pytest.raises(UsageError, match="no attribute 'norm_rewards' to set"):
+        normalizer.norm_rewards = False
+    with pytest.raises(AttributeError, match="no attribute 'norm_rewards'"):
+        normalizer.norm_rewards  # noqa: B018
+    normalizer.training = False
+    assert not normalizer.training
+
+
+@pytest.mark.parametrize("algorithm", ["dqn", "qrdqn"])
+def test_the_exploration_rate_is_set(algorithm: str) -> None:
+    agent = rlsdk.make(algorithm, env="CartPole-v1", **CASES["dqn"])
+    agent.exploration_rate = 0.25
+    assert agent.exploration_rate == 0.25
+    with pytest.raises(SettingsError, match="outside"):
+        agent.exploration_rate = 2.0
