@@ -25,7 +25,7 @@ from rlsdk.agent.reconfiguration import change_settings
 from rlsdk.agent.resumption import leave_episodes, restart_episodes
 from rlsdk.agent.session import Session
 from rlsdk.agent.stored_replay import load_replay_buffer, restore_replay, save_replay_buffer
-from rlsdk.agent.switch_environment import numpy_environment, require_same_spaces, switch_environment
+from rlsdk.agent.switch_environment import env_for_users, numpy_environment, require_same_spaces, switch_environment
 from rlsdk.agent.torch_modes import in_plain_modes
 from rlsdk.agent.training_state import TrainingState, training_state
 from rlsdk.agent.transferred import PolicyTransfer
@@ -123,7 +123,7 @@ class Agent(Generic[ConfigT]):
     @property
     def env(self) -> ConnectedEnv | None:
         """The training environment, None if there is none; assigning one is `set_env(env)`."""
-        return self._assembled.env
+        return env_for_users(self._assembled)
 
     @env.setter
     def env(self, value: object) -> None:
@@ -274,7 +274,7 @@ class Agent(Generic[ConfigT]):
                 need masks refuse to go without.
 
         Raises:
-            ObservationError: a shape, key or value outside the space. MaskError: a mask is missing or unusable.
+            ObservationError: a shape, key or value outside the space; a wrong state. MaskError: a mask missing or unusable.
         """
         return predict(self._assembled, observation, state, episode_start, deterministic, action_masks)
 

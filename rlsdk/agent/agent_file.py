@@ -6,6 +6,7 @@ import platform
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
+from io import TextIOBase
 from os import PathLike
 from pathlib import Path
 from typing import IO
@@ -52,8 +53,10 @@ def with_suffix(path: str | Path | IO[bytes]) -> Path | IO[bytes]:
         ArtifactError: neither a name nor a file object.
     """
     if not isinstance(path, str | PathLike):
-        if not hasattr(path, "write"):
-            raise ArtifactError(f"a file is written to a name, a Path or a binary file object, not to {path!r}")
+        if not hasattr(path, "write") or isinstance(path, TextIOBase):
+            raise ArtifactError(
+                f"a file is written to a name, a Path or a binary file object (opened with 'wb'), not to {path!r}"
+            )
         return path
     target = Path(path)
     known = target.suffix in (SUFFIX, ".zip") or is_offered("serializers", target.suffix)
@@ -63,9 +66,10 @@ def with_suffix(path: str | Path | IO[bytes]) -> Path | IO[bytes]:
 def existing(path: str | Path | IO[bytes]) -> Path | IO[bytes]:
     """The file as named, or with the suffix appended when only that exists."""
     if not isinstance(path, str | PathLike):
-        if not hasattr(path, "read"):
+        if not hasattr(path, "read") or isinstance(path, TextIOBase):
             raise ArtifactError(
-                f"an agent is loaded from a file name, a Path or a binary file object, not from {path!r}"
+                "an agent is loaded from a file name, a Path or a binary file object (opened with 'rb'), not from"
+                f" {path!r}"
             )
         return path
     plain, suffixed = Path(path), with_suffix(path)

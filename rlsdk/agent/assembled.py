@@ -71,6 +71,8 @@ class AssembledAgent(Generic[ConfigT]):
     stored_log: State | None = None
     pending_replay: Callable[[], State] | None = None
     """Reads the replay buffer of the file the agent was loaded from, until that has been done."""
+    as_stored: bool = True
+    """Whether settings and the number of environments are those of that file."""
     step_offset: int = 0
     """Environment steps before those that `num_timesteps` counts."""
     fingerprint: object = None
@@ -80,6 +82,10 @@ class AssembledAgent(Generic[ConfigT]):
     """What `load_policy` took over."""
     start_time: int = 0
     """When `learn` was last called, nanoseconds since 1970; 0 before."""
+
+    def __getstate__(self) -> dict[str, object]:
+        """Of a copy: it takes no part in the training that is running."""
+        return {**vars(self), "run": None}
 
     @property
     def total_steps(self) -> int:

@@ -11,10 +11,11 @@ from rlsdk.agent.arguments import positive
 from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.agent.data_sets import observe_data_set
 from rlsdk.agent.loggers import chosen_sinks
-from rlsdk.agent.resumption import begin, leave_moved_episodes, training_env
+from rlsdk.agent.resumption import begin, leave_episodes, leave_moved_episodes, training_env
 from rlsdk.agent.stored_replay import require_room
 from rlsdk.callbacks import Callback, ProgressBar, as_callbacks
 from rlsdk.environments import fingerprint_of
+from rlsdk.errors import UsageError
 from rlsdk.settings import flat_scalars
 from rlsdk.training.run import Run
 from rlsdk.training.train import train
@@ -43,6 +44,11 @@ def run_training(
     agent: AssembledAgent, request: Request, callbacks: Sequence[Callback], user_facing: TrainedAgent
 ) -> None:
     """Train; raises as `Agent.learn`. `user_facing`: what callbacks get as `run.agent`."""
+    if agent.run is not None:
+        raise UsageError(
+            "a training of this agent is running; call learn again after it (a callback that returns False ends it), or train a"
+            " copy: copy.deepcopy(model).learn(...)"
+        )
     env = training_env(agent)
     agent.start_time = time_ns()
     default = 4 if agent.parts.plan.log_every == "episodes" else 1
@@ -61,6 +67,8 @@ def run_training(
     finally:
         agent.run, agent.stored_log = None, run.episode_statistics.state_dict()
         agent.fingerprint = None if agent.env is None else fingerprint_of(agent.env)
+        if run.new_episodes:
+            leave_episodes(agent)
         if not agent.logger_was_set:
             agent.logger.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Protocol
 
 from torch import nn
@@ -11,6 +12,9 @@ from rlsdk.errors import UsageError
 from rlsdk.interfaces import Parts
 from rlsdk.interfaces.abilities import ability
 from rlsdk.networks.architecture import architecture
+
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+"""Where torch keeps the hooks of a module."""
 
 
 class Wraps(Protocol):
@@ -22,8 +26,32 @@ class Wraps(Protocol):
 
 def architecture_of(parts: Parts) -> list[str]:
     """Layers of the policy's networks and the algorithm's: classes, sizes and names."""
-    further = [module for state in parts.states.values() for module in _networks(state)]
-    return architecture(*_networks(parts.policy), *_networks(parts.algorithm), *further)
+    return architecture(*networks_of(parts))
+
+
+def networks_of(parts: Parts) -> list[nn.Module]:
+    """The policy's networks, the algorithm's and further ones."""
+    return [module for part in (parts.policy, parts.algorithm, *parts.states.values()) for module in _networks(part)]
+
+
+def take_over_modes(now: Parts, before: Parts) -> None:
+    """Let networks that were built again have what users set on those before: frozen parameters, and modes of layers. Hooks
+    may belong to the networks before; a warning names the loss."""
+    pairs = [pair for both in zip(networks_of(now), networks_of(before), strict=True) for pair in _layers(*both)]
+    for layer, old in pairs:
+        layer.training = old.training
+        for name, parameter in layer.named_parameters(recurse=False):
+            parameter.requires_grad_(getattr(old, name).requires_grad)
+    if any(len(getattr(old, kind)) > len(getattr(layer, kind)) for layer, old in pairs for kind in HOOKS):
+        warnings.warn(
+            "the networks were built again for another number of environments, without the hooks of the earlier ones; register"
+            " the hooks again",
+            stacklevel=6,
+        )
+
+
+def _layers(network: nn.Module, before: nn.Module) -> zip[tuple[nn.Module, nn.Module]]:
+    return zip(network.modules(), before.modules(), strict=True)
 
 
 def require_same_layers(agent: AssembledAgent, what: str) -> None:

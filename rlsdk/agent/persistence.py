@@ -76,7 +76,8 @@ def save_as_asked(
         SettingsError: a name that is neither section nor attribute, or an attribute that files never hold is to be included.
     """
     excluded, included = (
-        {"replay" if n == "replay_buffer" else n for n in names or ()} for names in (exclude, include)
+        {"replay" if n == "replay_buffer" else n for n in ([names] if isinstance(names, str) else names or ())}
+        for names in (exclude, include)
     )
     known = {*SECTIONS, *attributes}
     for name in sorted(excluded | included):
@@ -84,9 +85,13 @@ def save_as_asked(
             raise SettingsError(
                 f"an agent file has no section {name!r} and the agent no such attribute; {suggest(name, known)}"
             )
-    stored = {*setting_names(type(agent.config)), *SECTIONS} - {*agent_file.NOT_RESTORED}
+    settings = setting_names(type(agent.config))
+    stored = {*settings, *SECTIONS, "num_timesteps"} - {*agent_file.NOT_RESTORED}
     if absent := sorted(included - stored):
-        raise SettingsError(f"files never hold {absent[0]!r}; give it again when loading, load(path, {absent[0]}=...)")
+        advice = f"give it again when loading, load(path, {absent[0]}=...)"
+        raise SettingsError(
+            f"files never hold {absent[0]!r}; {advice if absent[0] in settings else 'leave it out of include'}"
+        )
     sections = set(SECTIONS)
     write(training_state(agent, exclude=excluded & sections, include=included & sections), path)
     written = agent_file.with_suffix(path)
@@ -129,6 +134,7 @@ def load(
         document, sections = upgraded(file.document, file.sections, spec)
         agent = _assembled(spec, document, changes, bytes_of(sections), class_name)
         restore(agent, agent_file.policy_in(sections), sections.get("training"))
+    agent.as_stored = not set(changes) - {"device"}
     if force_reset and agent.stored_cursor is not None:
         agent.stored_cursor = replace(agent.stored_cursor, episodes=None)
     if agent.parts.buffer is not None or agent.parts.states:

@@ -14,12 +14,12 @@ from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.agent.torch_modes import in_plain_modes, modes_are_plain
 from rlsdk.environments.adapters.masks import MaskRule
 from rlsdk.environments.adapters.observations import ObservationBatcher, batch_of
-from rlsdk.errors import MaskError
+from rlsdk.errors import MaskError, ObservationError, shown
 from rlsdk.preprocessing import Preprocessing
 from rlsdk.preprocessing.frames import FramesCarry
 from rlsdk.records import Features, Observation
 from rlsdk.spaces import Actions, Dict, Space, Tuple, dtype_of
-from rlsdk.tree import leaves, map_tensors
+from rlsdk.tree import layout, leaves, map_tensors
 
 NodeT = TypeVar("NodeT")
 
@@ -47,17 +47,52 @@ def _predict(
     action_masks: object,
 ) -> tuple[Actions, object]:
     rows, single = batch_of(agent.context.observation_space, observation)
-    start = state is None if episode_start is None else np.asarray(episode_start, dtype=bool)
-    is_first = torch.as_tensor(np.broadcast_to(start, (len(rows),)).copy())
+    is_first = _firsts(state is None if episode_start is None else episode_start, len(rows))
     seen = Observation(agent.stack(rows), is_first, agent.masks.of(action_masks, len(rows)))
     policy, preprocessing = agent.parts.policy, agent.preprocessing
-    carry = preprocessing.initial_carry(policy, len(rows)) if state is None else state
+    carry = _carry_of(state, preprocessing.initial_carry(policy, len(rows)), len(rows))
     moved = map_tensors(lambda leaf: leaf.to(agent.context.device), seen)
     act = preprocessing.act(policy, moved, carry, deterministic=deterministic, generator=agent.streams["predict"])
     actions = agent.decode_action(act.action)
     chosen = actions[0] if single else actions
     nested = isinstance(agent.context.action_space, Dict | Tuple)
     return chosen if nested else np.asarray(chosen), act.carry if leaves(act.carry) else None
+
+
+def _firsts(starts: object, count: int) -> Tensor:
+    """Bool [count]: where episodes have just begun. Raises ObservationError for another number of values."""
+    values = _numpy(starts).astype(bool)
+    if values.shape not in ((), (1,), (count,)):
+        raise ObservationError(
+            f"episode_start has the shape {values.shape} for {count} observations; give one value for each, shape ({count},)"
+        )
+    return torch.from_numpy(np.broadcast_to(values, (count,)).copy())
+
+
+def _carry_of(state: object, fresh: object, count: int) -> object:
+    """The memory to act with: `state` of an earlier call where it is like the `fresh` one of `count` observations. Policies
+    that remember nothing ignore it.
+
+    Raises:
+        ObservationError: it is of another policy, or of another number of observations.
+    """
+    if state is None or not leaves(fresh):
+        return fresh
+    try:
+        fits = layout(state) == layout(fresh)
+    except TypeError:
+        fits = False
+    if not fits:
+        raise ObservationError(
+            f"state is {shown(state)}, not the memory of this policy; give what predict returned last, or None to begin new"
+            " episodes"
+        )
+    if any(leaf.shape != own.shape for leaf, own in zip(leaves(state), leaves(fresh), strict=True)):
+        raise ObservationError(
+            f"state is of another number of observations than {count}, or of other layers; give what predict returned last for"
+            " as many, or None to begin new episodes"
+        )
+    return state
 
 
 class InputReader:
@@ -98,8 +133,7 @@ class InputReader:
             episode_starts = False
         rows, _ = batch_of(self.space, _in_numpy(self.space, given))
         count = len(rows)
-        starts = np.ones(count) if episode_starts is None else np.atleast_1d(_numpy(episode_starts))
-        first = torch.from_numpy(np.broadcast_to(starts.astype(bool), count).copy())
+        first = _firsts(True if episode_starts is None else episode_starts, count)
         seen = self._moved(Observation(self._stack(rows), first, self._masks(action_masks, count)))
         return self.preprocessing.observed(seen, memory)[0], inner
 

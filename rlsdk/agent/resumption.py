@@ -90,7 +90,16 @@ def _taken_up(agent: AssembledAgent, env: VectorEnv, stored: StoredCursor, episo
 
 
 def leave_episodes(agent: AssembledAgent) -> None:
-    """Continue training with new episodes, as after the environments were used for something else."""
+    """Continue training with new episodes, as after the environments were used for something else: the next `learn`, or the
+    next round of a training that is running."""
+    if agent.run is None:
+        _forget_episodes(agent)
+    else:
+        agent.run.new_episodes = True
+
+
+def _forget_episodes(agent: AssembledAgent) -> None:
+    """Keep the counts and the carry of a training, without its episodes."""
     if agent.cursor is not None:
         agent.stored_cursor = StoredCursor.of(agent.cursor, agent.acting)
         agent.cursor, agent.acting, agent.in_round = None, (), False
@@ -127,6 +136,15 @@ def episodes_of(agent: AssembledAgent) -> State | None:
 
 def restart_episodes(agent: AssembledAgent) -> Cursor:
     """End the running episodes as truncations and begin new ones, as a training does that is resumed from a file without
-    them."""
-    leave_episodes(agent)
+    them.
+
+    Raises:
+        UsageError: a round is being collected in them.
+    """
+    if agent.run is not None and agent.in_round:
+        raise UsageError(
+            "restart_episodes cannot move environments that a round is collecting in; call it between rounds, as in on_report,"
+            " or call end_episodes: the next round begins new episodes"
+        )
+    _forget_episodes(agent)
     return begin(agent, training_env(agent))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -11,7 +12,7 @@ from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.agent.file_checks import blaming_the_file
 from rlsdk.agent.further_states import restore_memories
 from rlsdk.agent.made_by import upgraded
-from rlsdk.errors import ArtifactError, UsageError, fitting
+from rlsdk.errors import ArtifactError, RlsdkError, UsageError, fitting
 from rlsdk.interfaces import State
 from rlsdk.registry import AlgorithmSpec
 from rlsdk.runtime.memory_budget import require_memory
@@ -71,12 +72,30 @@ def restore_replay(agent: AssembledAgent) -> None:
     found = agent.pending_replay()
     if SECTION in found and agent.parts.buffer is not None:
         require_room(agent)
-        with blaming_the_file(True), fitting("the replay buffer in the file does not fit"):
+        with _refilling(agent, "replay buffer"):
             agent.parts.buffer.load_state_dict(found[SECTION])
     if MEMORIES in found:
-        with blaming_the_file(True), fitting("the further memories in the file do not fit"):
+        with _refilling(agent, "further memory"):
             restore_memories(agent.parts, found[MEMORIES])
     agent.pending_replay = None
+
+
+@contextmanager
+def _refilling(agent: AssembledAgent, what: str) -> Iterator[None]:
+    """A memory of the file is put back inside. Raises ArtifactError where it does not fit, which blames the file only if the
+    agent is as it was stored."""
+    if agent.as_stored:
+        with blaming_the_file(True), fitting(f"the {what} in the file does not fit"):
+            yield
+        return
+    try:
+        yield
+    except Exception as error:  # any error of a memory with other settings
+        reason = f" ({error})" if isinstance(error, RlsdkError) else ""
+        raise ArtifactError(
+            f"the {what} in the file does not fit the settings or the number of environments given now{reason}; give those that"
+            f" it was saved with"
+        ) from None
 
 
 def _whole(document: Mapping[str, object], state: State, source: Path | IO[bytes]) -> State:
@@ -103,6 +122,11 @@ def load_replay_buffer(agent: AssembledAgent, path: str | Path | IO[bytes]) -> N
     """Read a replay buffer into the agent's own."""
     if agent.parts.buffer is None:
         raise UsageError(f"{agent.spec.id} has no replay buffer")
+    if agent.run is not None and agent.in_round:
+        raise UsageError(
+            "load_replay_buffer would mix the buffer with the steps of the round that is being collected; call it before learn,"
+            " or between rounds: in on_training_start or on_rollout_start (_on_training_start, _on_rollout_start)"
+        )
     _, sections = factory.read(agent_file.existing(path), kind=KIND)
     with fitting("the file holds no replay buffer for this agent"):
         agent.parts.buffer.load_state_dict(sections[SECTION])

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.agent.assembly import build_parts
 from rlsdk.agent.collecting import require_collecting
 from rlsdk.agent.further_states import further_states, memories_of, restore_further
-from rlsdk.agent.networks import require_same_layers
+from rlsdk.agent.networks import require_same_layers, take_over_modes
 from rlsdk.agent.resumption import leave_episodes
 from rlsdk.agent.torch_modes import in_plain_modes
-from rlsdk.environments import NumpyVectorEnv, connect, fingerprint_of
+from rlsdk.environments import ConnectedEnv, NumpyVectorEnv, connect, fingerprint_of
+from rlsdk.environments.env_in_training import EnvInTraining, refuse_move
 from rlsdk.environments.wrapper_settings import split_wrapper_settings
 from rlsdk.errors import UnsupportedSpaceError, UsageError
 from rlsdk.training.groups import require_groups
@@ -20,6 +22,11 @@ from rlsdk.training.groups import require_groups
 @in_plain_modes
 def switch_environment(agent: AssembledAgent, env: object, *, force_reset: bool) -> None:
     """Let `agent` train on `env` from now on; arguments and errors as `Agent.set_env`."""
+    if agent.run is not None:
+        raise UsageError(
+            "a training is running in the agent's environment; end it first (a callback that returns False does), then call"
+            " set_env(env) and learn(..., reset_num_timesteps=False)"
+        )
     bare, requests = split_wrapper_settings(env)
     envs = connect(bare, agent.spec.default_envs)
     require_same_spaces(agent, envs, "the new environment")
@@ -49,9 +56,14 @@ def numpy_environment(agent: AssembledAgent) -> NumpyVectorEnv | None:
     return known
 
 
+def env_for_users(agent: AssembledAgent) -> ConnectedEnv | None:
+    """The environment as users get it: during training it refuses to be moved."""
+    return agent.env if agent.env is None or agent.run is None else cast("ConnectedEnv", EnvInTraining(agent.env))
+
+
 def _user_moves(agent: AssembledAgent) -> None:
     if agent.run is not None:
-        raise UsageError("a training is running in this environment; use another environment for steps during training")
+        refuse_move()
     leave_episodes(agent)
 
 
@@ -65,15 +77,19 @@ def require_same_spaces(agent: AssembledAgent, envs: object, what: str) -> None:
 
 def _resize(agent: AssembledAgent, num_envs: int) -> None:
     memories = [agent.parts.buffer, *memories_of(agent.parts).values()]
-    if any(memory is not None and len(memory) for memory in memories):
+    recorded = not agent.parts.plan.needs_environment  # such memories hold a data set, and are made again
+    if not recorded and any(memory is not None and len(memory) for memory in memories):
         raise UsageError(
             f"the replay buffer is filled from {agent.context.num_envs} environments; give as many, not {num_envs}"
         )
     require_same_layers(agent, "the agent cannot be made for another number of environments")
     policy, algorithm = agent.preprocessing.policy_state(agent.parts.policy), agent.parts.algorithm.state_dict()
-    further = further_states(agent.parts)
-    agent.context = replace(agent.context, num_envs=num_envs)
+    further, before, normalizer = further_states(agent.parts), agent.parts, agent.preprocessing.normalizer
+    agent.context, agent.as_stored = replace(agent.context, num_envs=num_envs), False
     build_parts(agent)
     agent.preprocessing.load_policy_state(agent.parts.policy, policy)
     agent.parts.algorithm.load_state_dict(algorithm)
     restore_further(agent.parts, further)
+    take_over_modes(agent.parts, before)
+    if normalizer is not None and agent.preprocessing.normalizer is not None:
+        agent.preprocessing.normalizer.freeze(normalizer.frozen)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.agent.file_checks import require_finite, require_same_shapes
@@ -39,6 +39,8 @@ class Learning:
     """What `further_states` gives: of `Parts.states`, and of the plan."""
     ahead: tuple[ActingWeights, ...] = ()
     """The weights that act in the next rounds, where collectors are ahead of the learner."""
+    frozen: State = field(default_factory=dict)
+    """Which statistics of the normaliser do not change; empty where all do."""
 
     def state_dict(self) -> dict[str, object]:
         """As files hold it."""
@@ -54,6 +56,8 @@ class Learning:
             state |= self.cursor.state_dict()
         if self.ahead:
             state["ahead"] = {f"{number:03d}": weights.state_dict() for number, weights in enumerate(self.ahead)}
+        if self.frozen:
+            state["frozen"] = self.frozen
         return state if self.log is None else {**state, "log": self.log}
 
     @staticmethod
@@ -66,7 +70,8 @@ class Learning:
         further = {name: state[name] for name in ("states", PLAN) if name in state}
         ahead = tuple(ActingWeights.from_state(entry) for _, entry in sorted(state.get("ahead", {}).items()))
         offset = count_in(counts, "step_offset")
-        return Learning(state["algorithm"], state["streams"], offset, cursor, log, further, ahead)
+        frozen = state.get("frozen", {})
+        return Learning(state["algorithm"], state["streams"], offset, cursor, log, further, ahead, frozen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +143,14 @@ def _learning(agent: AssembledAgent) -> Learning:
         log,
         further_states(agent.parts),
         agent.ahead,
+        frozen_of(agent),
     )
+
+
+def frozen_of(agent: AssembledAgent) -> State:
+    """The entry `frozen` of the section `training`; empty where all statistics change."""
+    normalizer = agent.preprocessing.normalizer
+    return normalizer.frozen if normalizer is not None and any(normalizer.frozen.values()) else {}
 
 
 def restore(agent: AssembledAgent, policy: State, learning: State | None) -> None:
@@ -162,4 +174,6 @@ def restore(agent: AssembledAgent, policy: State, learning: State | None) -> Non
             require_finite(parts.behavior_policy.state_dict(), weights.policy, "ahead")
             require_same_shapes(parts.behavior_policy.state_dict(), weights.policy, "ahead")
         agent.ahead = found.ahead
+        if found.frozen and agent.preprocessing.normalizer is not None:
+            agent.preprocessing.normalizer.freeze(found.frozen)
         agent.step_offset, agent.stored_cursor, agent.stored_log = found.step_offset, found.cursor, found.log

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from rlsdk.errors import DivergenceError, SettingsError, suggest
+from rlsdk.errors import DivergenceError, SettingsError, UsageError, suggest
 from rlsdk.records import EnvStep, Episode, Report
 
 if TYPE_CHECKING:
     from rlsdk.evaluation.evaluate import Evaluation
     from rlsdk.training.run import Run
+
+
+HOOKS = {
+    "_on_step": "on_step(run, step)",
+    "_init_callback": "on_training_start(run)",
+    "_on_training_start": "on_training_start(run)",
+    "_on_rollout_start": "on_rollout_start(run)",
+    "_on_rollout_end": "on_rollout_end(run)",
+    "_on_training_end": "on_training_end(run)",
+}
+"""Methods that users override in a `BaseCallback` -> those of a `Callback`."""
 
 
 class Callback:
@@ -23,6 +34,18 @@ class Callback:
 
     needs_infos = False
     """Whether `on_step` needs `step.infos`: environments collect infos only then."""
+    calls_hooks: ClassVar[bool] = False
+    """Whether methods of `BaseCallback`, such as `_on_step`, are called too."""
+
+    def __init_subclass__(cls, **kwargs: object) -> None:
+        """Raises UsageError when the class has a method that would never be called."""
+        super().__init_subclass__(**kwargs)
+        silent = [name for name in HOOKS if name in vars(cls) and not cls.calls_hooks]
+        if silent:
+            raise UsageError(
+                f"{cls.__name__}.{silent[0]} would never be called: a {cls.__mro__[1].__name__} is not a BaseCallback; override"
+                f" {HOOKS[silent[0]]}, on_report(run, report) or on_evaluation(run, evaluation), or derive from BaseCallback"
+            )
 
     def on_training_start(self, run: Run) -> bool | None:
         """Before the first step."""

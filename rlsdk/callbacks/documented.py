@@ -160,6 +160,47 @@ class FunctionCallback(BaseCallback):
         return cast("bool", self.function(self.locals, self.globals))  # None continues too
 
 
+class HasHooks(Protocol):
+    """A callback whose subclasses may override methods of `BaseCallback`."""
+
+    def _init_callback(self) -> None: ...
+    def _on_training_start(self) -> None: ...
+    def _on_rollout_start(self) -> None: ...
+    def _on_step(self) -> bool: ...
+    def _on_rollout_end(self) -> None: ...
+    def _on_training_end(self) -> None: ...
+
+
+class Hooks(BaseCallback):
+    """Calls the methods of `BaseCallback` that `owner` has, and keeps the values they read."""
+
+    def __init__(self, owner: HasHooks) -> None:
+        super().__init__()
+        self.owner = owner
+
+    def _init_callback(self) -> None:
+        self.owner._init_callback()
+
+    def _on_training_start(self) -> None:
+        self.owner._on_training_start()
+
+    def _on_rollout_start(self) -> None:
+        self.owner._on_rollout_start()
+
+    def _on_step(self) -> bool:
+        return self.owner._on_step()
+
+    def _on_rollout_end(self) -> None:
+        self.owner._on_rollout_end()
+
+    def _on_training_end(self) -> None:
+        self.owner._on_training_end()
+
+
+HOOK_VALUES = ("model", "n_calls", "num_timesteps", "locals", "globals", "logger", "training_env")
+"""What the methods of `BaseCallback` read of it."""
+
+
 class DocumentedCallback(Callback):
     """Runs a `BaseCallback`, or anything with its methods; as a child it is called when the parent's event happens."""
 

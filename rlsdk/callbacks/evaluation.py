@@ -7,10 +7,11 @@ from typing import Any
 
 from rlsdk.callbacks.accepted import as_callbacks
 from rlsdk.callbacks.callback import Callback, StepCounter
+from rlsdk.callbacks.documented import HOOK_VALUES, DocumentedCallback, Hooks
 from rlsdk.callbacks.evaluation_log import EvaluationLog
 from rlsdk.environments import connect
 from rlsdk.evaluation.evaluate import Evaluation, require_display, run_episodes
-from rlsdk.records import Report
+from rlsdk.records import EnvStep, Report
 from rlsdk.runtime.output import print_line
 from rlsdk.training.run import Run, says_stop
 
@@ -23,7 +24,12 @@ class EvalCallback(Callback):
     run, and with `stop_at` ends training once the mean return reaches it. Training is the same, to the bit, with and without
     it: the agent's normaliser is used and not changed. `callback_on_new_best` and `callback_after_eval` are called for
     evaluations (new best ones) only. `render`, `warn` and `use_masking` are those of `evaluate_policy`.
+
+    A subclass may override the methods of `BaseCallback` and read its values. With `_on_step` it evaluates in
+    `super()._on_step()` only, which does so after every `eval_freq` calls: vector steps, as documented.
     """
+
+    calls_hooks = True
 
     def __init__(  # noqa: PLR0913  # the documented signature
         self,
@@ -47,6 +53,10 @@ class EvalCallback(Callback):
         if render:
             require_display(self.eval_env)
         self.counter = StepCounter(eval_freq, "eval_freq")
+        self.hooks = Hooks(self)
+        self.documented = DocumentedCallback(self.hooks)
+        self.own_step = type(self)._on_step is not EvalCallback._on_step
+        self.needs_infos = self.needs_infos or self.own_step
         self.folder = None if best_model_save_path is None else Path(best_model_save_path)
         self.log = None if log_path is None else EvaluationLog(log_path)
         self.on_new_best = as_callbacks(callback_on_new_best, self)
@@ -66,7 +76,31 @@ class EvalCallback(Callback):
         """The mean return of the last evaluation, minus infinity before the first."""
         return self.history[-1][1].mean if self.history else float("-inf")
 
+    @property
+    def eval_freq(self) -> int:
+        """Environment steps between two evaluations; calls of `_on_step` in a subclass that has it."""
+        return self.counter.every
+
+    @eval_freq.setter
+    def eval_freq(self, value: int) -> None:
+        self.counter = StepCounter(value, "eval_freq")
+
+    @property
+    def watches_steps(self) -> bool:
+        return self.own_step or type(self).on_step is not EvalCallback.on_step
+
+    @property
+    def watches_rollouts(self) -> bool:
+        names = ("on_rollout_end", "_on_rollout_end")
+        return any(getattr(type(self), name) is not getattr(EvalCallback, name) for name in names)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in HOOK_VALUES and "hooks" in vars(self):
+            return getattr(self.hooks, name)
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
     def on_training_start(self, run: Run) -> bool | None:
+        self.documented.on_training_start(run)
         self.counter.start(run.num_timesteps)
         if self.log is not None and not self.history:
             self.log.start(run.num_timesteps)
@@ -76,15 +110,39 @@ class EvalCallback(Callback):
     def on_log(self, run: Run, values: dict[str, float]) -> None:
         self.logged_at = run.num_timesteps
 
+    def on_rollout_start(self, run: Run) -> None:
+        self.documented.on_rollout_start(run)
+
+    def on_step(self, run: Run, step: EnvStep) -> bool | None:
+        return self.documented.on_step(run, step) if self.own_step else None
+
+    def on_rollout_end(self, run: Run) -> None:
+        self.documented.on_rollout_end(run)
+
     def on_report(self, run: Run, report: Report) -> bool | None:
-        if not self.counter.due(run.num_timesteps):
+        self.documented.on_report(run, report)
+        if self.own_step or not self.counter.due(run.num_timesteps):
             return True
         return self.evaluate(run)
 
     def on_training_end(self, run: Run) -> bool | None:
         for child in (*self.on_new_best, *self.after):
             child.on_training_end(run)
+        self.documented.on_training_end(run)
         return None
+
+    def _init_callback(self) -> None: ...
+
+    def _on_training_start(self) -> None: ...
+
+    def _on_rollout_start(self) -> None: ...
+
+    def _on_step(self) -> bool:
+        return self.hooks.n_calls % self.eval_freq != 0 or self.evaluate(self.hooks.locals["run"])
+
+    def _on_rollout_end(self) -> None: ...
+
+    def _on_training_end(self) -> None: ...
 
     def evaluate(self, run: Run) -> bool:
         """Evaluate now; False once `stop_at` is reached, or another callback stops the training."""

@@ -9,6 +9,7 @@ import gymnasium
 
 from rlsdk.environments.adapters.attributes import Environment
 from rlsdk.environments.adapters.space_conversion import spaces_of, to_space
+from rlsdk.environments.env_in_training import EnvInTraining
 from rlsdk.environments.registration import register_game
 from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv
 from rlsdk.environments.vector.connected import MEMBERS, ConnectedEnv, has_members, missing_members, require_members
@@ -47,6 +48,8 @@ def connect(env: EnvSource, copies: int = 1) -> ConnectedEnv:
     env, _ = split_wrapper_settings(env)
     if isinstance(env, NumpyVectorEnv):
         return connect(env.env)
+    if isinstance(env, EnvInTraining):
+        return env.trained_in
     if isinstance(env, CONNECTED):
         return env
     if isinstance(env, gymnasium.vector.VectorEnv):

@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 
 from rlsdk.environments import ConnectedEnv, connect
+from rlsdk.environments.env_in_training import itself
 from rlsdk.environments.gymnasium_adapter import EnvSource
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk.evaluation.statistics import Statistics, summarise
@@ -91,7 +92,7 @@ def run_episodes(
 def _connected(agent: TrainedAgent, env: EnvSource, use_masking: bool) -> ConnectedEnv:
     """The environments of an evaluation, checked: they fit the agent, and no training uses them."""
     envs = connect(env)
-    if _shared(envs, agent.env):
+    if _shared(envs, itself(agent.env)):
         if agent.run is not None:
             raise UsageError("an evaluation during training needs another environment than the training")
         agent.end_episodes()

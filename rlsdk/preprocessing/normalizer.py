@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import attrs
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from rlsdk.errors import UsageError, suggest
 from rlsdk.interfaces import State
 from rlsdk.networks.leaf_normalizer import LeafNormalizer
 from rlsdk.networks.observation_normalizer import ObservationNormalizer
@@ -17,6 +19,10 @@ from rlsdk.preprocessing.rewards import RewardScale
 from rlsdk.records import Features
 from rlsdk.settings.preprocessing import Normalization
 from rlsdk.spaces import Space, map_leaves, shape_of
+
+SETTINGS = frozenset(field.name for field in attrs.fields(Normalization))
+ATTRIBUTES = ("space", "settings", "device", "observations", "rewards", "training")
+"""What a normaliser has that can be set."""
 
 
 class Normalizer:
@@ -27,6 +33,23 @@ class Normalizer:
         self.space, self.settings, self.device = space, settings, device
         self.observations = ObservationNormalizer(space, settings)
         self.rewards = RewardScale(settings, gamma if settings.gamma is None else settings.gamma, num_envs)
+
+    def __getattr__(self, name: str) -> object:
+        """Settings are read here too: `norm_reward`, `clip_obs` and so on."""
+        if name in SETTINGS and "settings" in vars(self):
+            return getattr(self.settings, name)
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Raises UsageError for what would have no effect: a setting, or an unknown name."""
+        if name in SETTINGS:
+            raise UsageError(
+                f"{name} is chosen when the agent is made, normalize={{{name!r}: {value!r}}}, and stays; evaluations always give"
+                " rewards as the environment does"
+            )
+        if name not in ATTRIBUTES:
+            raise UsageError(f"the normalizer has no attribute {name!r} to set; {suggest(name, ('training',))}")
+        super().__setattr__(name, value)
 
     @property
     def moments(self) -> dict[str, RunningMoments]:
@@ -41,6 +64,17 @@ class Normalizer:
     @training.setter
     def training(self, value: bool) -> None:
         self.observations.training = self.rewards.training = value
+
+    @property
+    def frozen(self) -> dict[str, bool]:
+        """Which statistics rollouts do not change, `observations` and `rewards`."""
+        return {"observations": not self.observations.training, "rewards": not self.rewards.training}
+
+    def freeze(self, frozen: State) -> None:
+        """Put back what `frozen` gave. Raises KeyError or ValueError for something else."""
+        if not all(isinstance(value, bool) for value in frozen.values()):
+            raise ValueError(f"frozen statistics are True or False, not {dict(frozen)}")
+        self.observations.training, self.rewards.training = not frozen["observations"], not frozen["rewards"]
 
     def flat(self) -> tuple[Vector, Vector, Vector]:
         """(mean, factor, bound), float64 [F] each, of observations as one vector; see `ObservationNormalizer.flat`."""

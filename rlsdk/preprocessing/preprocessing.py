@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from torch import Generator
 
-from rlsdk.errors import SettingsError
+from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.interfaces import BuildContext, NormalizesEpisodes, Parts, Policy, State, Stateful, VectorEnv
 from rlsdk.preprocessing.frame_stack_env import FrameStackEnv
 from rlsdk.preprocessing.frames import FramesCarry, FrameStacker
@@ -148,6 +148,11 @@ class Preprocessing:
     def load_policy_state(self, policy: Stateful, state: State) -> None:
         """Put back what `policy_state` gave. Raises KeyError or ValueError where it does not fit."""
         rest = dict(state)
+        if (self.normalizer is None) == ("normalizer" in rest):
+            raise ArtifactError(
+                "statistics of normalisation are stored only for agents made with normalize, and networks know only the"
+                " observations they were trained with; leave normalize as it was"
+            )
         if self.normalizer is not None:
             self.normalizer.load_state_dict(rest.pop("normalizer"))
         policy.load_state_dict(rest)

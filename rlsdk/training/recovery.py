@@ -36,6 +36,7 @@ def recover(run: RunRecord, error: DivergenceError) -> None:
     # neither weights nor rounds of collectors that are ahead of the learner are used any more
     run.driven.ahead, run.steps_in_round = (), 0
     if run.driven.in_round:
+        run.driven.in_round = False
         run.restart_episodes()
 
 

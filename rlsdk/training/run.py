@@ -86,6 +86,8 @@ class Rounds:
             run.notify("on_rollout_start")
             if run.stopping:
                 break
+            if run.new_episodes:
+                run.restart_episodes()
             # a new loop at the start, after a restart of episodes, and for new settings
             if cursor is not run.cursor or agent.acting is not self.collector.acting or parts is not agent.parts:
                 parts = agent.parts

@@ -62,6 +62,8 @@ class RunRecord:
         self.episode_statistics = EpisodeStatistics(agent.config.stats_window_size, agent.device)
         self.steps_in_round = 0
         self.stopping = False
+        self.new_episodes = False
+        """Whether the next round, or the next training, begins new episodes."""
         self.tb_log_name, self.log_interval = agent.spec.id.upper(), 1
         self.handlers = Handlers(self.callbacks)
         self._values: tuple[EnvStep, Locals] | None = None
@@ -107,6 +109,7 @@ class RunRecord:
     def restart_episodes(self) -> None:
         """End the running episodes as truncations and begin new ones, as a training does that is resumed from a file without
         them."""
+        self.new_episodes = False
         self.cursor = self.agent.restart_episodes()
 
     def write_histograms(self) -> None:

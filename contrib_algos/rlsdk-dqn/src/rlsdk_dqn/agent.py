@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rlsdk.agent import Agent, part
+from rlsdk.errors import SettingsError
 from rlsdk.settings.constructor import configured_by
 from rlsdk_dqn.config import DQNConfig
 
@@ -26,3 +27,9 @@ class DQN(Agent[DQNConfig]):
     def exploration_rate(self) -> float:
         """Probability of a random action; `learn` sets it by its schedule after each round."""
         return float(self.q_net.epsilon)
+
+    @exploration_rate.setter
+    def exploration_rate(self, value: float) -> None:
+        if not 0.0 <= value <= 1.0:
+            raise SettingsError(f"exploration_rate = {value!r} is outside [0, 1]")
+        self.q_net.epsilon.fill_(value)

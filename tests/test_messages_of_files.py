@@ -1,0 +1,83 @@
+"""Messages about agent files name what the caller gave, where the file is as it was written."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlsdk.environments import make_vec_env
+from rlsdk.errors import ArtifactError, SettingsError
+from rlsdk.interchange import record_episodes
+from rlsdk_bc import BC
+from rlsdk_dqn import DQN
+from rlsdk_trpo import TRPO
+
+SMALL: dict[str, Any] = {"policy_kwargs": {"net_arch": [4]}, "seed": 0}
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("stored") / "dqn.rlsdk"
+    agent = DQN("MlpPolicy", "CartPole-v1", buffer_size=500, learning_starts=20, batch_size=8, **SMALL)
+    agent.learn(60).save(path, include=["replay_buffer"])
+    return path
+
+
+@pytest.mark.parametrize(
+    ("num_envs", "changes"),
+    [
+        (2, {}),
+        (1, {"buffer_size": 30}),
+        (1, {"optimize_memory_usage": True}),
+        (1, {"replay_buffer_class": "prioritized"}),
+    ],
+)
+def test_a_replay_buffer_that_does_not_fit_what_was_given(stored: Path, num_envs: int, changes: dict[str, Any]) -> None:
+    with pytest.raises(
+        ArtifactError, match="does not fit the settings or the number of environments given now"
+    ) as caught:
+        DQN.load(stored, env=make_vec_env("CartPole-v1", num_envs), **changes)
+    assert "damaged" not in str(caught.value)
+    assert "KeyError" not in str(caught.value)
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_normalisation_that_the_file_has_no_statistics_of(normalize: bool) -> None:
+    file = io.BytesIO()
+    TRPO("MlpPolicy", "CartPole-v1", n_steps=16, batch_size=8, normalize=None if normalize else True, **SMALL).save(
+        file
+    )
+    file.seek(0)
+    with pytest.raises(ArtifactError, match="leave normalize as it was"):
+        TRPO.load(file, normalize=True if normalize else None)
+
+
+def test_what_save_includes_and_excludes(tmp_path: Path) -> None:
+    agent = TRPO("MlpPolicy", "CartPole-v1", n_steps=16, batch_size=8, **SMALL).learn(16)
+    agent.save(tmp_path / "one", include=["num_timesteps"], exclude="env")
+    assert TRPO.load(tmp_path / "one").num_timesteps == 16
+    agent.save(tmp_path / "two", exclude="training")
+    assert TRPO.load(tmp_path / "two").num_timesteps == 0
+    with pytest.raises(SettingsError, match="never hold 'logger'; leave it out of include"):
+        agent.save(tmp_path / "three", include="logger")
+    with pytest.raises(SettingsError, match=r"load\(path, tensorboard_log="):
+        agent.save(tmp_path / "three", include=["tensorboard_log"])
+
+
+def test_text_files_are_refused(tmp_path: Path) -> None:
+    agent = TRPO("MlpPolicy", "CartPole-v1", n_steps=16, batch_size=8, **SMALL)
+    with (tmp_path / "text").open("w") as text, pytest.raises(ArtifactError, match="opened with 'wb'"):
+        agent.save(text)  # type: ignore[arg-type]
+    with (tmp_path / "text").open() as text, pytest.raises(ArtifactError, match="opened with 'rb'"):
+        TRPO.load(text)  # type: ignore[arg-type]
+
+
+def test_cloning_a_data_set_does_not_depend_on_the_number_of_environments(tmp_path: Path) -> None:
+    teacher = TRPO("MlpPolicy", "CartPole-v1", n_steps=16, batch_size=8, **SMALL)
+    record_episodes(teacher, "CartPole-v1", 4, tmp_path / "episodes")
+    agent = BC("MlpPolicy", "CartPole-v1", dataset=next(tmp_path.glob("episodes*")), **SMALL).learn(10)
+    agent.set_env(make_vec_env("CartPole-v1", 2))
+    assert agent.learn(10, reset_num_timesteps=False).num_timesteps == 20
