@@ -83,10 +83,6 @@ class AssembledAgent(Generic[ConfigT]):
     start_time: int = 0
     """When `learn` was last called, nanoseconds since 1970; 0 before."""
 
-    def __getstate__(self) -> dict[str, object]:
-        """Of a copy: it takes no part in the training that is running."""
-        return {**vars(self), "run": None}
-
     @property
     def total_steps(self) -> int:
         """What the agent was trained since it was made, in the plan's unit: environment steps or updates."""
