@@ -13,6 +13,7 @@ from rlsdk.errors import ObservationError
 from rlsdk.interfaces import Policy
 from rlsdk.preprocessing import Preprocessing
 from rlsdk.records import Act, Observation
+from rlsdk.runtime.seeding import checked_seed
 from rlsdk.spaces import Actions
 from rlsdk.tree import map_tensors
 
@@ -38,7 +39,7 @@ class Session:
         context = preprocessing.context
         self.policy, self.preprocessing, self.context, self.n, self.masks = policy, preprocessing, context, n, masks
         self.deterministic, self.generator = deterministic, Generator(device=context.device)
-        self.generator.manual_seed(seed)
+        self.generator.manual_seed(checked_seed(seed))
         self.decode, self._stack = ActionDecoder(context.action_space), ObservationBatcher(context.observation_space)
         self.reset()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +22,7 @@ from rlsdk.settings.environment_id import changed_environment
 
 if TYPE_CHECKING:
     from rlsdk.experiments.benchmark import BenchResult
+    from rlsdk.experiments.suite import Suite
 
 
 def run_bench(
@@ -80,9 +82,7 @@ def run_bench(
     from rlsdk.experiments.sweep import jobs_for, seeds_from
 
     if suite is None:
-        for name in suites():
-            known = load_suite(name)
-            typer.echo(f"{name:<14}{len(known.cells):>3} cells  {known.description}")
+        _list([load_suite(name) for name in suites()], as_json=as_json)
         return
     chosen = load_suite(suite).only(tuple(part.strip() for part in (algos or "").split(",") if part.strip()))
     chosen = chosen.changed(changed_environment(None, env_kwargs, wrapper))
@@ -126,3 +126,12 @@ def _print_failures(outcome: BenchResult) -> None:
     for cell, seed, reason in outcome.failures:
         typer.echo(f"  {cell.name}, seed {seed}: {reason}", err=True)
     raise typer.Exit(1)
+
+
+def _list(suites: Sequence[Suite], *, as_json: bool) -> None:
+    if as_json:
+        table = [{"name": s.name, "description": s.description, "cells": len(s.cells)} for s in suites]
+        typer.echo(json.dumps(table, indent=1))
+        return
+    for suite in suites:
+        typer.echo(f"{suite.name:<14}{len(suite.cells):>3} cells  {suite.description}")

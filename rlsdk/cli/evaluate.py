@@ -10,6 +10,7 @@ import typer
 
 from rlsdk.cli.completions import complete_executor
 from rlsdk.cli.environment_options import EnvKwargs, Wrappers
+from rlsdk.cli.step_counts import MOST_SEED
 from rlsdk.settings.environment_id import changed_environment
 
 
@@ -20,7 +21,9 @@ def evaluate_file(
     wrapper: Wrappers = None,
     episodes: Annotated[int, typer.Option(help="Number of episodes.", min=1)] = 20,
     n_envs: Annotated[int, typer.Option(help="Number of environments that are stepped together.")] = 1,
-    seed: Annotated[int, typer.Option(help="Seed of the environments and of sampled actions.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the environments and of sampled actions.", min=0, max=MOST_SEED)
+    ] = 0,
     jobs: Annotated[
         int,
         typer.Option(help="Parts of the episodes that are played at the same time; each has its own seeds.", min=1),

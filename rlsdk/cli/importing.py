@@ -28,5 +28,5 @@ def import_agent(
 
     changes = merge({}, parse_assignments(assignments or []))
     agent = import_sb3(path, algorithm, env, vecnormalize=vecnormalize, **changes)
-    agent.save(out)
-    typer.echo(f"{algorithm} agent for {env}: {out if out.suffix else out.with_suffix('.rlsdk')}")
+    written = agent.save(out)
+    typer.echo(f"{algorithm} agent for {env}: {written}")

@@ -46,7 +46,8 @@ def plot_curves(  # noqa: PLR0913  # options of the command
 
     drawn = CurveSettings(metric=metric, x=x, smooth=smooth, statistic=statistic, band=band)
     picture = PictureSettings(title=title, size=_size(size), log=log)
-    output = out if picture_format is None else out.with_suffix(f".{picture_format.lstrip('.')}")
+    output = out if out.suffix else out.with_suffix(".png")
+    output = output if picture_format is None else out.with_suffix(f".{picture_format.lstrip('.')}")
     if len(runs) == 1 and (data := data_file(runs[0])).suffix == SUFFIX and not runs[0].is_dir():
         _plot_data(data, output, picture)
         return

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from rlsdk.cli.environment_options import EnvKwargs, Wrappers
+from rlsdk.cli.step_counts import MOST_SEED
 from rlsdk.settings.environment_id import changed_environment
 
 
@@ -18,7 +19,9 @@ def record_file(
     env_kwargs: EnvKwargs = None,
     wrapper: Wrappers = None,
     episodes: Annotated[int, typer.Option(help="Number of episodes.", min=1)] = 1,
-    seed: Annotated[int, typer.Option(help="Seed of the environment and of sampled actions.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the environment and of sampled actions.", min=0, max=MOST_SEED)
+    ] = 0,
     stochastic: Annotated[
         bool, typer.Option("--stochastic", help="Sample actions, instead of the deterministic ones.")
     ] = False,

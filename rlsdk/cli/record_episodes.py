@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from rlsdk.cli.environment_options import EnvKwargs, Wrappers
+from rlsdk.cli.step_counts import MOST_SEED
 from rlsdk.errors import SettingsError, shown
 from rlsdk.settings.dataset import suffixed
 from rlsdk.settings.environment_id import changed_environment
@@ -23,7 +24,9 @@ def record_episodes_of(  # noqa: PLR0913  # options of the command
     episodes: Annotated[int, typer.Option(help="Number of episodes.", min=1)] = 10,
     out: Annotated[Path, typer.Option("--out", "-o", help="Data set to write.")] = Path("demo"),
     n_envs: Annotated[int, typer.Option(help="Number of environments that are stepped together.", min=1)] = 1,
-    seed: Annotated[int, typer.Option(help="Seed of the environments and of sampled actions.", min=0)] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the environments and of sampled actions.", min=0, max=MOST_SEED)
+    ] = 0,
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="The agent's best actions, instead of sampled ones.")
     ] = False,
@@ -36,6 +39,8 @@ def record_episodes_of(  # noqa: PLR0913  # options of the command
     """Record episodes to a data set: of an agent, of random actions, or of you."""
     if [file is not None, random, human].count(True) != 1:
         raise SettingsError("give one of: an agent file, --random, --human")
+    if deterministic and file is None:
+        raise SettingsError("--deterministic belongs to an agent file")
     if keys and not human:
         raise SettingsError("--keys belongs to --human")
     target = _target(out, overwrite=overwrite)

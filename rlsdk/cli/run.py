@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import attrs
 import typer
 
 if TYPE_CHECKING:
@@ -224,11 +225,13 @@ def _sweep(request: RunRequest, seeds: int | None, jobs: int | None, executor: s
 def _run_seeds(plan: Sweep) -> list[SeedResult]:
     """Run the seeds, and print a summary."""
     from rlsdk.experiments.recorded_run import place_of
-    from rlsdk.experiments.sweep import sweep
+    from rlsdk.experiments.sweep import folder_of, sweep
 
+    plan = attrs.evolve(plan, request=attrs.evolve(plan.request, out=folder_of(plan)))
     name = f"{plan.request.algorithm} on {place_of(plan.request)}"
     print_line(f"{name}: seeds {', '.join(map(str, plan.seeds))}, {plan.jobs} at a time")
-    with interrupted("what ran is saved, continue with: the same command and --resume --out its folder"):
+    again = f"rlsdk run {plan.request.algorithm} --resume --out {plan.request.out}"
+    with interrupted(f"what ran is saved, continue with: {again}"):
         results = sweep(plan)
     means = [result.mean for result in results if result.mean is not None]
     if means:

@@ -1,4 +1,4 @@
-"""Numbers of environment steps on the command line: 100000, 100_000 or 1e5."""
+"""Numbers on the command line: environment steps, 100000, 100_000 or 1e5, and seeds."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import typer
 from rlsdk.errors import shown
 
 METAVAR = "<int>"
+MOST_SEED = 2**32 - 1
+"""As of the setting `seed`."""
 
 
 def steps_from(least: int) -> Callable[[str], int]:

@@ -12,7 +12,7 @@ import typer
 from rlsdk.cli.completions import Algorithm, complete_environment, complete_executor, complete_sink
 from rlsdk.cli.environment_options import EnvKwargs, Wrappers
 from rlsdk.cli.interrupt import interrupted
-from rlsdk.cli.step_counts import METAVAR, steps_from
+from rlsdk.cli.step_counts import METAVAR, MOST_SEED, steps_from
 from rlsdk.errors import SettingsError
 from rlsdk.registry import find
 from rlsdk.runtime.output import print_line, quietly
@@ -47,7 +47,7 @@ def tune_algorithm(
             help="Executor of the trials: processes, in-process, or a plugin's.", autocompletion=complete_executor
         ),
     ] = "processes",
-    seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the search.", min=0, max=MOST_SEED)] = 0,
     pruner: Annotated[
         str,
         typer.Option(

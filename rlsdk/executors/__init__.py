@@ -12,7 +12,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, cast
 
-from rlsdk.errors import SettingsError, raised, suggest
+from rlsdk.errors import RlsdkError, SettingsError, raised, suggest
 from rlsdk.executors.completed import completed
 from rlsdk.executors.futures import FuturesExecutor
 from rlsdk.executors.pieces import Raised, attempt, result_of, unsendable
@@ -71,7 +71,15 @@ def make_executor(name: str, workers: int) -> Executor:
     if workers < 1:
         raise SettingsError(f"{workers} workers can do nothing; give 1 or more")
     make = _factory(name)
-    return EXECUTORS[name](workers) if name in EXECUTORS else _adapted(make, make(workers), workers)
+    if name in EXECUTORS:
+        return EXECUTORS[name](workers)
+    try:
+        made = make(workers)
+    except RlsdkError:
+        raise
+    except Exception as error:
+        raise SettingsError(f"executor {name!r} cannot be made for {workers} workers: it {raised(error)}") from error
+    return _adapted(make, made, workers)
 
 
 def capacity(name: str) -> int:

@@ -83,6 +83,8 @@ class RunRequest:
                 raise SettingsError(f"--{option} {value} must be {wanted}")
         if (goal := given.get("stop_at")) is not None and not math.isfinite(goal):
             raise SettingsError(f"--stop-at {goal} must be a finite number")
+        if goal is not None and given.get("eval_every") == 0:
+            raise SettingsError("--stop-at needs evaluations, and --eval-every 0 asks for none; leave one of them out")
         return given
 
     def as_table(self) -> dict[str, object]:

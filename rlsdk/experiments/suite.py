@@ -23,6 +23,7 @@ with [[cells]] for its own algorithm (`algorithm` may be left out). A plugin who
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping
 from importlib.resources import files
@@ -168,6 +169,11 @@ def _structured(name: str, place: str, table: Mapping[str, object]) -> Suite:
     except Exception as error:
         reasons = "; ".join(cattrs.transform_error(error, path="suite"))
         raise SettingsError(f"suite {place} is not valid: {one_line(reasons, 500)}") from None
+    for what, span in [*common.items(), *((cell.name, cell.range) for cell in suite.cells)]:
+        if span is not None and not (math.isfinite(sum(span)) and span[0] < span[1]):
+            raise SettingsError(
+                f"suite {place}: the range {list(span)} of {what} must be [low, high], the low end below the high"
+            )
     names = [cell.name for cell in suite.cells]
     if twice := sorted({n for n in names if names.count(n) > 1}):
         raise SettingsError(f"suite {place} has {', '.join(twice)} twice; an algorithm has one cell per environment")

@@ -113,12 +113,17 @@ def _require_possible(request: RunRequest) -> None:
     bind(spec.config_type, (), {**starting_settings(spec, known, request.settings), "env": env, "seed": 0})
 
 
+def folder_of(plan: Sweep) -> Path:
+    """The folder of a sweep: the one that was asked for, or a new one under runs/."""
+    if plan.request.out is not None:
+        return plan.request.out
+    return RunDirectory.choose(None, plan.request.algorithm, place_of(plan.request), plan.seeds[0]).path
+
+
 @contextlib.contextmanager
 def _folder(plan: Sweep) -> Iterator[Path]:
     """The folder of the sweep, held inside the block, with what it runs written down."""
-    folder = plan.request.out
-    if folder is None:
-        folder = RunDirectory.choose(None, plan.request.algorithm, place_of(plan.request), plan.seeds[0]).path
+    folder = folder_of(plan)
     written = folder / REQUEST
     if written.exists() and not plan.request.resume and any(folder.rglob("*.rlsdk")):
         raise SettingsError(f"{folder} already holds runs; add --resume to continue them, or choose another --out")

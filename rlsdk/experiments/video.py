@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from rlsdk.environments import make_vec_env
-from rlsdk.errors import EnvironmentFault, SettingsError
+from rlsdk.errors import ArtifactError, EnvironmentFault, SettingsError
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent
@@ -36,6 +36,7 @@ def record_video(
 
     Raises:
         SettingsError: another suffix, or the packages are missing. EnvironmentFault: the environment draws nothing.
+        ArtifactError: the place cannot be written.
     """
     target = Path(path)
     if target.suffix not in SUFFIXES:
@@ -50,10 +51,13 @@ def record_video(
         frames, returns = _play(agent, envs, episodes, seed, deterministic)
     finally:
         envs.close()
-    target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.stem}.part{target.suffix}")
-    _write(imageio, part, frames, fps)
-    part.replace(target)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _write(imageio, part, frames, fps)
+        part.replace(target)
+    except OSError as error:
+        raise ArtifactError(f"{target} cannot be written: {error.strerror or error}; choose another place") from None
     return Recording(target, len(frames), fps, tuple(returns))
 
 

@@ -150,6 +150,11 @@ def export(agent: Agent, path: str | Path, format: str = "onnx") -> Exported:  #
     """
     if format not in FORMATS:
         raise SettingsError(f"unknown format {format!r}; accepted: {', '.join(FORMATS)}")
+    if format_of(path) not in (None, format):
+        raise SettingsError(
+            f"{path} has the suffix of {format_of(path)}, but the format is {format}; name the file *{FORMATS[format]}, or"
+            " choose the other format"
+        )
     target = Path(path) if Path(path).suffix else Path(f"{path}{FORMATS[format]}")
     module = ExportedPolicy(_twin(agent.training_state(exclude=["training"]))).eval().requires_grad_(False)
     program = _traced(module)
@@ -162,6 +167,12 @@ def export(agent: Agent, path: str | Path, format: str = "onnx") -> Exported:  #
         (str(leaves[i].dtype).removeprefix("torch."), tuple(leaves[i].shape[1:])) for i in module.state_indices
     )
     return Exported(target, tuple(module.input_names), tuple(module.output_names), states)
+
+
+def format_of(path: str | Path | None) -> str | None:
+    """The format that a file's suffix stands for; None for other suffixes."""
+    suffix = "" if path is None else Path(path).suffix
+    return next((name for name, own in FORMATS.items() if own == suffix), None)
 
 
 def _twin(state: TrainingState) -> AssembledAgent:

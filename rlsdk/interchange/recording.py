@@ -15,6 +15,7 @@ from rlsdk.exploration.uniform_actions import random_actions
 from rlsdk.interchange.recorder import Recorder
 from rlsdk.interfaces import VectorEnv
 from rlsdk.records import Features, Observation
+from rlsdk.runtime.seeding import checked_seed
 from rlsdk.runtime.threads import limited_threads
 from rlsdk.spaces import Space
 
@@ -115,7 +116,7 @@ def _seeded(seed: int | None) -> Generator:
     if seed is None:
         generator.seed()
     else:
-        generator.manual_seed(seed)
+        generator.manual_seed(checked_seed(seed))
     return generator
 
 

@@ -9,7 +9,10 @@ from collections.abc import Mapping
 import numpy as np
 from torch import Generator, Tensor
 
+from rlsdk.errors import SettingsError, shown
 from rlsdk.runtime.stored import put_back
+
+MOST = 2**63 - 1
 
 
 def fresh_seed() -> int:
@@ -17,9 +20,20 @@ def fresh_seed() -> int:
     return secrets.randbelow(2**32)
 
 
+def checked_seed(seed: int) -> int:
+    """The seed. Raises SettingsError: torch's generators cannot take it."""
+    if isinstance(seed, bool) or not hasattr(seed, "__index__") or not 0 <= seed <= MOST:
+        raise SettingsError(f"seed = {shown(seed, 60)} must be a whole number from 0 to {MOST}")
+    return seed
+
+
 def derive(seed: int, name: str, index: int = 0) -> int:
-    """The seed of stream `name`; streams are independent of one another and of the order in which they are made."""
-    sequence = np.random.SeedSequence(seed, spawn_key=(zlib.crc32(name.encode()), index))
+    """The seed of stream `name`; streams are independent of one another and of the order in which they are made.
+
+    Raises:
+        SettingsError: `seed` is out of range.
+    """
+    sequence = np.random.SeedSequence(checked_seed(seed), spawn_key=(zlib.crc32(name.encode()), index))
     return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
