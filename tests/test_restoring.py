@@ -283,12 +283,12 @@ def test_parameters_that_were_set_are_not_those_of_the_giver(algorithm: str, tmp
 
     learn(giver)
     given = giver.get_parameters()
-    kept = copy.deepcopy(given)
+    before = copy.deepcopy(given)
     taker.set_parameters(given)
-    assert_same(taker.get_parameters(), kept)
+    assert_same(taker.get_parameters(), before)
     learn(taker)
-    assert_same(given, kept)
-    assert_same(giver.get_parameters(), kept)
+    assert_same(given, before)
+    assert_same(giver.get_parameters(), before)
 
 
 def assert_same(found: Any, wanted: Any) -> None:

@@ -98,9 +98,8 @@ def _merged(old: object, new: object, exact: bool) -> object:
         raise ArtifactError(
             f"a parameter has shape {tuple(torch.as_tensor(new).shape)}, the agent's has {tuple(old.shape)}"
         )
-    return _copied(
-        torch.as_tensor(new) if isinstance(old, Tensor) else new
-    )  # what is loaded may be kept, and learnt with
+    # a copy: algorithms may store tensors that they load, and write to them
+    return _copied(torch.as_tensor(new) if isinstance(old, Tensor) else new)
 
 
 def _apply(agent: AssembledAgent, parameters: State) -> None:

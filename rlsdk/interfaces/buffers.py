@@ -80,5 +80,5 @@ class Prioritized(Protocol):
 
     def prioritize(self, index: Tensor, error: Tensor, /) -> object:
         """`index`: int64 [N], of the batch; `error`: float32 [N], see `HasTdError`. Errors are NaN or infinite where training
-        diverged: such a row keeps its priority, as training may continue from earlier parameters."""
+        diverged: leave the priority of such a row alone, as training may continue from earlier parameters."""
         ...

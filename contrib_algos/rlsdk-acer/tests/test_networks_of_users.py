@@ -33,7 +33,7 @@ class Normed(nn.Module):
 @pytest.mark.parametrize("envs", [1, 3])
 @pytest.mark.parametrize("policy", ["MlpPolicy", "MlpLstmPolicy"])
 def test_only_the_rows_that_are_learnt_from_are_evaluated_in_train_mode(policy: str, envs: int) -> None:
-    """What bootstrapped values are of is a batch of its own, of one row where one environment goes on after the rollout."""
+    """Bootstrapped values are of a batch of their own, which has one row where the episode of one environment continues."""
     networks = {"net_arch": [8], "lstm_hidden_size": 6, "features_extractor_class": Normed}
     agent = ACER(policy, make_vec_env("CartPole-v1", envs), policy_kwargs=networks, **SMALL).learn(240)
     encoder = next(module for module in agent.policy.modules() if isinstance(module, Normed))
