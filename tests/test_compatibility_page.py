@@ -33,6 +33,9 @@ FILES = {
     "networks larger than the file allows, `net_arch` of more than 256 layers": there(
         "hostile_files", "small_files_do_not_make_long_work", "layers_are_limited_for_everybody"
     ),
+    '`custom_objects={"learning_rate": 0.0, "lr_schedule": ..., "clip_range": ...}` of `load`, as in rl-zoo': there(
+        "messages_of_files", "custom_objects_of_the_documented_zoo"
+    ),
     "`load(force_reset=False)`": there("resume", "stopped_and_resumed_equals_never_stopped"),
     "`save`": there("documented_arguments", "where_files_go"),
     '`save(exclude=["learning_rate"])`': there("documented_arguments", "where_files_go"),

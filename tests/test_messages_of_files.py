@@ -51,7 +51,7 @@ def test_normalisation_that_the_file_has_no_statistics_of(normalize: bool) -> No
         file
     )
     file.seek(0)
-    with pytest.raises(ArtifactError, match="leave normalize as it was"):
+    with pytest.raises(ArtifactError, match="leave normalize unchanged"):
         TRPO.load(file, normalize=True if normalize else None)
 
 
@@ -81,3 +81,13 @@ def test_cloning_a_data_set_does_not_depend_on_the_number_of_environments(tmp_pa
     agent = BC("MlpPolicy", "CartPole-v1", dataset=next(tmp_path.glob("episodes*")), **SMALL).learn(10)
     agent.set_env(make_vec_env("CartPole-v1", 2))
     assert agent.learn(10, reset_num_timesteps=False).num_timesteps == 20
+
+
+def test_custom_objects_of_the_documented_zoo(tmp_path: Path) -> None:
+    agent = TRPO("MlpPolicy", "CartPole-v1", n_steps=16, batch_size=8, **SMALL)
+    agent.save(tmp_path / "one")
+    with pytest.raises(SettingsError, match="unknown setting 'lr_schedule'"):
+        TRPO.load(tmp_path / "one", custom_objects={"learning_rate": 0.1, "lr_schedule": lambda _: 0.1})
+    with pytest.raises(SettingsError, match=r"learning_rate = 0\.0 must be positive"):
+        TRPO.load(tmp_path / "one", custom_objects={"learning_rate": 0.0})
+    assert TRPO.load(tmp_path / "one", custom_objects={"learning_rate": 0.1}).learning_rate(1.0) == 0.1

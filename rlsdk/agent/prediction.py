@@ -71,7 +71,7 @@ def _firsts(starts: object, count: int) -> Tensor:
 
 def _carry_of(state: object, fresh: object, count: int) -> object:
     """The memory to act with: `state` of an earlier call where it is like the `fresh` one of `count` observations. Policies
-    that remember nothing ignore it.
+    without memory ignore it.
 
     Raises:
         ObservationError: it is of another policy, or of another number of observations.

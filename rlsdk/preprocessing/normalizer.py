@@ -44,8 +44,8 @@ class Normalizer:
         """Raises UsageError for what would have no effect: a setting, or an unknown name."""
         if name in SETTINGS:
             raise UsageError(
-                f"{name} is chosen when the agent is made, normalize={{{name!r}: {value!r}}}, and stays; evaluations"
-                " always give rewards as the environment does"
+                f"{name} is chosen when the agent is made, normalize={{{name!r}: {value!r}}}, and stays; evaluations always"
+                " give rewards as the environment does"
             )
         if name not in ATTRIBUTES:
             raise UsageError(f"the normalizer has no attribute {name!r} to set; {suggest(name, ('training',))}")

@@ -150,8 +150,8 @@ class Preprocessing:
         rest = dict(state)
         if (self.normalizer is None) == ("normalizer" in rest):
             raise ArtifactError(
-                "statistics of normalisation are stored only for agents made with normalize, and networks know only the"
-                " observations they were trained with; leave normalize as it was"
+                "statistics of normalisation are stored only for agents made with normalize, whose networks need them; leave"
+                " normalize unchanged"
             )
         if self.normalizer is not None:
             self.normalizer.load_state_dict(rest.pop("normalizer"))
