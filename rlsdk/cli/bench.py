@@ -16,7 +16,7 @@ from rlsdk.cli.environment_options import EnvKwargs, Wrappers
 from rlsdk.cli.interrupt import interrupted
 from rlsdk.cli.step_counts import METAVAR, steps_from
 from rlsdk.errors import SettingsError
-from rlsdk.runtime.output import quietly
+from rlsdk.runtime.output import counted, quietly
 from rlsdk.settings.environment_id import changed_environment
 
 if TYPE_CHECKING:
@@ -82,7 +82,9 @@ def run_bench(
     if suite is None:
         for name in suites():
             known = load_suite(name)
-            typer.echo(f"{name:<14}{len(known.cells):>3} cells  {known.description}")
+            typer.echo(
+                f"{name:<14}{len(known.cells):>3} {'cell ' if len(known.cells) == 1 else 'cells'}  {known.description}"
+            )
         return
     chosen = load_suite(suite).only(tuple(part.strip() for part in (algos or "").split(",") if part.strip()))
     chosen = chosen.changed(changed_environment(None, env_kwargs, wrapper))
@@ -106,7 +108,9 @@ def run_bench(
         raise SettingsError(f"every cell of {chosen.name} is too large for one machine; add --all, or a --budget")
     if not quiet:
         typer.echo(
-            f"{chosen.name}: {len(plan.cells())} cells, {seeds} seeds each, {plan.jobs} runs at a time", err=as_json
+            f"{chosen.name}: {counted(len(plan.cells()), 'cell')}, {counted(seeds, 'seed')} each,"
+            f" {counted(plan.jobs, 'run')} at a time",
+            err=as_json,
         )
     with interrupted("what ran is saved, the same command continues"), quietly(quiet):
         outcome = bench(plan)
@@ -122,7 +126,7 @@ def _print_failures(outcome: BenchResult) -> None:
     """And end with exit code 1, where a run failed."""
     if not outcome.failures:
         return
-    typer.echo(f"{len(outcome.failures)} runs failed:", err=True)
+    typer.echo(f"{counted(len(outcome.failures), 'run')} failed:", err=True)
     for cell, seed, reason in outcome.failures:
         typer.echo(f"  {cell.name}, seed {seed}: {reason}", err=True)
     raise typer.Exit(1)
