@@ -75,16 +75,12 @@ def run_bench(
 
     The same command continues where it was stopped; more seeds add runs.
     """
-    from rlsdk.experiments import Bench, bench, load_suite, suites
+    from rlsdk.experiments import Bench, bench, load_suite
     from rlsdk.experiments.report import write_report
     from rlsdk.experiments.sweep import jobs_for, seeds_from
 
     if suite is None:
-        for name in suites():
-            known = load_suite(name)
-            typer.echo(
-                f"{name:<14}{len(known.cells):>3} {'cell ' if len(known.cells) == 1 else 'cells'}  {known.description}"
-            )
+        _print_suites()
         return
     chosen = load_suite(suite).only(tuple(part.strip() for part in (algos or "").split(",") if part.strip()))
     chosen = chosen.changed(changed_environment(None, env_kwargs, wrapper))
@@ -120,6 +116,15 @@ def run_bench(
         report = write_report(outcome, shlex.join(["rlsdk", *sys.argv[1:]]))
         typer.echo(f"report: {report} (summary.md and scores.csv are in the same folder)", err=as_json)
     _print_failures(outcome)
+
+
+def _print_suites() -> None:
+    from rlsdk.experiments import load_suite, suites
+
+    for name in suites():
+        known = load_suite(name)
+        noun = "cell " if len(known.cells) == 1 else "cells"
+        typer.echo(f"{name:<14}{len(known.cells):>3} {noun}  {known.description}")
 
 
 def _print_failures(outcome: BenchResult) -> None:

@@ -79,8 +79,8 @@ def evaluate_stored(
     """
     agent, name = stored_agent(file, env)
     if not 1 <= request.parts <= max(1, request.episodes):
-        played = counted(request.episodes, "episode")
-        raise SettingsError(f"{request.parts} parts of {played}: give 1 to {request.episodes} parts")
+        episodes = counted(request.episodes, "episode")
+        raise SettingsError(f"{request.parts} parts of {episodes}: give 1 to {request.episodes} parts")
     if request.parts == 1:
         return StoredEvaluation(name, _played(agent, name, request))
     agent.save(data := io.BytesIO())
