@@ -110,6 +110,8 @@ def test_presets_are_used_and_named(cli: Any) -> None:
     assert tomllib.loads(Path("again/config.toml").read_text())["gamma"] == 0.99
     _, out, _ = cli("run", "trpo", "--env", "CartPole-v1", *short, "--out", "defaults")
     assert "preset for CartPole-v1: the defaults" in out
+    assert "for the defaults" not in out
+    assert "over 1 deterministic episode\n" in out
 
 
 def test_presets_are_shown(cli: Any) -> None:

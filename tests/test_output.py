@@ -22,7 +22,7 @@ from rlsdk.errors import RlsdkError, SettingsError, one_line, printable
 from rlsdk.experiments.plotting import literal
 from rlsdk.experiments.runner import RunRequest, run
 from rlsdk.registry import find, load, register
-from rlsdk.runtime.output import Lasting, print_line
+from rlsdk.runtime.output import Lasting, counted, print_line
 from rlsdk.sinks import ConsoleSink
 from tests.test_resumed_options import BASE, SMALL
 
@@ -207,3 +207,8 @@ def test_an_algorithm_that_is_not_installed_leaves_nothing(cli: Any, monkeypatch
     assert code == 1
     assert err.count("pip install rlsdk-ars") == 1
     assert not os.listdir(".")
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 runs"), (1, "1 run"), (2, "2 runs"), (2_000, "2,000 runs")])
+def test_a_noun_agrees_with_its_number(count: int, text: str) -> None:
+    assert counted(count, "run") == text

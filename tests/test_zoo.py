@@ -96,6 +96,7 @@ def test_the_commands(zoos: Zoos, cli: Any) -> None:
     assert (code, header.split()[0], row.split()[0]) == (0, "name", NAME)
     assert "21.5 [20.0 .. 23.0]" in row
     assert NAME not in cli("zoo", "list", "nothing like it")[1]
+    assert NAME in cli("zoo", "list", "cartpole")[1]
     (record,) = json.loads(cli("zoo", "list", "--json", "trpo")[1])
     assert (record["name"], record["result"]["mean"], record["seed"]) == (NAME, 21.5, 3)
     code, out, _ = cli("zoo", "get", NAME)

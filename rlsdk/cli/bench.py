@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,12 +16,11 @@ from rlsdk.cli.environment_options import EnvKwargs, Wrappers
 from rlsdk.cli.interrupt import interrupted
 from rlsdk.cli.step_counts import METAVAR, steps_from
 from rlsdk.errors import SettingsError
-from rlsdk.runtime.output import quietly
+from rlsdk.runtime.output import counted, quietly
 from rlsdk.settings.environment_id import changed_environment
 
 if TYPE_CHECKING:
     from rlsdk.experiments.benchmark import BenchResult
-    from rlsdk.experiments.suite import Suite
 
 
 def run_bench(
@@ -77,12 +75,12 @@ def run_bench(
 
     The same command continues where it was stopped; more seeds add runs.
     """
-    from rlsdk.experiments import Bench, bench, load_suite, suites
+    from rlsdk.experiments import Bench, bench, load_suite
     from rlsdk.experiments.report import write_report
     from rlsdk.experiments.sweep import jobs_for, seeds_from
 
     if suite is None:
-        _list([load_suite(name) for name in suites()], as_json=as_json)
+        _print_suites(as_json=as_json)
         return
     chosen = load_suite(suite).only(tuple(part.strip() for part in (algos or "").split(",") if part.strip()))
     chosen = chosen.changed(changed_environment(None, env_kwargs, wrapper))
@@ -106,7 +104,9 @@ def run_bench(
         raise SettingsError(f"every cell of {chosen.name} is too large for one machine; add --all, or a --budget")
     if not quiet:
         typer.echo(
-            f"{chosen.name}: {len(plan.cells())} cells, {seeds} seeds each, {plan.jobs} runs at a time", err=as_json
+            f"{chosen.name}: {counted(len(plan.cells()), 'cell')}, {counted(seeds, 'seed')} each,"
+            f" {counted(plan.jobs, 'run')} at a time",
+            err=as_json,
         )
     with interrupted("what ran is saved, the same command continues"), quietly(quiet):
         outcome = bench(plan)
@@ -122,16 +122,20 @@ def _print_failures(outcome: BenchResult) -> None:
     """And end with exit code 1, where a run failed."""
     if not outcome.failures:
         return
-    typer.echo(f"{len(outcome.failures)} runs failed:", err=True)
+    typer.echo(f"{counted(len(outcome.failures), 'run')} failed:", err=True)
     for cell, seed, reason in outcome.failures:
         typer.echo(f"  {cell.name}, seed {seed}: {reason}", err=True)
     raise typer.Exit(1)
 
 
-def _list(suites: Sequence[Suite], *, as_json: bool) -> None:
+def _print_suites(*, as_json: bool) -> None:
+    from rlsdk.experiments import load_suite, suites
+
+    known = list(map(load_suite, suites()))
     if as_json:
-        table = [{"name": s.name, "description": s.description, "cells": len(s.cells)} for s in suites]
+        table = [{"name": each.name, "description": each.description, "cells": len(each.cells)} for each in known]
         typer.echo(json.dumps(table, indent=1))
         return
-    for suite in suites:
-        typer.echo(f"{suite.name:<14}{len(suite.cells):>3} cells  {suite.description}")
+    for each in known:
+        noun = "cell " if len(each.cells) == 1 else "cells"
+        typer.echo(f"{each.name:<14}{len(each.cells):>3} {noun}  {each.description}")

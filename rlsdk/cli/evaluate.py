@@ -11,6 +11,7 @@ import typer
 from rlsdk.cli.completions import complete_executor
 from rlsdk.cli.environment_options import EnvKwargs, Wrappers
 from rlsdk.cli.step_counts import MOST_SEED
+from rlsdk.runtime.output import counted
 from rlsdk.settings.environment_id import changed_environment
 
 
@@ -57,7 +58,7 @@ def evaluate_file(
     if agent != file:
         typer.echo(f"agent: {agent}")
     how = "stochastic" if stochastic else "deterministic"
-    typer.echo(f"{played.env}: return {result.mean:.2f} +- {result.std:.2f} over {episodes} {how} episodes")
+    typer.echo(f"{played.env}: return {result.mean:.2f} +- {result.std:.2f} over {counted(episodes, f'{how} episode')}")
     if numbers is not None:
         low_high = numbers.interval
         bounds = f", 95 % interval of the mean {low_high[0]:.2f} to {low_high[1]:.2f}" if low_high else ""

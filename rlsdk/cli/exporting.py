@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from rlsdk.runtime.output import counted
+
 
 def export_policy(
     file: Annotated[Path, typer.Argument(help="Agent file, or a run directory (uses its best agent).")],
@@ -39,4 +41,4 @@ def results_of(file: Path) -> str | None:
         return None
     if (final := RunRecord.read(record).final_evaluation) is None:
         return None
-    return f"Mean return {final.mean:.2f} +- {final.std:.2f} over {final.episodes} deterministic episodes."
+    return f"Mean return {final.mean:.2f} +- {final.std:.2f} over {counted(final.episodes, 'deterministic episode')}."

@@ -10,6 +10,7 @@ import typer
 from rlsdk.cli.environment_options import EnvKwargs, Wrappers
 from rlsdk.cli.step_counts import MOST_SEED
 from rlsdk.errors import SettingsError, shown
+from rlsdk.runtime.output import counted
 from rlsdk.settings.dataset import suffixed
 from rlsdk.settings.environment_id import changed_environment
 
@@ -58,7 +59,9 @@ def episodes_in(file: Path) -> str:
     from rlsdk.interchange.data_set_summary import summary_of
 
     found = summary_of(file)
-    return f"{found.episodes} episodes, {found.steps:,} steps, mean return {found.returns.mean():.2f}"
+    return (
+        f"{counted(found.episodes, 'episode')}, {counted(found.steps, 'step')}, mean return {found.returns.mean():.2f}"
+    )
 
 
 def _target(out: Path, *, overwrite: bool) -> Path:

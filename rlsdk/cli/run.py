@@ -21,7 +21,7 @@ from rlsdk.cli.interrupt import interrupted
 from rlsdk.cli.step_counts import METAVAR, steps_from
 from rlsdk.errors import SettingsError
 from rlsdk.registry import find, load
-from rlsdk.runtime.output import print_line, quietly
+from rlsdk.runtime.output import counted, print_line, quietly
 from rlsdk.settings import load_settings, merge, parse_assignments
 from rlsdk.settings.environment_id import applied, changed_environment
 
@@ -236,7 +236,7 @@ def _run_seeds(plan: Sweep) -> list[SeedResult]:
     means = [result.mean for result in results if result.mean is not None]
     if means:
         spread = f" (from {min(means):.2f} to {max(means):.2f})" if len(means) > 1 else ""
-        print_line(f"{len(means)} seeds: mean return {sum(means) / len(means):.2f}{spread}")
+        print_line(f"{counted(len(means), 'seed')}: mean return {sum(means) / len(means):.2f}{spread}")
     print_line(f"files: {results[0].folder.parent}/ (summary.json, learning_curves.png, seed-*/)")
     return results
 
@@ -246,7 +246,7 @@ def _finish(results: Sequence[SeedResult], *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps([_as_dict(result) for result in results], indent=1))
     if failed := sum(result.error is not None for result in results):
-        print_line(f"{failed} of {len(results)} seeds failed; the causes are in summary.json", sys.stderr)
+        print_line(f"{failed} of {counted(len(results), 'seed')} failed; the causes are in summary.json", sys.stderr)
         raise typer.Exit(1)
 
 
@@ -268,7 +268,9 @@ def _report(result: RunResult, algorithm: str) -> SeedResult:
         raise typer.Exit(130)
     reached = "no evaluation without an environment"
     if score is not None:
-        reached = f"return {score.mean:.2f} +- {score.std:.2f} over {len(score.returns)} deterministic episodes"
+        reached = (
+            f"return {score.mean:.2f} +- {score.std:.2f} over {counted(len(score.returns), 'deterministic episode')}"
+        )
     print_line(f"{result.env_steps:,} {result.unit} in {result.seconds:.0f} s; {reached}")
     print_line(f"files: {folder}/ (final.rlsdk, metrics.csv, config.toml, ...)")
     mean, std = (None, None) if score is None else (score.mean, score.std)

@@ -15,7 +15,7 @@ from rlsdk.cli.interrupt import interrupted
 from rlsdk.cli.step_counts import METAVAR, MOST_SEED, steps_from
 from rlsdk.errors import SettingsError
 from rlsdk.registry import find
-from rlsdk.runtime.output import print_line, quietly
+from rlsdk.runtime.output import counted, print_line, quietly
 from rlsdk.settings import parse_assignments
 from rlsdk.settings.environment_id import changed_environment
 
@@ -110,7 +110,7 @@ def tune_algorithm(
 
 def _report(best: Best, command: str) -> None:
     others = f"{best.given_up} given up early, {best.failed} failed"
-    print_line(f"best of {best.trials} trials ({others}): return {best.score:.2f}")
+    print_line(f"best of {counted(best.trials, 'trial')} ({others}): return {best.score:.2f}")
     for name, value in best.values.items():
         print_line(f"  {name} = {value:.6g}")
     print_line(f"settings: {best.file}; train with: {command}")

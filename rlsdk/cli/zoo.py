@@ -12,7 +12,7 @@ import typer
 
 from rlsdk.cli.completions import complete_agent
 from rlsdk.errors import one_line
-from rlsdk.runtime.output import print_line
+from rlsdk.runtime.output import counted, print_line
 
 if TYPE_CHECKING:
     from rlsdk.interchange.zoo import ZooAgent
@@ -25,14 +25,16 @@ Name = Annotated[
 
 @app.command("list", short_help="List the trained agents.", epilog="Example: rlsdk zoo list Pendulum")
 def list_agents(
-    text: Annotated[str, typer.Argument(help="Show only agents with this text in their name.")] = "",
+    text: Annotated[
+        str, typer.Argument(help="Show only agents with this text in their name, in upper or lower case.")
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """List the trained agents with what they reached. Imports neither torch nor any plugin."""
     from rlsdk.interchange.zoo import agents
 
     known = agents()
-    found = [agent for agent in known if text in agent.qualified_name]
+    found = [agent for agent in known if text.lower() in agent.qualified_name.lower()]
     if not found:
         print_line(f"no name of the {len(known)} trained agents has {text!r} in it", sys.stderr)
     if as_json:
@@ -75,7 +77,8 @@ def get_agent(
     agent = find(name)
     target = out or Path(agent.name.replace("/", "-") + ".rlsdk")
     write_whole(target, agent.read())
-    typer.echo(f"{target}: mean return {agent.result} over {agent.result.episodes} episodes; needs {agent.package}")
+    played = counted(agent.result.episodes, "episode")
+    typer.echo(f"{target}: mean return {agent.result} over {played}; needs {agent.package}")
 
 
 def _record(agent: ZooAgent) -> dict[str, object]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlsdk.experiments.plotting import literal, new_figure, save_figure
+from rlsdk.runtime.output import counted
 
 BINS = 30
 
@@ -31,7 +32,7 @@ def plot_episodes(returns: NDArray[np.float64], lengths: NDArray[np.int64], outp
         axes.set(xlabel=f"{label} of an episode", ylabel="episodes")
     figure.suptitle(literal(title))
     text = (
-        f"Histograms of {len(returns)} episodes: returns from {returns.min():.2f} to {returns.max():.2f}, median"
+        f"Histograms of {counted(len(returns), 'episode')}: returns from {returns.min():.2f} to {returns.max():.2f}, median"
         f" {np.median(returns):.2f}; lengths from {lengths.min()} to {lengths.max()} steps, median {np.median(lengths):g}."
     )
     output.parent.mkdir(parents=True, exist_ok=True)

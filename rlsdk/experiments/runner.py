@@ -322,7 +322,7 @@ def _announce(agent: Agent, record: RunRecord, known: Preset | None) -> None:
         f" device {agent.device} ({agent.device_reason})"
     )
     if known is not None:
-        print_line(f"preset for {known.env}: {_described(known, agent.parts.plan.unit)} (--no-preset for the defaults)")
+        print_line(f"preset for {known.env}: {_described(known, agent.parts.plan.unit)} (--no-preset turns it off)")
 
 
 def starting_settings(spec: AlgorithmSpec, known: Preset | None, settings: Mapping[str, object]) -> dict[str, Any]:

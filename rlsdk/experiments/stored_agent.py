@@ -17,6 +17,7 @@ from rlsdk.evaluation.evaluate import Evaluation, run_episodes
 from rlsdk.evaluation.statistics import Statistics
 from rlsdk.executors import make_executor
 from rlsdk.experiments.sweep import jobs_for
+from rlsdk.runtime.output import counted
 from rlsdk.settings.environment_id import applied, environment_id
 
 
@@ -78,7 +79,8 @@ def evaluate_stored(
     """
     agent, name = stored_agent(file, env)
     if not 1 <= request.parts <= max(1, request.episodes):
-        raise SettingsError(f"{request.parts} parts of {request.episodes} episodes: give 1 to {request.episodes} parts")
+        episodes = counted(request.episodes, "episode")
+        raise SettingsError(f"{request.parts} parts of {episodes}: give 1 to {request.episodes} parts")
     if request.parts == 1:
         return StoredEvaluation(name, _played(agent, name, request))
     agent.save(data := io.BytesIO())

@@ -19,7 +19,7 @@ from rlsdk.experiments.trial_logs import worker_folder
 from rlsdk.experiments.trials import EVALUATIONS, JOURNAL, PRUNERS, Begun, Outcome, Tuning, run_trial, with_values
 from rlsdk.experiments.watching import watching
 from rlsdk.registry import load
-from rlsdk.runtime.output import is_quiet, print_line
+from rlsdk.runtime.output import counted, is_quiet, print_line
 from rlsdk.runtime.seeding import derive
 from rlsdk.settings import commented_toml, unstructure
 from rlsdk.settings.constructor import bind
@@ -214,7 +214,8 @@ def _summary(plan: Tuning, study: optuna.Study) -> Best:
     config = bind(spec.config_type, (), {**with_values(plan.base(), values), "env": plan.env})
     command = f"rlsdk run {plan.algorithm} --config {BEST} --steps {plan.steps} --n-envs {plan.width()}"
     header = (
-        f"best of {len(trials)} trials of {plan.algorithm} on {plan.env}, {plan.steps} steps: return {best.value:.2f}\n"
+        f"best of {counted(len(trials), 'trial')} of {plan.algorithm} on {plan.env}, {plan.steps} steps:"
+        f" return {best.value:.2f}\n"
         f"searched: {', '.join(values)}\nrepeat: {command}"
     )
     path = plan.out / BEST

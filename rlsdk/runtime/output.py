@@ -26,6 +26,15 @@ def print_line(text: str, stream: TextIO | None = None) -> None:
         print(printable(text), file=sys.stdout if stream is None else stream, flush=True)
 
 
+def counted(count: int, noun: str) -> str:
+    """A number with its noun, in the plural unless it is 1.
+
+    >>> counted(1, "seed"), counted(2_000, "seed")
+    ('1 seed', '2,000 seeds')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 _quiet: ContextVar[bool] = ContextVar("quiet", default=False)
 
 
