@@ -77,6 +77,10 @@ CONSTRUCTOR = {
     "`get_distribution` of recurrent policies": there("policy_questions", "a_memory_is_what_predict_returned")
     + here("networks_are_those_asked_for"),
     "`train()` of on-policy algorithms": there("documented_arguments", "arguments_of_learn"),
+    "subclasses that override `train`, `collect_rollouts` or `_store_transition` (called by `learn`), or `predict` (called by"
+    " evaluations)": there("subclasses", "methods_that_have_no_effect_are_named"),
+    "attributes that a subclass sets in its `__init__`": there("subclasses", "own_attributes_are_not_stored"),
+    "`pickle.dumps(model)`": there("subclasses", "agents_are_not_pickled"),
     "`learn` called twice with `reset_num_timesteps=True`": (
         *plugin("tqc", "settings", "warm_up_is_not_repeated_by_a_second_learn"),
         *there("agent", "timesteps_and_reset"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import warnings
 from copy import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,6 +37,17 @@ def test_other_methods_give_no_warning() -> None:
         for plugin in algorithms():
             agent_class(load(plugin.id))
     assert agent.learn(32).describe() == "32 steps"
+
+
+def test_own_attributes_are_not_stored(tmp_path: Path) -> None:
+    class Mine(PPO):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            vars(self)["note"] = "mine"
+
+    Mine("MlpPolicy", "CartPole-v1", n_steps=32, batch_size=32).save(tmp_path / "agent")
+    loaded = Mine.load(tmp_path / "agent")
+    assert "note" not in vars(loaded)
 
 
 @pytest.mark.parametrize("function", [pickle.dumps, copy])

@@ -11,10 +11,8 @@ from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.errors import UsageError
 from rlsdk.interfaces import Parts
 from rlsdk.interfaces.abilities import ability
+from rlsdk.kernels.hooks import is_hooked
 from rlsdk.networks.architecture import architecture
-
-HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-"""Where torch keeps the hooks of a module."""
 
 
 class Wraps(Protocol):
@@ -42,7 +40,7 @@ def take_over_modes(now: Parts, before: Parts) -> None:
         layer.training = old.training
         for name, parameter in layer.named_parameters(recurse=False):
             parameter.requires_grad_(getattr(old, name).requires_grad)
-    if any(len(getattr(old, kind)) > len(getattr(layer, kind)) for layer, old in pairs for kind in HOOKS):
+    if any(is_hooked(old) and not is_hooked(layer) for layer, old in pairs):
         warnings.warn(
             "the networks were built again for another number of environments, without the hooks of the earlier ones; register"
             " the hooks again",

@@ -114,7 +114,7 @@ def _require_possible(request: RunRequest) -> None:
 
 
 def folder_of(plan: Sweep) -> Path:
-    """The folder of a sweep: the one that was asked for, or a new one under runs/."""
+    """The folder of a sweep: that of the request, or a new one under runs/."""
     if plan.request.out is not None:
         return plan.request.out
     return RunDirectory.choose(None, plan.request.algorithm, place_of(plan.request), plan.seeds[0]).path
