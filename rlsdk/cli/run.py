@@ -126,6 +126,8 @@ def run_training(
     """Train an agent. Writes a run directory with settings, metrics, checkpoints, the best and the final agent."""
     find(algorithm)  # before anything slow is imported
     _require_one_start(preset, config=config is not None, no_preset=no_preset, resume=resume)
+    if resume:
+        _require_same_start(policy_from, no_preset=no_preset)
     settings = _settings(config, assignments or [], env, trust=trust)
     env = _environment(env, settings, changed_environment(None, env_kwargs, wrapper), resume=resume)
     for name, value in (("seed", seed), ("device", device)):
@@ -176,6 +178,14 @@ def _require_one_start(preset: str | None, *, config: bool, no_preset: bool, res
         raise SettingsError(f"--preset and {given[0]} both choose the settings to start from; give one of them")
 
 
+def _require_same_start(policy_from: Path | None, *, no_preset: bool) -> None:
+    """Refuse options of a beginning for a run that has begun."""
+    if policy_from is not None:
+        raise SettingsError("--resume continues with the policy of the run; leave out --from, or begin another run")
+    if no_preset:
+        raise SettingsError("--resume continues with the settings of the run; leave out --no-preset")
+
+
 def _settings(config: Path | None, assignments: list[str], env: str | None, *, trust: bool) -> dict[str, Any]:
     """The settings of a file, with those of the command line laid over them."""
     from rlsdk.experiments.trust import require_own_environment
@@ -203,10 +213,13 @@ def _environment(env: str | None, settings: Mapping[str, object], change: str | 
 
 def _sweep(request: RunRequest, seeds: int | None, jobs: int | None, executor: str) -> Sweep | None:
     """The seeds to run side by side, None for a single run."""
-    from rlsdk.experiments.sweep import Sweep, jobs_for, seeds_from, stored
+    from rlsdk.experiments.sweep import Sweep, jobs_for, require_same_seeds, seeds_from, stored
 
-    if request.resume and (known := stored(request, jobs)) is not None:
-        return known
+    if request.resume:
+        known = stored(request, jobs)
+        require_same_seeds(request, known, seeds)
+        if known is not None:
+            return known
     if seeds is not None and request.collectors is not None:
         raise SettingsError(
             "--collectors and --seeds both share out the cores; give one of them, and start runs one by one for both"
@@ -228,7 +241,7 @@ def _run_seeds(plan: Sweep) -> list[SeedResult]:
 
     name = f"{plan.request.algorithm} on {place_of(plan.request)}"
     print_line(f"{name}: seeds {', '.join(map(str, plan.seeds))}, {plan.jobs} at a time")
-    with interrupted("what ran is saved, continue with: the same command and --resume --out its folder"):
+    with interrupted(f"what ran is saved, continue with: rlsdk run {plan.request.algorithm} --resume --out its folder"):
         results = sweep(plan)
     means = [result.mean for result in results if result.mean is not None]
     if means:
