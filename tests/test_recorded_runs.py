@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ def test_a_run_without_an_environment_goes_on_where_it_stopped(cli: Any) -> None
     assert "env" not in record()
     assert record()["dataset"] == "demo"
     code, _, err = cli(*RUN[:2], "--out", "run", "--resume", "--steps", "250")
-    assert (code, "--resume with --dataset FILE" in err) == (1, True)
+    assert (code, "on the command line --dataset FILE" in err) == (1, True)
     code, out, err = cli(*RUN[:2], "--out", "run", "--resume", "--steps", "250", "--dataset", "demo")
     assert code == 0, err
     assert record()["env_steps"] == 250
@@ -117,3 +118,20 @@ def test_what_is_wrong_is_one_line(cli: Any, options: tuple[str, ...], words: st
     assert code == 1
     assert words in err
     assert err.count("\n") == 1
+
+
+def test_the_command_of_a_search_has_its_data_set(cli: Any) -> None:
+    pytest.importorskip("optuna")
+    demo("CartPole-v1")
+    search = ("tune", "bc", "--env", "CartPole-v1", "--steps", "20", "--trials", "1", "--jobs", "1", "--json")
+    for number, given in enumerate((("--set", "dataset=demo.safetensors"), ("--dataset", "demo.safetensors"))):
+        code, out, err = cli(*search, "--eval-episodes", "1", "--out", f"found {number}", *given)
+        assert code == 0, err
+        command = shlex.split(json.loads(out)["command"])
+        assert command[-2:] == ["--dataset", "demo.safetensors"]
+        code, out, err = cli(*command[1:], "--eval-episodes", "1", "--out", f"run {number}")
+        assert code == 0, err
+    code, _, err = cli(*search, "--out", "none")
+    assert (code, "give dataset=PATH, or --dataset FILE" in err) == (1, True)
+    code, _, err = cli("run", "bc", "--config", "found 0/best.toml", "--steps", "20", "--out", "none")
+    assert (code, "--dataset FILE" in err, "--resume" in err) == (1, True, False)
