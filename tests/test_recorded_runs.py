@@ -66,6 +66,22 @@ def test_a_run_without_an_environment_goes_on_where_it_stopped(cli: Any) -> None
     assert code == 0, err
 
 
+@pytest.mark.parametrize("algorithm", ["cloning", "bc"])
+def test_a_run_is_resumed_with_its_data_set_only(cli: Any, algorithm: str) -> None:
+    demo(None)
+    code, _, err = cli("run", algorithm, "--dataset", "demo", "--steps", "20", "--out", "run")
+    assert code == 0, err
+    demo(None, file="other", reward=2.0)
+    again = ("run", algorithm, "--resume", "--out", "run", "--steps", "30", "--dataset")
+    code, _, err = cli(*again, "other")
+    assert (code, err.count("\n")) == (1, 1), err
+    assert "the run learns from the data set 'demo'" in err
+    assert "other.safetensors is another" in err
+    assert "checkpoint" not in err
+    Path("run/config.toml").unlink()
+    assert cli(*again, "demo")[0] == 0
+
+
 def test_the_environment_of_the_data_set_evaluates(cli: Any) -> None:
     demo("CartPole-v1")
     code, out, err = cli(*RUN, "--dataset", "demo.safetensors", "--steps", "100", "--eval-episodes", "2")
