@@ -419,10 +419,11 @@ class Agent(Generic[ConfigT]):
         stored = StoredPolicy.read(path)
         merged = stored.settings_for(cls.spec, settings)
         agent = cls.__new__(cls)
-        if env is None:
-            agent._assembled = without_environment(stored, cls.spec, merged, cls.__name__)
-        else:
-            agent._assembled = from_arguments(cls.spec, (), {**merged, "env": env}, class_name=cls.__name__)
+        with stored.fitting(cls.spec, settings):
+            if env is None:
+                agent._assembled = without_environment(stored, cls.spec, merged, cls.__name__)
+            else:
+                agent._assembled = from_arguments(cls.spec, (), {**merged, "env": env}, class_name=cls.__name__)
         warn_of_rest(stored.into(agent._assembled))
         return agent
 

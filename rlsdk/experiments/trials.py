@@ -92,9 +92,13 @@ class Tuning:
         """The command that trains with the settings in `file`, which hold no path of a data set."""
         words = ["rlsdk", "run", self.algorithm, "--config", str(file), "--steps", str(self.steps)]
         words += ["--n-envs", str(self.width())]
-        names = [name for name in dataset_names(load(self.algorithm).config_type) if self.settings.get(name) is not None]
+        names = [
+            name for name in dataset_names(load(self.algorithm).config_type) if self.settings.get(name) is not None
+        ]
         paths = {name: str(as_dataset(self.settings[name]).path) for name in names}
-        options = (["--dataset", path] if len(paths) == 1 else ["--set", f"{name}={path}"] for name, path in paths.items())
+        options = (
+            ["--dataset", path] if len(paths) == 1 else ["--set", f"{name}={path}"] for name, path in paths.items()
+        )
         return shlex.join([*words, *(word for option in options for word in option)])
 
 
