@@ -1,4 +1,4 @@
-"""`rlsdk run --resume` takes no option silently: what it cannot follow is refused in one line that says what to do."""
+"""`rlsdk run --resume` ignores no option: what it cannot follow is refused in one line that names what to leave out."""
 
 from __future__ import annotations
 

@@ -125,9 +125,7 @@ def run_training(
 ) -> None:
     """Train an agent. Writes a run directory with settings, metrics, checkpoints, the best and the final agent."""
     find(algorithm)  # before anything slow is imported
-    _require_one_start(preset, config=config is not None, no_preset=no_preset, resume=resume)
-    if resume:
-        _require_same_start(policy_from, no_preset=no_preset)
+    _require_one_start(preset, policy_from, config=config is not None, no_preset=no_preset, resume=resume)
     settings = _settings(config, assignments or [], env, trust=trust)
     env = _environment(env, settings, changed_environment(None, env_kwargs, wrapper), resume=resume)
     for name, value in (("seed", seed), ("device", device)):
@@ -171,18 +169,16 @@ def run_training(
     _finish(results, as_json=as_json)
 
 
-def _require_one_start(preset: str | None, *, config: bool, no_preset: bool, resume: bool) -> None:
-    """Refuse --preset beside another source of the settings."""
+def _require_one_start(
+    preset: str | None, policy_from: Path | None, *, config: bool, no_preset: bool, resume: bool
+) -> None:
+    """Refuse --preset beside another source of the settings, and options of a beginning for a run that has begun."""
     others = {"--config": config, "--no-preset": no_preset, "--resume": resume}
     if preset is not None and (given := [name for name, is_given in others.items() if is_given]):
         raise SettingsError(f"--preset and {given[0]} both choose the settings to start from; give one of them")
-
-
-def _require_same_start(policy_from: Path | None, *, no_preset: bool) -> None:
-    """Refuse options of a beginning for a run that has begun."""
-    if policy_from is not None:
+    if resume and policy_from is not None:
         raise SettingsError("--resume continues with the policy of the run; leave out --from, or begin another run")
-    if no_preset:
+    if resume and no_preset:
         raise SettingsError("--resume continues with the settings of the run; leave out --no-preset")
 
 

@@ -40,7 +40,7 @@ def made(
     chosen.pop("env", None)
     file = agent_path(policy_from)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="load_policy:")  # said below, with the file
+        warnings.filterwarnings("ignore", message="load_policy:")  # given below, with the file
         agent = agent_class(spec).load_policy(file, settings["env"], **chosen)
     taken = agent.policy_transfer
     if taken is not None and taken.partial:  # also under --quiet

@@ -28,7 +28,7 @@ def _flat(table: Mapping[str, Any], prefix: str) -> dict[str, Any]:
 
 
 def differences(known: str, wanted: str) -> str:
-    """How a study that holds `known` differs from the one that is wanted, for people; "" where it does not. What a former
+    """How a study that holds `known` differs from `wanted`, for people; "" where it does not. What a former
     study did not note is not compared."""
     before, now = identity(known), identity(wanted)
     if isinstance(json.loads(known), list):

@@ -134,7 +134,7 @@ def stored(asked: RunRequest, jobs: int | None = None) -> Sweep | None:
 
     Raises:
         SettingsError: its record is damaged, of another algorithm, or has entries that an untrusted file may not have; or a
-        seed has been trained for more steps than are asked for.
+        seed has been trained for more steps than `asked` has.
     """
     folder = asked.out
     if folder is None or not (folder / REQUEST).exists():
@@ -195,7 +195,7 @@ def require_same_seeds(asked: RunRequest, known: Sweep | None, count: int | None
 
 
 def _require_enough_steps(asked: int | None, folder: Path, seeds: tuple[int, ...]) -> None:
-    """Raises SettingsError where a seed was to be trained for more steps than are asked for now, and has been."""
+    """Raises SettingsError where a seed was to be trained for more steps than `asked`, and has been."""
     for directory in [] if asked is None else [RunDirectory(folder / f"seed-{seed}") for seed in seeds]:
         wanted = directory.read_record().steps if directory.checkpointed else 0
         if asked is not None and asked < min(wanted, directory.trained_steps):

@@ -30,14 +30,14 @@ STATES_ONLY = Normalization(norm_reward=False, clip_obs=1e6, epsilon=1e-6, where
 @attrs.frozen(
     kw_only=True, field_transformer=defaults(net_arch=Default(None, source="none = [256, 256] for pi and qf"))
 )
-class TD3BCNetworks(DeterministicActorCriticNetworks):
+class TD3BCNetworkConfig(DeterministicActorCriticNetworks):
     """`policy_kwargs` of TD3+BC."""
 
 
-def as_networks(value: Mapping[str, object] | DeterministicActorCriticNetworks | None) -> TD3BCNetworks:
+def as_networks(value: Mapping[str, object] | DeterministicActorCriticNetworks | None) -> TD3BCNetworkConfig:
     """Network settings from a table, with two hidden layers of 256 where it names none."""
     table = attrs.asdict(value, recurse=False) if isinstance(value, DeterministicActorCriticNetworks) else value or {}
-    networks = structure(table, TD3BCNetworks)
+    networks = structure(table, TD3BCNetworkConfig)
     return networks if networks.net_arch is not None else attrs.evolve(networks, net_arch=HIDDEN)
 
 
@@ -74,8 +74,8 @@ class TD3BCConfig(AgentConfig):
     target_noise_clip: float = attrs.field(
         default=0.5, validator=in_range(0), metadata=described("bound of that noise", source=TD3)
     )
-    policy_kwargs: TD3BCNetworks = attrs.field(
-        factory=TD3BCNetworks, converter=as_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
+    policy_kwargs: TD3BCNetworkConfig = attrs.field(
+        factory=TD3BCNetworkConfig, converter=as_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
     )
 
     @property
