@@ -212,7 +212,8 @@ def test_successive_halving_lets_the_best_go_on(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(_Reports, "on_evaluation", evaluation)
     best = tune(plan(tmp_path, trials=4, steps=1500, pruner="halving"))
     assert (best.trials, best.given_up) == (4, 3)
-    ended = [max(trial.intermediate_values) for trial in _open(plan(tmp_path, steps=1500)).get_trials()]
+    study = _open(plan(tmp_path, steps=1500, pruner="halving"))
+    ended = [max(trial.intermediate_values) for trial in study.get_trials()]
     assert ended[0] > 1200
     assert max(ended[1:]) < 600
     with pytest.raises(SettingsError, match="unknown pruner 'halvin'; did you mean 'halving'"):
