@@ -176,3 +176,9 @@ def test_settings_of_a_file_fit_a_screen(cli: Any) -> None:
     settings = out.partition("settings:")[2]
     assert max(map(len, settings.splitlines())) <= 120
     assert json.loads(settings) == json.loads(cli("inspect", "agent.rlsdk", "--json")[1])["config"]
+
+
+def test_sizes_of_networks_are_those_of_the_algorithm(cli: Any) -> None:
+    for algorithm, sizes in (("td3", "[400, 300]"), ("td3-bc", "[256, 256]")):
+        assert f"(none = {sizes} for pi and qf)" in cli("info", algorithm)[1]
+        assert f"(none = {sizes} for pi and qf)" in cli("config", algorithm)[1]

@@ -156,7 +156,7 @@ def test_a_data_set_is_a_path_on_the_command_line_and_given_again_to_go_on(house
     assert done.returncode == 0, done.stderr
     done = house.run(*run, "--resume", "--steps", "150")
     assert done.returncode != 0
-    assert "--resume with --dataset FILE" in done.stderr
+    assert "on the command line --dataset FILE" in done.stderr
     done = house.run(*run, *data, "--resume", "--steps", "150")
     assert done.returncode == 0, done.stderr
 

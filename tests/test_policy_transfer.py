@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from rlsdk_bc import BC
 from rlsdk_dqn import DQN
 from rlsdk_ppo import PPO
 from rlsdk_recurrent_ppo import RecurrentPPO
+from rlsdk_td3 import TD3
 from tests.test_pretrain import CHOICE, recorded
 
 SHOWN = np.array([[x, 0.3] for x in (-0.8, -0.3, 0.3, 0.8)], np.float32)
@@ -77,3 +79,24 @@ def test_what_cannot_go_on_is_one_line(cloned: Path, tmp_path: Path) -> None:
         PPO.load_policy(tmp_path / "missing")
     with pytest.raises(UsageError, match=r"load_policy makes a new agent: write agent = PPO\.load_policy"):
         PPO.load_policy(cloned).load_policy(cloned)
+
+
+def test_a_policy_of_other_networks_is_named(tmp_path: Path) -> None:
+    sizes = {"net_arch": {"pi": [8], "qf": [8]}}
+    file = tmp_path / "critics"
+    TD3("MlpPolicy", "Pendulum-v1", buffer_size=100, policy_kwargs=sizes).save(file)
+    wanted = r"the file .*critics, of td3, has no policy that ppo can take: its net_arch names \['qf'\]"
+    for env in (None, "Pendulum-v1"):
+        with pytest.raises(SettingsError, match=wanted):
+            PPO.load_policy(file, env)
+    with pytest.raises(SettingsError, match=r"^net_arch names"):
+        PPO.load_policy(file, policy_kwargs={"net_arch": {"qf": [8]}})
+
+
+@pytest.mark.parametrize("quiet", [(), ("--quiet",), ("--json",)])
+def test_a_run_warns_of_what_it_did_not_take(tmp_path: Path, cli: Any, quiet: tuple[str, ...]) -> None:
+    PPO("MlpPolicy", "rlsdk/IdentityEnv-v0", policy_kwargs={"net_arch": {"pi": [8], "vf": [8]}}).save(tmp_path / "it")
+    run = ("run", "ppo", "--from", "it", "--env", "rlsdk/IdentityEnv-v0", "--steps", "8", "--set", "n_steps=8")
+    run += ("--set", "batch_size=8", "--set", "policy_kwargs.net_arch.vf=[4]", "--eval-every", "0")
+    with pytest.warns(UserWarning, match=r"policy from it: 5 of 8 tensors .* unchanged: critic_body"):
+        assert cli(*run, "--set", "policy_kwargs.net_arch.pi=[8]", *quiet)[0] == 0

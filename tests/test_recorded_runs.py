@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ def test_a_run_without_an_environment_goes_on_where_it_stopped(cli: Any) -> None
     assert "env" not in record()
     assert record()["dataset"] == "demo"
     code, _, err = cli(*RUN[:2], "--out", "run", "--resume", "--steps", "250")
-    assert (code, "--resume with --dataset FILE" in err) == (1, True)
+    assert (code, "on the command line --dataset FILE" in err) == (1, True)
     code, out, err = cli(*RUN[:2], "--out", "run", "--resume", "--steps", "250", "--dataset", "demo")
     assert code == 0, err
     assert record()["env_steps"] == 250
@@ -63,6 +64,22 @@ def test_a_run_without_an_environment_goes_on_where_it_stopped(cli: Any) -> None
     assert (code, "another data set than expected" in err) == (1, True)
     code, out, err = cli("plot", "run", "--out", "p.png", "--metric", "train/loss")
     assert code == 0, err
+
+
+@pytest.mark.parametrize("algorithm", ["cloning", "bc"])
+def test_a_run_is_resumed_with_its_data_set_only(cli: Any, algorithm: str) -> None:
+    demo(None)
+    code, _, err = cli("run", algorithm, "--dataset", "demo", "--steps", "20", "--out", "run")
+    assert code == 0, err
+    demo(None, file="other", reward=2.0)
+    again = ("run", algorithm, "--resume", "--out", "run", "--steps", "30", "--dataset")
+    code, _, err = cli(*again, "other")
+    assert (code, err.count("\n")) == (1, 1), err
+    assert "the run learns from the data set 'demo'" in err
+    assert "other.safetensors is another" in err
+    assert "checkpoint" not in err
+    Path("run/config.toml").unlink()
+    assert cli(*again, "demo")[0] == 0
 
 
 def test_the_environment_of_the_data_set_evaluates(cli: Any) -> None:
@@ -117,3 +134,20 @@ def test_what_is_wrong_is_one_line(cli: Any, options: tuple[str, ...], words: st
     assert code == 1
     assert words in err
     assert err.count("\n") == 1
+
+
+def test_the_command_of_a_search_has_its_data_set(cli: Any) -> None:
+    pytest.importorskip("optuna")
+    demo("CartPole-v1")
+    search = ("tune", "bc", "--env", "CartPole-v1", "--steps", "20", "--trials", "1", "--jobs", "1", "--json")
+    for number, given in enumerate((("--set", "dataset=demo.safetensors"), ("--dataset", "demo.safetensors"))):
+        code, out, err = cli(*search, "--eval-episodes", "1", "--out", f"found {number}", *given)
+        assert code == 0, err
+        command = shlex.split(json.loads(out)["command"])
+        assert command[-2:] == ["--dataset", "demo.safetensors"]
+        code, out, err = cli(*command[1:], "--eval-episodes", "1", "--out", f"run {number}")
+        assert code == 0, err
+    code, _, err = cli(*search, "--out", "none")
+    assert (code, "give dataset=PATH, or --dataset FILE" in err) == (1, True)
+    code, _, err = cli("run", "bc", "--config", "found 0/best.toml", "--steps", "20", "--out", "none")
+    assert (code, "--dataset FILE" in err, "--resume" in err) == (1, True, False)

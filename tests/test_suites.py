@@ -127,12 +127,24 @@ def test_shipped_suites_are_sound(name: str) -> None:
         assert cell.range is None or cell.range[0] < cell.range[1]
 
 
+CELL = "[[cells]]\nalgorithm = 'ars'\nenv = 'X'\n"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("", "no \\[\\[cells\\]\\]"),
         ("[[cells]]\nalgorithm = 'ars'\n", "env"),
-        ("[[cells]]\nalgorithm = 'ars'\nenv = 'X'\nstep = 3\n", "step"),
+        (f"{CELL}step = 3\n", r"mine.toml: \[\[cells\]\] 1 has no key 'step'; did you mean 'steps'\?$"),
+        (
+            f"{CELL}zzz = 3\n",
+            "no key 'zzz'; accepted: algorithm, documented, env, measure, range, settings, source, steps$",
+        ),
+        (f"[suite]\nepisode = 3\n{CELL}", r"\[suite\] has no key 'episode'; did you mean 'episodes'\?$"),
+        (f"[suite]\ncells = 3\n{CELL}", r"\[suite\] has no key 'cells'; accepted: description, episodes, name$"),
+        (f"{CELL}steps = -3\n", r"cells.. 1: steps = -3 must be a positive whole number"),
+        (f"{CELL}steps = 2.5\n", r"steps = 2.5 must be a positive whole number"),
+        (f"[suite]\nepisodes = 0\n{CELL}", "episodes = 0 must be a positive whole number"),
         ("[[cells]]\nalgorithm = 'ars'\nenv = 'X'\n[[cells]]\nalgorithm = 'ars'\nenv = 'X'\n", "twice"),
         ("[cell]\n", "unknown tables"),
         ("[[", "TOML"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -99,8 +100,32 @@ def test_a_search_goes_on_and_writes_settings_that_run(tmp_path: Path) -> None:
     config = structure(written, load("ars").config_type)
     assert config.env == "CartPole-v1"
     assert config.seed is None
-    with pytest.raises(SettingsError, match="holds a search"):
+    with pytest.raises(SettingsError, match="holds a search with --steps 400, not 500; give the same, or choose"):
         tune(plan(tmp_path, steps=500))
+
+
+def test_trials_with_other_scores_are_another_search(tmp_path: Path) -> None:
+    _open(plan(tmp_path))
+    others = {"episodes": 2, "pruner": "halving", "settings": {"n_top": 1}}
+    with pytest.raises(SettingsError) as refused:
+        _open(plan(tmp_path, **others))
+    assert "--eval-episodes 1, not 2, --pruner median, not halving, --set n_delta 2, not nothing, --set n_top" in str(
+        refused.value
+    )
+    with pytest.raises(SettingsError, match="--pruner median, not none"):
+        _open(plan(tmp_path, prune=False))
+    with pytest.raises(SettingsError, match=r"--set n_top nothing, not None"):
+        _open(plan(tmp_path, settings={"n_delta": 2, "n_top": None}))
+    _open(plan(tmp_path, jobs=2, trials=9, seed=3))
+
+
+def test_a_study_of_former_versions_is_continued(tmp_path: Path) -> None:
+    former = plan(tmp_path)
+    listed = json.dumps([former.algorithm, former.env, former.steps, former.settings, former.width()])
+    _open(former).set_user_attr("plan", listed)
+    _open(former)
+    with pytest.raises(SettingsError, match="holds a search with --set n_delta 2, not 3; give"):
+        _open(plan(tmp_path, settings={"n_delta": 3}))
 
 
 def test_the_same_search_finds_the_same(tmp_path: Path) -> None:
@@ -187,7 +212,8 @@ def test_successive_halving_lets_the_best_go_on(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(_Reports, "on_evaluation", evaluation)
     best = tune(plan(tmp_path, trials=4, steps=1500, pruner="halving"))
     assert (best.trials, best.given_up) == (4, 3)
-    ended = [max(trial.intermediate_values) for trial in _open(plan(tmp_path, steps=1500)).get_trials()]
+    study = _open(plan(tmp_path, steps=1500, pruner="halving"))
+    ended = [max(trial.intermediate_values) for trial in study.get_trials()]
     assert ended[0] > 1200
     assert max(ended[1:]) < 600
     with pytest.raises(SettingsError, match="unknown pruner 'halvin'; did you mean 'halving'"):

@@ -417,12 +417,12 @@ class Agent(Generic[ConfigT]):
             SettingsError: the class lacks the file's policy, and `settings` name no other.
         """
         stored = StoredPolicy.read(path)
-        merged = stored.settings_for(cls.spec, settings)
-        agent = cls.__new__(cls)
-        if env is None:
-            agent._assembled = without_environment(stored, cls.spec, merged, cls.__name__)
-        else:
-            agent._assembled = from_arguments(cls.spec, (), {**merged, "env": env}, class_name=cls.__name__)
+        merged, agent = stored.settings_for(cls.spec, settings), cls.__new__(cls)
+        with stored.fitting(cls.spec, settings):
+            if env is None:
+                agent._assembled = without_environment(stored, cls.spec, merged, cls.__name__)
+            else:
+                agent._assembled = from_arguments(cls.spec, (), {**merged, "env": env}, class_name=cls.__name__)
         warn_of_rest(stored.into(agent._assembled))
         return agent
 

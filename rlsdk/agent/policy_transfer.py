@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -24,6 +26,7 @@ from rlsdk.registry import AlgorithmSpec
 from rlsdk.settings import structure
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.constructor import bind
+from rlsdk.settings.networks import OTHER_NETWORKS
 
 SHARED = ("policy", "normalize", "frame_stack")
 """Settings besides `policy_kwargs` that define the policy."""
@@ -36,6 +39,8 @@ class StoredPolicy:
     """The policy of a file: its tensors, and the settings that define it."""
 
     algorithm: str
+    file: str
+    """For people."""
     document: Mapping[str, object]
     state: Mapping[str, object]
 
@@ -44,7 +49,8 @@ class StoredPolicy:
         """Raises ArtifactError: missing, damaged or foreign file. PluginError: its plugin is not installed."""
         file = persistence.read(path, replay=False, print_systems=False)
         document, sections = upgraded(file.document, file.sections, spec_for(file.document))
-        return StoredPolicy(algorithm_in(document), document, agent_file.policy_in(sections))
+        name = f"the file {path}" if isinstance(path, str | Path) else "the file"
+        return StoredPolicy(algorithm_in(document), name, document, agent_file.policy_in(sections))
 
     def settings_for(self, spec: AlgorithmSpec, given: Mapping[str, object]) -> dict[str, object]:
         """The settings of the file that another algorithm has too and that define the policy, under those `given`.
@@ -73,6 +79,24 @@ class StoredPolicy:
         elif own is not None:
             return {**found, **given}
         return {**found, **given, "policy_kwargs": chosen}
+
+    @contextmanager
+    def fitting(self, spec: AlgorithmSpec, given: Mapping[str, object]) -> Iterator[None]:
+        """Networks of another algorithm are built inside, with the settings of the file.
+
+        Raises:
+            SettingsError: the file's `net_arch` is of networks that the algorithm has not; the message names both.
+        """
+        own = given.get("policy_kwargs", {})
+        try:
+            yield
+        except SettingsError as error:
+            if not str(error).startswith(OTHER_NETWORKS) or not isinstance(own, Mapping) or "net_arch" in own:
+                raise
+            raise SettingsError(
+                f"{self.file}, of {self.algorithm}, has no policy that {spec.id} can take: its {error}; give the file of an"
+                " algorithm with the same networks, or another policy_kwargs.net_arch"
+            ) from None
 
     def into(self, agent: AssembledAgent) -> PolicyTransfer:
         """Copy every tensor of the file that the agent's policy has with the same shape.
@@ -144,5 +168,5 @@ def without_environment(
 
 def warn_of_rest(transfer: PolicyTransfer) -> None:
     """One warning that lists what was not taken over."""
-    if transfer.unchanged or transfer.unused:
+    if transfer.partial:
         warnings.warn(f"load_policy: {transfer}", stacklevel=3)

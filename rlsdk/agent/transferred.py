@@ -19,6 +19,11 @@ class PolicyTransfer:
     unused: tuple[str, ...]
     """Names of the file's tensors that the agent does not have."""
 
+    @property
+    def partial(self) -> bool:
+        """Whether the two policies are not the same in every tensor."""
+        return bool(self.unchanged or self.unused)
+
     def __str__(self) -> str:
         whole = f"{len(self.taken)} of {len(self.taken) + len(self.unchanged)} tensors of the policy come from the file"
         unchanged = [f"{name} ({why})" for name, why in self.unchanged.items()]

@@ -35,7 +35,7 @@ def open_episodes(dataset: Dataset | str | Path, context: BuildContext | None = 
     if dataset.path is None:
         raise UsageError(
             f"training needs the data set {dataset.name!r} (digest {dataset.digest[:12]}), whose path is in no file; pass it"
-            " again under its setting's name: load(path, dataset=...), or --resume with --dataset FILE"
+            " again under its setting's name: load(path, dataset=...), or on the command line --dataset FILE"
         )
     header = read_header(dataset.path)
     if header.digest != dataset.digest:

@@ -126,7 +126,7 @@ def run_training(
 ) -> None:
     """Train an agent. Writes a run directory with settings, metrics, checkpoints, the best and the final agent."""
     find(algorithm)  # before anything slow is imported
-    _require_one_start(preset, config=config is not None, no_preset=no_preset, resume=resume)
+    _require_one_start(preset, policy_from, config=config is not None, no_preset=no_preset, resume=resume)
     settings = _settings(config, assignments or [], env, trust=trust)
     env = _environment(env, settings, changed_environment(None, env_kwargs, wrapper), resume=resume)
     for name, value in (("seed", seed), ("device", device)):
@@ -170,11 +170,17 @@ def run_training(
     _finish(results, as_json=as_json)
 
 
-def _require_one_start(preset: str | None, *, config: bool, no_preset: bool, resume: bool) -> None:
-    """Refuse --preset beside another source of the settings."""
+def _require_one_start(
+    preset: str | None, policy_from: Path | None, *, config: bool, no_preset: bool, resume: bool
+) -> None:
+    """Refuse --preset beside another source of the settings, and options of a beginning for a run that has begun."""
     others = {"--config": config, "--no-preset": no_preset, "--resume": resume}
     if preset is not None and (given := [name for name, is_given in others.items() if is_given]):
         raise SettingsError(f"--preset and {given[0]} both choose the settings to start from; give one of them")
+    if resume and policy_from is not None:
+        raise SettingsError("--resume continues with the policy of the run; leave out --from, or begin another run")
+    if resume and no_preset:
+        raise SettingsError("--resume continues with the settings of the run; leave out --no-preset")
 
 
 def _settings(config: Path | None, assignments: list[str], env: str | None, *, trust: bool) -> dict[str, Any]:
@@ -204,10 +210,13 @@ def _environment(env: str | None, settings: Mapping[str, object], change: str | 
 
 def _sweep(request: RunRequest, seeds: int | None, jobs: int | None, executor: str) -> Sweep | None:
     """The seeds to run side by side, None for a single run."""
-    from rlsdk.experiments.sweep import Sweep, jobs_for, seeds_from, stored
+    from rlsdk.experiments.sweep import Sweep, jobs_for, require_same_seeds, seeds_from, stored
 
-    if request.resume and (known := stored(request, jobs)) is not None:
-        return known
+    if request.resume:
+        known = stored(request, jobs)
+        require_same_seeds(request, known, seeds)
+        if known is not None:
+            return known
     if seeds is not None and request.collectors is not None:
         raise SettingsError(
             "--collectors and --seeds both share out the cores; give one of them, and start runs one by one for both"

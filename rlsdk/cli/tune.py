@@ -14,7 +14,7 @@ from rlsdk.cli.environment_options import EnvKwargs, Wrappers
 from rlsdk.cli.interrupt import interrupted
 from rlsdk.cli.step_counts import METAVAR, MOST_SEED, steps_from
 from rlsdk.errors import SettingsError
-from rlsdk.registry import find
+from rlsdk.registry import find, load
 from rlsdk.runtime.output import counted, print_line, quietly
 from rlsdk.settings import parse_assignments
 from rlsdk.settings.environment_id import changed_environment
@@ -36,6 +36,7 @@ def tune_algorithm(
         list[str] | None,
         typer.Option("--set", help="NAME=VALUE: a setting that is fixed, not searched. Can be repeated."),
     ] = None,
+    dataset: Annotated[Path | None, typer.Option(help="Recorded episodes to learn from, see record-episodes.")] = None,
     n_envs: Annotated[int | None, typer.Option(help="Number of environments that are stepped together.", min=1)] = None,
     eval_episodes: Annotated[int, typer.Option(help="Episodes per evaluation.", min=1)] = 10,
     jobs: Annotated[
@@ -76,16 +77,18 @@ def tune_algorithm(
     """
     find(algorithm)  # before anything slow is imported
     from rlsdk.experiments import Tuning, tune
+    from rlsdk.experiments.recorded_run import with_dataset
     from rlsdk.experiments.run_directory import folder_name
     from rlsdk.experiments.sweep import jobs_for
 
     env = changed_environment(env, env_kwargs, wrapper) or env
+    settings = parse_assignments(assignments or [])
     plan = Tuning(
         algorithm=algorithm,
         env=env,
         steps=steps,
         trials=trials,
-        settings=parse_assignments(assignments or []),
+        settings=settings if dataset is None else with_dataset(load(algorithm), settings, dataset),
         n_envs=n_envs,
         episodes=eval_episodes,
         jobs=jobs_for(jobs, trials, 1, executor),
@@ -102,7 +105,7 @@ def tune_algorithm(
         print_line(f"{algorithm} on {env}: {', '.join(found.name for found in plan.space())}; {plan.jobs} at a time")
         with interrupted("finished trials are saved, the same command continues"):
             best = tune(plan)
-        command = f"rlsdk run {algorithm} --config {best.file} --steps {steps} --n-envs {plan.width()}"
+        command = plan.command(best.file)
         _report(best, command)
     if as_json:
         typer.echo(json.dumps({**attrs.asdict(best), "file": str(best.file), "command": command}, indent=1))

@@ -40,7 +40,11 @@ def made(
     chosen.pop("env", None)
     file = agent_path(policy_from)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="load_policy:")  # printed below
+        warnings.filterwarnings("ignore", message="load_policy:")  # given below, with the file
         agent = agent_class(spec).load_policy(file, settings["env"], **chosen)
-    print_line(f"policy from {file}: {agent.policy_transfer}")
+    taken = agent.policy_transfer
+    if taken is not None and taken.partial:  # also under --quiet
+        warnings.warn(f"policy from {file}: {taken}", stacklevel=2)
+    else:
+        print_line(f"policy from {file}: {taken}")
     return agent

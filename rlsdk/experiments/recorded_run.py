@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rlsdk.agent.data_sets import recorded_in
 from rlsdk.environments import make_vec_env
-from rlsdk.errors import RlsdkError, SettingsError
+from rlsdk.errors import RlsdkError, SettingsError, shown
 from rlsdk.experiments.run_request import RunRequest
 from rlsdk.registry import AlgorithmSpec, load
 from rlsdk.runtime.output import print_line
+from rlsdk.settings import load_settings
 from rlsdk.settings.dataset import Dataset, as_dataset, dataset_names
 from rlsdk.settings.environment_id import environment_id
 
@@ -36,6 +38,25 @@ def with_dataset(spec: AlgorithmSpec, settings: Mapping[str, Any], path: Path) -
     digest = stored.get("digest") if isinstance(stored, Mapping) else None
     found = as_dataset({"path": str(path)} if digest is None else {"path": str(path), "digest": digest})
     return {**settings, names[0]: {"path": str(found.path), "digest": found.digest}}
+
+
+def require_same_dataset(config: Path, given: Mapping[str, Any]) -> None:
+    """Check the data sets of a resumed run, by setting, against those in the settings of the run, where the file is readable.
+
+    Raises:
+        SettingsError: one is another data set. ArtifactError: there is no such file.
+    """
+    stored: Mapping[str, Any] = {}
+    with contextlib.suppress(SettingsError):
+        stored = load_settings(config)
+    for name, value in given.items():
+        known, found = stored.get(name), as_dataset(value)
+        if isinstance(known, Mapping) and known.get("digest", found.digest) != found.digest:
+            raise SettingsError(
+                f"the run learns from the data set {shown(known.get('name'), 50)}, digest {shown(known['digest'], 12)}, and"
+                f" {found.path} is another, digest {shown(found.digest, 12)}; give the file that it began with, or begin"
+                " another run"
+            )
 
 
 def dataset_of(spec: AlgorithmSpec, settings: Mapping[str, object]) -> Dataset | None:

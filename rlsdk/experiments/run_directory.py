@@ -143,6 +143,12 @@ class RunDirectory:
         """Whether there is something to resume from."""
         return self.record.exists() and any(self.checkpoints.glob("step_*.rlsdk"))
 
+    @property
+    def trained_steps(self) -> int:
+        """Steps at the newest checkpoint, by its name; 0 where there is none."""
+        names = (path.stem.removeprefix("step_") for path in self.checkpoints.glob("step_*.rlsdk"))
+        return max((int(name) for name in names if name.isdecimal()), default=0)
+
     def start_over(self) -> None:
         """Drop the traces of a run that left nothing to resume from."""
         for path in (self.csv, self.jsonl, self.record, self.best):

@@ -27,7 +27,7 @@ from rlsdk.evaluation.evaluate import Evaluation, run_episodes
 from rlsdk.experiments.begun_from import made
 from rlsdk.experiments.plotting import plot_run
 from rlsdk.experiments.profiling import profiled
-from rlsdk.experiments.recorded_run import dataset_of, environment_of
+from rlsdk.experiments.recorded_run import dataset_of, environment_of, require_same_dataset
 from rlsdk.experiments.run_directory import RunDirectory, folder_name
 from rlsdk.experiments.run_record import FinalEvaluation, RunRecord
 from rlsdk.experiments.run_request import RunRequest
@@ -356,6 +356,7 @@ def _resumed(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
     directory = RunDirectory(request.out)
     with directory.taken_up(), contextlib.ExitStack() as unused:
         record = _checked(request, directory, spec)
+        require_same_dataset(directory.config, data)
         makers = named_sinks(record.sinks)
         again = attrs.evolve(request, **{name: getattr(record, name) for name in ("vectorization", *COLLECTING)})
         envs = None if record.env is None else _environments(again, record.env, record.n_envs, unused)

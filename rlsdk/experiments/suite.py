@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -33,11 +33,12 @@ from typing import Any
 import attrs
 import cattrs
 
-from rlsdk.errors import PluginError, SettingsError, one_line, suggest
+from rlsdk.errors import PluginError, SettingsError, one_line, shown, suggest
 from rlsdk.registry import find, suite_files
 from rlsdk.settings import load_settings
 from rlsdk.settings.environment_id import applied
 
+COUNTS = ("steps", "episodes")
 FOLDER = Path(str(files("rlsdk.experiments"))) / "suite_files"
 
 
@@ -161,6 +162,10 @@ def _structured(name: str, place: str, table: Mapping[str, object]) -> Suite:
         raise SettingsError(
             f"suite {place}: {wrong_one} = {table[wrong_one]!r} is not a table; write its name and description in [suite]"
         )
+    _require_sound(header, {"name", "description", "episodes"}, f"suite {place}: [suite]")
+    cells = table.get("cells")
+    for number, cell in enumerate(cells if isinstance(cells, list) else [], start=1):
+        _require_sound(cell, attrs.fields_dict(Cell), f"suite {place}: [[cells]] {number}")
     converter = cattrs.Converter(forbid_extra_keys=True)
     try:
         common = converter.structure(ranges, dict[str, tuple[float, float]])
@@ -177,5 +182,16 @@ def _structured(name: str, place: str, table: Mapping[str, object]) -> Suite:
     names = [cell.name for cell in suite.cells]
     if twice := sorted({n for n in names if names.count(n) > 1}):
         raise SettingsError(f"suite {place} has {', '.join(twice)} twice; an algorithm has one cell per environment")
-    cells = (attrs.evolve(cell, range=cell.range or common.get(cell.env)) for cell in suite.cells)
-    return attrs.evolve(suite, cells=tuple(cells))
+    ranged = (attrs.evolve(cell, range=cell.range or common.get(cell.env)) for cell in suite.cells)
+    return attrs.evolve(suite, cells=tuple(ranged))
+
+
+def _require_sound(table: object, known: Iterable[str], where: str) -> None:
+    """Raises SettingsError: a key of a table is unknown, or a count is not a positive whole number."""
+    if not isinstance(table, Mapping):
+        return
+    for key, value in table.items():
+        if key not in known:
+            raise SettingsError(f"{where} has no key {shown(key, 50)}; {suggest(key, known)}")
+        if key in COUNTS and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+            raise SettingsError(f"{where}: {key} = {shown(value, 50)} must be a positive whole number")

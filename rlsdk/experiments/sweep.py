@@ -32,7 +32,8 @@ from rlsdk.settings.constructor import bind
 from rlsdk.settings.dataset import dataset_names
 from rlsdk.settings.load import nested
 
-MAX_SEEDS = 10_000
+MAX_SEEDS, LISTED = 10_000, 5
+"""Seeds of a sweep, and those that a message lists."""
 REQUEST, SUMMARY, CURVES = "sweep.json", "summary.json", "learning_curves.png"
 
 
@@ -137,7 +138,8 @@ def stored(asked: RunRequest, jobs: int | None = None) -> Sweep | None:
     """The sweep in the folder `asked.out`, to continue, with the options of `asked` laid over it; None where there is none.
 
     Raises:
-        SettingsError: its record is damaged, of another algorithm, or has entries that an untrusted file may not have.
+        SettingsError: its record is damaged, of another algorithm, or has entries that an untrusted file may not have; or a
+        seed has been trained for more steps than `asked` has.
     """
     folder = asked.out
     if folder is None or not (folder / REQUEST).exists():
@@ -162,6 +164,7 @@ def stored(asked: RunRequest, jobs: int | None = None) -> Sweep | None:
     require_own_executor(executor, str(source), trust=asked.trust)
     stepped = request.vectorization or "auto"
     require_own_executor(stepped, str(source), trust=asked.trust or asked.vectorization is not None)
+    _require_enough_steps(asked.steps, folder, _seeds(entries))
     settings = merge(request.settings, asked.settings)
     laid_over = attrs.evolve(request, settings=settings, out=folder, resume=True, trust=asked.trust, **asked.explicit())
     return Sweep(
@@ -172,6 +175,39 @@ def stored(asked: RunRequest, jobs: int | None = None) -> Sweep | None:
         ),
         executor=executor,
     )
+
+
+def require_same_seeds(asked: RunRequest, known: Sweep | None, count: int | None) -> None:
+    """Check `--seeds` of a command that continues the runs in `asked.out`: those of the sweep `known`, if any.
+
+    Raises:
+        SettingsError: the folder holds another number of seeds, or no sweep.
+    """
+    if count is None:
+        return
+    if asked.out is None:
+        raise SettingsError("--resume needs --out DIR, the directory of the runs to continue")
+    if known is None:
+        single = RunDirectory(asked.out).record.exists()
+        held = "a single run; leave out --seeds to continue it" if single else "no run to resume; leave out --resume"
+        raise SettingsError(f"{asked.out} holds {held}, or choose another --out")
+    if count != len(known.seeds):
+        seeds = ", ".join(map(str, known.seeds[:LISTED])) + (", ..." if len(known.seeds) > LISTED else "")
+        raise SettingsError(
+            f"{asked.out} holds runs with {len(known.seeds)} seeds ({seeds}); leave out --seeds {count} to continue them, or"
+            " begin others without --resume in another --out"
+        )
+
+
+def _require_enough_steps(asked: int | None, folder: Path, seeds: tuple[int, ...]) -> None:
+    """Raises SettingsError where a seed was to be trained for more steps than `asked`, and has been."""
+    for directory in [] if asked is None else [RunDirectory(folder / f"seed-{seed}") for seed in seeds]:
+        wanted = directory.read_record().steps if directory.checkpointed else 0
+        if asked is not None and asked < min(wanted, directory.trained_steps):
+            raise SettingsError(
+                f"--steps {asked} is less than the {directory.trained_steps} steps that {directory.path} has been trained"
+                " for; give more, or leave it out"
+            )
 
 
 def _seeds(entries: Entries) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import shlex
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,6 +26,7 @@ from rlsdk.registry import load, preset
 from rlsdk.runtime.output import quietly
 from rlsdk.runtime.seeding import derive
 from rlsdk.settings import flat_scalars, merge
+from rlsdk.settings.dataset import as_dataset, dataset_names
 from rlsdk.settings.load import nested
 from rlsdk.sinks import MetricSink, several
 from rlsdk.sinks.sink import Scalar
@@ -74,10 +76,30 @@ class Tuning:
         return search_space(load(self.algorithm).config_type, flat_scalars(self.settings))
 
     def identity(self) -> str:
-        """What trials of one study have in common."""
-        return json.dumps(
-            [self.algorithm, self.env, self.steps, self.settings, self.width()], sort_keys=True, default=str
+        """What trials of one study have in common, see `rlsdk.experiments.study_identity`."""
+        shared = {
+            "algorithm": self.algorithm,
+            "env": self.env,
+            "steps": self.steps,
+            "settings": self.settings,
+            "n-envs": self.width(),
+            "eval-episodes": self.episodes,
+            "pruner": self.pruner if self.prune else "none",
+        }
+        return json.dumps(shared, sort_keys=True, default=str)
+
+    def command(self, file: Path) -> str:
+        """The command that trains with the settings in `file`, which hold no path of a data set."""
+        words = ["rlsdk", "run", self.algorithm, "--config", str(file), "--steps", str(self.steps)]
+        words += ["--n-envs", str(self.width())]
+        names = [
+            name for name in dataset_names(load(self.algorithm).config_type) if self.settings.get(name) is not None
+        ]
+        paths = {name: str(as_dataset(self.settings[name]).path) for name in names}
+        options = (
+            ["--dataset", path] if len(paths) == 1 else ["--set", f"{name}={path}"] for name, path in paths.items()
         )
+        return shlex.join([*words, *(word for option in options for word in option)])
 
 
 @attrs.frozen

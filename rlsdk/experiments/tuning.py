@@ -14,6 +14,7 @@ from rlsdk.environments import make_vec_env
 from rlsdk.errors import SettingsError, WorkError, suggest
 from rlsdk.executors import Executor
 from rlsdk.experiments.run_sinks import named_sinks
+from rlsdk.experiments.study_identity import differences
 from rlsdk.experiments.sweep import stoppable
 from rlsdk.experiments.trial_logs import worker_folder
 from rlsdk.experiments.trials import EVALUATIONS, JOURNAL, PRUNERS, Begun, Outcome, Tuning, run_trial, with_values
@@ -99,8 +100,8 @@ def _open(plan: Tuning) -> optuna.Study:
     known = study.user_attrs.get("plan")
     if known is None:
         study.set_user_attr("plan", plan.identity())
-    elif known != plan.identity():
-        raise SettingsError(f"{plan.out} holds a search of {known}, not of {plan.identity()}; choose another --out")
+    elif differing := differences(known, plan.identity()):
+        raise SettingsError(f"{plan.out} holds a search with {differing}; give the same, or choose another --out")
     return study
 
 
@@ -212,11 +213,10 @@ def _summary(plan: Tuning, study: optuna.Study) -> Best:
     values = {found.name: found.suggest(_Fixed(best.params)) for found in plan.space()}
     spec = load(plan.algorithm)
     config = bind(spec.config_type, (), {**with_values(plan.base(), values), "env": plan.env})
-    command = f"rlsdk run {plan.algorithm} --config {BEST} --steps {plan.steps} --n-envs {plan.width()}"
     header = (
         f"best of {counted(len(trials), 'trial')} of {plan.algorithm} on {plan.env}, {plan.steps} steps:"
         f" return {best.value:.2f}\n"
-        f"searched: {', '.join(values)}\nrepeat: {command}"
+        f"searched: {', '.join(values)}\nrepeat: {plan.command(Path(BEST))}"
     )
     path = plan.out / BEST
     path.write_text(commented_toml(spec.config_type, unstructure(config), header=header), encoding="utf-8")

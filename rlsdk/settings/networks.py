@@ -112,6 +112,10 @@ def as_widths(value: Any) -> tuple[int, ...]:
     return layers
 
 
+OTHER_NETWORKS = "net_arch names"
+"""What the message begins with where a table is of other networks than the policy has."""
+
+
 def optional_widths(value: object) -> tuple[int, ...] | None:
     """`as_widths`, and None for None."""
     return None if value is None else as_widths(value)
@@ -140,13 +144,13 @@ def widths(
     if net_arch is None:
         return default
     if names and (unknown := sorted(set(net_arch) - {"", *names})):
-        raise SettingsError(f"net_arch names {unknown}, which this policy has not; it has {', '.join(names)}")
+        raise SettingsError(f"{OTHER_NETWORKS} {unknown}, which this policy has not; it has {', '.join(names)}")
     if "" in net_arch:
         return net_arch[""]
     if name not in net_arch and absent is not None:
         return absent
     if name not in net_arch:
-        raise SettingsError(f"net_arch names {sorted(net_arch)}, but this policy also needs {name!r}")
+        raise SettingsError(f"{OTHER_NETWORKS} {sorted(net_arch)}, but this policy also needs {name!r}")
     return net_arch[name]
 
 

@@ -6,9 +6,18 @@ from collections.abc import Mapping
 
 import attrs
 
-from rlsdk.settings import AgentConfig, Dataset, Normalization, defaults, described, glossary, in_range
+from rlsdk.settings import (
+    AgentConfig,
+    Dataset,
+    Default,
+    Normalization,
+    defaults,
+    described,
+    glossary,
+    in_range,
+    structure,
+)
 from rlsdk.settings.deterministic_actor_critic import DeterministicActorCriticNetworks
-from rlsdk.settings.deterministic_actor_critic import as_networks as networks_of
 from rlsdk.settings.schedules import Constant, Schedule, as_schedule
 
 PAPER = "arXiv:2106.06860"
@@ -18,11 +27,17 @@ STATES_ONLY = Normalization(norm_reward=False, clip_obs=1e6, epsilon=1e-6, where
 """Mean 0 and deviation 1 over the data set; a deviation counts as at least 1e-3 (section 5)."""
 
 
-def as_networks(
-    value: Mapping[str, object] | DeterministicActorCriticNetworks | None,
-) -> DeterministicActorCriticNetworks:
+@attrs.frozen(
+    kw_only=True, field_transformer=defaults(net_arch=Default(None, source="none = [256, 256] for pi and qf"))
+)
+class TD3BCNetworkConfig(DeterministicActorCriticNetworks):
+    """`policy_kwargs` of TD3+BC."""
+
+
+def as_networks(value: Mapping[str, object] | DeterministicActorCriticNetworks | None) -> TD3BCNetworkConfig:
     """Network settings from a table, with two hidden layers of 256 where it names none."""
-    networks = networks_of(value)
+    table = attrs.asdict(value, recurse=False) if isinstance(value, DeterministicActorCriticNetworks) else value or {}
+    networks = structure(table, TD3BCNetworkConfig)
     return networks if networks.net_arch is not None else attrs.evolve(networks, net_arch=HIDDEN)
 
 
@@ -59,8 +74,8 @@ class TD3BCConfig(AgentConfig):
     target_noise_clip: float = attrs.field(
         default=0.5, validator=in_range(0), metadata=described("bound of that noise", source=TD3)
     )
-    policy_kwargs: DeterministicActorCriticNetworks = attrs.field(
-        factory=DeterministicActorCriticNetworks, converter=as_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
+    policy_kwargs: TD3BCNetworkConfig = attrs.field(
+        factory=TD3BCNetworkConfig, converter=as_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
     )
 
     @property

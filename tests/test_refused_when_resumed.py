@@ -1,0 +1,59 @@
+"""`rlsdk run --resume` ignores no option: what it cannot follow is refused in one line that names what to leave out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+SMALL = ("--set", "n_steps=8", "--set", "n_epochs=1", "--set", "batch_size=8", "--set", "policy_kwargs.net_arch=[4]")
+PLAIN = ("run", "ppo", "--env", "rlsdk/IdentityEnv-v0", "--no-preset", "--steps", "32", "--eval-every", "0", *SMALL)
+RUN = (*PLAIN, "--eval-episodes", "1")
+AGAIN = ("run", "ppo", "--resume", "--out")
+
+
+def refusal(cli: Any, *options: str) -> str:
+    """The one line that a refused resumption prints."""
+    code, out, err = cli(*AGAIN, *options)
+    assert (code, out, err.count("\n")) == (1, "", 1), (out, err)
+    return str(err)
+
+
+def test_a_single_run(cli: Any) -> None:
+    assert cli(*RUN, "--seed", "1", "--out", "single")[0] == 0
+    assert "leave out --seeds" in refusal(cli, "single", "--seeds", "2")
+    assert "single holds a single run" in refusal(cli, "single", "--seeds", "1")
+    assert "leave out --from" in refusal(cli, "single", "--from", "nowhere")
+    assert "leave out --no-preset" in refusal(cli, "single", "--no-preset")
+
+
+def test_a_sweep(cli: Any) -> None:
+    assert cli(*RUN, "--seeds", "2", "--jobs", "1", "--executor", "in-process", "--out", "both")[0] == 0
+    for count in ("1", "3"):
+        assert f"both holds runs with 2 seeds (0, 1); leave out --seeds {count}" in refusal(
+            cli, "both", "--seeds", count
+        )
+    assert "leave out --from" in refusal(cli, "both", "--from", "nowhere")
+    assert "leave out --no-preset" in refusal(cli, "both", "--no-preset")
+    assert "--steps 8 is less than the 32 steps that both/seed-0 has been trained for" in refusal(
+        cli, "both", "--steps", "8"
+    )
+    code, out, err = cli(*AGAIN, "both", "--seeds", "2", "--steps", "40")
+    assert code == 0, err
+    assert "seeds 0, 1" in out
+
+
+def test_steps_before_the_end_of_the_last_rollout_are_those_of_the_first_call(cli: Any) -> None:
+    begun = (*RUN[:6], "30", *RUN[7:])
+    assert cli(*begun, "--seeds", "2", "--jobs", "1", "--executor", "in-process", "--out", "both")[0] == 0
+    assert cli(*AGAIN, "both", "--steps", "30")[0] == 0
+
+
+@pytest.mark.parametrize("options", [("empty",), ("empty", "--seeds", "2")])
+def test_a_folder_without_runs(cli: Any, options: tuple[str, ...]) -> None:
+    assert "empty holds no run to resume" in refusal(cli, *options)
+
+
+def test_seeds_without_a_folder(cli: Any) -> None:
+    code, _, err = cli("run", "ppo", "--resume", "--seeds", "2", "--env", "CartPole-v1", "--steps", "8")
+    assert (code, "--resume needs --out DIR" in err) == (1, True)
