@@ -196,6 +196,7 @@ EXTENSIONS: dict[str, Callable[[World], object]] = {
     "sink": lambda w: run(request(w, algorithm="trpo", sinks=("tally",))),
 }
 NOT_ENTRANCES = {
+    "rlsdk.interchange.export.format_of": "reads the suffix of a name",
     "rlsdk.register": "refuses it in other words, see below",
     "rlsdk.testing.verify": "a clause is broken, see below",
     "rlsdk.agent.part": "names an attribute of parts",
