@@ -19,8 +19,7 @@ from rlsdk.environments import RecordedOnly
 from rlsdk.errors import DivergenceError, SettingsError
 from rlsdk.registry import algorithms
 from rlsdk.testing.subject import flat_state
-from rlsdk.tree import flatten
-from rlsdk.tree import is_finite as is_finite_tree
+from rlsdk.tree import flatten, is_finite
 from tests.test_pretrain import SEEN, VECTOR, recorded
 
 ROLLOUT = {"n_steps": 16, "batch_size": 16, "policy_kwargs": {"net_arch": [8]}}
@@ -67,10 +66,6 @@ def made(algorithm: str, **settings: Any) -> Any:
     return rlsdk.make(algorithm, **{"env": env, "seed": 0, **given, **settings})
 
 
-def is_finite(agent: Any) -> bool:
-    return all(bool(each.isfinite().all()) for each in flat_state(agent).values() if each.is_floating_point())
-
-
 def test_every_algorithm_is_here() -> None:
     assert {plugin.id for plugin in algorithms() if plugin.distribution.startswith("rlsdk-")} == {*CASES, *NOT_HERE}
 
@@ -86,7 +81,7 @@ def test_training_continues_from_the_copy(algorithm: str) -> None:
     assert len(seen) == 1
     assert 100 <= seen[0] < 160  # within one round
     assert agent.num_timesteps >= 240
-    assert is_finite(agent)
+    assert is_finite(flat_state(agent))
     agent.learn(32, reset_num_timesteps=False)
 
 
@@ -99,7 +94,7 @@ def test_rollouts_that_diverged_are_not_replayed() -> None:
             agent.learn(400, callback=[Spoil(100), restore])
         assert restore.restored == 1
         stored = flatten(agent.replay_buffer.state_dict()).values()
-        assert all(is_finite_tree(each) for each in stored if isinstance(each, torch.Tensor))
+        assert all(is_finite(each) for each in stored if isinstance(each, torch.Tensor))
 
 
 @pytest.mark.parametrize("algorithm", ["ddpg", "dqn", "qrdqn", "sac", "td3", "tqc"])
@@ -138,7 +133,7 @@ def test_a_memory_that_diverged_is_emptied(policy: str, groups: int) -> None:
     with pytest.warns(RuntimeWarning, match="restored"):
         agent.learn(320, callback=[Spoil(100), restore])
     assert restore.restored == 1
-    assert is_finite_tree(tuple(state.carry for state in agent.acting))
+    assert is_finite(tuple(state.carry for state in agent.acting))
     assert [env.resets for env in envs] == [2] * groups
 
 
@@ -211,7 +206,7 @@ def test_a_diverged_agent_is_not_copied() -> None:
     agent, restore = made("sac"), RestoreOnDivergence(50)
     with pytest.warns(RuntimeWarning, match="the parameters of step 0 were restored"):
         agent.learn(120, callback=[Spoil(50), restore])
-    assert is_finite(agent)
+    assert is_finite(flat_state(agent))
 
 
 def test_without_it_training_stops() -> None:
@@ -226,7 +221,7 @@ def test_collectors_get_the_restored_weights(lag: int) -> None:
     with pytest.warns(RuntimeWarning, match="restored"):
         agent.learn(320, callback=[Spoil(96), RestoreOnDivergence(32)])
     assert agent.num_timesteps >= 320
-    assert is_finite(agent)
+    assert is_finite(flat_state(agent))
     env.close()
 
 
