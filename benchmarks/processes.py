@@ -1,10 +1,13 @@
-"""When processes pay: stepping busy environments of known cost in processes and in this one.
+"""When processes pay: stepping busy environments of known cost in processes and in this one; and ARS with several processes
+on environments that answer late, such as simulators on other machines.
 
-python -m benchmarks.processes
+python -m benchmarks.processes             # the table of docs/environments.md
+python -m benchmarks.processes --latency   # the numbers of ARS in its README
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Any
 
@@ -16,6 +19,7 @@ from rlsdk.environments.toy import ChainEnv
 COSTS = (50e-6, 100e-6, 200e-6, 400e-6, 800e-6)
 COUNTS = (2, 4, 8, 32)
 ROUNDS = 5
+LATENCY, WORKERS = 1e-3, (1, 2, 4, 8)
 
 
 class Busy(ChainEnv):
@@ -30,6 +34,30 @@ class Busy(ChainEnv):
         while time.perf_counter() < end:
             pass
         return super().step(action)
+
+
+class Late(ChainEnv):
+    """Answers after `LATENCY` and uses no core meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__(length=100)
+
+    def step(self, action: Any) -> Any:
+        time.sleep(LATENCY)
+        return super().step(action)
+
+
+def search_rate(workers: int, steps: int = 6400) -> float:
+    """Environment steps per second of ARS with eight environments that answer late, in so many processes."""
+    from rlsdk_ars import ARS
+
+    env = make_vec_env(Late, 8, vectorization="async", workers=workers)
+    model = ARS("LinearPolicy", env, n_delta=8, seed=0).learn(1600)  # processes are started before the clock
+    began = time.perf_counter()
+    model.learn(steps, reset_num_timesteps=False)
+    taken = time.perf_counter() - began
+    env.close()
+    return (model.num_timesteps - 1600) / taken
 
 
 def rate(env: Any, steps: int) -> float:
@@ -57,6 +85,10 @@ def ratio(seconds: float, count: int) -> float:
 def main() -> None:
     """Measure and print."""
     torch.set_num_threads(1)
+    if "--latency" in sys.argv[1:]:
+        for workers in WORKERS:
+            print(f"ARS, {workers} processes: {search_rate(workers):,.0f} steps/s", flush=True)
+        return
     print(
         "| step takes | " + " | ".join(f"{count} copies" for count in COUNTS) + " |\n|---" + "|---" * len(COUNTS) + "|"
     )

@@ -148,6 +148,9 @@ def test_a_resumed_sweep_has_the_options_of_the_first_call(tmp_path: Path) -> No
     assert again is not None
     assert {name: getattr(again, name) for name in IN_THE_SWEEP} == IN_THE_SWEEP
     assert attrs.evolve(again.request, resume=False) == request
+    elsewhere = stored(RunRequest(algorithm="trpo", out=tmp_path, resume=True, executor="processes"))
+    assert elsewhere is not None
+    assert (elsewhere.executor, elsewhere.request.executor) == ("processes", None)
     longer = stored(RunRequest(algorithm="trpo", out=tmp_path, resume=True, steps=STEPS + 8))
     assert longer is not None
     sweep(longer)

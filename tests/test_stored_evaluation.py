@@ -57,6 +57,7 @@ def test_wrong_numbers_and_names_are_refused(agent: Path, cli: Any) -> None:
         evaluate_stored(agent, None, EvaluationRequest(episodes=3, parts=5))
     for options, message in (
         (("--jobs", "2", "--executor", "prozesses"), "did you mean 'processes'"),
+        (("--executor", "prozesses"), "did you mean 'processes'"),
         (("--jobs", "30", "--episodes", "3"), "give 1 to 3 parts"),
         (("--jobs", "2", "--env", "Pendulum-v1"), "the agent was made for"),
     ):

@@ -21,6 +21,8 @@ COUNTS = {
     11: "eleven",
     10: "ten",
     15: "fifteen",
+    17: "seventeen",
+    8: "eight",
 }
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torch import Tensor
 
 from rlsdk import tree
-from rlsdk.buffers.frames import stacked
+from rlsdk.buffers.frames import stacks
 from rlsdk.buffers.row_storage import RowStorage
 from rlsdk.records import Observation
 
@@ -26,15 +28,15 @@ class FrameHistory:
             self._last = index, now, stored.walk.history(index, stored.frames.count, stored.oldest)
         return self._last[2]
 
-    def observations(self, index: Tensor, last: Tensor, following: Observation) -> tuple[Observation, Observation]:
-        """(observations [N] at `index` int64 [N], what the steps at `last` int64 [N] led to), stacked.
-
-        Args:
-            index, last: flat positions.
-            following: the latter's newest frames.
-        """
+    def observations(self, index: Tensor, last: Tensor) -> tuple[Observation, Observation]:
+        """(observations [N] at flat positions `index` int64 [N], what the steps at `last` int64 [N] led to), stacked."""
         stored, first = self.stored, self.of(index)[0]
         assert stored.frames is not None
-        history = first, first if last is index else self.of(last)[0]
-        frames = tree.map_tensors(lambda leaf: leaf.flatten(0, 1), stored.storage["observation"].features)
-        return stacked(stored.frames, frames, history, stored.take_without_features(index), following)
+        history, after = (first, first if last is index else self.of(last)[0]), stored.walk.after(last)
+        now, then = stacks(stored.flat_features(), history, after)
+        newest = tree.map_tensors(lambda leaf: leaf[:, -1], then)
+        following = replace(stored.take_without_features(after), features=newest)
+        stored.put_finals(following, last)  # the newest frames are views of `then`
+        joined = stored.frames.joined
+        seen = replace(stored.take_without_features(index), features=joined(now))
+        return seen, replace(following, features=joined(then))

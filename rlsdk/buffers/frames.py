@@ -31,39 +31,23 @@ def newest_frames(frames: Frames, item: Rollout[CarryT, ExtrasT]) -> Rollout[Car
     )
 
 
-def stacked(
-    frames: Frames, stored: Features, history: tuple[Tensor, Tensor], now: Observation, following: Observation
-) -> tuple[Observation, Observation]:
-    """Observations and their successors, stacked. Both may share memory: with one-step targets they have most frames in common.
+def stacks(stored: Features, history: tuple[Tensor, Tensor], following: Tensor) -> tuple[Features, Features]:
+    """The frames [N, count, *single] of observations and of their successors. Both may share memory: with one-step targets they
+    have most frames in common.
 
     Args:
-        frames: how.
         stored: every frame of the memory, [rows, *single].
         history: positions int64 [N, count] of the frames up to each row, and up to the last row before its successor.
-        now: the newest frames, [N, *single].
-        following: the successors' newest frames, [N, *single], which need not stand among the stored ones.
+        following: positions int64 [N] of the successors' newest frames.
     """
+    newest = following.unsqueeze(1)
     if history[0] is history[1]:  # one step apart: both are windows of the same count + 1 frames, copied once
-        longer = _followed(stored, torch.cat([history[0], history[0][:, -1:]], 1), following.features)
-        before = tree.map_tensors(lambda leaf: leaf[:, :-1], longer)
-        after = tree.map_tensors(lambda leaf: leaf[:, 1:], longer)
-    else:
-        before = tree.map_tensors(lambda leaf: _select(leaf, history[0]), stored)
-        after = _followed(stored, history[1].roll(-1, 1), following.features)
-    return replace(now, features=frames.joined(before)), replace(following, features=frames.joined(after))
+        longer = _select(stored, torch.cat([history[0], newest], 1))
+        return tree.map_tensors(lambda leaf: leaf[:, :-1], longer), tree.map_tensors(lambda leaf: leaf[:, 1:], longer)
+    return _select(stored, history[0]), _select(stored, torch.cat([history[1][:, 1:], newest], 1))
 
 
-def _followed(stored: Features, positions: Tensor, newest: Features) -> Features:
-    """The frames [N, count, *single] at `positions` int64 [N, count], with `newest` [N, *single] in place of the last one."""
-
-    def followed(leaf: Tensor, last: Tensor) -> Tensor:
-        found = _select(leaf, positions)
-        found[:, -1] = last
-        return found
-
-    return tree.map_tensors(followed, stored, newest)
-
-
-def _select(leaf: Tensor, positions: Tensor) -> Tensor:
-    """Rows [N, count, ..] of `leaf` [rows, ..] at `positions` int64 [N, count]: faster than indexing with a matrix."""
-    return leaf.index_select(0, positions.flatten()).view(*positions.shape, *leaf.shape[1:])
+def _select(stored: Features, positions: Tensor) -> Features:
+    """Rows [N, count, ..] of leaves [rows, ..] at `positions` int64 [N, count]: faster than indexing with a matrix."""
+    flat = positions.flatten()
+    return tree.map_tensors(lambda leaf: leaf.index_select(0, flat).view(*positions.shape, *leaf.shape[1:]), stored)

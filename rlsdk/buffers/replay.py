@@ -164,11 +164,9 @@ class ReplayBuffer:
 
     def observations(self, index: Tensor, last: Tensor) -> tuple[Observation, Observation]:
         """(observations [N] at flat positions `index` int64 [N], what the steps at `last` int64 [N] led to)."""
-        stored = self.stored
-        following = stored.successors(last)
-        if stored.frames is None:
-            return stored.take("observation", index), following
-        return self.history.observations(index, last, following)
+        if self.stored.frames is not None:
+            return self.history.observations(index, last)
+        return self.stored.take("observation", index), self.stored.successors(last)
 
     def state_dict(self) -> State:
         return replay_state.taken(self.stored)

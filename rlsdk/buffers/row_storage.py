@@ -115,15 +115,23 @@ class RowStorage(PreallocatedRows):
         column: Observation = replace(self.storage["observation"], features=None)
         return tree.map_tensors(lambda leaf: leaf.flatten(0, 1).index_select(0, index), column)
 
+    def flat_features(self) -> Features:
+        """All observations' features, [rows * B, ..]; views."""
+        return tree.map_tensors(lambda leaf: leaf.flatten(0, 1), self.storage["observation"].features)
+
     def successors(self, index: Tensor) -> Observation:
         """The observations [N] that the steps at flat positions int64 [N] led to; of shared frames only the newest."""
         if not self.shared:
             following: Observation = self.take("next_observation", index)
             return following
-        assert self.finals is not None
         following = self.take("observation", self.walk.after(index))
-        self.finals.patch(following, self.take("slot", index))
+        self.put_finals(following, index)
         return following
+
+    def put_finals(self, following: Observation, index: Tensor) -> None:
+        """Overwrite those of the observations [N] that steps at flat positions int64 [N] led to which ended an episode."""
+        assert self.finals is not None
+        self.finals.patch(following, self.take("slot", index))
 
 
 def _assign(storage: Features, where: Tensor | slice, value: Features) -> None:

@@ -25,6 +25,8 @@ from rlsdk.runtime.output import counted, print_line, quietly
 from rlsdk.settings import load_settings, merge, parse_assignments
 from rlsdk.settings.environment_id import applied, changed_environment
 
+DEFAULT_EXECUTOR = "processes"
+
 
 def run_training(
     algorithm: Algorithm,
@@ -90,12 +92,12 @@ def run_training(
         int | None, typer.Option(help="Number of seeds at the same time (default: the number of cores).")
     ] = None,
     executor: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="Executor of the seeds or collectors: processes, in-process, or a plugin's.",
+            help="Executor of the seeds or collectors: processes (the default), in-process, or a plugin's.",
             autocompletion=complete_executor,
         ),
-    ] = "processes",
+    ] = None,
     collectors: Annotated[
         int | None,
         typer.Option(help="Number of collectors that share the environments, each with a copy of the policy."),
@@ -161,7 +163,7 @@ def run_training(
         collectors=collectors,
         max_lag=max_lag,
         max_restores=max_restores,
-        executor=None if collectors is None else executor,
+        executor=executor if executor is not None or collectors is None else DEFAULT_EXECUTOR,
         policy_from=policy_from,
     )
     with quietly(quiet or as_json):
@@ -208,7 +210,7 @@ def _environment(env: str | None, settings: Mapping[str, object], change: str | 
     return applied(change, base)
 
 
-def _sweep(request: RunRequest, seeds: int | None, jobs: int | None, executor: str) -> Sweep | None:
+def _sweep(request: RunRequest, seeds: int | None, jobs: int | None, executor: str | None) -> Sweep | None:
     """The seeds to run side by side, None for a single run."""
     from rlsdk.experiments.sweep import Sweep, jobs_for, require_same_seeds, seeds_from, stored
 
@@ -224,11 +226,12 @@ def _sweep(request: RunRequest, seeds: int | None, jobs: int | None, executor: s
     if seeds is None:
         if jobs is not None:
             raise SettingsError("--jobs belongs to --seeds: how many seeds run at a time")
-        jobs_for(None, 1, request.threads, executor)  # refuses an unknown executor
+        jobs_for(None, 1, request.threads, executor or DEFAULT_EXECUTOR)  # refuses an unknown executor
         return None
     chosen = seeds_from(request.settings.get("seed"), seeds)
-    at_a_time = jobs_for(jobs, seeds, request.threads, executor)
-    return Sweep(request=request, seeds=chosen, jobs=at_a_time, executor=executor)
+    at_a_time = jobs_for(jobs, seeds, request.threads, executor or DEFAULT_EXECUTOR)
+    of_seed = attrs.evolve(request, executor=None)  # a run's executor is for its collectors
+    return Sweep(request=of_seed, seeds=chosen, jobs=at_a_time, executor=executor or DEFAULT_EXECUTOR)
 
 
 def _run_seeds(plan: Sweep) -> list[SeedResult]:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from rlsdk.environments.wrapper_settings import NormalizeReward as NormalizeReward
     from rlsdk.environments.wrappers import ActionMasker as ActionMasker
     from rlsdk.environments.wrappers import CheckNan as CheckNan
+    from rlsdk.environments.wrappers import CombinedActions as CombinedActions
     from rlsdk.environments.wrappers import MaskVelocity as MaskVelocity
     from rlsdk.environments.wrappers import Monitor as Monitor
     from rlsdk.environments.wrappers import TimeFeature as TimeFeature
@@ -46,6 +47,7 @@ _SETTINGS = ("FrameStack", "NormalizeObservation", "NormalizeReward")
 _WRAPPERS = (
     "ActionMasker",
     "CheckNan",
+    "CombinedActions",
     "MaskVelocity",
     "Monitor",
     "TimeFeature",
@@ -58,6 +60,7 @@ __all__ = [
     "ActionMasker",
     "AtariWrapper",
     "CheckNan",
+    "CombinedActions",
     "ConnectedEnv",
     "FrameStack",
     "MaskVelocity",

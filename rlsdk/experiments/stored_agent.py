@@ -82,6 +82,7 @@ def evaluate_stored(
         episodes = counted(request.episodes, "episode")
         raise SettingsError(f"{request.parts} parts of {episodes}: give 1 to {request.episodes} parts")
     if request.parts == 1:
+        jobs_for(None, 1, 1, executor)  # refuses an unknown executor
         return StoredEvaluation(name, _played(agent, name, request))
     agent.save(data := io.BytesIO())
     shared = np.frombuffer(data.getvalue(), np.uint8)

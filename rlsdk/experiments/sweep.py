@@ -160,13 +160,14 @@ def stored(asked: RunRequest, jobs: int | None = None) -> Sweep | None:
         )
     env, files = request.env or request.settings.get("env"), [*folder.iterdir(), *folder.glob("seed-*/*")]
     require_own_choices(asked, source, env, places_in(request.settings), files)
-    executor = entries.text("executor", "processes")
-    require_own_executor(executor, str(source), trust=asked.trust)
+    executor = asked.executor or entries.text("executor", "processes")
+    require_own_executor(executor, str(source), trust=asked.trust or asked.executor is not None)
     stepped = request.vectorization or "auto"
     require_own_executor(stepped, str(source), trust=asked.trust or asked.vectorization is not None)
     _require_enough_steps(asked.steps, folder, _seeds(entries))
     settings = merge(request.settings, asked.settings)
-    laid_over = attrs.evolve(request, settings=settings, out=folder, resume=True, trust=asked.trust, **asked.explicit())
+    given = {**asked.explicit(), "settings": settings, "executor": None}  # a run's executor is for its collectors
+    laid_over = attrs.evolve(request, out=folder, resume=True, trust=asked.trust, **given)
     return Sweep(
         request=laid_over,
         seeds=_seeds(entries),

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from typing import Any
+
 import pytest
 
+from rlsdk.environments import make_vec_env
+from rlsdk.environments.toy import ChainEnv
 from rlsdk.evaluation.evaluate import run_episodes
 from rlsdk_ars import ARS
 
@@ -20,3 +25,27 @@ def test_swimmer(seed: int) -> None:
     pytest.importorskip("mujoco")
     model = ARS("LinearPolicy", "Swimmer-v5", n_delta=4, learning_rate=0.02, delta_std=0.02, seed=seed).learn(2_000_000)
     assert run_episodes(model, "Swimmer-v5", 5, seed=9).mean >= 300.0
+
+
+class Late(ChainEnv):
+    """Answers after a millisecond and uses no core meanwhile."""
+
+    def step(self, action: Any) -> Any:
+        time.sleep(1e-3)
+        return super().step(action)
+
+
+def seconds(workers: int) -> float:
+    """Of a search with eight environments that answer late, in so many processes."""
+    env = make_vec_env(lambda: Late(length=100), 8, vectorization="async", workers=workers)
+    model = ARS("LinearPolicy", env, n_delta=8, seed=0).learn(1600)  # processes are started before the clock
+    began = time.perf_counter()
+    model.learn(3200, reset_num_timesteps=False)
+    taken = time.perf_counter() - began
+    env.close()
+    return taken
+
+
+@pytest.mark.slow
+def test_eight_processes_are_four_times_as_fast_where_environments_answer_late() -> None:
+    assert seconds(1) > 4.0 * seconds(8)
