@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from torch import Tensor
 
 from rlsdk import tree
@@ -34,9 +32,8 @@ class FrameHistory:
         assert stored.frames is not None
         history, after = (first, first if last is index else self.of(last)[0]), stored.walk.after(last)
         now, then = stacks(stored.flat_features(), history, after)
-        newest = tree.map_tensors(lambda leaf: leaf[:, -1], then)
-        following = replace(stored.take_without_features(after), features=newest)
-        stored.put_finals(following, last)  # the newest frames are views of `then`
+        following = stored.take_flags(after, tree.map_tensors(lambda leaf: leaf[:, -1], then))
+        stored.put_finals(following, last)  # its features, the newest frames, are views of `then`
         joined = stored.frames.joined
-        seen = replace(stored.take_without_features(index), features=joined(now))
-        return seen, replace(following, features=joined(then))
+        whole = Observation(joined(then), following.is_first, following.action_mask)
+        return stored.take_flags(index, joined(now)), whole

@@ -147,7 +147,7 @@ class ReplayBuffer:
 
     def usable(self, index: Tensor) -> Tensor:
         """bool [N]: whether each of the flat positions int64 [N] is not a filler row, and none of its frames is forgotten."""
-        valid: Tensor = self.stored.flat("valid")[index]
+        valid: Tensor = self.stored.take("valid", index)
         return valid if self.stored.frames is None else valid & self.history.of(index)[1]
 
     def at(self, index: Tensor) -> Transitions:

@@ -41,7 +41,10 @@ class Ring:
         whole = first[at] | ~stays  # a walk that ends earlier ends at an episode's beginning, or where all is forgotten
         if isinstance(at, Tensor):
             return torch.stack(steps[::-1], 1), whole
-        return torch.from_numpy(np.stack(steps[::-1], 1)), torch.from_numpy(whole)
+        positions = np.empty((len(index), count), np.int64)
+        for column, found in enumerate(reversed(steps)):
+            positions[:, column] = found
+        return torch.from_numpy(positions), torch.from_numpy(whole)
 
     def ahead(
         self, index: Tensor, n_steps: int, newest: int, columns: tuple[Tensor, Tensor, Tensor]

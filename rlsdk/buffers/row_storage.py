@@ -110,10 +110,15 @@ class RowStorage(PreallocatedRows):
         """Copies [N, ..] of a column at flat positions int64 [N] (row * B + environment)."""
         return tree.map_tensors(lambda leaf: leaf.flatten(0, 1).index_select(0, index), self.storage[name])
 
-    def take_without_features(self, index: Tensor) -> Observation:
-        """The observations [N] at flat positions int64 [N], as `take`, but `features` is None."""
-        column: Observation = replace(self.storage["observation"], features=None)
-        return tree.map_tensors(lambda leaf: leaf.flatten(0, 1).index_select(0, index), column)
+    def take_flags(self, index: Tensor, features: Features) -> Observation:
+        """The observations [N] at flat positions int64 [N], with `features` [N, ..] instead of the stored ones."""
+        column: Observation = self.storage["observation"]
+        mask = column.action_mask
+        return Observation(
+            features,
+            column.is_first.flatten().index_select(0, index),
+            None if mask is None else mask.flatten(0, 1).index_select(0, index),
+        )
 
     def flat_features(self) -> Features:
         """All observations' features, [rows * B, ..]; views."""
