@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -215,6 +217,24 @@ def test_predict_carries_and_resets_its_state(policy: str) -> None:
         assert torch.allclose(mixed[0], fresh[0])
         assert torch.allclose(mixed[1], kept[1])
         assert not torch.allclose(mixed[1], fresh[1])
+
+
+@pytest.mark.parametrize("memory", [{"policy": "MlpLstmPolicy"}, {"policy": "MlpLstmPolicy", "frame_stack": 2}])
+def test_a_forgotten_state_gives_one_warning(memory: dict[str, Any]) -> None:
+    agent = RecurrentPPO(
+        env=make_vec_env("CartPole-v1", 1), n_steps=16, policy_kwargs={"lstm_hidden_size": 8}, **memory
+    )
+    seen = np.zeros((2, 4), np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _, state = agent.predict(seen)
+        for _ in range(3):
+            _, state = agent.predict(seen, state)
+            agent.predict(seen, episode_start=True)
+    with pytest.warns(UserWarning, match="called twice without state") as found:
+        agent.predict(seen)
+        agent.predict(seen)
+    assert [Path(each.filename).name for each in found] == ["test_recurrent.py"]
 
 
 def test_settings_that_contradict_each_other() -> None:

@@ -23,6 +23,8 @@ COUNTS = {
     15: "fifteen",
     17: "seventeen",
     8: "eight",
+    18: "eighteen",
+    7: "seven",
 }
 
 

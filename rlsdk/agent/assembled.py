@@ -80,6 +80,8 @@ class AssembledAgent(Generic[ConfigT]):
     numpy_env: NumpyVectorEnv | None = None
     policy_transfer: PolicyTransfer | None = None
     """What `load_policy` took over."""
+    calls_without_state: int = 0
+    """Of `predict`, where the policy has a memory and neither `state` nor `episode_start` was given."""
     start_time: int = 0
     """When `learn` was last called, nanoseconds since 1970; 0 before."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import TypeVar
 
@@ -51,12 +52,26 @@ def _predict(
     seen = Observation(agent.stack(rows), is_first, agent.masks.of(action_masks, len(rows)))
     policy, preprocessing = agent.parts.policy, agent.preprocessing
     carry = _carry_of(state, preprocessing.initial_carry(policy, len(rows)), len(rows))
+    if state is None and episode_start is None and leaves(carry):
+        _warn_the_second_time(agent)
     moved = map_tensors(lambda leaf: leaf.to(agent.context.device), seen)
     act = preprocessing.act(policy, moved, carry, deterministic=deterministic, generator=agent.streams["predict"])
     actions = agent.decode_action(act.action)
     chosen = actions[0] if single else actions
     nested = isinstance(agent.context.action_space, Dict | Tuple)
     return chosen if nested else np.asarray(chosen), act.carry if leaves(act.carry) else None
+
+
+def _warn_the_second_time(agent: AssembledAgent) -> None:
+    """A single call without state may well be that of an episode's first observation."""
+    agent.calls_without_state += 1
+    if agent.calls_without_state == 2:
+        warnings.warn(
+            "predict was called twice without state, but this policy has a memory, so both calls began a new episode; give the"
+            " state that predict returned last, or use model.session(). episode_start=True begins an episode without this"
+            " warning",
+            stacklevel=5,
+        )
 
 
 def _firsts(starts: object, count: int) -> Tensor:
