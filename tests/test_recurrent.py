@@ -231,8 +231,8 @@ def test_a_forgotten_state_gives_one_warning(memory: dict[str, Any]) -> None:
         for _ in range(3):
             _, state = agent.predict(seen, state)
             agent.predict(seen, episode_start=True)
-    with pytest.warns(UserWarning, match="called twice without state") as found:
         agent.predict(seen)
+    with pytest.warns(UserWarning, match="called twice without state") as found:
         agent.predict(seen)
     assert [Path(each.filename).name for each in found] == ["test_recurrent.py"]
 
