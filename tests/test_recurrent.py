@@ -231,7 +231,6 @@ def test_a_forgotten_state_gives_one_warning(memory: dict[str, Any]) -> None:
         for _ in range(3):
             _, state = agent.predict(seen, state)
             agent.predict(seen, episode_start=True)
-        agent.predict(seen)
     with pytest.warns(UserWarning, match="called twice without state") as found:
         agent.predict(seen)
     assert [Path(each.filename).name for each in found] == ["test_recurrent.py"]
