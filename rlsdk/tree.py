@@ -137,25 +137,7 @@ def split(node: T, size: int) -> Iterator[T]:
 
 def leaves(node: object) -> list[Tensor]:
     """The tensors [..] of a tree, in the order in which `map_tensors` visits them."""
-    found: list[Tensor] = []
-    _gather(node, found)
-    return found
-
-
-def _gather(node: object, found: list[Tensor]) -> None:
-    if isinstance(node, Tensor):
-        found.append(node)
-    elif (names := _RECORDS[node.__class__]) is not None:
-        for name in names:
-            _gather(getattr(node, name), found)
-    elif isinstance(node, Mapping):
-        for _, child in sorted(node.items()):
-            _gather(child, found)
-    elif isinstance(node, tuple):
-        for child in node:
-            _gather(child, found)
-    elif node is not None:
-        raise _no_tree(node)
+    return list(layout(node).pick(node))
 
 
 def is_finite(node: object) -> bool:
