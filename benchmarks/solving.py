@@ -40,7 +40,7 @@ ONE_THREAD = {
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
 }
 COLUMNS = (
-    *("task", "algorithm", "our preset", "ours: CPU seconds", "by the clock", "steps", "peer: CPU seconds"),
+    *("task", "algorithm", "ours: CPU seconds", "by the clock", "steps", "peer: CPU seconds"),
     *("by the clock", "steps", "SBX: CPU seconds", "by the clock", "seeds", "ours is first by"),
 )
 Outcome = dict[str, Any]
@@ -192,7 +192,8 @@ def rows(results: Results) -> Iterator[str]:
         sides = results.get(entry.name)
         if sides:
             ours, peer, sbx = (cells(sides.get(side, {})) for side in SIDES)
-            shown = [entry.task.removeprefix("rlsdk/"), f"`{entry.algorithm}`", entry.preset_name, *ours, *peer]
+            how = f"`{entry.algorithm}` {entry.preset.removeprefix(entry.task)}".strip()
+            shown = [entry.task.removeprefix("rlsdk/"), how, *ours, *peer]
             seeds = ", ".join(str(len(sides[side])) for side in SIDES if side in sides)
             yield f"| {' | '.join([*shown, *sbx[:2], seeds, lead(sides)])} |"
 
