@@ -89,11 +89,20 @@ def model_of_another_library(folder: Path) -> None:
     np.savez(folder / "stats.npz", mean=np.zeros(3), var=np.ones(3), count=10.0)
 
 
+def settings_of_the_zoo(folder: Path) -> None:
+    """Put hyperparams/ppo.yml into a folder, as rl-baselines3-zoo has it."""
+    (folder / "hyperparams").mkdir()
+    table = "CartPole-v1:\n  n_timesteps: !!float 64\n  n_envs: 2\n  n_steps: 32\n  policy: 'MlpPolicy'\n"
+    (folder / "hyperparams" / "ppo.yml").write_text(table)
+
+
 @pytest.mark.parametrize("path", [p for p in PAGES if commands(p)], ids=identifier)
 def test_commands_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     if path.name == "interchange.md":
         model_of_another_library(tmp_path)
+    if path.name == "coming-from-sb3-contrib.md":
+        settings_of_the_zoo(tmp_path)
     for written in commands(path):
         line, _, target = written.partition(" > ")
         arguments = shlex.split(line)[1:]

@@ -210,6 +210,7 @@ NOT_ENTRANCES = {
     "rlsdk.interfaces.require_spaces": "its algorithm is a word of the message",
     "rlsdk.experiments.load_suite": "reads a table of names",
     "rlsdk.experiments.read_metric": "reads a table of numbers",
+    "rlsdk.experiments.rl_zoo_preset": "takes the spec of an algorithm that was loaded",
     "rlsdk.experiments.Range": "a record",
     "rlsdk.experiments.Suite": "a record",
     "rlsdk.interfaces.BuildContext": "a record",

@@ -81,7 +81,8 @@ def run_training(
     preset: Annotated[
         str | None,
         typer.Option(
-            help="Name of the tuned settings to use, see `rlsdk info` (default: the environment's).",
+            help="Name of the tuned settings to use, see `rlsdk info`, or a settings file of rl-baselines3-zoo, .yml (default:"
+            " the environment's).",
             autocompletion=complete_preset,
         ),
     ] = None,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rlsdk.experiments.metrics_file import read_metric as read_metric
     from rlsdk.experiments.ranges import Range as Range
     from rlsdk.experiments.ranges import search_space as search_space
+    from rlsdk.experiments.rl_zoo import rl_zoo_preset as rl_zoo_preset
     from rlsdk.experiments.scores import Score as Score
     from rlsdk.experiments.scores import scores_below as scores_below
     from rlsdk.experiments.suite import Cell as Cell
@@ -35,6 +36,7 @@ __all__ = [
     "compare",
     "load_suite",
     "read_metric",
+    "rl_zoo_preset",
     "scores_below",
     "search_space",
     "suites",
@@ -48,6 +50,7 @@ __getattr__, __dir__ = attach(
         **dict.fromkeys(("Comparison", "compare"), "rlsdk.experiments.comparison"),
         "read_metric": "rlsdk.experiments.metrics_file",
         **dict.fromkeys(("Range", "search_space"), "rlsdk.experiments.ranges"),
+        "rl_zoo_preset": "rlsdk.experiments.rl_zoo",
         **dict.fromkeys(("Score", "scores_below"), "rlsdk.experiments.scores"),
         **dict.fromkeys(("Cell", "Suite", "load_suite", "suites"), "rlsdk.experiments.suite"),
         "Tuning": "rlsdk.experiments.trials",

@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -28,6 +29,7 @@ from rlsdk.experiments.begun_from import made
 from rlsdk.experiments.plotting import plot_run
 from rlsdk.experiments.profiling import profiled
 from rlsdk.experiments.recorded_run import dataset_of, environment_of, require_same_dataset
+from rlsdk.experiments.rl_zoo import is_rl_zoo_file, rl_zoo_preset
 from rlsdk.experiments.run_directory import RunDirectory, folder_name
 from rlsdk.experiments.run_record import FinalEvaluation, RunRecord
 from rlsdk.experiments.run_request import RunRequest
@@ -261,13 +263,17 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
         )
         with directory.created():
             _write_down(directory, record, config)
-            _announce(agent, record, known)
+            _announce(agent, record, known, chosen=request.preset is not None)
             unused.pop_all()
             yield Prepared(agent=agent, directory=directory, record=record, sinks=makers, resumed=False)
 
 
 def _preset(request: RunRequest, spec: AlgorithmSpec, env: str | None) -> Preset | None:
     """The preset to start from."""
+    if request.preset is not None and is_rl_zoo_file(request.preset):
+        if env is None:
+            raise SettingsError(f"--preset {request.preset} has a table for each environment: add --env ID")
+        return rl_zoo_preset(Path(request.preset), spec, env)
     if request.preset is not None:
         return named_preset(spec.id, request.preset)
     return preset(spec.id, env) if request.use_preset and env is not None else None
@@ -316,13 +322,14 @@ def _write_down(directory: RunDirectory, record: RunRecord, config: object) -> N
     directory.write_record(record)
 
 
-def _announce(agent: Agent, record: RunRecord, known: Preset | None) -> None:
+def _announce(agent: Agent, record: RunRecord, known: Preset | None, *, chosen: bool) -> None:
     print_line(
         f"training {record.algorithm} on {record.place}: {record.steps:,} {agent.parts.plan.unit}, seed {record.seed},"
         f" device {agent.device} ({agent.device_reason})"
     )
     if known is not None:
-        print_line(f"preset for {known.env}: {_described(known, agent.parts.plan.unit)} (--no-preset turns it off)")
+        remark = "" if chosen else " (--no-preset turns it off)"
+        print_line(f"preset for {known.env}: {_described(known, agent.parts.plan.unit)}{remark}")
 
 
 def starting_settings(spec: AlgorithmSpec, known: Preset | None, settings: Mapping[str, object]) -> dict[str, Any]:

@@ -1,0 +1,170 @@
+"""Settings files of rl-baselines3-zoo, `hyperparams/<algorithm>.yml`, as presets.
+
+Such a file has a table for each environment. Some values are Python expressions, such as "dict(activation_fn=nn.ReLU)". They
+are parsed and not evaluated: `dict(...)`, tables, lists, numbers, texts and the names of activations and optimisers are read.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+
+from rlsdk.errors import SettingsError, shown, suggest
+from rlsdk.registry import AlgorithmSpec, Preset
+from rlsdk.settings import load_settings, merge, structure
+from rlsdk.settings.environment_id import environment_id
+
+SUFFIXES = (".yml", ".yaml")
+FALLBACK = "default"
+"""The table for environments without one of their own."""
+LONGEST = 10_000
+"""Characters of an expression."""
+OURS = {"HerReplayBuffer": "hindsight"}
+NOISES = {"normal": "normal", "ornstein-uhlenbeck": "ornstein-uhlenbeck"}
+WRAPPERS = {
+    "AtariWrapper": "AtariWrapper",
+    "MaskVelocityWrapper": "MaskVelocity",
+    "TimeFeatureWrapper": "TimeFeature",
+}
+"""Wrappers of the zoo -> those of `rlsdk.environments`, which `--wrapper` takes by name."""
+ELSEWHERE = {
+    "env_kwargs": "give its entries with --env-kwargs NAME=VALUE",
+    "vec_env_wrapper": "wrap the environments with --wrapper, or set normalize and frame_stack",
+    "callback": "pass callbacks to learn() in Python, or use the options of rlsdk run",
+}
+"""Entries that are not settings, and what to do about them."""
+
+
+def is_rl_zoo_file(name: str) -> bool:
+    """Whether the name of a preset is that of such a file."""
+    return name.endswith(SUFFIXES)
+
+
+def rl_zoo_preset(path: Path, spec: AlgorithmSpec, env: str) -> Preset:
+    """The table of the environment id `env` in a file of rl-baselines3-zoo, as a preset of an algorithm.
+
+    The table `default` is taken where the environment has none. Its wrappers are not applied: `env` must name its own.
+
+    Raises:
+        SettingsError: the file cannot be read, has no such table, or an entry that the algorithm does not have.
+    """
+    wanted = environment_id(env)
+    tables = load_settings(path)
+    name = wanted.name if wanted.name in tables else FALLBACK
+    table = tables.get(name)
+    if not isinstance(table, Mapping):
+        raise SettingsError(f"{path} has no table for {wanted.name!r}; {suggest(wanted.name, map(str, tables))}")
+    place = f"{path}, {name}"
+    entries = {str(key): _value(value, f"{place}, {key}") for key, value in table.items()}
+    _require_wrapped(entries.pop("env_wrapper", None), place, wrapped=bool(wanted.wrappers))
+    for key in ELSEWHERE.keys() & entries.keys():
+        raise SettingsError(f"{place} has {key} = {shown(entries[key])}, which is not a setting; {ELSEWHERE[key]}")
+    steps, n_envs = _count(entries, "n_timesteps", place), _count(entries, "n_envs", place)
+    if steps is None:
+        raise SettingsError(f"{place} has no n_timesteps; add n_timesteps: 100000, for example")
+    settings = _settings(entries, spec, place)
+    return Preset(env=wanted.name, steps=steps, n_envs=n_envs, settings=settings, source=str(path))
+
+
+def _settings(entries: dict[str, object], spec: AlgorithmSpec, place: str) -> dict[str, object]:
+    """Our settings for the entries, checked."""
+    kind, deviation = entries.pop("noise_type", None), entries.pop("noise_std", None)
+    if kind is not None:
+        if kind not in NOISES or isinstance(deviation, bool) or not isinstance(deviation, int | float):
+            raise SettingsError(
+                f"{place} has noise_type = {shown(kind)} and noise_std = {shown(deviation)}; accepted: {' or '.join(NOISES)},"
+                " and a number"
+            )
+        entries["action_noise"] = {"kind": kind, "mean": 0.0, "sigma": float(deviation)}
+    if entries.get("normalize") is False:
+        del entries["normalize"]
+    names = {field.name for field in attrs.fields(spec.config_type)}
+    if unknown := sorted(entries.keys() - names):
+        raise SettingsError(f"{place} has {unknown[0]!r}, which {spec.id} does not; {suggest(unknown[0], names)}")
+    try:
+        structure(merge({"policy": spec.policies[0]}, entries), spec.config_type)
+    except SettingsError as error:
+        raise SettingsError(f"{place}: {error}") from None
+    return entries
+
+
+def _require_wrapped(wrappers: object, place: str, *, wrapped: bool) -> None:
+    """Raises SettingsError where the table has wrappers, and the environment of the run has none."""
+    if not wrappers or wrapped:
+        return
+    given = [_wrapper(item) for item in (wrappers if isinstance(wrappers, list) else [wrappers])]
+    if any(arguments for _, arguments in given):
+        how = "write a function that applies them to an environment, and add --wrapper PACKAGE:FUNCTION"
+    else:
+        ours = [WRAPPERS.get(name.rpartition(".")[2], ":".join(name.rsplit(".", 1))) for name, _ in given]
+        how = f"add {' '.join(f'--wrapper {name}' for name in ours)}"
+    calls = ", ".join(f"{name}({arguments})" for name, arguments in given)
+    raise SettingsError(f"{place} wraps the environment in {calls}; a file may not choose what is imported: {how}")
+
+
+def _wrapper(item: object) -> tuple[str, str]:
+    """The place of a wrapper, and its arguments as a text."""
+    if not isinstance(item, Mapping) or not item:
+        return str(item), ""
+    name, arguments = next(iter(item.items()))
+    table = arguments if isinstance(arguments, Mapping) else {}
+    return str(name), ", ".join(f"{key}={value!r}" for key, value in table.items())
+
+
+def _count(entries: dict[str, object], name: str, place: str) -> int | None:
+    """A positive whole number, taken out of the entries; the zoo writes 1e6 too."""
+    value = entries.pop(name, None)
+    if value is None:
+        return None
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 1 <= float(str(value)) < 2**63 or float(str(value)) % 1:
+        raise SettingsError(f"{place} has {name} = {shown(value)}; give a positive whole number")
+    return int(float(str(value)))
+
+
+def _value(value: object, place: str) -> object:
+    """A value of the file: a Python expression is parsed, a name of the zoo is replaced."""
+    if not isinstance(value, str):
+        return value
+    if value in OURS:
+        return OURS[value]
+    if not value.strip().startswith(("dict(", "{", "[", "(")):
+        return value
+    try:
+        if len(value) > LONGEST:
+            raise SettingsError(f"{len(value)} characters, at most {LONGEST} are read")
+        return _read(ast.parse(value.strip(), mode="eval").body)
+    except (SettingsError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise SettingsError(f"{place}: {shown(value, 100)} cannot be read: {error}") from None
+
+
+def _read(node: ast.expr) -> object:
+    """The value of an expression of literals, `dict(...)` and names.
+
+    Raises:
+        SettingsError: it is another expression.
+    """
+    match node:
+        case ast.Constant(value=bool() | int() | float() | str() | None):
+            return node.value
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
+            return -number
+        case ast.List(elts=entries) | ast.Tuple(elts=entries):
+            return [_read(entry) for entry in entries]
+        case ast.Dict(keys=keys, values=values):
+            return {_key(key): _read(value) for key, value in zip(keys, values, strict=True)}
+        case ast.Call(func=ast.Name(id="dict"), args=[], keywords=keywords):
+            return {_key(keyword.arg): _read(keyword.value) for keyword in keywords}
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name.lower()  # an activation or optimiser, such as nn.ReLU
+    raise SettingsError(f"{ast.unparse(node)[:100]} is neither a literal, dict(...) nor a name")
+
+
+def _key(key: ast.expr | str | None) -> str:
+    name = key.value if isinstance(key, ast.Constant) else key
+    if not isinstance(name, str):
+        raise SettingsError("a key is not a text")
+    return name
