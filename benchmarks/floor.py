@@ -211,7 +211,13 @@ def _copy(value: object) -> object:
 
 
 def main(names: list[str]) -> None:
-    """Measure our speed and both floors of cases, all without names, print them and put them into the table."""
+    """Measure our speed and both floors of cases, all without names, print them and put them into the table.
+
+    Raises:
+        SystemExit: there is no case of that name.
+    """
+    if unknown := sorted(set(names) - set(CASES)):
+        raise SystemExit(f"unknown cases {unknown}; there are {', '.join(CASES)}")
     print(HEAD)
     for name in names or [name for name, case in CASES.items() if not case.workers]:
         case = CASES[name]
