@@ -9,8 +9,8 @@ seeds each.
 
 from __future__ import annotations
 
+import argparse
 import csv
-import sys
 import tempfile
 from collections.abc import Sequence
 from itertools import product
@@ -188,4 +188,6 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.cloning", description=__doc__)
+    parser.add_argument("folder", type=Path, help="where the tables and pictures are written")
+    main(parser.parse_args().folder)

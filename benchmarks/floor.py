@@ -13,7 +13,7 @@ python -m benchmarks.floor [CASE ...]     print both and our speed in the same r
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
 import timeit
 from collections.abc import Callable
@@ -211,13 +211,7 @@ def _copy(value: object) -> object:
 
 
 def main(names: list[str]) -> None:
-    """Measure our speed and both floors of cases, all without names, print them and put them into the table.
-
-    Raises:
-        SystemExit: there is no case of that name.
-    """
-    if unknown := sorted(set(names) - set(CASES)):
-        raise SystemExit(f"unknown cases {unknown}; there are {', '.join(CASES)}")
+    """Measure our speed and both floors of cases, all without names, print them and put them into the table."""
     print(HEAD)
     for name in names or [name for name, case in CASES.items() if not case.workers]:
         case = CASES[name]
@@ -228,4 +222,8 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.floor", description=__doc__)
+    parser.add_argument(
+        "cases", nargs="*", choices=[*CASES, []], metavar="CASE", help=f"of {', '.join(CASES)}; all without"
+    )
+    main(parser.parse_args().cases)

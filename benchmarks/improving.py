@@ -8,7 +8,7 @@ sets of arXiv:2004.07219. Each seed of the learners has a separate recording. Re
 
 from __future__ import annotations
 
-import sys
+import argparse
 import tempfile
 from pathlib import Path
 
@@ -61,4 +61,6 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.improving", description=__doc__)
+    parser.add_argument("folder", type=Path, help="where improving.csv is written")
+    main(parser.parse_args().folder)

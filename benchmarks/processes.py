@@ -7,7 +7,7 @@ python -m benchmarks.processes --latency   # the numbers of ARS in its README
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
 from typing import Any
 
@@ -84,8 +84,11 @@ def ratio(seconds: float, count: int) -> float:
 
 def main() -> None:
     """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.processes", description=__doc__)
+    parser.add_argument("--latency", action="store_true", help="measure ARS on environments that answer late")
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    if "--latency" in sys.argv[1:]:
+    if options.latency:
         for workers in WORKERS:
             print(f"ARS, {workers} processes: {search_rate(workers):,.0f} steps/s", flush=True)
         return
