@@ -197,3 +197,6 @@ def test_it_is_printed_as_a_settings_file(file: Path, cli: Any) -> None:
     code, _, err = cli("config", "ppo", "--env", "CartPole-v1", "--preset", "CartPole-v1")
     assert code == 1
     assert "--env chooses a table of a file" in err
+    code, _, err = cli("config", "ppo", "--env", "CartPole-v1")
+    assert code == 1
+    assert "--env chooses a table of a file" in err

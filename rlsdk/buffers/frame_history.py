@@ -31,7 +31,7 @@ class FrameHistory:
         stored, first = self.stored, self.of(index)[0]
         assert stored.frames is not None
         history, after = (first, first if last is index else self.of(last)[0]), stored.walk.after(last)
-        now, then = stacks(stored.flat_features(), history, after)
+        now, then = stacks(stored.flat("observation").features, history, after)
         following = stored.take_flags(after, tree.map_tensors(lambda leaf: leaf[:, -1], then))
         stored.put_finals(following, last)  # its features, the newest frames, are views of `then`
         joined = stored.frames.joined

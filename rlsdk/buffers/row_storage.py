@@ -119,10 +119,6 @@ class RowStorage(PreallocatedRows):
             None if mask is None else mask.flatten(0, 1).index_select(0, index),
         )
 
-    def flat_features(self) -> Features:
-        """All observations' features, [rows * B, ..]; views."""
-        return tree.map_tensors(lambda leaf: leaf.flatten(0, 1), self.storage["observation"].features)
-
     def successors(self, index: Tensor) -> Observation:
         """The observations [N] that the steps at flat positions int64 [N] led to; of shared frames only the newest."""
         if not self.shared:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rlsdk.cli.completions import Algorithm, complete_environment, complete_preset
 from rlsdk.errors import SettingsError
-from rlsdk.experiments.rl_zoo import is_rl_zoo_file, rl_zoo_preset
-from rlsdk.registry import AlgorithmSpec, Preset, load, named_preset
+from rlsdk.experiments.rl_zoo import chosen_preset, is_rl_zoo_file
+from rlsdk.registry import load
 from rlsdk.settings import commented_toml, merge, parse_assignments, structure, unstructure
 
 
@@ -36,18 +35,10 @@ def show_config(
 ) -> None:
     """Print a settings file with comments: `rlsdk config tqc > run.toml`, then `rlsdk run tqc --config run.toml`."""
     spec = load(algorithm)
-    tuned = _preset(spec, preset, env).settings if preset else {}
+    if env is not None and not is_rl_zoo_file(preset or ""):
+        raise SettingsError("--env chooses a table of a file: give --preset FILE.yml, or leave it out")
+    tuned = chosen_preset(preset, spec, env).settings if preset else {}
     settings = merge({"policy": spec.policies[0], **tuned}, parse_assignments(assignments or []))
     values = unstructure(structure(settings, spec.config_type))
     header = f"settings of {spec.id}; a line starting with '# name =' is unset"
     typer.echo(commented_toml(spec.config_type, values, header=header), nl=False)
-
-
-def _preset(spec: AlgorithmSpec, name: str, env: str | None) -> Preset:
-    if not is_rl_zoo_file(name):
-        if env is not None:
-            raise SettingsError("--env chooses a table of a file: give --preset FILE.yml, or leave it out")
-        return named_preset(spec.id, name)
-    if env is None:
-        raise SettingsError(f"--preset {name} has a table for each environment: add --env ID")
-    return rl_zoo_preset(Path(name), spec, env)

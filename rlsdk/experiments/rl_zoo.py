@@ -13,7 +13,7 @@ from pathlib import Path
 import attrs
 
 from rlsdk.errors import SettingsError, shown, suggest
-from rlsdk.registry import AlgorithmSpec, Preset
+from rlsdk.registry import AlgorithmSpec, Preset, named_preset
 from rlsdk.settings import load_settings, merge, structure
 from rlsdk.settings.environment_id import environment_id
 
@@ -23,7 +23,7 @@ FALLBACK = "default"
 LONGEST = 10_000
 """Characters of an expression."""
 OURS = {"HerReplayBuffer": "hindsight"}
-NOISES = {"normal": "normal", "ornstein-uhlenbeck": "ornstein-uhlenbeck"}
+NOISES = ("normal", "ornstein-uhlenbeck")
 WRAPPERS = {
     "AtariWrapper": "AtariWrapper",
     "MaskVelocityWrapper": "MaskVelocity",
@@ -41,6 +41,19 @@ ELSEWHERE = {
 def is_rl_zoo_file(name: str) -> bool:
     """Whether the name of a preset is that of such a file."""
     return name.endswith(SUFFIXES)
+
+
+def chosen_preset(name: str, spec: AlgorithmSpec, env: str | None) -> Preset:
+    """The preset that `--preset` names: one of the plugin, or the table of `env` in a file of rl-baselines3-zoo.
+
+    Raises:
+        SettingsError: there is none, or a file is named without an environment.
+    """
+    if not is_rl_zoo_file(name):
+        return named_preset(spec.id, name)
+    if env is None:
+        raise SettingsError(f"--preset {name} has a table for each environment: add --env ID")
+    return rl_zoo_preset(Path(name), spec, env)
 
 
 def rl_zoo_preset(path: Path, spec: AlgorithmSpec, env: str) -> Preset:
@@ -119,10 +132,9 @@ def _count(entries: dict[str, object], name: str, place: str) -> int | None:
     value = entries.pop(name, None)
     if value is None:
         return None
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 1 <= float(str(value)) < 2**63 or float(str(value)) % 1:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value < 2**63 or value % 1:
         raise SettingsError(f"{place} has {name} = {shown(value)}; give a positive whole number")
-    return int(float(str(value)))
+    return int(value)
 
 
 def _value(value: object, place: str) -> object:

@@ -6,7 +6,6 @@ import contextlib
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -29,7 +28,7 @@ from rlsdk.experiments.begun_from import made
 from rlsdk.experiments.plotting import plot_run
 from rlsdk.experiments.profiling import profiled
 from rlsdk.experiments.recorded_run import dataset_of, environment_of, require_same_dataset
-from rlsdk.experiments.rl_zoo import is_rl_zoo_file, rl_zoo_preset
+from rlsdk.experiments.rl_zoo import chosen_preset
 from rlsdk.experiments.run_directory import RunDirectory, folder_name
 from rlsdk.experiments.run_record import FinalEvaluation, RunRecord
 from rlsdk.experiments.run_request import RunRequest
@@ -42,7 +41,7 @@ from rlsdk.experiments.trust import (
     require_own_places,
     without_places,
 )
-from rlsdk.registry import AlgorithmSpec, Preset, load, named_preset, plugin_of, preset
+from rlsdk.registry import AlgorithmSpec, Preset, load, plugin_of, preset
 from rlsdk.runtime.output import print_line
 from rlsdk.runtime.seeding import fresh_seed
 from rlsdk.settings import flat_scalars, merge, unstructure
@@ -270,12 +269,8 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
 
 def _preset(request: RunRequest, spec: AlgorithmSpec, env: str | None) -> Preset | None:
     """The preset to start from."""
-    if request.preset is not None and is_rl_zoo_file(request.preset):
-        if env is None:
-            raise SettingsError(f"--preset {request.preset} has a table for each environment: add --env ID")
-        return rl_zoo_preset(Path(request.preset), spec, env)
     if request.preset is not None:
-        return named_preset(spec.id, request.preset)
+        return chosen_preset(request.preset, spec, env)
     return preset(spec.id, env) if request.use_preset and env is not None else None
 
 
