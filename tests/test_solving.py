@@ -101,11 +101,15 @@ def test_a_row_by_hand() -> None:
         "peer": {"0": outcome(9.0), "1": outcome(7.0, solved=False), "2": outcome(11.0)},
         "sbx": {"0": outcome(5.0, solved=False)},
     }
-    text = solving.table({"CartPole-v1/a2c": sides})
-    (row,) = [line for line in text.splitlines() if line.startswith("| CartPole")]
-    cells = [cell.strip() for cell in row.strip("|").split("|")]
-    assert cells == [
-        *("CartPole-v1", "`a2c`", "CartPole-v1", "**2.0** [1.0 .. 3.0]", "4.0", "1,000"),
+    text = solving.table({"CartPole-v1/a2c": sides, "CartPole-v1/ppo": {"ours": sides["ours"]}})
+    fast, row = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in text.splitlines()
+        if line.startswith("| CartPole")
+    ]
+    assert fast == ["CartPole-v1", "`ppo` -fast", "**2.0** [1.0 .. 3.0]", "4.0", "1,000", *[""] * 5, "3", ""]
+    assert row == [
+        *("CartPole-v1", "`a2c`", "**2.0** [1.0 .. 3.0]", "4.0", "1,000"),
         *(
             "**11.0** [9.0 .. 11.0; 2 of 3 seeds]",
             "22.0",
@@ -116,7 +120,7 @@ def test_a_row_by_hand() -> None:
             "5.5x",
         ),
     ]
-    assert len(cells) == len(solving.COLUMNS)
+    assert len(row) == len(fast) == len(solving.COLUMNS)
     assert text.startswith("Measured 2026-01-02: torch 2.13.0\n")
 
 
