@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import platform
 import re
+import sys
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -39,6 +41,12 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="replace the rows in docs/performance.md")
     parser.add_argument("--n-envs", type=int, help="environments of both sides")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of both sides")
+    parser.add_argument(
+        "--at-least",
+        type=float,
+        metavar="SHARE",
+        help="fail where ours over the peer is below this share of the recorded ratio",
+    )
     options = parser.parse_args()
     if unknown := sorted(set(options.cases) - set(CASES)):
         parser.error(f"unknown cases {unknown}; there are {sorted(CASES)}")
@@ -47,18 +55,46 @@ def main() -> None:
     except RlsdkError as error:
         parser.error(str(error))
     print(HEADER, flush=True)
+    recorded, measured = _recorded(), {}
     for name, case in cases.items():
-        row = compare(case, rounds=options.rounds, threads=options.threads).row()
-        print(row, flush=True)
+        measured[name] = compare(case, rounds=options.rounds, threads=options.threads).row()
+        print(measured[name], flush=True)
         if options.write:
-            _write(name, row, options.rounds)
+            _write(name, measured[name], options.rounds)
+    if options.at_least and (slower := fallen(measured, recorded, options.at_least)):
+        sys.exit("\n".join(slower))
+
+
+def fallen(measured: Mapping[str, str], recorded: Mapping[str, str], share: float) -> list[str]:
+    """A line for each case whose ratio over the peer is below `share` of the recorded ratio. Both map a case to its row.
+
+    Ratios depend less on the machine than speeds do. They still differ by a fifth between days.
+    """
+    lines = []
+    for name, row in measured.items():
+        now, before = (_ratio(rows.get(name, "")) for rows in ({name: row}, recorded))
+        if now is not None and before is not None and now < share * before:
+            lines.append(f"{name}: {now:.2f}x of the peer is below {share:.0%} of the recorded {before:.2f}x")
+    return lines
+
+
+def _ratio(row: str) -> float | None:
+    """Ours over the peer; None in a row without a peer, whose first ratio may be SBX's."""
+    columns = row.split("|")
+    found = re.search(r"\*\*([\d.]+)x", columns[5]) if len(columns) > 5 else None
+    return float(found[1]) if found else None
+
+
+def _recorded() -> dict[str, str]:
+    """Case -> its row in docs/performance.md."""
+    _, _, table = TABLE.read_text(encoding="utf-8").partition(MARK)
+    return {line.split("|")[1].strip(): line for line in table.splitlines() if line.startswith("| ")}
 
 
 def _write(name: str, row: str, rounds: int) -> None:
     """Put one row into the table; the others stay as they were measured, each with its date."""
-    before, _, after = TABLE.read_text(encoding="utf-8").partition(MARK)
-    known = {line.split("|")[1].strip(): line for line in after.splitlines() if line.startswith("| ")}
-    known[name] = f"{row} {time.strftime('%Y-%m-%d')}, {rounds} rounds |"
+    before, _, _ = TABLE.read_text(encoding="utf-8").partition(MARK)
+    known = {**_recorded(), name: f"{row} {time.strftime('%Y-%m-%d')}, {rounds} rounds |"}
     versions = ", ".join(f"{p} {version(p)}" for p in PACKAGES)
     rows = "\n".join(known[case] for case in CASES if case in known)
     header = "\n".join(f"{line}{end}" for line, end in zip(HEADER.split("\n"), (" measured |", "---|"), strict=True))

@@ -54,6 +54,28 @@ def test_cases_with_workers_go_by_the_clock() -> None:
     assert "50%" not in row
 
 
+def test_a_case_that_became_slower_is_named() -> None:
+    recorded, row = {"tqc-pendulum": comparison().row()}, comparison().row()
+    assert command.fallen({"tqc-pendulum": row}, recorded, 0.9) == []
+    slower = comparison(timings={"ours": [Timing(250.0, 250.0, 0.5)], "theirs": [Timing(100.0, 100.0, 0.9)]}).row()
+    assert command.fallen({"tqc-pendulum": slower}, recorded, 0.8) == []
+    (line,) = command.fallen({"tqc-pendulum": slower}, recorded, 0.9)
+    assert line == "tqc-pendulum: 2.50x of the peer is below 90% of the recorded 3.00x"
+    alone = comparison(timings={"ours": [Timing(250.0, 250.0, 0.5)]}, mib={"ours": 1}).row()
+    assert command.fallen({"tqc-pendulum": alone, "new": slower}, recorded, 0.9) == []
+
+
+def test_the_command_fails_where_a_case_became_slower(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = comparison(timings={"ours": [Timing(2.0, 2.0, 0.5)], "theirs": [Timing(100.0, 100.0, 0.9)]})
+    monkeypatch.setattr(command, "compare", lambda case, rounds, threads: slow)
+    arguments = ["benchmarks", "tqc-pendulum", "--at-least"]
+    monkeypatch.setattr("sys.argv", [*arguments, "0.001"])
+    command.main()
+    monkeypatch.setattr("sys.argv", [*arguments, "0.8"])
+    with pytest.raises(SystemExit, match="tqc-pendulum: 0.02x of the peer is below 80% of the recorded"):
+        command.main()
+
+
 def test_updates_are_timed_where_they_happen() -> None:
     class Model:
         def train(self) -> int:
