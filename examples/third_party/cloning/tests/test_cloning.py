@@ -59,7 +59,7 @@ def test_prediction_needs_no_data_set_and_training_asks_for_the_same(tmp_path: P
     moved = data.rename(tmp_path / "elsewhere.safetensors")
     alone = rlsdk.load(tmp_path / "agent")
     assert alone.predict([0.5, 0.5], deterministic=True)[0] == agent.predict([0.5, 0.5], deterministic=True)[0]
-    with pytest.raises(UsageError, match=r"needs the data set 'demo' .* give it again"):
+    with pytest.raises(UsageError, match=r"needs the data set 'demo' .* pass it again"):
         alone.learn(10)
     rlsdk.load(tmp_path / "agent", dataset=moved).learn(10)
     other = recorded(tmp_path / "other", CHOICE, episodes=3)
