@@ -63,6 +63,9 @@ def test_a_case_that_became_slower_is_named() -> None:
     assert line == "tqc-pendulum: 2.50x of the peer is below 90% of the recorded 3.00x"
     alone = comparison(timings={"ours": [Timing(250.0, 250.0, 0.5)]}, mib={"ours": 1}).row()
     assert command.fallen({"tqc-pendulum": alone, "new": slower}, recorded, 0.9) == []
+    beside_sbx = comparison(timings={"ours": [Timing(1.0, 1.0, 0.5)], "sbx": [Timing(100.0, 100.0, 0.9)]}).row()
+    assert "**0.01x**" in beside_sbx  # only the peer's column counts
+    assert command.fallen({"tqc-pendulum": beside_sbx}, recorded, 0.9) == []
 
 
 def test_the_command_fails_where_a_case_became_slower(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +75,7 @@ def test_the_command_fails_where_a_case_became_slower(monkeypatch: pytest.Monkey
     monkeypatch.setattr("sys.argv", [*arguments, "0.001"])
     command.main()
     monkeypatch.setattr("sys.argv", [*arguments, "0.8"])
-    with pytest.raises(SystemExit, match="tqc-pendulum: 0.02x of the peer is below 80% of the recorded"):
+    with pytest.raises(SystemExit, match=r"tqc-pendulum: 0\.02x of the peer is below 80% of the recorded"):
         command.main()
 
 

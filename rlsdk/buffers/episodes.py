@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TypeVar
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -16,6 +18,8 @@ from rlsdk.interfaces import BuildContext, Frames
 from rlsdk.records import Features, Observation, Sequences, StepData, Transitions
 from rlsdk.settings.dataset import Dataset
 from rlsdk.spaces import Space
+
+T = TypeVar("T")
 
 
 def open_episodes(dataset: Dataset | str | Path, context: BuildContext | None = None) -> Episodes:
@@ -73,6 +77,10 @@ class Episodes:
         self.lengths = file.length[self.numbers]
         """int64 [E]."""
         self._before = self.lengths.cumsum(0) - self.lengths
+        # the first observation of each episode of the file: each episode before has one observation more than steps
+        self._first_row = file.start + torch.arange(file.episodes)
+        # numpy looks positions up in a fifth of the time that torch takes
+        self._searched = tuple(f.numpy() for f in (self._before, self.numbers, file.start[self.numbers] - self._before))
         self._ends_checked = False
 
     @property
@@ -150,10 +158,10 @@ class Episodes:
             ArtifactError: the file is damaged.
         """
         number, step = self._places(positions)
-        columns = self._columns(number, step)
-        discount = gamma * (~columns["terminated"]).float()
+        action, reward = _at(self.file.actions(), step), self.file.step_column("reward")[step]
+        discount = gamma * (~self._ends("terminated")[step]).float()
         now, following = self._observations(number, step)
-        return Transitions(now, columns["action"], columns["reward"], discount, following, positions.to(self.device))
+        return self._on_device(Transitions(now, action, reward, discount, following, positions))
 
     def sequences(self, positions: Tensor, length: int, gamma: float, burn_in: int = 0) -> Sequences[None]:
         """Sequences [T = length, N] that begin at positions int64 [N]; after the end of their episode comes padding.
@@ -167,7 +175,7 @@ class Episodes:
         valid = (ahead < left).to(self.device)
         steps, numbers = step + torch.minimum(ahead, left - 1), number.expand(length, -1)
         columns = self._columns(numbers, steps)
-        now, following = self._observations(numbers, steps)
+        now, following = self._on_device(self._observations(numbers, steps))
         discount = gamma * (~columns["terminated"]).float()
         extras: Mapping[str, Tensor] = {}
         data = StepData(observation=now, valid=valid, extras=extras, **columns)
@@ -212,19 +220,20 @@ class Episodes:
 
     def _places(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """(episode of the file, step of the file), each int64 [N], of positions int64 [N] among these episodes."""
-        mine = torch.searchsorted(self._before, positions.cpu(), right=True) - 1
-        number = self.numbers[mine]
-        return number, self.file.start[number] + positions.cpu() - self._before[mine]
+        before, numbers, shift = self._searched
+        wanted = positions.numpy(force=True)
+        mine = np.searchsorted(before, wanted, side="right") - 1
+        return torch.from_numpy(numbers[mine]), torch.from_numpy(wanted + shift[mine])
 
     def _columns(self, number: Tensor, step: Tensor) -> dict[str, Features]:
         """Actions, rewards and ends [.., *shape] of steps int64 [..]."""
         ends = {name: self._ends(name)[step] for name in ("terminated", "truncated")}
         found = {"action": _at(self.file.actions(), step), "reward": self.file.step_column("reward")[step], **ends}
-        return tree.map_tensors(lambda leaf: leaf.to(self.device), found)
+        return self._on_device(found)
 
     def _observations(self, number: Tensor, step: Tensor) -> tuple[Observation, Observation]:
         """(observations [..], what the steps led to) of steps int64 [..] in the episodes `number` int64 [..]."""
-        row, begin = step + number, self.file.start[number] + number
+        row, begin = step + number, self._first_row[number]
         first = row == begin
         features, masks = self.file.observations(), self.file.masks()
 
@@ -233,8 +242,11 @@ class Episodes:
             seen = _at(features, rows) if self.frames is None else _stacked(self.frames, features, rows, begin)
             return Observation(seen, is_first, None if masks is None else masks[rows])
 
-        pair = observation(row, first), observation(row + 1, torch.zeros_like(first))
-        return tree.map_tensors(lambda leaf: leaf.to(self.device), pair)
+        return observation(row, first), observation(row + 1, torch.zeros_like(first))
+
+    def _on_device(self, found: T) -> T:
+        """A tree [..] on the device of these episodes; recordings are on the CPU."""
+        return found if self.device == "cpu" else tree.map_tensors(lambda leaf: leaf.to(self.device), found)
 
 
 def _rows(features: Features, rows: slice) -> Features:

@@ -42,6 +42,16 @@ class Evaluates(Protocol):
         ...
 
 
+def as_recorded(
+    network: Evaluates, observation: Observation, starts: Tensor | None = None
+) -> tuple[Observation, tuple[States, States], Tensor]:
+    """What `Evaluates.evaluate` takes of recorded steps [N, ..], whose carries are not stored; see `evaluate_recorded`."""
+    first = torch.ones_like(observation.is_first) if starts is None else starts
+    seen = Observation(observation.features, observation.is_first | first, observation.action_mask)
+    carry = network.initial_carry(len(first))
+    return seen, (carry.actor, carry.critic), first
+
+
 def evaluate_recorded(
     network: Evaluates, observation: Observation, starts: Tensor | None = None
 ) -> tuple[Distribution, Tensor]:
@@ -52,10 +62,7 @@ def evaluate_recorded(
         observation: [N, ..], as the policy sees it.
         starts: bool [N], True where a sequence of consecutive rows begins, with an empty memory; None: every row is one.
     """
-    first = torch.ones_like(observation.is_first) if starts is None else starts
-    seen = Observation(observation.features, observation.is_first | first, observation.action_mask)
-    carry = network.initial_carry(len(first))
-    return network.evaluate(seen, (carry.actor, carry.critic), first)
+    return network.evaluate(*as_recorded(network, observation, starts))
 
 
 def imitation_loss(

@@ -9,6 +9,7 @@ from rlsdk.updates.optimizer import FlatOptimizer
 from rlsdk.updates.optimizer_choice import adam_arguments
 from rlsdk.updates.policy_loss import policy_loss_of
 from rlsdk.updates.q_learning import QLearning
+from rlsdk.updates.recorded_batch import recorded_batch
 from rlsdk.updates.soft_actor_critic import EntropyCoefficient, SoftActorCritic
 from rlsdk.updates.target_network import TargetNetwork
 
@@ -28,5 +29,6 @@ __all__ = [
     "in_order",
     "policy_batch",
     "policy_loss_of",
+    "recorded_batch",
     "shuffled",
 ]

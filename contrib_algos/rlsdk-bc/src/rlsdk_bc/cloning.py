@@ -9,14 +9,27 @@ from torch import Tensor
 
 from rlsdk.buffers import rows_in_order
 from rlsdk.interfaces import BuildContext, State
+from rlsdk.kernels import KernelSlot, fixed_layers
 from rlsdk.networks import ActorCritic, evaluate_recorded
 from rlsdk.records import Features, Metrics, Observation, Sequences, Transitions
-from rlsdk.updates import FlatOptimizer, adam_arguments
+from rlsdk.updates import (
+    FlatOptimizer,
+    LossTerms,
+    PolicyBatch,
+    adam_arguments,
+    evaluator_of,
+    policy_loss_of,
+    recorded_batch,
+)
+from rlsdk.updates.evaluation import Evaluator
 from rlsdk_bc.config import BCConfig
 from rlsdk_bc.data import Data
 from rlsdk_bc.losses import action_loss, entropy_of
 
 BatchT = TypeVar("BatchT", Transitions, Sequences[None])
+
+
+METRICS = ("train/imitation_loss", "train/value_loss", "train/entropy_loss", "train/loss")
 
 
 class Cloning(Generic[BatchT]):
@@ -28,43 +41,67 @@ class Cloning(Generic[BatchT]):
         choice, arguments = config.policy_kwargs.optimizer_class, config.policy_kwargs.optimizer_kwargs
         rate = config.learning_rate(1.0)
         self.optimizer = FlatOptimizer(policy, choice, rate, adam_arguments(choice, arguments))
+        self._kernel = KernelSlot(self._make_kernel, policy)
+
+    def _make_kernel(self, hooked: bool) -> Evaluator:
+        self.optimizer.zero_grad()  # gradients of new parameters have their place in its vector
+        self._loss, names = policy_loss_of(self.policy), self.policy.named_parameters()
+        self._deviations = [parameter for name, parameter in names if name.endswith("log_std")]
+        rows = self.config.batch_size * (self.config.sequence_length if self.policy.recurrent else 1)
+        return evaluator_of(self.policy, rows, hooked=hooked)
 
     def reconfigure(self, config: BCConfig) -> None:
         """Use new settings from the next update on."""
         self.config = config
+        self._kernel.refit()
 
+    @fixed_layers()
     def update(self, batch: BatchT, *, progress: float) -> Metrics:
         """One gradient step on N transitions, or on sequences for a policy with a memory."""
-        self.policy.refit()
+        config, kernel = self.config, self._kernel()
         if self.policy.has_train_mode:
             self.policy.train()
-        loss, metrics = self._loss(batch)
+        observation, action, starts = _steps_of(batch)
+        target = self.data.returns_of(batch) if config.vf_coef and self.data is not None else None
+        rows = recorded_batch(self.policy, observation, action, target, starts)
         self.optimizer.zero_grad()
-        torch.autograd.backward(loss)
-        self.optimizer.step(self.config.learning_rate(1.0 - progress))
-        self._bound_deviation()
-        if (std := self.policy.action_std()) is not None:
-            metrics["train/std"] = std
-        return metrics
-
-    def _loss(self, batch: BatchT) -> tuple[Tensor, dict[str, Tensor]]:
-        """(the loss, 0-d; its parts for the log)."""
-        config = self.config
-        if isinstance(batch, Sequences):
-            steps, starts, _ = rows_in_order(batch)
-            imitation, entropy, value = self.evaluate(steps.observation, steps.action, starts)
-        else:
-            imitation, entropy, value = self.evaluate(batch.observation, batch.action, None)
-        loss = imitation.mean() - config.ent_coef * entropy.mean()
-        metrics = {"train/imitation_loss": imitation.mean().detach(), "train/entropy_loss": -entropy.mean().detach()}
+        found = self._squared_error(rows) if config.loss == "squared_error" else self._likelihood(kernel, rows)
+        metrics = dict(zip(METRICS, found, strict=True))
         if config.l2_coef:
-            squares = torch.stack([parameter.square().sum() for parameter in self.policy.actor_parameters])
-            loss = loss + config.l2_coef * 0.5 * squares.sum()
-        if config.vf_coef and self.data is not None:
-            error = (value - self.data.returns_of(batch)).square().mean()
-            metrics["train/value_loss"] = error.detach()
-            loss = loss + config.vf_coef * error
-        return loss, {**metrics, "train/loss": loss.detach()}
+            metrics["train/loss"] = metrics["train/loss"] + self._decay()
+        if target is None:
+            del metrics["train/value_loss"]
+        self.optimizer.step(config.learning_rate(1.0 - progress))
+        self._bound_deviation()
+        std = self.policy.action_std()
+        return metrics if std is None else {**metrics, "train/std": std}
+
+    def _likelihood(self, kernel: Evaluator, rows: PolicyBatch) -> tuple[Tensor, ...]:
+        """`METRICS`, 0-d each; the gradient of the loss is in the parameters afterwards."""
+        terms = LossTerms(None, None, self.config.ent_coef, self.config.vf_coef, normalize_advantage=False)
+        now, vjp = kernel.evaluate(kernel.prepared(rows))
+        seen, grads = self._loss(rows, now, terms)
+        vjp(*grads)
+        imitation, value, entropy, _, _, loss = seen.unbind()
+        return imitation, value, entropy, loss
+
+    def _squared_error(self, rows: PolicyBatch) -> tuple[Tensor, ...]:
+        """The same as `_likelihood`, for the squared error of the mean."""
+        imitation, entropy, value = self.evaluate(rows.observation, rows.action, rows.starts)
+        imitation, entropy, error = imitation.mean(), entropy.mean(), (value - rows.target).square().mean()
+        loss = imitation - self.config.ent_coef * entropy + self.config.vf_coef * error
+        torch.autograd.backward(loss)
+        return imitation.detach(), error.detach(), -entropy.detach(), loss.detach()
+
+    @torch.no_grad()
+    def _decay(self) -> Tensor:
+        """The penalty of the actor's parameters, 0-d; adds its gradient."""
+        penalty = torch.zeros((), device=self.optimizer.flat.device)
+        for parameter in self.policy.actor_parameters:
+            if parameter.grad is not None:
+                parameter.grad.add_(parameter, alpha=self.config.l2_coef)
+            penalty += 0.5 * self.config.l2_coef * parameter.square().sum()
+        return penalty
 
     def evaluate(
         self, observation: Observation, action: Features, starts: Tensor | None
@@ -96,12 +133,19 @@ class Cloning(Generic[BatchT]):
     @torch.no_grad()
     def _bound_deviation(self) -> None:
         if self.config.loss == "likelihood":
-            for name, parameter in self.policy.named_parameters():
-                if name.endswith("log_std"):
-                    parameter.clamp_(min=self.config.log_std_min)
+            for parameter in self._deviations:
+                parameter.clamp_(min=self.config.log_std_min)
 
     def state_dict(self) -> State:
         return {"optimizer": self.optimizer.state_dict()}
 
     def load_state_dict(self, state: State, /) -> None:
         self.optimizer.load_state_dict(state["optimizer"])
+
+
+def _steps_of(batch: Transitions | Sequences[None]) -> tuple[Observation, Features, Tensor | None]:
+    """(observations [N, ..], actions [N, ..], where sequences begin: bool [N] or None) of a batch."""
+    if isinstance(batch, Transitions):
+        return batch.observation, batch.action, None
+    steps, starts, _ = rows_in_order(batch)
+    return steps.observation, steps.action, starts

@@ -97,7 +97,7 @@ def executed(space: Space, action: Features) -> Features:
     def within(_: str, leaf: Space, values: Tensor) -> Tensor:
         if not isinstance(leaf, Box):
             return values
-        low, high = (torch.as_tensor(bound).to(values) for bound in (leaf.low, leaf.high))
+        low, high = (torch.tensor(bound).to(values) for bound in (leaf.low, leaf.high))
         return values.reshape(-1, *leaf.shape).clamp(low, high)
 
     found: Features = map_leaves(space, within, action, path="action")
