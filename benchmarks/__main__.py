@@ -95,9 +95,10 @@ def _write(name: str, row: str, rounds: int) -> None:
     """Put one row into the table; the others stay as they were measured, each with its date."""
     before, _, _ = TABLE.read_text(encoding="utf-8").partition(MARK)
     known = {**_recorded(), name: f"{row} {time.strftime('%Y-%m-%d')}, {rounds} rounds |"}
-    versions, joined = ", ".join(f"{p} {version(p)}" for p in PACKAGES), "\n".join(rows)
+    versions = ", ".join(f"{p} {version(p)}" for p in PACKAGES)
     rows = [known[case] for case in CASES if case in known]
     header = "\n".join(f"{line}{end}" for line, end in zip(HEADER.split("\n"), (" measured |", "---|"), strict=True))
+    joined = "\n".join(rows)
     page = f"{before}{MARK}\n\n{versions}, Python {platform.python_version()}\n\n{header}\n{joined}\n"
     TABLE.write_text(page, encoding="utf-8")
     _write_summary([ratio for row in rows if (ratio := _ratio(row)) is not None])

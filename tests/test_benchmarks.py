@@ -79,6 +79,24 @@ def test_the_command_fails_where_a_case_became_slower(monkeypatch: pytest.Monkey
         command.main()
 
 
+def test_rows_and_the_summary_are_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    table, landing = tmp_path / "performance.md", tmp_path / "README.md"
+    table.write_text(command.TABLE.read_text())
+    landing.write_text("**1.0 to 2.0 times as fast** in 1 measured cases; the median is 1.5")
+    monkeypatch.setattr(command, "TABLE", table)
+    monkeypatch.setattr(command, "LANDING_PAGES", (landing,))
+    timings = {"ours": [Timing(900.0, 0.0, 0.5)], "theirs": [Timing(10.0, 0.0, 0.9)], "sbx": [Timing(9e5, 0.0, 0.9)]}
+    monkeypatch.setattr(command, "compare", lambda case, rounds, threads: comparison(timings=timings))
+    monkeypatch.setattr("sys.argv", ["benchmarks", "tqc-pendulum", "--write"])
+    command.main()
+    (row,) = [line for line in table.read_text().splitlines() if line.startswith("| tqc-pendulum | 1 | 900.0 |")]
+    assert "**90.00x**" in row
+    before = command.ROOT.joinpath("docs/performance.md").read_text().splitlines()
+    assert [line for line in table.read_text().splitlines() if line not in before and line[:1] == "|"] == [row]
+    assert "to 90.0 times" in landing.read_text()
+    assert "**0.0 to" not in landing.read_text()  # the ratio to SBX is none of ours to the peer
+
+
 def test_updates_are_timed_where_they_happen() -> None:
     class Model:
         def train(self) -> int:
