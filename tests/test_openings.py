@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -244,8 +245,10 @@ class OwnNetworks(Subject):
 
 
 KIT = [case for case in OWN if ", " not in case]
-OF_AGENTS = [clause for clause in clauses() if not str(clause).startswith(("plugin.", "serializer.", "distribution."))]
-"""The other clauses are about packages, files and distributions, which own networks do not bring."""
+OTHERS = ("plugin.", "serializer.", "distribution.", "settings.have-effect")
+OF_AGENTS = [clause for clause in clauses() if not str(clause).startswith(OTHERS)]
+"""The others are about packages, files and distributions, which own networks do not bring, and about the effect of settings
+that own networks replace."""
 
 
 @pytest.mark.slow
@@ -258,5 +261,6 @@ def test_own_networks_keep_the_contracts(case: str, clause: Clause, monkeypatch:
         clause.check(OwnNetworks(case))
 
 
-def _load_with(load: Callable[..., Agent], objects: Mapping[str, object], path: Path, **options: object) -> Agent:
-    return load(path, custom_objects=dict(objects), **options)
+def _load_with(load: Callable[..., Agent], objects: Mapping[str, object], path: Path, **options: Any) -> Agent:
+    given = {**objects, **(options.pop("custom_objects", None) or {})}
+    return load(path, custom_objects=given, **options)
