@@ -72,7 +72,7 @@ def fallen(measured: Mapping[str, str], recorded: Mapping[str, str], share: floa
     """
     lines = []
     for name, row in measured.items():
-        now, before = (_ratio(rows.get(name, "")) for rows in ({name: row}, recorded))
+        now, before = _ratio(row), _ratio(recorded.get(name, ""))
         if now is not None and before is not None and now < share * before:
             lines.append(f"{name}: {now:.2f}x of the peer is below {share:.0%} of the recorded {before:.2f}x")
     return lines

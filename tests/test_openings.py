@@ -27,10 +27,13 @@ from rlsdk.environments.toy import AnySpaceEnv, ExtraInfo
 from rlsdk.interchange.export import Exported, export
 from rlsdk.spaces import choices_of
 from rlsdk.storage.factory import read
-from rlsdk.testing import Clause, clauses
+from rlsdk.testing import Clause, clauses, settings_clauses
+from rlsdk.testing.alternatives import Setting
 from rlsdk.testing.datasets import random_dataset
 from rlsdk.testing.not_applicable import NotApplicable
+from rlsdk.testing.settings_clauses import training_settings
 from rlsdk.testing.subject import SMALL, Subject
+from rlsdk.testing.trials import Trials
 from tests.example_plugins import installed_examples
 from tests.test_own_networks import BOX, VECTOR, objects_of
 from tests.test_own_networks import CASES as OWN
@@ -239,16 +242,15 @@ class OwnNetworks(Subject):
         super().__init__(OWN[case][0])
 
     def settings(self, base: Mapping[str, object] = SMALL, /, **changes: object) -> dict[str, object]:
+        changes.pop("use_sde", None)  # whole networks refuse it
         given = changes.get("policy_kwargs")
         networks = {**(given if isinstance(given, dict) else {}), **self.networks}
         return {**super().settings(base, **changes), "policy_kwargs": networks}
 
 
 KIT = [case for case in OWN if ", " not in case]
-OTHERS = ("plugin.", "serializer.", "distribution.", "settings.have-effect")
-OF_AGENTS = [clause for clause in clauses() if not str(clause).startswith(OTHERS)]
-"""The others are about packages, files and distributions, which own networks do not bring, and about the effect of settings
-that own networks replace."""
+OF_AGENTS = [clause for clause in clauses() if not str(clause).startswith(("plugin.", "serializer.", "distribution."))]
+"""The other clauses are about packages, files and distributions, which own networks do not bring."""
 
 
 @pytest.mark.slow
@@ -257,8 +259,15 @@ that own networks replace."""
 def test_own_networks_keep_the_contracts(case: str, clause: Clause, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files do not hold the user's classes, so each `load` of the kit is given them."""
     monkeypatch.setattr(Agent, "load", partial(_load_with, Agent.load, objects_of(case)))
+    monkeypatch.setattr(settings_clauses, "training_settings", _settings_of_no_network)
     with contextlib.suppress(NotApplicable):
         clause.check(OwnNetworks(case))
+
+
+def _settings_of_no_network(trials: Trials) -> list[Setting]:
+    """Own networks replace those that `policy_kwargs` describes, and whole ones refuse gSDE."""
+    others = ("policy_kwargs", "use_sde", "sde_")
+    return [setting for setting in training_settings(trials) if not setting.name.startswith(others)]
 
 
 def _load_with(load: Callable[..., Agent], objects: Mapping[str, object], path: Path, **options: Any) -> Agent:

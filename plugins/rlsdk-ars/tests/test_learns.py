@@ -20,12 +20,16 @@ def test_cart_pole(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_swimmer(seed: int) -> None:
+def test_swimmer() -> None:
     """rl-baselines3-zoo documents 241 +- 51; docs/results.md has 350, 356 and 284 for these seeds."""
     pytest.importorskip("mujoco")
-    model = ARS("LinearPolicy", "Swimmer-v5", n_delta=4, learning_rate=0.02, delta_std=0.02, seed=seed).learn(2_000_000)
-    assert run_episodes(model, "Swimmer-v5", 5, seed=9).mean >= 241.0
+    settings = {"n_delta": 4, "learning_rate": 0.02, "delta_std": 0.02}
+    returns = []
+    for seed in (0, 1, 2):
+        model = ARS("LinearPolicy", "Swimmer-v5", seed=seed, **settings).learn(2_000_000)
+        returns.append(run_episodes(model, "Swimmer-v5", 5, seed=9).mean)
+    assert min(returns) >= 241.0, returns
+    assert sum(returns) / 3 >= 300.0, returns
 
 
 class Late(ChainEnv):

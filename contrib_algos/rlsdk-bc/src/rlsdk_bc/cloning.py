@@ -10,7 +10,7 @@ from torch import Tensor
 from rlsdk.buffers import rows_in_order
 from rlsdk.interfaces import BuildContext, State
 from rlsdk.kernels import KernelSlot, fixed_layers
-from rlsdk.networks import ActorCritic, evaluate_recorded
+from rlsdk.networks import ActorCritic
 from rlsdk.records import Features, Metrics, Observation, Sequences, Transitions
 from rlsdk.updates import (
     FlatOptimizer,
@@ -87,7 +87,7 @@ class Cloning(Generic[BatchT]):
 
     def _squared_error(self, rows: PolicyBatch) -> tuple[Tensor, ...]:
         """The same as `_likelihood`, for the squared error of the mean."""
-        imitation, entropy, value = self.evaluate(rows.observation, rows.action, rows.starts)
+        imitation, entropy, value = self.evaluate(rows)
         imitation, entropy, error = imitation.mean(), entropy.mean(), (value - rows.target).square().mean()
         loss = imitation - self.config.ent_coef * entropy + self.config.vf_coef * error
         torch.autograd.backward(loss)
@@ -103,12 +103,10 @@ class Cloning(Generic[BatchT]):
             penalty += 0.5 * self.config.l2_coef * parameter.square().sum()
         return penalty
 
-    def evaluate(
-        self, observation: Observation, action: Features, starts: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """(loss of the action, entropy, value), each [N], of N recorded steps; `starts` bool [N]: where sequences begin."""
-        distribution, value = evaluate_recorded(self.policy, observation, starts)
-        internal, squared = self.policy.internal(action), self.config.loss == "squared_error"
+    def evaluate(self, rows: PolicyBatch) -> tuple[Tensor, Tensor, Tensor]:
+        """(loss of the action, entropy, value), each [N], of N recorded steps."""
+        distribution, value = self.policy.evaluate(rows.observation, rows.memory, rows.starts)
+        internal, squared = self.policy.internal(rows.action), self.config.loss == "squared_error"
         loss = action_loss(distribution, internal, squared=squared)
         return loss, entropy_of(distribution, internal, squared=squared), value
 
@@ -120,7 +118,7 @@ class Cloning(Generic[BatchT]):
         if self.policy.has_train_mode:
             self.policy.eval()
         found = [
-            self.evaluate(self._seen(observation), action, starts)[0]
+            self.evaluate(recorded_batch(self.policy, self._seen(observation), action, starts=starts))[0]
             for observation, action, starts in self.data.held_out_batches()
         ]
         return torch.cat(found).mean()
