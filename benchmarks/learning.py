@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import time
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -20,7 +21,7 @@ import numpy as np
 
 import rlsdk
 from benchmarks.marked import replaced
-from benchmarks.peers import normalized, translated
+from benchmarks.trained_peer import EPISODES, trained_peer
 from rlsdk.evaluation.aggregate import estimate, mean
 from rlsdk.experiments import load_suite, suites
 from rlsdk.registry import find, preset
@@ -43,7 +44,6 @@ HEAD = f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|\n"
 CARD_HEAD = """| environment | steps | mean over seeds | per seed | stable-baselines3, same settings and seeds |
 |---|---|---|---|---|
 """
-EPISODES = 10
 Results = dict[str, dict[str, Any]]
 """Environment -> steps, episodes, minutes, seeds (seed -> return), and the same of the peer."""
 
@@ -105,15 +105,25 @@ def _has_preset(folder: Path, algorithm: str, name: str) -> bool:
     return known is not None and known.is_in(rlsdk.load(folder / "final.rlsdk").config)
 
 
-def peer(algorithm: str, env: str, seeds: range, steps: int | None) -> None:
-    """Train stable-baselines3 with our preset, seed after seed, and write what each reached."""
-    known_preset = preset(algorithm, env)
-    if known_preset is None:
+def peer(algorithm: str, env: str, seeds: range, steps: int | None, keep: Path | None = None) -> None:
+    """Train stable-baselines3 with our preset, seed after seed, and write what each reached. Seeds that are known with
+    as many steps are left out.
+
+    keep: a folder for unfinished trainings. None: an interrupted one starts again.
+    """
+    found_preset = preset(algorithm, env)
+    if found_preset is None:
         raise SystemExit(f"{algorithm} has no preset for {env}")
-    total = steps or known_preset.steps
+    total = steps or found_preset.steps
     for seed in seeds:
+        before = known(algorithm).get(env, {}).get("peer", {})
+        if before.get("steps") == total and str(seed) in before["seeds"]:
+            print(f"stable-baselines3 {algorithm} on {env}, seed {seed}: known, {before['seeds'][str(seed)]}", flush=True)
+            continue
         began = time.process_time()
-        reached = _trained_peer(algorithm, env, seed, known_preset.settings, known_preset.n_envs or 1, total)
+        place = keep / f"{algorithm}-{env}-{seed}" if keep else None
+        size = found_preset.n_envs or 1, total
+        reached = trained_peer(algorithm, env, seed, found_preset.settings, size, place)
         found = {
             "steps": total,
             "episodes": EPISODES,
@@ -123,28 +133,9 @@ def peer(algorithm: str, env: str, seeds: range, steps: int | None) -> None:
             "seeds": {str(seed): round(reached, 1)},
         }
         write(algorithm, env, "peer", found)
+        if place:
+            shutil.rmtree(place, ignore_errors=True)
         print(f"stable-baselines3 {algorithm} on {env}, seed {seed}: {reached:.1f}", flush=True)
-
-
-def _trained_peer(algorithm: str, env: str, seed: int, settings: Mapping[str, Any], n_envs: int, steps: int) -> float:
-    """The mean return of a peer that was trained."""
-    import stable_baselines3
-    import torch
-    from stable_baselines3.common.env_util import make_vec_env
-    from stable_baselines3.common.evaluation import evaluate_policy
-
-    torch.set_num_threads(1)
-    given = {name: translated(name, value) for name, value in settings.items()}
-    normalize = given.pop("normalize", False)
-    envs: Any = make_vec_env(env, n_envs, seed=seed)
-    others: Any = make_vec_env(env, 1, seed=seed + 1000)
-    if normalize:
-        envs = normalized(envs, normalize, given.get("gamma", 0.99))
-        others = normalized(others, {"training": False, "norm_reward": False}, 0.99)
-        others.obs_rms = envs.obs_rms
-    model = getattr(stable_baselines3, algorithm.upper())("MlpPolicy", envs, seed=seed, device="cpu", **given)
-    model.learn(steps)
-    return float(np.mean(evaluate_policy(model, others, EPISODES)[0]))
 
 
 # --- pages -----------------------------------------------------------------------------------------------------------
@@ -229,13 +220,15 @@ def main() -> None:
     other.add_argument("--seeds", type=int, default=5)
     other.add_argument("--first", type=int, default=0, help="the first seed")
     other.add_argument("--steps", type=int, help="instead of the preset's")
+    other.add_argument("--keep", type=Path, help="a folder that keeps unfinished trainings, to be continued")
     commands.add_parser("pages")
     options = parser.parse_args()
     if options.command == "add":
         for folder in options.runs:
             add(folder, options.preset)
     elif options.command == "peer":
-        peer(options.algorithm, options.env, range(options.first, options.first + options.seeds), options.steps)
+        seeds = range(options.first, options.first + options.seeds)
+        peer(options.algorithm, options.env, seeds, options.steps, options.keep)
     else:
         for path, text in pages().items():
             path.write_text(text, encoding="utf-8")

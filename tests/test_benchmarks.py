@@ -15,7 +15,7 @@ import torch
 
 import benchmarks.__main__ as command
 import rlsdk
-from benchmarks import floor, learning, native
+from benchmarks import floor, learning, native, trained_peer
 from benchmarks.cases import CASES, FILE, FOLDERS, ROOT, Case, read
 from benchmarks.compare import COLUMNS, Comparison
 from benchmarks.marked import with_row
@@ -246,6 +246,45 @@ def test_results_of_other_lengths_are_not_mixed(tmp_path: Path, monkeypatch: pyt
         assert learning.known("new")["Some-v0"]["ours"]["seeds"] == expected
     assert learning.measured() == ["new"]
     assert "| Some-v0 | 200 | 5.0 | 5.0 |  |" in learning.card("new")
+
+
+def test_seeds_of_a_peer_that_are_known_are_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained: list[int] = []
+
+    def train(_algorithm: str, _env: str, seed: int, *_: object) -> float:
+        trained.append(seed)
+        return float(seed)
+
+    monkeypatch.setattr(learning, "store", lambda algorithm: tmp_path / f"{algorithm}.json")
+    monkeypatch.setattr(learning, "trained_peer", train)
+    learning.peer("sac", "Pendulum-v1", range(2), 100)
+    learning.peer("sac", "Pendulum-v1", range(1, 3), 100)
+    assert trained == [0, 1, 2]
+    assert learning.known("sac")["Pendulum-v1"]["peer"]["seeds"] == {"0": 0.0, "1": 1.0, "2": 2.0}
+    learning.peer("sac", "Pendulum-v1", range(1), 200)  # of another length: not known
+    assert trained[3:] == [0]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "settings", "files"),
+    [
+        ("sac", {"learning_starts": 10, "buffer_size": 500}, {"agent.zip", "replay.pkl"}),
+        ("ppo", {"normalize": True, "n_steps": 32}, {"agent.zip", "normaliser.pkl"}),
+    ],
+)
+def test_an_interrupted_training_of_a_peer_goes_on(
+    algorithm: str, settings: dict[str, object], files: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("stable_baselines3")
+    monkeypatch.setattr(trained_peer, "SAVE_EVERY", 40)
+    keep = tmp_path / "kept"
+    trained_peer.trained_peer(algorithm, "Pendulum-v1", 0, settings, (1, 64), keep)
+    assert {path.name for path in keep.iterdir()} == files
+    steps: list[int] = []
+    save = trained_peer._save
+    monkeypatch.setattr(trained_peer, "_save", lambda model, place: (steps.append(model.num_timesteps), save(model, place)))
+    trained_peer.trained_peer(algorithm, "Pendulum-v1", 0, settings, (1, 128), keep)
+    assert steps == [80, 120]  # it began at 40
 
 
 def test_native_cases() -> None:
