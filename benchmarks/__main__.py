@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import platform
 import re
 import sys
@@ -31,6 +32,17 @@ def _resized(case: Case, options: argparse.Namespace) -> Case:
     return replace(case, chunk=options.chunk or case.chunk, n_envs=options.n_envs or case.n_envs, settings=settings)
 
 
+def _share(text: str) -> float:
+    """A positive number."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number such as 0.7")
+    return value
+
+
 def main() -> None:
     """Parse the command line and run the cases."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
@@ -43,7 +55,7 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of both sides")
     parser.add_argument(
         "--at-least",
-        type=float,
+        type=_share,
         metavar="SHARE",
         help="fail where ours over the peer is below this share of the recorded ratio",
     )

@@ -22,6 +22,10 @@ class SettingsError(RlsdkError, ValueError):
     """A hyper-parameter, option or settings file is unknown, mistyped or out of range."""
 
 
+class NetArchError(SettingsError):
+    """`net_arch` names a network that the policy does not have, or lacks one that it needs."""
+
+
 class PluginError(RlsdkError):
     """An algorithm id is unknown, ambiguous, switched off, incompatible, or its plugin is broken."""
 

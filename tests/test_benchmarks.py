@@ -77,6 +77,10 @@ def test_the_command_fails_where_a_case_became_slower(monkeypatch: pytest.Monkey
     monkeypatch.setattr("sys.argv", [*arguments, "0.8"])
     with pytest.raises(SystemExit, match=r"tqc-pendulum: 0\.02x of the peer is below 80% of the recorded"):
         command.main()
+    for text in ("0", "nan", "-1", "most"):
+        monkeypatch.setattr("sys.argv", [*arguments, text])
+        with pytest.raises(SystemExit, match="2"):
+            command.main()
 
 
 def test_rows_and_the_summary_are_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

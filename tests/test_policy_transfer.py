@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import rlsdk
-from rlsdk.errors import ArtifactError, SettingsError, UsageError
+from rlsdk.errors import ArtifactError, NetArchError, SettingsError, UsageError
 from rlsdk.registry import load
 from rlsdk.tree import flatten
 from rlsdk_acer import ACER
@@ -89,7 +89,7 @@ def test_a_policy_of_other_networks_is_named(tmp_path: Path) -> None:
     for env in (None, "Pendulum-v1"):
         with pytest.raises(SettingsError, match=wanted):
             PPO.load_policy(file, env)
-    with pytest.raises(SettingsError, match=r"^net_arch names"):
+    with pytest.raises(NetArchError, match=r"^net_arch names"):
         PPO.load_policy(file, policy_kwargs={"net_arch": {"qf": [8]}})
 
 

@@ -19,14 +19,13 @@ from rlsdk.agent.construction_limit import ConstructionLimit
 from rlsdk.agent.file_checks import bytes_of, require_finite
 from rlsdk.agent.made_by import algorithm_in, spec_for, upgraded
 from rlsdk.agent.transferred import PolicyTransfer
-from rlsdk.errors import ArtifactError, SettingsError, fitting, shown
+from rlsdk.errors import ArtifactError, NetArchError, SettingsError, fitting, shown
 from rlsdk.interfaces import FollowsPolicy
 from rlsdk.interfaces.abilities import ability
 from rlsdk.registry import AlgorithmSpec
 from rlsdk.settings import structure
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.constructor import bind
-from rlsdk.settings.networks import OTHER_NETWORKS
 
 SHARED = ("policy", "normalize", "frame_stack")
 """Settings besides `policy_kwargs` that define the policy."""
@@ -90,8 +89,8 @@ class StoredPolicy:
         own = given.get("policy_kwargs", {})
         try:
             yield
-        except SettingsError as error:
-            if not str(error).startswith(OTHER_NETWORKS) or not isinstance(own, Mapping) or "net_arch" in own:
+        except NetArchError as error:
+            if not isinstance(own, Mapping) or "net_arch" in own:
                 raise
             raise SettingsError(
                 f"{self.file}, of {self.algorithm}, has no policy that {spec.id} can take: its {error}; give the file of an"

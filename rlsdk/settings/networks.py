@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from rlsdk.errors import SettingsError, suggest
+from rlsdk.errors import NetArchError, SettingsError, suggest
 from rlsdk.settings.fields import described
 
 ValueT = TypeVar("ValueT")
@@ -112,10 +112,6 @@ def as_widths(value: Any) -> tuple[int, ...]:
     return layers
 
 
-OTHER_NETWORKS = "net_arch names"
-"""What the message begins with where a table is of other networks than the policy has."""
-
-
 def optional_widths(value: object) -> tuple[int, ...] | None:
     """`as_widths`, and None for None."""
     return None if value is None else as_widths(value)
@@ -139,18 +135,18 @@ def widths(
         absent: widths of a network that the table leaves out; None = it must be there.
 
     Raises:
-        SettingsError: `net_arch` is a table without that network, or with one that the policy has not.
+        NetArchError: `net_arch` is a table without that network, or with one that the policy has not.
     """
     if net_arch is None:
         return default
     if names and (unknown := sorted(set(net_arch) - {"", *names})):
-        raise SettingsError(f"{OTHER_NETWORKS} {unknown}, which this policy has not; it has {', '.join(names)}")
+        raise NetArchError(f"net_arch names {unknown}, which this policy has not; it has {', '.join(names)}")
     if "" in net_arch:
         return net_arch[""]
     if name not in net_arch and absent is not None:
         return absent
     if name not in net_arch:
-        raise SettingsError(f"{OTHER_NETWORKS} {sorted(net_arch)}, but this policy also needs {name!r}")
+        raise NetArchError(f"net_arch names {sorted(net_arch)}, but this policy also needs {name!r}")
     return net_arch[name]
 
 
