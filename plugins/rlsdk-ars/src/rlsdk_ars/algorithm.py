@@ -53,12 +53,14 @@ class RandomSearch:
 
     @torch.no_grad()
     def propose(self, *, progress: float) -> Tensor:
-        """2 n_delta candidates [P, D]: parameters + std * delta, then parameters - std * delta."""
+        """2 n_delta candidates [P, D]: parameters + std * delta, then parameters - std * delta; frozen parameters stay."""
         if self.structure.changed() or self.structure.hooked:
             self._refit()
         self.memory.zero_grad()
         shape = (self.config.n_delta, len(self.values))
         self.deltas = torch.randn(shape, generator=self.generator, device=self.values.device)
+        if (frozen := self.memory.frozen_entries()) is not None:
+            self.deltas[:, frozen] = 0.0
         spread = self.config.delta_std(1.0 - progress) * self.deltas
         return torch.cat([self.values + spread, self.values - spread])
 
