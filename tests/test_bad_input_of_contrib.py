@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 
 import rlsdk
@@ -55,6 +56,7 @@ SETTINGS: list[tuple[str, Mapping[str, Any], str]] = [
     ("td3", {"target_noise_clip": -0.1}, "target_noise_clip = -0.1"),
     ("ddpg", {"policy_delay": 2}, "unknown setting 'policy_delay'"),
     ("ddpg", {"buffer_size": 0}, "buffer_size"),
+    ("td3", {"action_noise": "normal"}, "action_noise 'normal' needs its numbers"),
 ]
 
 
@@ -63,6 +65,24 @@ SETTINGS: list[tuple[str, Mapping[str, Any], str]] = [
 )
 def test_settings_out_of_range(name: str, settings: Mapping[str, Any], message: str) -> None:
     assert message in refused(name, SettingsError, **settings)
+
+
+@pytest.mark.parametrize("name", ENVS)
+@pytest.mark.parametrize(
+    ("networks", "message"),
+    [
+        ({"activation_fn": torch.nn.Linear}, "cannot be made: Linear.__init__() missing 2 required"),
+        ({"activation_fn": torch.tanh}, "cannot be made: "),
+        ({"activation_fn": lambda: 5}, "makes 5, not a module"),
+        ({"optimizer_class": torch.optim.LBFGS}, "optimizer_class LBFGS evaluates the loss several times per step"),
+    ],
+    ids=str,
+)
+def test_classes_that_are_no_activation_or_optimiser(name: str, networks: Mapping[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        rlsdk.make(name, env=ENVS[name], policy_kwargs={**NARROW, **networks})
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -45,16 +45,27 @@ KINDS: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "recurrent-ppo": ("recurrent-ppo", "CartPole-v1", {"normalize": True}),
     "recurrent-ppo-maze": ("recurrent-ppo", lambda: TMazeEnv(), {}),
     "recurrent-ppo-gru": ("recurrent-ppo", "CartPole-v1", {"policy": "MlpGruPolicy"}),
+    "dqn-dueling": ("dqn", "CartPole-v1", {"policy_kwargs": {"dueling": True}}),
+    "qrdqn-dueling-several": (
+        "qrdqn",
+        "rlsdk/InvalidActionEnvMultiDiscrete-v0",
+        {"policy_kwargs": {"dueling": True}},
+    ),
+    "ppo-lstm-hybrid": ("ppo", lambda: HybridActionEnv(), {"policy": "MlpLstmPolicy"}),
+    "a2c-squashed": ("a2c", "Pendulum-v1", {"use_sde": True, "policy_kwargs": {"squash_output": True}}),
+    "sac-bounds": ("sac", "Pendulum-v1", {"action_bounds": (-0.5, 1.0), "normalize": True}),
+    "td3-frames": ("td3", "Pendulum-v1", {"frame_stack": 2}),
+    "ddpg-dict": ("ddpg", lambda: SimpleMultiObsEnv(), {"policy": "MultiInputPolicy"}),
 }
 
 
 def trained(name: str) -> Any:
     """A barely trained agent; for normalisers a little more, so that their statistics are not the first ones."""
     algorithm, env, settings = KINDS[name]
-    if algorithm in ("tqc", "qrdqn"):
+    if algorithm in ("tqc", "qrdqn", "dqn", "sac", "td3", "ddpg"):
         settings = {"buffer_size": 200, "learning_starts": 50, "batch_size": 8, **settings}
     elif algorithm != "ars":
-        settings = {"n_steps": 32, "batch_size": 16, **settings}
+        settings = {"n_steps": 32, **({} if algorithm == "a2c" else {"batch_size": 16}), **settings}
     return rlsdk.make(algorithm, env=env, seed=0, **settings).learn(70)
 
 
@@ -101,7 +112,7 @@ def episode_agrees(agent: Any, call: Any, exported: Any) -> None:
             observation = algorithm_env.reset()[0]
 
 
-FAST = ("ars-linear", "tqc-normalised", "qrdqn-frames", "maskable-ppo", "recurrent-ppo")
+FAST = ("ars-linear", "tqc-normalised", "qrdqn-frames", "maskable-ppo", "recurrent-ppo", "dqn-dueling", "sac-bounds")
 
 
 @pytest.mark.parametrize("name", [n if n in FAST else pytest.param(n, marks=pytest.mark.slow) for n in KINDS])
@@ -115,7 +126,7 @@ def test_onnx_agrees_over_an_episode(name: str, tmp_path: Path) -> None:
     episode_agrees(agent, lambda given: runtime.run(list(exported.outputs), given), exported)
 
 
-@pytest.mark.parametrize("name", ["recurrent-ppo", pytest.param("qrdqn-images", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["recurrent-ppo", "dqn-dueling", pytest.param("qrdqn-images", marks=pytest.mark.slow)])
 def test_torch_export_agrees_and_needs_no_rlsdk(name: str, tmp_path: Path) -> None:
     agent = trained(name)
     exported = export(agent, tmp_path / "policy", "torch-export")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+import rlsdk
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import ChainEnv, TMazeEnv
 from rlsdk.errors import SettingsError
@@ -234,6 +235,20 @@ def test_a_forgotten_state_gives_one_warning(memory: dict[str, Any]) -> None:
     with pytest.warns(UserWarning, match="called twice without state") as found:
         agent.predict(seen)
     assert [Path(each.filename).name for each in found] == ["test_recurrent.py"]
+
+
+@pytest.mark.parametrize("name", ["ppo", "a2c", "trpo", "sac", "tqc"])
+def test_deterministic_actions_remember_no_noise(name: str) -> None:
+    """The memory of gSDE is its noise matrices alone, so that nothing is forgotten without them."""
+    agent = rlsdk.make(name, env="Pendulum-v1", use_sde=True, policy_kwargs={"net_arch": [8]})
+    seen = np.zeros((2, 3), np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        one, two = (agent.predict(seen, deterministic=True)[0] for _ in range(2))
+    np.testing.assert_array_equal(one, two)
+    agent.predict(seen)
+    with pytest.warns(UserWarning, match="called twice without state"):
+        agent.predict(seen)
 
 
 def test_settings_that_contradict_each_other() -> None:

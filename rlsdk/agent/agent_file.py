@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from io import TextIOBase
+from math import isfinite
 from os import PathLike
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from rlsdk import spaces
 from rlsdk.errors import ArtifactError
@@ -92,7 +93,7 @@ def describe_agent(
 ) -> dict[str, object]:
     """The manifest's own part: which algorithm, which settings, which spaces, made with what."""
     plugin = plugin_of(spec) or find(spec.id)
-    settings = _without(unstructure(config), NOT_RESTORED)
+    settings = _without(_storable(unstructure(config)), NOT_RESTORED)
     return {
         "kind": KIND,
         "algorithm": spec.id,
@@ -124,13 +125,30 @@ def require_manifest(document: Mapping[str, object]) -> None:
             raise ArtifactError(f"the file is damaged: {name} in its manifest has no text for {wrong[0][:80]!r}")
 
 
+def _storable(value: Any) -> Any:
+    """Plain data as JSON has it: numbers that it has no form for, such as infinity, are objects."""
+    if isinstance(value, float) and not isfinite(value):
+        return {"object": str(value)}
+    if isinstance(value, Mapping):
+        return {name: _storable(item) for name, item in value.items()}
+    return [_storable(item) for item in value] if isinstance(value, list) else value
+
+
+def _is_object(value: object) -> bool:
+    """Whether it is a class, a function or an object, which a file cannot hold, or a list of such."""
+    if isinstance(value, list):
+        return any(_is_object(item) or (isinstance(item, Mapping) and bool(_objects(item))) for item in value)
+    return isinstance(value, Mapping) and (set(value) == {"object"} or value.get("kind") == "custom")
+
+
 def _objects(settings: Mapping[str, object], prefix: str = "") -> list[str]:
-    """Dotted names of settings that are classes or functions, which a file cannot hold."""
+    """Dotted names of settings that a file cannot hold."""
     names = []
     for name, value in settings.items():
-        if isinstance(value, Mapping):
-            is_object = set(value) == {"object"} or value.get("kind") == "custom"
-            names += [prefix + name] if is_object else _objects(value, f"{prefix}{name}.")
+        if _is_object(value):
+            names.append(prefix + name)
+        elif isinstance(value, Mapping):
+            names += _objects(value, f"{prefix}{name}.")
     return names
 
 
@@ -177,8 +195,8 @@ def restored_config(document: Mapping[str, object], replacements: Mapping[str, o
     if not isinstance(config, dict) or not isinstance(missing, list) or not all(isinstance(n, str) for n in missing):
         raise ArtifactError("the file is damaged: its manifest holds no settings")
     settings, given = _without(config, NOT_RESTORED), _dotted(replacements)
-    absent = [name for name in missing if name not in given and name not in NOT_RESTORED]
-    absent = [name for name in absent if name.partition(".")[0] not in {n.partition(".")[0] for n in given}]
+    whole = [f"{name}." for name in given if not any(other.startswith(f"{name}.") for other in given)]
+    absent = [name for name in missing if name not in {*given, *NOT_RESTORED} and not name.startswith(tuple(whole))]
     if absent:
         example = f"custom_objects={{{absent[0]!r}: ...}}"
         raise ArtifactError(

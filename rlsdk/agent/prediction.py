@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Mapping
 from typing import TypeVar
@@ -16,6 +17,7 @@ from rlsdk.agent.torch_modes import in_plain_modes, modes_are_plain
 from rlsdk.environments.adapters.masks import MaskRule
 from rlsdk.environments.adapters.observations import ObservationBatcher, batch_of
 from rlsdk.errors import MaskError, ObservationError, shown
+from rlsdk.networks.state_dependent_noise import NoiseMatrices
 from rlsdk.preprocessing import Preprocessing
 from rlsdk.preprocessing.frames import FramesCarry
 from rlsdk.records import Features, Observation
@@ -52,7 +54,7 @@ def _predict(
     seen = Observation(agent.stack(rows), is_first, agent.masks.of(action_masks, len(rows)))
     policy, preprocessing = agent.parts.policy, agent.preprocessing
     carry = _carry_of(state, preprocessing.initial_carry(policy, len(rows)), len(rows))
-    if state is None and episode_start is None and leaves(carry):
+    if state is None and episode_start is None and leaves(carry) and not (deterministic and _is_noise(carry)):
         _warn_the_second_time(agent)
     moved = map_tensors(lambda leaf: leaf.to(agent.context.device), seen)
     act = preprocessing.act(policy, moved, carry, deterministic=deterministic, generator=agent.streams["predict"])
@@ -60,6 +62,15 @@ def _predict(
     chosen = actions[0] if single else actions
     nested = isinstance(agent.context.action_space, Dict | Tuple)
     return chosen if nested else np.asarray(chosen), act.carry if leaves(act.carry) else None
+
+
+def _is_noise(carry: object) -> bool:
+    """Whether all that is remembered is gSDE's noise, which deterministic actions are without."""
+    if isinstance(carry, NoiseMatrices):
+        return True
+    if dataclasses.is_dataclass(carry):
+        return all(_is_noise(getattr(carry, field.name)) for field in dataclasses.fields(carry))
+    return not leaves(carry)
 
 
 def _warn_the_second_time(agent: AssembledAgent) -> None:

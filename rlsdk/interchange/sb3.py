@@ -13,7 +13,7 @@ import warnings
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
@@ -24,6 +24,7 @@ from rlsdk.environments import connect
 from rlsdk.errors import ArtifactError, PluginError, SettingsError, shown
 from rlsdk.registry import load as load_plugin
 from rlsdk.settings import describe, merge
+from rlsdk.spaces import Dict
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent
@@ -32,9 +33,13 @@ OURS = ("policy", "env", "seed", "device", "policy_kwargs", "normalize", "frame_
 """Settings that are not taken from a file."""
 MAX_SETTINGS, SMALL, MAX_GROWTH = 16 * 2**20, 2**20, 4
 """Bytes of settings; bytes that weights may have in any case; how many times the file's size they may be."""
+_STATED = ("use_expln", "full_std", "clip_mean", "squash_output", "normalize_images")
+"""Settings of networks that predictions depend on and weights do not show."""
 ACTIVATION = re.compile(r"<class 'torch\.nn\.modules\.activation\.(?P<name>\w+)'>")
 MAX_LAYER = 10_000
 """Layers have numbers below this one."""
+_LEARNT = {"log_ent_coef": "ent_coef"}
+"""Learnt numbers of a file -> the setting they begin with; where that is given, they are not taken."""
 
 
 @attrs.frozen
@@ -83,8 +88,9 @@ def import_sb3(
     if spec.from_sb3 is None:
         raise SettingsError(f"{algorithm} has no counterpart in stable-baselines3 or sb3-contrib to import from")
     foreign, envs = read_sb3(path), connect(env)
+    weights = {name: weight for name, weight in foreign.weights.items() if _LEARNT.get(name) not in changes}
     try:
-        translated = spec.from_sb3(foreign.weights, envs.action_space)
+        translated = spec.from_sb3(weights, envs.action_space)
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError):
         some = ", ".join(sorted(foreign.weights)[:3])
         raise ArtifactError(
@@ -99,26 +105,33 @@ def import_sb3(
     known = {field.name for field in attrs.fields(spec.config_type)} - set(OURS)
     settings = {name: value for name, value in foreign.settings.items() if name in known}
     networks = {name: value for name, value in foreign.networks.items() if name in _network_settings(spec.config_type)}
-    settings = merge(settings, {"policy": translated.policy, "policy_kwargs": {**networks, **translated.networks}})
+    policy = translated.policy.replace("Mlp", "MultiInput" if isinstance(envs.observation_space, Dict) else "Mlp")
+    settings = merge(settings, {"policy": policy, "policy_kwargs": {**networks, **translated.networks}})
     if vecnormalize is not None:
         settings["normalize"] = {"norm_reward": False}
     with ConstructionLimit(sum(weight.nbytes for weight in foreign.weights.values())):
         agent = make(spec.id, env=envs, **merge(settings, changes))
     agent.env_name = env if isinstance(env, str) else agent.env_name
     _warn_of_unread(path, sorted((set(foreign.pickled) & known) - set(changes)))
-    given = translated.parameters["policy"]
-    inner = getattr(agent.policy, "inner", agent.policy)  # without normalisation
-    if missing := sorted({name for name, _ in inner.named_parameters()} - set(given)):
-        raise ArtifactError(f"{path} holds no {algorithm} agent for this environment: {', '.join(missing)} missing")
-    try:
-        agent.set_parameters(translated.parameters, exact_match=False)
-    except ArtifactError as error:
-        raise ArtifactError(
-            f"the model in {path} was not trained on an environment with the spaces of {agent.env_name}: {error}"
-        ) from None
+    _set_weights(agent, translated, path)
+    if hasattr(type(agent), "exploration_rate") and isinstance(rate := foreign.settings.get("exploration_rate"), float):
+        agent.exploration_rate = rate
     if vecnormalize is not None:
         _set_statistics(agent, Path(vecnormalize))
     return agent
+
+
+def _set_weights(agent: Agent, translated: Translated, path: str | Path) -> None:
+    """Raises ArtifactError: weights do not fit, or the policy's are not complete."""
+    inner = getattr(agent.policy, "inner", agent.policy)  # without normalisation
+    if missing := sorted({name for name, _ in inner.named_parameters()} - set(translated.parameters["policy"])):
+        lacks = ", ".join(missing)
+        raise ArtifactError(f"{path} holds no {agent.spec.id} agent for this environment: {lacks} missing")
+    try:
+        agent.set_parameters(translated.parameters, exact_match=False)
+    except ArtifactError as error:
+        spaces = f"the spaces of {agent.env_name or 'the environment given'}"
+        raise ArtifactError(f"the model in {path} was not trained on an environment with {spaces}: {error}") from None
 
 
 def _network_settings(config_type: type[object]) -> set[str]:
@@ -145,22 +158,29 @@ def read_sb3(path: str | Path) -> Foreign:
     try:
         with zipfile.ZipFile(path) as archive:
             data = json.loads(_member(archive, "data", MAX_SETTINGS))
-            weights = _member(archive, "policy.pth", MAX_GROWTH * Path(path).stat().st_size + SMALL)
-        with zipfile.ZipFile(io.BytesIO(weights)) as inner:
-            if sum(info.file_size for info in inner.infolist()) > len(weights):
-                raise ArtifactError("its weights are compressed")
-        loaded = torch.load(io.BytesIO(weights), map_location="cpu", weights_only=True)
-        _require_whole(loaded)
+            most = MAX_GROWTH * Path(path).stat().st_size + SMALL
+            stored = set(archive.namelist()) & {"policy.pth", "pytorch_variables.pth"} | {"policy.pth"}
+            loaded = [_loaded(_member(archive, name, most)) for name in sorted(stored, reverse=True)]
     except FileNotFoundError:
         raise ArtifactError(f"there is no file {path}") from None
     except Exception as error:  # a foreign file may break in any way; torch's restricted reader raises its own errors
         raise ArtifactError(f"{path} is not a file of stable-baselines3: {type(error).__name__}: {error}") from None
-    if not isinstance(data, dict) or not isinstance(loaded, Mapping):
+    if not isinstance(data, dict) or not all(isinstance(each, Mapping) for each in loaded):
         raise ArtifactError(f"{path} is not a file of stable-baselines3: it has no settings or no weights")
     pickled = tuple(name for name, value in data.items() if isinstance(value, dict) and ":serialized:" in value)
     plain = {n: v for n, v in data.items() if v is not None and not isinstance(v, dict) and not n.startswith("_")}
-    weights_by_name = {name: value for name, value in loaded.items() if isinstance(value, Tensor)}
-    return Foreign(plain, _networks(data.get("policy_kwargs")), weights_by_name, pickled)
+    weights = {name: value for each in loaded for name, value in each.items() if isinstance(value, Tensor)}
+    return Foreign(plain, _networks(data.get("policy_kwargs")), weights, pickled)
+
+
+def _loaded(content: bytes) -> Any:
+    """A stored object, read by torch's restricted reader; raises ArtifactError for tensors that are not plain."""
+    with zipfile.ZipFile(io.BytesIO(content)) as inner:
+        if sum(info.file_size for info in inner.infolist()) > len(content):
+            raise ArtifactError("its weights are compressed")
+    loaded = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    _require_whole(loaded)
+    return loaded
 
 
 def _networks(given: object) -> dict[str, object]:
@@ -168,7 +188,7 @@ def _networks(given: object) -> dict[str, object]:
     text beside it; the name is enough for an activation of torch."""
     if not isinstance(given, dict):
         return {}
-    found = {name: given[name] for name in ("use_expln", "full_std", "clip_mean") if name in given}
+    found = {name: given[name] for name in _STATED if name in given}
     activation = given.get("activation_fn")
     if isinstance(activation, str):
         named = ACTIVATION.fullmatch(activation)
@@ -257,6 +277,27 @@ def hidden(weights: Mapping[str, Tensor], prefix: str, *, output: bool = False) 
 
 
 IMAGES = (("features_extractor.cnn.", "encoder.convolutions."), ("features_extractor.linear.", "encoder.linear."))
+_UNSHARED = tuple((f"vf_{theirs}", f"critic_{ours}") for theirs, ours in IMAGES)
+_PARTS = {f"{layer}.{part}" for layer in ("cnn.0", "cnn.2", "cnn.4", "linear.0") for part in ("weight", "bias")}
+"""Weights of the documented encoder of images."""
+
+
+def image_encoder(weights: Mapping[str, Tensor], prefix: str = "") -> tuple[str, dict[str, object]]:
+    """("Cnn" or "Mlp", settings of the encoder), from weights [..] called prefix + "features_extractor." + ...
+
+    Raises:
+        ValueError: a features extractor that this does not know.
+    """
+    start = f"{prefix}features_extractor."
+    found = {name.removeprefix(start) for name in weights if name.startswith(start)}
+    if any(name.startswith("extractors.") for name in found):
+        raise ValueError("encoders of Dict observations with images are not imported")
+    if found - _PARTS:
+        raise ValueError("a custom features extractor is not imported")
+    if not found:
+        return "Mlp", {}
+    width = len(weights[f"{start}linear.0.weight"])
+    return "Cnn", {} if width == 512 else {"features_extractor_kwargs": {"features_dim": width}}
 
 
 def actor_critic(weights: Mapping[str, Tensor], memory: str = "") -> Translated:
@@ -268,9 +309,9 @@ def actor_critic(weights: Mapping[str, Tensor], memory: str = "") -> Translated:
     require_names(weights, "action_net.", "value_net.", *(["lstm_actor."] if memory else []))
     if not memory and any(name.startswith("lstm_actor.") for name in weights):
         raise LookupError("lstm_actor.")
-    images = any(name.startswith("features_extractor.cnn.") for name in weights)
-    if any(name.startswith("features_extractor.extractors.") for name in weights):
-        raise ValueError("encoders of Dict observations are not imported")
+    kind, networks = image_encoder(weights)
+    pairs = [(weights[name], weights.get(f"vf_{name}")) for name in weights if name.startswith("features_extractor.")]
+    own = any(two is not None and not torch.equal(one, two) for one, two in pairs)
     gsde = "log_std" in weights and weights["log_std"].dim() == 2  # [latent, actions]; one number per action without
     names = [
         ("mlp_extractor.policy_net.", "body."),
@@ -282,16 +323,17 @@ def actor_critic(weights: Mapping[str, Tensor], memory: str = "") -> Translated:
         ("lstm_critic.", "critic_memory.cells."),
         ("critic.", "critic_memory.linear."),
         *IMAGES,
+        *(_UNSHARED if own else ()),
     ]
     arch = {own: hidden(weights, f"mlp_extractor.{theirs}_net.") for own, theirs in (("pi", "policy"), ("vf", "value"))}
-    policy = f"{'Cnn' if images else 'Mlp'}{memory}Policy"
-    return Translated(policy, {"net_arch": arch}, {"policy": renamed(weights, names)})
+    networks |= {"net_arch": arch} | ({"share_features_extractor": False} if own else {})
+    return Translated(f"{kind}{memory}Policy", networks, {"policy": renamed(weights, names)})
 
 
 def require_plain(weights: Mapping[str, Tensor]) -> None:
     """Raises ValueError: observations of these weights [..] go through a features extractor, which is not imported."""
     if any("features_extractor" in name for name in weights):
-        raise ValueError("encoders of images and Dict observations are not imported")
+        raise ValueError("encoders of images and custom features extractors are not imported")
 
 
 def critic_count(weights: Mapping[str, Tensor]) -> int:
@@ -351,4 +393,5 @@ def soft_actor_critic(weights: Mapping[str, Tensor]) -> Translated:
     critics = {network: stacked_critics(weights, network) for network in ("critic", "critic_target")}
     widths = {"pi": hidden(weights, "actor.latent_pi."), "qf": hidden(weights, "critic.qf0.", output=True)}
     networks = {"net_arch": widths, "n_critics": critic_count(weights)}
-    return Translated("MlpPolicy", networks, {"policy": actor, **critics})
+    learnt = {"entropy": {"log_alpha": weights["log_ent_coef"]}} if "log_ent_coef" in weights else {}
+    return Translated("MlpPolicy", networks, {"policy": actor, **critics, **learnt})

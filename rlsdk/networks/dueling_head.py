@@ -19,7 +19,7 @@ class DuelingHead(nn.Module):
         self.advantage = nn.Linear(inputs, sum(self.sizes) * values_per_action)
 
     def forward(self, features: Tensor) -> Tensor:
-        rows = len(features)
+        rows = features.shape[0]  # `len` would fix the number of rows of an exported policy
         values = self.value(features).view(rows, len(self.sizes), 1, self.values_per_action)
         advantages = self.advantage(features).view(rows, -1, self.values_per_action).split(self.sizes, 1)
         found = [values[:, i] + own - own.mean(1, keepdim=True) for i, own in enumerate(advantages)]

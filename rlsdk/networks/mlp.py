@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 
 from torch import nn
 
+from rlsdk.errors import SettingsError, shown
+
 _MODULES: dict[str, type[nn.Module]] = {
     "elu": nn.ELU,
     "gelu": nn.GELU,
@@ -19,8 +21,22 @@ _MODULES: dict[str, type[nn.Module]] = {
 
 
 def activation(choice: str | Callable[[], nn.Module]) -> nn.Module:
-    """A fresh activation module, by registered name or from the caller's own class."""
-    return _MODULES[choice]() if isinstance(choice, str) else choice()
+    """A fresh activation module, by registered name or from the caller's own class.
+
+    Raises:
+        SettingsError: the caller's class needs arguments, or makes something else than a module.
+    """
+    if isinstance(choice, str):
+        return _MODULES[choice]()
+    advice = "give a class such as torch.nn.Mish, or a function without arguments that makes a module"
+    try:
+        found: object = choice()
+    except Exception as error:  # of the caller's class
+        problem = " ".join(str(error).split())
+        raise SettingsError(f"activation_fn {choice!r} cannot be made: {problem}; {advice}") from None
+    if not isinstance(found, nn.Module):
+        raise SettingsError(f"activation_fn {choice!r} makes {shown(found, 40)}, not a module; {advice}")
+    return found
 
 
 def mlp(

@@ -112,6 +112,10 @@ def as_action_noise(value: Mapping[str, object] | ActionNoise | None) -> ActionN
     if value is None or isinstance(value, NormalActionNoise | OrnsteinUhlenbeckActionNoise):
         return value
     kind = value.get("kind") if isinstance(value, Mapping) else value
+    if isinstance(value, str) and value in KINDS:
+        raise SettingsError(
+            f"action_noise {value!r} needs its numbers; give a table such as {{kind = {value!r}, mean = 0, sigma = 0.1}}"
+        )
     if not isinstance(value, Mapping) or not isinstance(kind, str) or kind not in KINDS:
         raise SettingsError(
             f"action_noise {kind!r} is not a kind of noise; {suggest(str(kind), KINDS)}; give"

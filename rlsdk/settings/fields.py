@@ -66,13 +66,22 @@ def finite_schedule(*, positive: bool = True) -> Validator:
     def check(_: object, attribute: attrs.Attribute[object], value: object) -> None:
         if not isinstance(value, Schedule):
             raise TypeError(f"{attribute.name} = {value!r} is not a schedule")
-        levels = [value(share / 20) for share in range(21)]
-        if not all(math.isfinite(level) and level >= 0.0 for level in levels):
-            raise ValueError(f"{attribute.name} must stay finite and not negative, but reaches {min(levels)}")
-        if positive and value(1.0) <= 0.0:
-            raise ValueError(f"{attribute.name} = {value(1.0)!r} must be positive when training starts")
+        levels = [_level(value, attribute.name, share / 20) for share in range(21)]
+        if wrong := [level for level in levels if not math.isfinite(level) or level < 0.0]:
+            raise ValueError(f"{attribute.name} must stay finite and not negative, but reaches {min(wrong)}")
+        if positive and levels[-1] <= 0.0:
+            raise ValueError(f"{attribute.name} = {levels[-1]!r} must be positive when training starts")
 
     return check
+
+
+def _level(schedule: Schedule, name: str, remaining: float) -> float:
+    """The schedule's value; raises ValueError where a caller's function fails."""
+    try:
+        return schedule(remaining)
+    except Exception as error:  # of the caller's function
+        problem = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ValueError(f"{name} fails where {remaining:g} of the training remains: {problem}") from None
 
 
 @attrs.frozen

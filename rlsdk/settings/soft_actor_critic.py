@@ -148,8 +148,9 @@ class SoftActorCriticConfig(ContinuousOffPolicyConfig):
             raise ValueError(
                 "sde_sample_freq = 0 is not a period; use -1 (at rollout starts) or a positive number of steps"
             )
-        if isinstance(self.target_entropy, str) and self.target_entropy != "auto":
-            raise ValueError(f'target_entropy = {self.target_entropy!r} must be "auto" or a number')
+        target = self.target_entropy
+        if target != "auto" and (isinstance(target, str) or not math.isfinite(target)):
+            raise ValueError(f'target_entropy = {target!r} must be "auto" or a finite number')
 
     @property
     def sde_period(self) -> int | None:

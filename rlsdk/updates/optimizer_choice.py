@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 
 import torch
@@ -44,8 +45,22 @@ def maker(
             options.setdefault("fused", flat.numel() > 0 and flat.is_floating_point())
         try:
             with without_compiler():
-                return kind([flat], **options)
+                found = kind([flat], **options)
         except (TypeError, ValueError) as error:
             raise SettingsError(f"optimizer_kwargs {dict(arguments or {})} do not fit {choice}: {error}") from None
+        _require_plain_steps(found)
+        return found
 
     return make
+
+
+def _require_plain_steps(optimizer: torch.optim.Optimizer) -> None:
+    """Raises SettingsError: `step()` needs a function that evaluates the loss again, as that of LBFGS does."""
+    given = inspect.signature(optimizer.step).parameters.values()
+    if any(
+        each.default is each.empty and each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD) for each in given
+    ):
+        raise SettingsError(
+            f"optimizer_class {type(optimizer).__name__} evaluates the loss several times per step, and updates do so once;"
+            f" accepted: {', '.join(CLASSES)}, or another class that evaluates it once"
+        )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from rlsdk.interchange.sb3 import IMAGES, Translated, hidden, layers_of, renamed, require_names
+from rlsdk.interchange.sb3 import IMAGES, Translated, hidden, image_encoder, layers_of, renamed, require_names
 from rlsdk.spaces import Space
 
 
@@ -19,10 +19,10 @@ def from_sb3(weights: Mapping[str, Tensor], actions: Space) -> Translated:
     require_names(weights, "q_net.q_net.", "q_net_target.")
     prefix = "q_net.q_net."
     last = 2 * len(layers_of(weights, prefix)) - 2
-    images = any(name.startswith("q_net.features_extractor.cnn.") for name in weights)
+    kind, encoder = image_encoder(weights, "q_net.")
     online, target = (_network(weights, net, last) for net in ("q_net.", "q_net_target."))
     networks = {"net_arch": hidden(weights, prefix, output=True)}
-    return Translated("CnnPolicy" if images else "MlpPolicy", networks, {"policy": online, "target": target})
+    return Translated(f"{kind}Policy", {**networks, **encoder}, {"policy": online, "target": target})
 
 
 def _network(weights: Mapping[str, Tensor], net: str, last: int) -> dict[str, Tensor]:

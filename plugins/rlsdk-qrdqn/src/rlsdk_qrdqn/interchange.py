@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from rlsdk.interchange.sb3 import IMAGES, Translated, hidden, layers_of, renamed
+from rlsdk.interchange.sb3 import IMAGES, Translated, hidden, image_encoder, layers_of, renamed
 from rlsdk.spaces import Discrete, Space
 
 
@@ -22,10 +22,10 @@ def from_sb3(weights: Mapping[str, Tensor], actions: Space) -> Translated:
     outputs = len(weights[f"{prefix}{last}.weight"])
     if not count or outputs % count:
         raise ValueError(f"{outputs} outputs are not some quantiles of each of {count} actions")
-    images = any(name.startswith("quantile_net.features_extractor.cnn.") for name in weights)
+    kind, encoder = image_encoder(weights, "quantile_net.")
     networks = {"net_arch": hidden(weights, prefix, output=True), "n_quantiles": outputs // count}
     online, target = (_network(weights, net, last, count) for net in ("quantile_net.", "quantile_net_target."))
-    return Translated("CnnPolicy" if images else "MlpPolicy", networks, {"policy": online, "target": target})
+    return Translated(f"{kind}Policy", {**networks, **encoder}, {"policy": online, "target": target})
 
 
 def _network(weights: Mapping[str, Tensor], net: str, last: int, count: int) -> dict[str, Tensor]:
