@@ -220,7 +220,7 @@ def main() -> None:
     other.add_argument("--seeds", type=int, default=5)
     other.add_argument("--first", type=int, default=0, help="the first seed")
     other.add_argument("--steps", type=int, help="instead of the preset's")
-    other.add_argument("--keep", type=Path, help="a folder that keeps unfinished trainings, to be continued")
+    other.add_argument("--keep", type=Path, help="a folder for unfinished trainings, to be continued")
     commands.add_parser("pages")
     options = parser.parse_args()
     if options.command == "add":

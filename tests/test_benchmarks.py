@@ -281,7 +281,7 @@ def test_an_interrupted_training_of_a_peer_goes_on(
 ) -> None:
     pytest.importorskip("stable_baselines3")
     monkeypatch.setattr(trained_peer, "SAVE_EVERY", 40)
-    keep = tmp_path / "kept"
+    keep = tmp_path / "saved"
     trained_peer.trained_peer(algorithm, "Pendulum-v1", 0, settings, (1, 64), keep)
     assert {path.name for path in keep.iterdir()} == files
     steps: list[int] = []

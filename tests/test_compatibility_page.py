@@ -185,6 +185,7 @@ ENVIRONMENTS = {
     + there("environment_faults", "time_feature_extends_the_observation_of_goals"),
     "`env=` a `VecEnv` of stable-baselines3": here("vector_environments_of_the_peer_are_refused"),
     "Discrete spaces": here("discrete_spaces_have_a_largest_size"),
+    "`Discrete(n, start=k)`": there("interchange", "actions_of_imported_agents_begin_at_the_start_of_the_space"),
     "MaskablePPO on an environment without masks": here("masks_are_needed_unless_refused"),
     "`predict` of MaskablePPO without `action_masks`": here("masks_are_needed_unless_refused"),
     "masks of MultiBinary actions": here("masked_bits_have_the_documented_probabilities"),

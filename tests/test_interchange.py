@@ -19,7 +19,7 @@ from gymnasium import spaces
 
 import rlsdk
 from rlsdk import registry
-from rlsdk.environments.toy import FakeImageEnv, InvalidActionEnvDiscrete
+from rlsdk.environments.toy import AnySpaceEnv, FakeImageEnv, InvalidActionEnvDiscrete
 from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.interchange import sb3
 from rlsdk.interchange.sb3 import import_sb3, read_sb3
@@ -277,3 +277,16 @@ def test_settings_that_only_a_pickle_holds_are_named(tmp_path: Path) -> None:
         import_sb3(tmp_path / "model.zip", "trpo", "CartPole-v1")
     ours = import_sb3(tmp_path / "model.zip", "trpo", "CartPole-v1", learning_rate="lin_1e-3")
     assert ours.config.learning_rate(0.5) == pytest.approx(5e-4)
+
+
+def test_actions_of_imported_agents_begin_at_the_start_of_the_space(tmp_path: Path) -> None:
+    from stable_baselines3 import PPO
+
+    env = AnySpaceEnv(spaces.Box(-1.0, 1.0, (3,), np.float32), spaces.Discrete(3, start=5), 1000)
+    theirs = PPO("MlpPolicy", env, n_steps=8, batch_size=8, seed=0, device="cpu")
+    theirs.save(tmp_path / "model")
+    ours = import_sb3(tmp_path / "model.zip", "ppo", env)
+    for observation in np.random.default_rng(0).uniform(-1.0, 1.0, (10, 3)).astype(np.float32):
+        action, _ = theirs.predict(observation, deterministic=True)
+        assert action in (0, 1, 2)
+        assert ours.predict(observation, deterministic=True)[0] == action + 5
