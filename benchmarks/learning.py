@@ -118,7 +118,9 @@ def peer(algorithm: str, env: str, seeds: range, steps: int | None, keep: Path |
     for seed in seeds:
         before = known(algorithm).get(env, {}).get("peer", {})
         if before.get("steps") == total and str(seed) in before["seeds"]:
-            print(f"stable-baselines3 {algorithm} on {env}, seed {seed}: known, {before['seeds'][str(seed)]}", flush=True)
+            print(
+                f"stable-baselines3 {algorithm} on {env}, seed {seed}: known, {before['seeds'][str(seed)]}", flush=True
+            )
             continue
         began = time.process_time()
         place = keep / f"{algorithm}-{env}-{seed}" if keep else None

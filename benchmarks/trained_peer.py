@@ -41,10 +41,8 @@ def trained_peer(
         envs = normalized(envs, normalize, given.get("gamma", 0.99))
         others = normalized(others, {"training": False, "norm_reward": False}, 0.99)
     kind: Any = getattr(stable_baselines3, algorithm.upper())
-    if keep and keep.exists():
-        model = _saved(kind, envs, keep)
-    else:
-        model = kind("MlpPolicy", envs, seed=seed, device="cpu", **given)
+    saved = _saved(kind, envs, keep) if keep else None
+    model = saved or kind("MlpPolicy", envs, seed=seed, device="cpu", **given)
     model.learn(steps - model.num_timesteps, callback=_saving(model, keep), reset_num_timesteps=False)
     if normalize:
         others.obs_rms = model.get_vec_normalize_env().obs_rms
@@ -78,7 +76,9 @@ def _save(model: Any, keep: Path | None) -> None:
 
 
 def _saved(kind: Any, envs: Any, keep: Path) -> Any:
-    """The agent in `keep`."""
+    """The agent in `keep`; None where there is none."""
+    if not keep.exists():
+        return None
     from stable_baselines3.common.vec_env import VecNormalize
 
     if (keep / "normaliser.pkl").exists():

@@ -286,7 +286,9 @@ def test_an_interrupted_training_of_a_peer_goes_on(
     assert {path.name for path in keep.iterdir()} == files
     steps: list[int] = []
     save = trained_peer._save
-    monkeypatch.setattr(trained_peer, "_save", lambda model, place: (steps.append(model.num_timesteps), save(model, place)))
+    monkeypatch.setattr(
+        trained_peer, "_save", lambda model, place: (steps.append(model.num_timesteps), save(model, place))
+    )
     trained_peer.trained_peer(algorithm, "Pendulum-v1", 0, settings, (1, 128), keep)
     assert steps == [80, 120]  # it began at 40
 

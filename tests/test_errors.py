@@ -47,4 +47,4 @@ def test_every_error_is_ours_and_what_python_would_raise() -> None:
     for name, kind in inspect.getmembers(errors, inspect.isclass):
         if kind.__module__ == errors.__name__ and name not in ("RlsdkError", "PluginError"):
             assert issubclass(kind, errors.RlsdkError)
-            assert len(kind.__bases__) == 2 or issubclass(kind, errors.SettingsError), name  # one of Python's, or inherited
+            assert len(kind.__bases__) == 2 or issubclass(kind, errors.SettingsError), name
