@@ -108,6 +108,13 @@ POLICIES = {
     ),
     "bounds of the space given to an extractor with `normalize`": here("what_extractors_are_given"),
     "Tuple observations in an extractor": here("what_extractors_are_given"),
+    "`model.q_net(obs)`, `model.quantile_net(obs)`, `model.critic(obs, actions)` with tensors of N rows": there(
+        "names_of_users", "what_networks_and_policies_answer"
+    ),
+    "`model.actor(obs)`": there("names_of_users", "what_networks_and_policies_answer"),
+    "what `get_distribution(obs)` returns": there("names_of_users", "distributions_have_their_numbers_themselves"),
+    "values of `predict_values` and `evaluate_actions`": there("names_of_users", "what_networks_and_policies_answer"),
+    "names in `model.policy.state_dict()` and `get_parameters()`": there("names_of_users", "names_of_parameters"),
     "replaced layers of `model.policy`": there(
         "replaced_layers", "prediction_training_and_file_agree", "layers_replaced_while_training"
     ),
@@ -139,7 +146,8 @@ CALLBACKS = {
     "output formats of one's own": here("sinks_get_numbers_and_media_apart"),
     "`logger.dump(step)`": there("logger", "values_recorded_inside_and_outside_go_to_every_sink"),
     "media for a console or CSV": there("logger", "what_no_sink_shows_is_warned_of_once"),
-    "periods (`eval_freq`, checkpoints)": there("agent", "periods_count_environment_steps"),
+    "periods (`eval_freq`, checkpoints)": there("agent", "periods_count_environment_steps")
+    + there("names_of_users", "evaluations_due_in_one_round_are_one"),
     "best agent of `EvalCallback`": there("documented_callbacks", "what_an_evaluation_prints_and_calls"),
     "evaluations.npz of a continued training": there("documented_callbacks", "evaluations_are_written_to_a_file"),
     "`EvalCallback`: environments normalised like the training's": there(
@@ -209,6 +217,12 @@ TRAINING = {
     ),
     "log-density of squashed actions": here("the_density_of_the_peer_is_off_where_tanh_saturates")
     + there("numbers", "squashed_density_is_exact_where_tanh_saturates"),
+    "`model.replay_buffer.size()`, `pos`, `full`, `add(...)`": there(
+        "names_of_users", "replay_buffers_say_how_to_ask_them"
+    ),
+    "`copy_info_dict`, `handle_timeout_termination` in `replay_buffer_kwargs`": there(
+        "names_of_users", "documented_arguments_of_replay_buffers_are_explained"
+    ),
 }
 NOISE = {
     "`sde_sample_freq`": there("gsde", "matrices_are_drawn_when_the_peers_are")

@@ -92,7 +92,15 @@ def test_files_hold_no_pickle_and_ask_for_functions(tmp_path: Path) -> None:
 def test_what_the_six_have_not_says_what_to_use() -> None:
     for model in one_of_each():
         assert all(name == text for name, text in type(model).policy_aliases.items())
-        questions = {"forward", "predict", "extract_features", "reset_noise", "set_training_mode"}
+        questions = {
+            "forward",
+            "predict",
+            "extract_features",
+            "obs_to_tensor",
+            "reset_noise",
+            "save",
+            "set_training_mode",
+        }
         for name in sorted(questions - ({"forward"} if isinstance(model, QRDQN) else set())):
             with pytest.raises(UsageError, match=rf"{type(model.policy).__name__} has no method '{name}'; \w+"):
                 getattr(model.policy, name)(np.zeros(4))

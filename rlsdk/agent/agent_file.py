@@ -24,6 +24,8 @@ from rlsdk.storage.archive import AGENT_KIND
 
 KIND = AGENT_KIND
 SUFFIX = ".rlsdk"
+SHOWN_FILES = 5
+"""How many files an error names that are there instead of a missing one."""
 NOT_RESTORED = ("env", *PLACES)
 """Settings (dotted names) that are not stored and are given again at loading: a file does not choose where to write."""
 FREE = re.compile(r".*_kwargs\.")
@@ -65,7 +67,11 @@ def with_suffix(path: str | Path | IO[bytes]) -> Path | IO[bytes]:
 
 
 def existing(path: str | Path | IO[bytes]) -> Path | IO[bytes]:
-    """The file as named, or with the suffix appended when only that exists."""
+    """The file as named, or with `.rlsdk` or `.zip` appended when only that exists.
+
+    Raises:
+        ArtifactError: neither exists but other files of agents do beside it, or this is neither a name nor a file object.
+    """
     if not isinstance(path, str | PathLike):
         if not hasattr(path, "read") or isinstance(path, TextIOBase):
             raise ArtifactError(
@@ -74,7 +80,23 @@ def existing(path: str | Path | IO[bytes]) -> Path | IO[bytes]:
             )
         return path
     plain, suffixed = Path(path), with_suffix(path)
-    return plain if plain.is_file() or not isinstance(suffixed, Path) else suffixed
+    if plain.is_file() or not isinstance(suffixed, Path):
+        return plain
+    zipped = plain.with_name(plain.name + ".zip")
+    if not suffixed.exists() and zipped.is_file():
+        return zipped
+    if not suffixed.exists() and (beside := _beside(plain)):
+        raise ArtifactError(f"there is no file {suffixed}; this folder has {', '.join(beside)}")
+    return suffixed
+
+
+def _beside(path: Path) -> list[str]:
+    """The names of files of agents in the folder of a file that is missing: that of the same stem, or else the first few."""
+    if not path.parent.is_dir():
+        return []
+    names = sorted(p.name for p in path.parent.iterdir() if p.suffix in (SUFFIX, ".zip"))
+    same = [name for name in names if Path(name).stem in (path.stem, path.name)]
+    return same or names[:SHOWN_FILES]
 
 
 def system_info() -> dict[str, str]:

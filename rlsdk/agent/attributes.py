@@ -18,6 +18,7 @@ import torch
 from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.agent.reconfiguration import change_settings
 from rlsdk.errors import UnknownAttributeError, UsageError, suggest
+from rlsdk.records import Episode
 from rlsdk.settings.frequency import TrainFrequency
 from rlsdk.settings.networks import NetworkConfig
 from rlsdk.settings.schedules import Constant
@@ -199,17 +200,22 @@ def _episodes(agent: AssembledAgent) -> EpisodeStatistics | None:
     return episode_statistics
 
 
+def _last_episodes(agent: AssembledAgent) -> list[Episode]:
+    """The last episodes, those of the round that is being collected too where a callback watches steps."""
+    episode_statistics = _episodes(agent)
+    window = () if episode_statistics is None else episode_statistics.window
+    return [*window, *(() if agent.run is None else agent.run.episodes_in_round)][-agent.config.stats_window_size :]
+
+
 def _episode_infos(agent: AssembledAgent) -> deque[dict[str, float]]:
     """{"r": return, "l": length} of the last episodes."""
-    episode_statistics, size = _episodes(agent), agent.config.stats_window_size
-    window = () if episode_statistics is None else episode_statistics.window
-    return deque(({"r": episode.episode_return, "l": episode.length} for episode in window), maxlen=size)
+    last, size = _last_episodes(agent), agent.config.stats_window_size
+    return deque(({"r": episode.episode_return, "l": episode.length} for episode in last), maxlen=size)
 
 
 def _successes(agent: AssembledAgent) -> deque[bool]:
-    episode_statistics, size = _episodes(agent), agent.config.stats_window_size
-    window = () if episode_statistics is None else episode_statistics.window
-    return deque((episode.success for episode in window if episode.success is not None), maxlen=size)
+    last, size = _last_episodes(agent), agent.config.stats_window_size
+    return deque((episode.success for episode in last if episode.success is not None), maxlen=size)
 
 
 def _updates(agent: AssembledAgent) -> int:
@@ -217,8 +223,9 @@ def _updates(agent: AssembledAgent) -> int:
 
 
 def _finished_episodes(agent: AssembledAgent) -> int:
-    episode_statistics = _episodes(agent)
-    return 0 if episode_statistics is None else episode_statistics.finished_episodes
+    episode_statistics, run = _episodes(agent), agent.run
+    finished = 0 if episode_statistics is None else episode_statistics.finished_episodes
+    return finished + (0 if run is None else len(run.episodes_in_round))
 
 
 def _progress_remaining(agent: AssembledAgent) -> float:

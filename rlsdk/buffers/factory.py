@@ -21,6 +21,16 @@ MEMORIES: dict[str, Callable[..., Memory]] = {
     "hindsight": HindsightReplay,
 }
 
+DOCUMENTED = {"HerReplayBuffer": "hindsight", "ReplayBuffer": "uniform", "DictReplayBuffer": "uniform"}
+"""Classes of other libraries, and the memory that does the same."""
+WITHOUT_COUNTERPART = {
+    "copy_info_dict": "compute_reward is given an empty info for each goal",
+    "handle_timeout_termination": "targets bootstrap at time limits, with optimize_memory_usage too",
+    "max_episode_length": "episodes have any length",
+    "online_sampling": "goals are exchanged when batches are sampled",
+}
+"""Documented arguments of other libraries' replay buffers that none here has, and why."""
+
 
 class ReplaySettings(Protocol):
     """The hyper-parameters of a replay buffer."""
@@ -65,5 +75,15 @@ def build_replay(context: BuildContext, config: ReplaySettings) -> Memory:
     try:
         return make(context, config.buffer_size, config.gamma, shared_observations=shared, **arguments)
     except TypeError as error:
-        kinds = f"a memory is {', '.join(map(repr, MEMORIES))}, or a class called as rlsdk.buffers.ReplayBuffer is"
-        raise SettingsError(f"replay_buffer_kwargs {arguments} do not fit {choice!r}: {error}; {kinds}") from None
+        raise SettingsError(_misfit(choice, arguments, error)) from None
+
+
+def _misfit(choice: str | Callable[..., Memory], arguments: Mapping[str, object], error: TypeError) -> str:
+    """Why a memory cannot be made with these arguments, and what to give."""
+    name, module = getattr(choice, "__name__", ""), getattr(choice, "__module__", "")
+    if name in DOCUMENTED and module.startswith("stable_baselines3"):
+        return f"replay_buffer_class = {module}.{name} is a class of another library; give {DOCUMENTED[name]!r}"
+    for unknown in sorted(WITHOUT_COUNTERPART.keys() & arguments.keys()):
+        return f"replay_buffer_kwargs: {choice!r} has no {unknown!r}; leave it out: {WITHOUT_COUNTERPART[unknown]}"
+    kinds = f"a memory is {', '.join(map(repr, MEMORIES))}, or a class called as rlsdk.buffers.ReplayBuffer is"
+    return f"replay_buffer_kwargs {arguments} do not fit {choice!r}: {error}; {kinds}"

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from rlsdk.buffers.documented_members import ExplainsDocumentedMembers
 from rlsdk.buffers.replay import HasGamma, ReplayBuffer, ReplayOptions
 from rlsdk.errors import SettingsError, UnsupportedSpaceError, UsageError, suggest
 from rlsdk.interfaces import BuildContext, State
@@ -33,7 +34,7 @@ class GoalSelectionStrategy(StrEnum):
     EPISODE = "episode"
 
 
-class HindsightReplay:
+class HindsightReplay(ExplainsDocumentedMembers):
     """A `ReplayBuffer` of a goal environment. Of `n_sampled_goal + 1` transitions drawn, `n_sampled_goal` get another goal:
     what was achieved at a later step of the episode (`future`), at its last (`final`), or at any (`episode`).
 
@@ -180,7 +181,8 @@ class HindsightReplay:
             shape = (ring, envs) if name in rows else (envs,)
             if value.shape != shape or value.dtype != torch.int64:
                 raise UsageError(
-                    "the stored episodes do not fit this memory; build the agent with the same buffer_size"
+                    "the stored episodes do not fit this memory; build the agent with the same buffer_size, n_envs and"
+                    " optimize_memory_usage"
                 )
             if int(value.min()) < lowest[name] or int(value.max()) > highest[name]:
                 raise UsageError(f"the stored episodes have {name} outside this memory")

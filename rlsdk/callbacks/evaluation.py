@@ -77,6 +77,21 @@ class EvalCallback(Callback):
         return self.history[-1][1].mean if self.history else float("-inf")
 
     @property
+    def evaluations_timesteps(self) -> list[int]:
+        """Environment steps at each evaluation of this callback."""
+        return [steps for steps, _ in self.history]
+
+    @property
+    def evaluations_results(self) -> list[list[float]]:
+        """The returns of each evaluation."""
+        return [list(result.returns) for _, result in self.history]
+
+    @property
+    def evaluations_length(self) -> list[list[int]]:
+        """The lengths of the episodes of each evaluation."""
+        return [list(result.lengths) for _, result in self.history]
+
+    @property
     def eval_freq(self) -> int:
         """Environment steps between two evaluations; calls of `_on_step` in a subclass that has it."""
         return self.counter.every

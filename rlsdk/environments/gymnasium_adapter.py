@@ -73,7 +73,8 @@ def _no_environment(env: object) -> str:
     if hasattr(env, "step_async"):
         return (
             f"{shown(env)} is a vector environment of another library; make one of the same environments with"
-            " rlsdk.environments.make_vec_env: it takes an id, a function, or a list of functions"
+            " rlsdk.environments.make_vec_env: it takes an id, a function, or a list of functions; derive a class of your own"
+            " from gymnasium.vector.VectorEnv, or give it the members of rlsdk.interfaces.VectorEnv"
         )
     if isinstance(env, list | tuple):
         return f"{shown(env)} is not an environment; make_vec_env takes a list of functions that each make one"

@@ -13,8 +13,11 @@ INSTEAD = {
     "forward": "model.predict(observation) acts",
     "predict": "model.predict(observation) acts",
     "extract_features": "networks are the parts of the policy: print(model.policy) lists them",
+    "obs_to_tensor": "get_distribution, predict_values and evaluate_actions take observations in numpy as they are; networks,"
+    " such as model.q_net, take batches of tensors",
     "reset_noise": "policies draw their noise themselves, see sde_sample_freq",
     "set_training_mode": "parts switch their modes themselves",
+    "save": "model.save(path) writes the agent, torch.save(model.policy.state_dict(), path) the weights alone",
 }
 OF_VALUES = ("get_distribution", "predict_values", "evaluate_actions")
 """Methods of policies that come with a value function."""

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from rlsdk.errors import UsageError, suggest
+from rlsdk.errors import UnknownAttributeError, UsageError, suggest
 from rlsdk.interfaces import State
 from rlsdk.networks.leaf_normalizer import LeafNormalizer
 from rlsdk.networks.observation_normalizer import ObservationNormalizer
@@ -23,6 +23,17 @@ from rlsdk.spaces import Space, map_leaves, shape_of
 SETTINGS = frozenset(field.name for field in attrs.fields(Normalization))
 ATTRIBUTES = ("space", "settings", "device", "observations", "rewards", "training")
 """What a normaliser has that can be set."""
+INSTEAD = {
+    "get_original_obs": "observations of model.get_env() are the environment's own",
+    "get_original_reward": "rewards of model.get_env() are the environment's own",
+    "obs_rms": "moments['observation'] has mean, variance and count; with Dict observations there is an entry for each part",
+    "reset": "step model.get_env()",
+    "ret_rms": "rewards.moments has the statistics of returns",
+    "save": "model.save(path) stores the statistics with the agent",
+    "step": "step model.get_env()",
+    "venv": "model.get_env() is the environment",
+}
+"""Members of the documented wrapper that a normaliser lacks, and what to use."""
 
 
 class Normalizer:
@@ -38,7 +49,8 @@ class Normalizer:
         """Settings are read here too: `norm_reward`, `clip_obs` and so on."""
         if name in SETTINGS and "settings" in vars(self):
             return getattr(self.settings, name)
-        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        hint = f"; {INSTEAD[name]}" if name in INSTEAD else ""
+        raise UnknownAttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}")
 
     def __setattr__(self, name: str, value: object) -> None:
         """Raises UsageError for what would have no effect: a setting, or an unknown name."""

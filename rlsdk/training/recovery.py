@@ -34,7 +34,7 @@ def recover(run: RunRecord, error: DivergenceError) -> None:
     if not any(answer is True for answer in answers):
         raise error
     # neither weights nor rounds of collectors that are ahead of the learner are used any more
-    run.driven.ahead, run.steps_in_round = (), 0
+    run.driven.ahead, run.steps_in_round, run.episodes_in_round = (), 0, []
     if run.driven.in_round:
         run.driven.in_round = False
         run.restart_episodes()

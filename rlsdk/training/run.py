@@ -30,7 +30,7 @@ class Run(RunRecord):
         """
         self.cursor, self.report = cursor, report
         self.driven.cursor, self.driven.acting = cursor, collector.acting
-        self.steps_in_round = 0
+        self.steps_in_round, self.episodes_in_round = 0, []
         if report.metrics is not None:
             _require_finite(report.metrics, report)
         self.episode_statistics.add(report)

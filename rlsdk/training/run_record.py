@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from rlsdk.errors import SettingsError
-from rlsdk.records import Cursor, EnvStep, Report
+from rlsdk.records import Cursor, EnvStep, Episode, Report
 from rlsdk.sinks import Logger
 from rlsdk.training.episode_statistics import EpisodeStatistics
 from rlsdk.training.step_values import Locals, step_values
@@ -61,6 +61,8 @@ class RunRecord:
         """Where schedules count progress from: a continued training continues its schedules."""
         self.episode_statistics = EpisodeStatistics(agent.config.stats_window_size, agent.device)
         self.steps_in_round = 0
+        self.episodes_in_round: list[Episode] = []
+        """Finished since the last round ended, where some callback watches steps."""
         self.stopping = False
         self.new_episodes = False
         """Whether the next round, or the next training, begins new episodes."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from rlsdk.errors import UsageError
 from rlsdk.interfaces import KeepsInfos, PlaysEpisodes, VectorEnv
 from rlsdk.interfaces.abilities import ability
-from rlsdk.records import EnvStep, Observation
+from rlsdk.records import EnvStep, Episode, Observation
 from rlsdk.spaces import Space
 from rlsdk.training.population_episodes import EpisodeRequest, EpisodeResult
 from rlsdk.training.population_steps import steps_of
@@ -23,6 +23,7 @@ class Watching(Protocol):
     """A training whose callbacks follow its steps."""
 
     steps_in_round: int
+    episodes_in_round: list[Episode]
     stopping: bool
 
     def notify(self, event: str, *details: object) -> None:
@@ -101,6 +102,7 @@ class Watched:
 
     def _notify(self, step: EnvStep, count: int) -> None:
         self.run.steps_in_round += count
+        self.run.episodes_in_round.extend(step.episodes)
         self.run.notify("on_step", step)
 
     def close(self) -> None:

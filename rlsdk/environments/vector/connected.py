@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import NoReturn, Protocol, TypeGuard, runtime_checkable
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeGuard, runtime_checkable
 
 from rlsdk.environments.adapters.attributes import Indices
 from rlsdk.environments.vector.seeds import Seeds
-from rlsdk.errors import EnvironmentFault, UsageError, shown
+from rlsdk.errors import EnvironmentFault, UnknownAttributeError, UsageError, shown
 from rlsdk.interfaces import CapturesState, HasMasks, HasSeparateEnvs, KeepsInfos, PlaysEpisodes, SelectsInfo, VectorEnv
 from rlsdk.spaces import Space
 
 MEMBERS = ("num_envs", "observation_space", "action_space", "reset", "step", "close")
 """The members of `rlsdk.interfaces.VectorEnv`."""
+OF_LOOPS = ("envs", "env_is_wrapped", "get_images", "render", "seed", "step_async", "step_wait", "unwrapped")
+"""What `rlsdk.environments.NumpyVectorEnv` has besides."""
 
 
 @runtime_checkable
@@ -114,6 +116,12 @@ class SteppedVector:
         self.env_id: str | None = None
         """The id that makes such an environment again, None where an id alone does not."""
         self.keeps_infos, self.info_names = False, tuple[str, ...]()
+
+    if not TYPE_CHECKING:  # type checkers find unknown names themselves
+
+        def __getattr__(self, name: str) -> object:
+            hint = "; rlsdk.environments.NumpyVectorEnv(env), or model.get_env(), has it" if name in OF_LOOPS else ""
+            raise UnknownAttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}")
 
     def require_steps(self) -> None:
         """They can be stepped."""
