@@ -108,7 +108,7 @@ POLICIES = {
     ),
     "bounds of the space given to an extractor with `normalize`": here("what_extractors_are_given"),
     "Tuple observations in an extractor": here("what_extractors_are_given"),
-    "`model.q_net(obs)`, `model.quantile_net(obs)`, `model.critic(obs, actions)` with tensors of N rows": there(
+    "`model.critic(obs, actions)` with tensors of N rows": there(
         "names_of_users", "what_networks_and_policies_answer"
     ),
     "`model.actor(obs)`": there("names_of_users", "what_networks_and_policies_answer"),

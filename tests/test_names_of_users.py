@@ -134,11 +134,39 @@ def test_evaluations_due_in_one_round_are_one() -> None:
     assert callback.evaluations_timesteps == [16, 32]
 
 
+def test_no_steps_at_all() -> None:
+    model = TRPO("MlpPolicy", ChainEnv(5), **ON)
+    assert model.learn(0) is model
+    model.learn(16)
+    assert model.learn(16 - model.num_timesteps, reset_num_timesteps=False).num_timesteps == 16
+    assert model.learn(0).num_timesteps == 0
+
+
+@pytest.mark.parametrize("use_sde", [False, True])
+def test_updates_from_the_replay_buffer_alone_are_counted(use_sde: bool, tmp_path: Path) -> None:
+    model = SAC("MlpPolicy", "Pendulum-v1", use_sde=use_sde, **OFF).learn(20)
+    assert model._n_updates == 12
+    model.train(3)
+    assert model._n_updates == 15
+    model.save(tmp_path / "agent")
+    model.save_replay_buffer(tmp_path / "buffer")
+    loaded = SAC.load(tmp_path / "agent", env="Pendulum-v1")
+    loaded.load_replay_buffer(tmp_path / "buffer")
+    loaded.train(2)
+    assert (loaded._n_updates, loaded.num_timesteps) == (17, 20)
+    assert loaded.learn(4, reset_num_timesteps=False)._n_updates == 21
+    other = SAC("MlpPolicy", "Pendulum-v1", use_sde=use_sde, **OFF)
+    other.load_replay_buffer(tmp_path / "buffer")
+    other.train(5)
+    assert (other._n_updates, other.num_timesteps) == (5, 0)
+    assert other.learn(12)._n_updates == 5 + 4
+
+
 def test_what_networks_and_policies_answer() -> None:
     states, actions = torch.zeros(3, 4), torch.zeros(3, 1)
     small = {**OFF, "policy_kwargs": {"net_arch": [4], "n_quantiles": 5}}
-    assert QRDQN("MlpPolicy", "CartPole-v1", **small).quantile_net(states).shape == (3, 2, 5)
-    assert DQN("MlpPolicy", "CartPole-v1", **OFF).q_net(states).shape == (3, 2, 1)
+    assert QRDQN("MlpPolicy", "CartPole-v1", **small).quantile_net(states).shape == (3, 5, 2)
+    assert DQN("MlpPolicy", "CartPole-v1", **OFF).q_net(states).shape == (3, 2)
     tqc = TQC("MlpPolicy", "Pendulum-v1", **small)
     assert tqc.critic(states[:, :3], actions).shape == (2, 3, 5)
     sac = SAC("MlpPolicy", "Pendulum-v1", **OFF)

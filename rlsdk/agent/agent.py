@@ -190,7 +190,7 @@ class Agent(Generic[ConfigT]):
         """Train for `total_timesteps` more environment steps; returns the agent itself.
 
         Args:
-            total_timesteps: environment steps over all environments (1e6 too); updates where a data set is learnt from.
+            total_timesteps: environment steps over all environments (1e6 too); updates where a data set is learnt from. 0: none.
             callback: a `Callback` or `BaseCallback`, a function `f(locals, globals) -> bool`, or a list of these.
             log_interval: finished episodes between two logs (default 4); rounds for the other families (default 1).
             tb_log_name: name of the run under `tensorboard_log`.
@@ -200,8 +200,8 @@ class Agent(Generic[ConfigT]):
             documented: `eval_env` and others of the documented library, where they are without effect (see compatibility).
 
         Raises:
-            UsageError: no environment, or a documented argument without counterpart. SettingsError: a count that is not
-            positive.
+            UsageError: no environment, or a documented argument without counterpart. SettingsError: a count that is
+            negative.
             EnvironmentFault: the environment misbehaved. DivergenceError: a loss became NaN. ResourceError: the replay
             buffer does not fit.
         """

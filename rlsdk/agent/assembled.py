@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic
 
 from typing_extensions import TypeVar
@@ -96,6 +96,17 @@ class AssembledAgent(Generic[ConfigT]):
         if self.cursor is not None:
             return self.cursor
         return Cursor() if self.stored_cursor is None else self.stored_cursor.counts
+
+    @counts.setter
+    def counts(self, counts: Cursor) -> None:
+        if self.cursor is not None:
+            self.cursor = counts
+        elif self.stored_cursor is not None:
+            self.stored_cursor = replace(self.stored_cursor, counts=counts)
+        else:
+            self.stored_cursor = StoredCursor(counts, {})
+        if self.run is not None:
+            self.run.cursor = counts
 
     @property
     def num_timesteps(self) -> int:

@@ -53,9 +53,11 @@ def run_training(
     agent.start_time = time_ns()
     default = 4 if agent.parts.plan.log_every == "episodes" else 1
     interval = positive(default if request.log_interval is None else request.log_interval, "log_interval")
-    total = positive(request.total_timesteps, "total_timesteps")
+    total = positive(request.total_timesteps, "total_timesteps", least=0)
     if request.fresh:
         agent.step_offset = agent.total_steps
+    if not total:
+        return
     leave_moved_episodes(agent)
     if agent.cursor is None:
         require_room(agent)

@@ -11,6 +11,7 @@ from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.agent.stored_replay import restore_replay
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk.interfaces import LearnsOffline
+from rlsdk.records import Cursor
 from rlsdk.runtime.threads import limited_threads
 from rlsdk.training import NoCollector, Training
 
@@ -36,4 +37,5 @@ def update_from_memory(
     training = Training(NoCollector(), agent.parts, agent.streams, steps, steps, agent.context.device)
     with limited_threads(1), torch.inference_mode(False), torch.enable_grad():
         metrics = plan.learn_offline(training, count, size)
+    agent.counts = Cursor(agent.counts.env_steps, agent.counts.updates + count)
     return {name: float(value) for name, value in metrics.items()}

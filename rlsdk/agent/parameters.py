@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
@@ -113,15 +112,9 @@ def _apply(agent: AssembledAgent, parameters: State) -> None:
 
 def _take_over_count(agent: AssembledAgent) -> None:
     """Algorithms that count their updates have the count among their parameters; the cursor must agree with it."""
-    counter, stored = ability(agent.parts.algorithm, CountsUpdates), agent.stored_cursor
-    if counter is None:
-        return
-    if stored is not None:
-        agent.stored_cursor = replace(stored, counts=Cursor(stored.counts.env_steps, counter.updates))
-    if agent.cursor is not None:
-        agent.cursor = Cursor(agent.cursor.env_steps, counter.updates)
-        if agent.run is not None:
-            agent.run.cursor = agent.cursor
+    counter = ability(agent.parts.algorithm, CountsUpdates)
+    if counter is not None:
+        agent.counts = Cursor(agent.counts.env_steps, counter.updates)
 
 
 def _parameters_in(path: str | Path | IO[bytes], agent: AssembledAgent) -> State:

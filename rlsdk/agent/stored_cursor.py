@@ -76,7 +76,7 @@ class StoredCursor:
         """The leaves of the carry for the groups of `acting`, where it was written with another number of groups; leaves
         without rows (0-d) are those of the first group."""
         stored, size = tree.numbered(self.carry), len(tree.leaves(acting[0].carry))
-        if not size or len(stored) % size or len(stored) == size * len(acting):
+        if not size or not stored or len(stored) % size or len(stored) == size * len(acting):
             return stored
         whole = joined([tuple(stored[first : first + size]) for first in range(0, len(stored), size)])
         rows = [len(state.observation.is_first) for state in acting]

@@ -85,6 +85,12 @@ class DiscreteValuePolicy(nn.Module):
         return factory.sequential([self.body, self.head], encoded)
 
     def forward(self, features: Features) -> Tensor:
+        """As documented for the networks of DQN and QR-DQN: [N, A] where K = 1, else [N, K, A], of raw observations [N, ..],
+        nested as their space."""
+        values = self.values(features)
+        return values.squeeze(-1) if self.values_per_action == 1 else values.transpose(1, 2)
+
+    def values(self, features: Features) -> Tensor:
         """Values [N, A, K] of raw observations [N, ..], nested as their space."""
         flat = self._flat_values(self.encoder(features))
         return flat.view(flat.shape[0], -1, self.values_per_action)
@@ -135,14 +141,14 @@ class DiscreteValuePolicy(nn.Module):
 
     def state_values(self, observation: Observation) -> Tensor:
         """V [N] of greedy actions, the mean over choices and K; see `rlsdk.interfaces.EstimatesValues`."""
-        values = self(observation.features)
+        values = self.values(observation.features)
         action = greedy_action(values, observation.action_mask, self.sizes)
         return values_at(values, flat_index(action, self.sizes)).mean((0, -1))
 
     def imitation_loss(self, observation: Observation, action: Tensor, starts: Tensor | None = None) -> Tensor:
         """Cross-entropy [N] of a softmax over the values, their mean over K, summed over choices; see
         `rlsdk.interfaces.Imitates`."""
-        logits = self(observation.features).mean(-1)
+        logits = self.values(observation.features).mean(-1)
         chosen = MultiCategorical.of(logits, self.sizes, observation.action_mask)
         return -chosen.log_prob(self.from_environment(action))
 
