@@ -131,7 +131,7 @@ def soft_actor_critic(weights: Mapping[str, Tensor]) -> Translated:
     deviations = "actor.log_std" if gsde else "actor.log_std."
     require_names(weights, "actor.mu.", deviations, "critic.qf0.", "critic_target.qf0.")
     if any(name.startswith("actor.sde_features_extractor.") for name in weights):
-        raise ValueError("gSDE with layers of its own (sde_net_arch) is not imported")
+        raise ValueError("gSDE with separate layers (sde_net_arch) is not imported")
     clipped = "actor.mu.0.weight" in weights  # the layer stands before a clip of the mean
     layers = [
         ("latent_pi.", "body."),
