@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from rlsdk.interchange.sb3 import IMAGES, Translated, hidden, image_encoder, layers_of, renamed, require_names
+from rlsdk.interchange.sb3 import Translated, hidden, image_encoder, layers_of, network_of, require_names
 from rlsdk.spaces import Space
 
 
@@ -20,13 +20,7 @@ def from_sb3(weights: Mapping[str, Tensor], actions: Space) -> Translated:
     prefix = "q_net.q_net."
     last = 2 * len(layers_of(weights, prefix)) - 2
     kind, encoder = image_encoder(weights, "q_net.")
-    online, target = (_network(weights, net, last) for net in ("q_net.", "q_net_target."))
+    names = [*((f"q_net.{i}.", f"body.{i}.") for i in range(0, last, 2)), (f"q_net.{last}.", "head.")]
+    online, target = (network_of(weights, net, names) for net in ("q_net.", "q_net_target."))
     networks = {"net_arch": hidden(weights, prefix, output=True)}
     return Translated(f"{kind}Policy", {**networks, **encoder}, {"policy": online, "target": target})
-
-
-def _network(weights: Mapping[str, Tensor], net: str, last: int) -> dict[str, Tensor]:
-    """The weights [out, in] of one network under our names, from those that begin with `net`."""
-    own = {name.removeprefix(net): value for name, value in weights.items() if name.startswith(net)}
-    layers = [(f"q_net.{i}.", f"body.{i}.") for i in range(0, last, 2)]
-    return renamed(own, [*layers, (f"q_net.{last}.", "head."), *IMAGES])

@@ -6,12 +6,17 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from rlsdk.interchange.sb3 import Translated, hidden, renamed
+from rlsdk.interchange.sb3 import Translated, hidden, renamed, require_plain
 from rlsdk.spaces import Space
 
 
 def from_sb3(weights: Mapping[str, Tensor], actions: Space) -> Translated:
-    """The policy: linear where its only layer has no bias, from weights [out, in, ..] and biases [out]."""
+    """The policy: linear where its only layer has no bias, from weights [out, in, ..] and biases [out].
+
+    Raises:
+        ValueError: observations go through a features extractor.
+    """
+    require_plain(weights)
     linear = "action_net.0.bias" not in weights
     networks = {} if linear else {"net_arch": hidden(weights, "action_net.", output=True)}
     policy = "LinearPolicy" if linear else "MlpPolicy"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from rlsdk.interchange.sb3 import IMAGES, Translated, hidden, image_encoder, layers_of, renamed
+from rlsdk.interchange.sb3 import Translated, hidden, image_encoder, layers_of, network_of
 from rlsdk.spaces import Discrete, Space
 
 
@@ -29,10 +29,9 @@ def from_sb3(weights: Mapping[str, Tensor], actions: Space) -> Translated:
 
 
 def _network(weights: Mapping[str, Tensor], net: str, last: int, count: int) -> dict[str, Tensor]:
-    own = {name.removeprefix(net): value for name, value in weights.items() if name.startswith(net)}
-    names = [(f"quantile_net.{i}.", f"body.{i}.") for i in range(0, last, 2)]
-    found = renamed(own, [*names, *IMAGES])
+    """The weights [out, in] of one network, with the rows of the last layer in our order."""
+    found = network_of(weights, net, [(f"quantile_net.{i}.", f"body.{i}.") for i in range(0, last, 2)])
     for part in ("weight", "bias"):
-        value = own[f"quantile_net.{last}.{part}"]
+        value = weights[f"{net}quantile_net.{last}.{part}"]
         found[f"head.{part}"] = value.view(-1, count, *value.shape[1:]).transpose(0, 1).reshape(value.shape)
     return found

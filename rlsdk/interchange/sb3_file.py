@@ -1,0 +1,135 @@
+"""What a file of stable-baselines3 holds: its settings, and its weights by name. Nothing in the file is run."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import torch
+from torch import Tensor
+
+from rlsdk.errors import ArtifactError
+
+MAX_SETTINGS, SMALL, MAX_GROWTH = 16 * 2**20, 2**20, 4
+"""Bytes of settings; bytes that weights may have in any case; how many times the file's size they may be."""
+_STATED = ("use_expln", "full_std", "clip_mean", "squash_output", "normalize_images")
+"""Settings of networks that predictions depend on and weights do not show."""
+ACTIVATION = re.compile(r"<class 'torch\.nn\.modules\.activation\.(?P<name>\w+)'>")
+_EXTRACTOR = re.compile(
+    r"<class 'stable_baselines3\.common\.torch_layers\.(FlattenExtractor|NatureCNN|CombinedExtractor)'>"
+)
+_ENTRY = re.compile(
+    r"""(?:'(?P<key>[^'\\]{1,200})'|"(?P<quoted>[^"\\]{1,200})")(?:: |, )\w{1,30}\((?:[^()]*\((?P<shape>[\d, ]{0,200})\))?"""
+)
+"""An entry of a Dict space as text: 'camera': Box(0, 255, (3, 36, 36), uint8)."""
+Shape = tuple[int, ...] | None
+
+
+@attrs.frozen
+class Foreign:
+    """What is in a file: settings as JSON has them, those of networks that weights do not show, weights by name, the settings
+    that only a pickle holds, and the shapes of observations: of the entries of a Dict in order, or of "" for all others."""
+
+    settings: dict[str, object]
+    networks: dict[str, object]
+    weights: dict[str, Tensor]
+    pickled: tuple[str, ...]
+    observations: Mapping[str, Shape] = attrs.field(factory=dict)
+
+
+def read_sb3(path: str | Path) -> Foreign:
+    """Settings and weights of a file.
+
+    Raises:
+        ArtifactError: it is not a file of stable-baselines3, or expands to far more than its size.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            data = json.loads(_member(archive, "data", MAX_SETTINGS))
+            most = MAX_GROWTH * Path(path).stat().st_size + SMALL
+            stored = set(archive.namelist()) & {"policy.pth", "pytorch_variables.pth"} | {"policy.pth"}
+            loaded = [_loaded(_member(archive, name, most)) for name in sorted(stored, reverse=True)]
+    except FileNotFoundError:
+        raise ArtifactError(f"there is no file {path}") from None
+    except Exception as error:  # a foreign file may break in any way; torch's restricted reader raises its own errors
+        raise ArtifactError(f"{path} is not a file of stable-baselines3: {type(error).__name__}: {error}") from None
+    if not isinstance(data, dict) or not all(isinstance(each, Mapping) for each in loaded):
+        raise ArtifactError(f"{path} is not a file of stable-baselines3: it has no settings or no weights")
+    pickled = tuple(name for name, value in data.items() if isinstance(value, dict) and ":serialized:" in value)
+    plain = {n: v for n, v in data.items() if v is not None and not isinstance(v, dict) and not n.startswith("_")}
+    weights = {name: value for each in loaded for name, value in each.items() if isinstance(value, Tensor)}
+    networks, seen = _networks(data.get("policy_kwargs")), _observations(data.get("observation_space"))
+    return Foreign(plain, networks, weights, pickled, seen)
+
+
+def _loaded(content: bytes) -> Any:
+    """A stored object, read by torch's restricted reader; raises ArtifactError for tensors that are not plain."""
+    with zipfile.ZipFile(io.BytesIO(content)) as inner:
+        if sum(info.file_size for info in inner.infolist()) > len(content):
+            raise ArtifactError("its weights are compressed")
+    loaded = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    _require_whole(loaded)
+    return loaded
+
+
+def _networks(given: object) -> dict[str, object]:
+    """What `policy_kwargs` of a file states of networks and weights do not show. A class is stored as a pickle with its name as
+    text beside it; the name is enough for an activation of torch."""
+    if not isinstance(given, dict):
+        return {}
+    found: dict[str, object] = {name: given[name] for name in _STATED if name in given}
+    arguments = given.get("features_extractor_kwargs")
+    scaled = isinstance(arguments, dict) and arguments.get("normalized_image") is True
+    if scaled or given.get("normalize_images") is False:  # then all arrays of three dimensions are images
+        found["features_extractor_kwargs"] = {"normalized_image": True}
+    activation = given.get("activation_fn")
+    if isinstance(activation, str):
+        named = ACTIVATION.fullmatch(activation)
+        found["activation_fn"] = named["name"] if named else activation
+    extractor = given.get("features_extractor_class")
+    if isinstance(extractor, str) and not _EXTRACTOR.fullmatch(extractor):  # weights show the documented ones
+        found["features_extractor_class"] = extractor
+    return found
+
+
+def _observations(given: object) -> dict[str, Shape]:
+    """Shapes by entry, of the texts beside a pickled space; see `Foreign`. A shape that is not stated is None."""
+    if not isinstance(given, dict):
+        return {}
+    if isinstance(entries := given.get("spaces"), str):
+        return {found["key"] or found["quoted"]: _shape(found["shape"]) for found in _ENTRY.finditer(entries)}
+    shape = given.get("_shape", given.get("shape"))
+    return {"": tuple(shape)} if isinstance(shape, list) and all(type(n) is int for n in shape) else {}
+
+
+def _shape(text: str | None) -> Shape:
+    """The numbers in a text; None: there is no shape."""
+    return None if text is None else tuple(map(int, re.findall(r"\d+", text)))
+
+
+def _member(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
+    """A member, unpacked; raises ArtifactError before that when it is longer than `most` bytes."""
+    if (size := archive.getinfo(name).file_size) > most:
+        raise ArtifactError(f"its {name!r} is {size} bytes long, more than {most}")
+    return archive.read(name)
+
+
+def _require_whole(loaded: object) -> None:
+    """Raises ArtifactError for tensors that are not plain, or repeat numbers to seem larger than what the file holds."""
+    for name, value in loaded.items() if isinstance(loaded, Mapping) else ():
+        if not isinstance(name, str):
+            raise ArtifactError("its weights have no names")
+        if not isinstance(value, Tensor):
+            continue
+        if value.layout != torch.strided or value.device.type != "cpu" or value.is_quantized or value.is_nested:
+            raise ArtifactError(f"its weight {name!r} is not a plain tensor")
+        if value.nbytes > value.untyped_storage().nbytes():
+            raise ArtifactError(f"its weight {name!r} of shape {tuple(value.shape)} is larger than what the file holds")
+        if not value.is_floating_point() or not bool(value.isfinite().all()):
+            raise ArtifactError(f"its weight {name!r} holds something else than finite numbers")
