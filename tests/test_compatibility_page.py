@@ -108,9 +108,7 @@ POLICIES = {
     ),
     "bounds of the space given to an extractor with `normalize`": here("what_extractors_are_given"),
     "Tuple observations in an extractor": here("what_extractors_are_given"),
-    "`model.critic(obs, actions)` with tensors of N rows": there(
-        "names_of_users", "what_networks_and_policies_answer"
-    ),
+    "`model.critic(obs, actions)` with tensors of N rows": there("names_of_users", "what_networks_and_policies_answer"),
     "`model.actor(obs)`": there("names_of_users", "what_networks_and_policies_answer"),
     "what `get_distribution(obs)` returns": there("names_of_users", "distributions_have_their_numbers_themselves"),
     "values of `predict_values` and `evaluate_actions`": there("names_of_users", "what_networks_and_policies_answer"),
