@@ -190,7 +190,7 @@ class Agent(Generic[ConfigT]):
         """Train for `total_timesteps` more environment steps; returns the agent itself.
 
         Args:
-            total_timesteps: environment steps over all environments (1e6 too); updates where a data set is learnt from. 0: none.
+            total_timesteps: environment steps over all environments (1e6 too), or 0; updates where a data set is learnt from.
             callback: a `Callback` or `BaseCallback`, a function `f(locals, globals) -> bool`, or a list of these.
             log_interval: finished episodes between two logs (default 4); rounds for the other families (default 1).
             tb_log_name: name of the run under `tensorboard_log`.
