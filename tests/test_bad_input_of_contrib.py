@@ -76,7 +76,7 @@ def test_settings_out_of_range(name: str, settings: Mapping[str, Any], message: 
         ({"activation_fn": lambda: 5}, "makes 5, not a module"),
         ({"optimizer_class": torch.optim.LBFGS}, "optimizer_class LBFGS evaluates the loss several times per step"),
     ],
-    ids=str,
+    ids=["layer", "function", "number", "lbfgs"],
 )
 def test_classes_that_are_no_activation_or_optimiser(name: str, networks: Mapping[str, Any], message: str) -> None:
     with pytest.raises(SettingsError) as caught:
