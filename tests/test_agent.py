@@ -105,6 +105,16 @@ def test_timesteps_and_reset() -> None:
             model.learn(bad)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("name", ["sde.log_std", "head.noise.log_std"])
+def test_a_parameter_with_two_names_is_set_by_either(name: str) -> None:
+    agent = rlsdk.make("trpo", env="Pendulum-v1", use_sde=True)
+    wanted = torch.full_like(agent.get_parameters()["policy"][name], -3.0)
+    agent.set_parameters({"policy": {name: wanted}}, exact_match=False)
+    now = agent.get_parameters()["policy"]
+    assert torch.equal(now["sde.log_std"], wanted)
+    assert torch.equal(now["head.noise.log_std"], wanted)
+
+
 def test_get_and_set_parameters(tmp_path: Path) -> None:
     one, two = small().learn(30), small(seed=1)
     before = flat_state(two)

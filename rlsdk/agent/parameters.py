@@ -20,7 +20,7 @@ from rlsdk.interfaces.abilities import ability
 from rlsdk.records import Cursor
 from rlsdk.storage import factory
 from rlsdk.storage.archive import table_in
-from rlsdk.tree import flatten
+from rlsdk.tree import flatten, unflatten
 
 
 def parameters_of(agent: AssembledAgent) -> dict[str, State]:
@@ -48,6 +48,8 @@ def set_parameters(agent: AssembledAgent, source: str | Path | IO[bytes] | State
         _require_all(current, given, "")
     backup = {name: _copied(state) for name, state in current.items()}
     try:
+        if not exact_match and isinstance(policy := given.get("policy"), Mapping):
+            given = {**given, "policy": _under_every_name(current["policy"], policy)}
         merged = {**backup, **{name: _merged(backup[name], value, exact_match) for name, value in given.items()}}
         _apply(agent, merged)
         if exact_match:
@@ -56,6 +58,19 @@ def set_parameters(agent: AssembledAgent, source: str | Path | IO[bytes] | State
     except (RuntimeError, KeyError, TypeError, ValueError) as error:
         _apply(agent, backup)
         raise ArtifactError(f"the parameters do not fit this agent: {error}") from None
+
+
+def _under_every_name(current: State, given: State) -> State:
+    """`given`, its tensors under every name by which `current` holds the same tensor: networks may share a parameter."""
+    names: dict[tuple[int, torch.Size], list[str]] = {}
+    for name, value in flatten(current).items():
+        if isinstance(value, Tensor) and value.numel():
+            names.setdefault((value.data_ptr(), value.shape), []).append(name)
+    found, others = flatten(given), dict[str, object]()
+    for same in names.values():
+        values = [found[name] for name in same if name in found]
+        others |= {name: values[0] for name in same if values and name not in found}
+    return unflatten({**found, **others}) if others else given
 
 
 def _require_all(current: object, given: object, place: str) -> None:
