@@ -108,8 +108,7 @@ def require_same_networks(theirs: Any, ours: Any, seen: Any) -> None:
         given, mine = policy.obs_to_tensor(observation)[0], features(observation)
         if not hasattr(policy, "critic"):
             target = policy.q_net_target if hasattr(policy, "q_net_target") else policy.quantile_net_target
-            expected, found = target(given), algorithm.target.network(mine)
-            require_close(found.mT if expected.dim() == 3 else found.squeeze(-1), expected)
+            require_close(algorithm.target.network(mine), target(given))
             continue
         for net, critics in (
             (policy.critic, algorithm.trained.critics),
