@@ -7,7 +7,11 @@ from typing import Annotated
 
 import typer
 
+from rlsdk.errors import SettingsError
 from rlsdk.runtime.output import counted
+
+IN_CARDS = "Trained with rlsdk for"
+"""A model card has this text; others do not."""
 
 
 def export_policy(
@@ -24,12 +28,20 @@ def export_policy(
     from rlsdk.storage.archive import write_whole
 
     file = agent_path(file)
+    target = out or file.with_suffix("")
+    card = target.with_suffix(".md")
+    _require_own_card(card)
     agent = load(file)
-    exported = export(agent, out or file.with_suffix(""), kind or format_of(out) or "onnx")
-    card = exported.path.with_suffix(".md")
+    exported = export(agent, target, kind or format_of(out) or "onnx")
     write_whole(card, model_card(agent, exported, results_of(file)).encode())
     typer.echo(f"{exported.path}: inputs {', '.join(exported.inputs)}; outputs {', '.join(exported.outputs)}")
     typer.echo(f"{card}: model card")
+
+
+def _require_own_card(card: Path) -> None:
+    """Raises SettingsError where a model card would replace a text that is none."""
+    if card.exists() and IN_CARDS not in card.read_text(encoding="utf-8", errors="replace"):
+        raise SettingsError(f"the model card would replace {card}, which is another text; choose another --out")
 
 
 def results_of(file: Path) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 from rlsdk.cli.completions import Algorithm, complete_environment, complete_executor, complete_preset, complete_sink
 from rlsdk.cli.environment_options import EnvKwargs, Wrappers
 from rlsdk.cli.interrupt import interrupted
+from rlsdk.cli.misplaced import require_settings
 from rlsdk.cli.step_counts import METAVAR, steps_from
 from rlsdk.errors import SettingsError
 from rlsdk.registry import find, load
@@ -130,7 +132,7 @@ def run_training(
     """Train an agent. Writes a run directory with settings, metrics, checkpoints, the best and the final agent."""
     find(algorithm)  # before anything slow is imported
     _require_one_start(preset, policy_from, config=config is not None, no_preset=no_preset, resume=resume)
-    settings = _settings(config, assignments or [], env, trust=trust)
+    settings = _settings(algorithm, config, assignments or [], env, trust=trust)
     env = _environment(env, settings, changed_environment(None, env_kwargs, wrapper), resume=resume)
     for name, value in (("seed", seed), ("device", device)):
         if value is not None:
@@ -186,12 +188,15 @@ def _require_one_start(
         raise SettingsError("--resume continues with the settings of the run; leave out --no-preset")
 
 
-def _settings(config: Path | None, assignments: list[str], env: str | None, *, trust: bool) -> dict[str, Any]:
+def _settings(
+    algorithm: str, config: Path | None, assignments: list[str], env: str | None, *, trust: bool
+) -> dict[str, Any]:
     """The settings of a file, with those of the command line laid over them."""
     from rlsdk.experiments.trust import require_own_environment
 
     stored: dict[str, Any] = load_settings(config) if config else {}
     given = parse_assignments(assignments)
+    require_settings(load(algorithm), {**stored, **given}, config)
     if env is None and "env" not in given and isinstance(stored.get("env"), str):
         require_own_environment(stored["env"], str(config), trust=trust)
     return merge(stored, given)
@@ -243,7 +248,7 @@ def _run_seeds(plan: Sweep) -> list[SeedResult]:
     plan = attrs.evolve(plan, request=attrs.evolve(plan.request, out=folder_of(plan)))
     name = f"{plan.request.algorithm} on {place_of(plan.request)}"
     print_line(f"{name}: seeds {', '.join(map(str, plan.seeds))}, {plan.jobs} at a time")
-    again = f"rlsdk run {plan.request.algorithm} --resume --out {plan.request.out}"
+    again = shlex.join(["rlsdk", "run", plan.request.algorithm, "--resume", "--out", str(plan.request.out)])
     with interrupted(f"what ran is saved, continue with: {again}"):
         results = sweep(plan)
     means = [result.mean for result in results if result.mean is not None]
@@ -276,7 +281,8 @@ def _report(result: RunResult, algorithm: str) -> SeedResult:
     if result.interrupted:
         print_line(
             f"interrupted at step {result.env_steps:,};"
-            f" continue with: rlsdk run {algorithm} --resume --out {folder}{' --trust' if result.needs_trust else ''}"
+            f" continue with: rlsdk run {algorithm} --resume --out {shlex.quote(str(folder))}"
+            f"{' --trust' if result.needs_trust else ''}"
         )
         raise typer.Exit(130)
     reached = "no evaluation without an environment"

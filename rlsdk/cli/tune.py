@@ -12,6 +12,7 @@ import typer
 from rlsdk.cli.completions import Algorithm, complete_environment, complete_executor, complete_sink
 from rlsdk.cli.environment_options import EnvKwargs, Wrappers
 from rlsdk.cli.interrupt import interrupted
+from rlsdk.cli.misplaced import require_settings
 from rlsdk.cli.step_counts import METAVAR, MOST_SEED, steps_from
 from rlsdk.errors import SettingsError
 from rlsdk.registry import find, load
@@ -21,6 +22,8 @@ from rlsdk.settings.environment_id import changed_environment
 
 if TYPE_CHECKING:
     from rlsdk.experiments.tuning import Best
+
+DEFAULT_PRUNER = "median"
 
 
 def tune_algorithm(
@@ -50,12 +53,12 @@ def tune_algorithm(
     ] = "processes",
     seed: Annotated[int, typer.Option(help="Seed of the search.", min=0, max=MOST_SEED)] = 0,
     pruner: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="Which trials are given up: median (worse than the median of the others), or halving (one of three continues,"
-            " at 1, 3 and 9 tenths of the steps)."
+            help="Which trials are given up: median (the default; worse than the median of the others), or halving (one of"
+            " three continues, at 1, 3 and 9 tenths of the steps)."
         ),
-    ] = "median",
+    ] = None,
     no_prune: Annotated[bool, typer.Option("--no-prune", help="Train every trial to its end.")] = False,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the study (default: tune/ALGO-ENV). An existing study is continued.")
@@ -83,6 +86,9 @@ def tune_algorithm(
 
     env = changed_environment(env, env_kwargs, wrapper) or env
     settings = parse_assignments(assignments or [])
+    require_settings(load(algorithm), settings, None)
+    if no_prune and pruner is not None:
+        raise SettingsError("--no-prune gives no trial up, so --pruner has no meaning; leave one of them out")
     plan = Tuning(
         algorithm=algorithm,
         env=env,
@@ -95,7 +101,7 @@ def tune_algorithm(
         executor=executor,
         seed=seed,
         prune=not no_prune,
-        pruner=pruner,
+        pruner=pruner or DEFAULT_PRUNER,
         out=out or Path("tune") / f"{algorithm}-{folder_name(env)}",
         sinks=tuple(sink or ()),
     )

@@ -129,12 +129,19 @@ def make_one(env: EnvSource, kwargs: dict[str, object]) -> Environment:
     except RlsdkError:
         raise
     except Exception as error:
+        hint = "; install its package, or add its folder to PYTHONPATH" if _lacks_module(env, error) else ""
         raise EnvironmentFault(
-            f"environment {shown(env)} could not be made: {type(error).__name__}: {message_of(error)}"
+            f"environment {shown(env)} could not be made: {type(error).__name__}: {message_of(error).rstrip('.')}{hint}"
         ) from error
     if not isinstance(instance, gymnasium.Env):
         raise EnvironmentFault(f"{shown(env)} made a {type(instance).__name__}, not a gymnasium.Env")
     return instance
+
+
+def _lacks_module(env: EnvSource, error: Exception) -> bool:
+    """Whether the module of an id such as `package:Env-v0` cannot be found."""
+    module = env.partition("?")[0].rpartition(":")[0] if isinstance(env, str) else ""
+    return bool(module) and isinstance(error, ModuleNotFoundError) and module.partition(".")[0] in str(error)
 
 
 def _by_id(name: str, kwargs: dict[str, Any]) -> object:

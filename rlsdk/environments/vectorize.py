@@ -91,9 +91,7 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
     if collectors is not None:
         require_collectors(collectors, len(sources), executor)
         _require_unused(vectorization=vectorization, workers=workers, restart=restart, start_method=start_method)
-    if vectorization not in VECTORIZATIONS and not executors.is_executor(vectorization):
-        known = (*VECTORIZATIONS, *executors.names())
-        raise SettingsError(f"vectorization {vectorization!r} is unknown; {suggest(vectorization, known)}")
+    require_vectorization(vectorization)
     arguments = dict(env_kwargs or {})
     if vectorization == "native":
         native = _native(env, len(sources), arguments, bool(wrappers or monitor_dir))
@@ -109,6 +107,13 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
         made = _made(makers, vectorization, options, seed)
     made.env_id = _text(env, arguments, wrappers)
     return made
+
+
+def require_vectorization(name: str) -> None:
+    """Raises SettingsError where copies cannot be stepped in a way of that name."""
+    if name not in VECTORIZATIONS and not executors.is_executor(name):
+        known = (*VECTORIZATIONS, *executors.names())
+        raise SettingsError(f"vectorization {name!r} is unknown; {suggest(name, known)}")
 
 
 def _text(env: object, kwargs: Mapping[str, object], wrappers: Sequence[object]) -> str | None:

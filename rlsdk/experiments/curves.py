@@ -28,6 +28,8 @@ AXES = {
 STATISTICS: dict[str, Callable[[Array], Array]] = {"mean": mean, "iqm": iqm, "median": median}
 BANDS = ("interval", "range", "deviation", "none")
 EVALUATION, TRAINING = "eval/mean_reward", "rollout/ep_rew_mean"
+HEADER, MAX_HEADER = ("environment", "experiment", "seeds", "x", "value", "low", "high"), 1000
+"""Of the numbers beside a picture, and how much of an existing file is compared with it."""
 GRID = 200
 """Points at which curves of several seeds are compared, where they were not logged at the same ones."""
 NO_DIFFERENCE = ("seed", "env", "device", "verbose", "tensorboard_log", "stats_window_size", "_init_setup_model")
@@ -121,11 +123,23 @@ def metric_of(folders: Sequence[Path], settings: CurveSettings) -> str:
     return EVALUATION if evaluated else TRAINING
 
 
+def require_own_table(path: Path, header: Sequence[str]) -> None:
+    """Raises SettingsError where numbers would replace a file that no picture left, such as the metrics of a run."""
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8", errors="replace") as stream:
+        first = stream.readline(MAX_HEADER).strip()
+    if first != ",".join(header):
+        raise SettingsError(
+            f"the numbers of the picture would replace {path}, which holds something else; choose another --out"
+        )
+
+
 def write_table(found: Sequence[Curve], path: Path) -> None:
     """Every point of the curves as CSV."""
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
-        writer.writerow(("environment", "experiment", "seeds", "x", "value", "low", "high"))
+        writer.writerow(HEADER)
         for curve in found:
             points = zip(curve.x, curve.value, curve.low, curve.high, strict=True)
             names = one_line(curve.env), one_line(curve.label)  # from files: any characters

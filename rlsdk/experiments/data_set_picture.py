@@ -8,10 +8,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from rlsdk.experiments.curves import require_own_table
 from rlsdk.experiments.plotting import literal, new_figure, save_figure
 from rlsdk.runtime.output import counted
 
 BINS = 30
+HEADER = ("episode", "return", "length")
+"""Of the numbers."""
 
 
 def plot_episodes(returns: NDArray[np.float64], lengths: NDArray[np.int64], output: Path, title: str) -> str:
@@ -26,6 +29,7 @@ def plot_episodes(returns: NDArray[np.float64], lengths: NDArray[np.int64], outp
     Raises:
         SettingsError: the format is unknown, or matplotlib is not installed.
     """
+    require_own_table(output.with_suffix(".csv"), HEADER)
     figure = new_figure(1, 2)
     for axes, values, label in zip(figure.axes, (returns, lengths), ("return", "length in steps"), strict=True):
         axes.hist(np.asarray(values, np.float64), bins=min(BINS, max(1, len(values) // 2)))
@@ -39,7 +43,7 @@ def plot_episodes(returns: NDArray[np.float64], lengths: NDArray[np.int64], outp
     save_figure(figure, output, f"{title}. {text}")
     with output.with_suffix(".csv").open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
-        writer.writerow(("episode", "return", "length"))
+        writer.writerow(HEADER)
         writer.writerows(enumerate_rows(returns, lengths))
     return text
 

@@ -11,7 +11,18 @@ from typing import IO, Any
 import attrs
 
 from rlsdk.errors import SettingsError, one_line, shown
-from rlsdk.experiments.curves import AXES, EVALUATION, TRAINING, Curve, CurveSettings, curves, metric_of, write_table
+from rlsdk.experiments.curves import (
+    AXES,
+    EVALUATION,
+    HEADER,
+    TRAINING,
+    Curve,
+    CurveSettings,
+    curves,
+    metric_of,
+    require_own_table,
+    write_table,
+)
 from rlsdk.experiments.metrics_file import read_metric
 
 WORDS = {
@@ -110,6 +121,7 @@ def plot_runs(
     settings, picture = settings or CurveSettings(), picture or PictureSettings()
     found = curves(places, settings)
     metric = metric_of(places, settings)
+    require_own_table(output.with_suffix(".csv"), HEADER)
     figure = _figure_of(found, metric, settings, picture)
     texts = [f"{_name(curve)}, {curve.env}: {in_words(metric)} ends at {_ends(curve)}" for curve in found]
     save_figure(figure, output, f"{_caption(found, settings)} of the {in_words(metric)}. {'; '.join(texts)}.")

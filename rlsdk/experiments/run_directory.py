@@ -77,6 +77,11 @@ class RunDirectory:
                     )
                 print_line(f"{self.path} holds a run that left no agent; starting again")
                 self.start_over()
+            elif left := self._traces():
+                raise SettingsError(
+                    f"{self.path} holds {left[0].relative_to(self.path)} but no {self.record.name}, so a new run would mix with"
+                    f" what is there; choose another --out, or bring {self.record.name} back and add --resume"
+                )
             yield
 
     @contextmanager
@@ -148,6 +153,11 @@ class RunDirectory:
         """Steps at the newest checkpoint, by its name; 0 where there is none."""
         names = (path.stem.removeprefix("step_") for path in self.checkpoints.glob("step_*.rlsdk"))
         return max((int(name) for name in names if name.isdecimal()), default=0)
+
+    def _traces(self) -> list[Path]:
+        """Files that a new run would continue, or take for its own."""
+        own = (self.csv, self.jsonl, self.best, self.final)
+        return [path for path in own if path.exists()] + sorted(self.checkpoints.glob("step_*.rlsdk"))
 
     def start_over(self) -> None:
         """Drop the traces of a run that left nothing to resume from."""

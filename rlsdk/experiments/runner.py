@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -310,7 +311,7 @@ def _write_down(directory: RunDirectory, record: RunRecord, config: object) -> N
     trust = " --trust" if record.env is not None and environment_id(record.env).reads_more else ""
     more = "" if record.dataset is None else " --dataset FILE"
     more += "" if record.env is None else f" --n-envs {record.n_envs}"
-    more += "" if record.policy_from is None else f" --from {record.policy_from}"
+    more += "" if record.policy_from is None else f" --from {shlex.quote(record.policy_from)}"
     repeat = f"rlsdk run {record.algorithm} --config {directory.config.name} --steps {record.steps}{more}{trust}"
     header = f"{record.algorithm} on {record.place}, {record.steps} steps\nrepeat: {repeat}"
     directory.write_config(type(config), unstructure(config), header)

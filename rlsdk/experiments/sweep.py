@@ -16,6 +16,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from rlsdk.environments.vectorize import require_vectorization
 from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.executors import EXECUTORS, Executor, capacity, make_executor
 from rlsdk.experiments.plotting import plot_runs
@@ -107,6 +108,7 @@ def sweep(plan: Sweep) -> list[SeedResult]:
 
 def _require_possible(request: RunRequest) -> None:
     """Raises what would be wrong with every seed."""
+    require_vectorization(request.vectorization or "auto")
     spec, env = load(request.algorithm), request.env or request.settings.get("env")
     if env is None:
         env = environment_of(spec, request.settings)
@@ -221,7 +223,7 @@ def _seeds(entries: Entries) -> tuple[int, ...]:
 
 def _of_seed(plan: Sweep, folder: Path, seed: int) -> RunRequest:
     settings = {**plan.request.settings, "seed": seed}
-    vectorization = "sync" if plan.jobs > 1 else plan.request.vectorization  # the cores are taken by other seeds
+    vectorization = plan.request.vectorization or ("sync" if plan.jobs > 1 else None)  # other seeds take the cores
     out = folder / f"seed-{seed}"
     return attrs.evolve(plan.request, settings=settings, out=out, vectorization=vectorization)
 

@@ -27,6 +27,7 @@ from rlsdk.runtime.output import quietly
 from rlsdk.runtime.seeding import derive
 from rlsdk.settings import flat_scalars, merge
 from rlsdk.settings.dataset import as_dataset, dataset_names
+from rlsdk.settings.environment_id import environment_id
 from rlsdk.settings.load import nested
 from rlsdk.sinks import MetricSink, several
 from rlsdk.sinks.sink import Scalar
@@ -99,7 +100,8 @@ class Tuning:
         options = (
             ["--dataset", path] if len(paths) == 1 else ["--set", f"{name}={path}"] for name, path in paths.items()
         )
-        return shlex.join([*words, *(word for option in options for word in option)])
+        trust = ["--trust"] if environment_id(self.env).reads_more else []
+        return shlex.join([*words, *(word for option in options for word in option), *trust])
 
 
 @attrs.frozen

@@ -64,11 +64,11 @@ def tune(plan: Tuning) -> Best:
         )
     if plan.pruner not in PRUNERS:
         raise SettingsError(f"unknown pruner {plan.pruner!r}; {suggest(plan.pruner, PRUNERS)}")
-    study = _open(plan)
-    # errors that every trial would raise are raised now
+    # errors that every trial would raise are raised now, before the folder is this search's
     bind(load(plan.algorithm).config_type, (), {**plan.base(), "env": plan.env})
     make_vec_env(plan.env).close()
     named_sinks(plan.sinks)
+    study = _open(plan)
     workers = {f"worker {number}": worker_folder(plan.out, number) for number in range(plan.jobs)}
     executor = "in-process" if plan.jobs == 1 and plan.executor == "processes" else plan.executor
     with stoppable(executor, plan.jobs) as made, watching(workers):

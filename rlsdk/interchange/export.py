@@ -150,6 +150,8 @@ def export(agent: Agent, path: str | Path, format: str = "onnx") -> Exported:  #
     """
     if format not in FORMATS:
         raise SettingsError(f"unknown format {format!r}; accepted: {', '.join(FORMATS)}")
+    if Path(path).suffix in (".rlsdk", ".md"):
+        raise SettingsError(f"{path} has the suffix of agents or model cards; name the file *{FORMATS[format]}")
     if format_of(path) not in (None, format):
         raise SettingsError(
             f"{path} has the suffix of {format_of(path)}, but the format is {format}; name the file *{FORMATS[format]}, or"

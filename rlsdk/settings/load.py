@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 
 from rlsdk.errors import SettingsError
 
+POINT_AT_AN_END = re.compile(r"[+-]?(\d+\.|\.\d+)(e[+-]?\d+)?", re.IGNORECASE | re.ASCII)
+"""Numbers that are none in TOML: .99 and 1."""
 SUFFIXES = (".toml", ".yaml", ".yml")
 
 
@@ -82,7 +85,7 @@ def parse_value(text: str) -> object:
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):
-        return text
+        return float(text) if POINT_AT_AN_END.fullmatch(text) else text
 
 
 def merge(below: Mapping[str, object], above: Mapping[str, object]) -> dict[str, Any]:
