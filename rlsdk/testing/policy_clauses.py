@@ -37,7 +37,7 @@ from rlsdk.testing.kit import clause, require
 from rlsdk.testing.not_applicable import NotApplicable
 from rlsdk.testing.rollouts import rollout_of
 from rlsdk.testing.strategies import examples
-from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject, equal_values
+from rlsdk.testing.subject import ACTIONS, Subject, equal_values
 from rlsdk.tree import leaves, map_tensors
 from rlsdk.updates.minibatches import policy_batch
 
@@ -53,7 +53,7 @@ def act(agent: Agent, observation: Observation, carry: Any, seed: int, *, determ
 
 def _acting_on(subject: Subject, space: GymSpace) -> Agent:
     """A small agent that acts in `space`."""
-    return subject.agent(AnySpaceEnv(OBSERVATIONS["Box"], space))
+    return subject.agent(AnySpaceEnv(subject.seen, space))
 
 
 @clause(
@@ -351,7 +351,7 @@ def _masks_in_act(agent: Agent) -> None:
 
 def _strict_environment(subject: Subject, kind: str) -> Callable[[], object]:
     """Makes environments that raise at a forbidden action."""
-    return lambda: subject.with_info(AnySpaceEnv(OBSERVATIONS["Box"], ACTIONS[kind], strict=True))
+    return lambda: subject.with_info(AnySpaceEnv(subject.seen, ACTIONS[kind], strict=True))
 
 
 @clause(
