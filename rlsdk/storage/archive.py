@@ -26,6 +26,7 @@ from torch import Tensor
 
 from rlsdk import tree
 from rlsdk.errors import ArtifactError
+from rlsdk.storage.storable import as_json, require_names
 from rlsdk.storage.tensors import ALIGNMENT, TensorBlock, mapped, read_header
 from rlsdk.storage.zip_entries import padding, stored
 
@@ -126,12 +127,13 @@ class Text:
 
 
 def _encode(key: str, section: Section) -> dict[str, Member]:
+    require_names(section, key)
     flat = tree.flatten(section)
     tensors = {n: v for n, v in flat.items() if isinstance(v, Tensor)}
     values = {n: v for n, v in flat.items() if not isinstance(v, Tensor)}
     return {
         f"{key}.safetensors": TensorBlock(tensors),
-        f"{key}.json": Text(json.dumps(values, allow_nan=False).encode()),
+        f"{key}.json": Text(as_json(key, values)),
     }
 
 

@@ -14,6 +14,7 @@ from rlsdk.interfaces import Serializer
 from rlsdk.registry import extension
 from rlsdk.registry.loading import is_offered
 from rlsdk.storage.archive import Document, Section, inspect_archive, read_archive, write_archive
+from rlsdk.storage.storable import require_names
 
 
 def plugin_serializer(target: Path | IO[bytes]) -> Serializer | None:
@@ -31,6 +32,7 @@ def write(target: Path | IO[bytes], document: Mapping[str, object], sections: Ma
         write_archive(target, document, sections)
         return
     assert isinstance(target, Path)
+    require_names(sections)
     flat = tree.flatten(sections)
     tensors = {name: value for name, value in flat.items() if isinstance(value, Tensor)}
     values = {name: value for name, value in flat.items() if not isinstance(value, Tensor)}

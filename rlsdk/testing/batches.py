@@ -80,9 +80,7 @@ def small_agent(subject: Subject, actions: str | None = None) -> Agent:
     """An agent on copies of an environment with random observations, rewards, masks and ends; episodes have `EPISODE` steps.
     `actions`: the kind of the action space; None: the first that the manifest lists."""
     chosen = ACTIONS[actions or subject.action_kind]
-    return subject.agent(
-        make_vec_env(lambda: subject.with_info(AnySpaceEnv(subject.seen, chosen, EPISODE)), ENVS)
-    )
+    return subject.agent(make_vec_env(lambda: subject.with_info(AnySpaceEnv(subject.seen, chosen, EPISODE)), ENVS))
 
 
 class Learner:
