@@ -180,8 +180,7 @@ def flatten(node: Mapping[str, object], prefix: str = "") -> dict[str, object]:
 
 
 def unflatten(flat: Mapping[str, object]) -> dict[str, object]:
-    """The inverse of `flatten`; parameters in the state of an optimiser of torch have their numbers again. Raises ValueError
-    when a name is that of a value and of a table."""
+    """The inverse of `flatten`. Raises ValueError when a name is that of a value and of a table."""
     nested: dict[str, object] = {}
     for name, value in flat.items():
         *path, last = name.split("/")
@@ -194,15 +193,4 @@ def unflatten(flat: Mapping[str, object]) -> dict[str, object]:
         if last in node:
             raise ValueError(f"{name!r} is a value and a table")
         node[last] = value
-    _number_parameters(nested)
     return nested
-
-
-def _number_parameters(node: dict[str, Any]) -> None:
-    """Turn the numbers of parameters, which `flatten` made text, into numbers. Without them torch drops what it is given."""
-    if node.keys() == {"state", "param_groups"} and isinstance(node["state"], dict):
-        node["state"] = {int(key) if key.isdecimal() else key: value for key, value in node["state"].items()}
-        return
-    for child in node.values():
-        if isinstance(child, dict):
-            _number_parameters(child)

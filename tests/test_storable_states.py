@@ -10,7 +10,8 @@ import torch
 
 from rlsdk.errors import PluginError
 from rlsdk.storage import read_archive, write_archive
-from rlsdk.tree import flatten, unflatten
+from rlsdk.storage.storable import nested_state
+from rlsdk.tree import flatten
 
 
 def adam() -> tuple[torch.optim.Adam, list[torch.nn.Parameter]]:
@@ -40,7 +41,7 @@ def test_an_optimiser_of_torch_remembers_after_loading(tmp_path: Path) -> None:
 
 def test_an_optimiser_of_torch_remembers_after_flattening() -> None:
     optimizer, _ = adam()
-    nested: Any = unflatten(flatten({"optimizer": optimizer.state_dict()}))
+    nested: Any = nested_state(flatten({"optimizer": optimizer.state_dict()}))
     require_equal(nested["optimizer"], optimizer)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlsdk.errors import PluginError, shown
+from rlsdk.tree import unflatten
 
 ADVICE = "state_dict() may hold tables of tensors, text, finite numbers, true, false, none and lists of these"
 
@@ -28,6 +29,26 @@ def require_names(node: Mapping[Any, object], place: str = "") -> None:
                     require_names(leaf, f"{inside}/{number}")
         else:
             require_names(child, inside)
+
+
+def nested_state(flat: Mapping[str, object]) -> dict[str, Any]:
+    """`unflatten`, with numbers of parameters in the states of torch's optimisers, which drop what stands under text.
+
+    Raises:
+        ValueError: a name is that of a value and of a table.
+    """
+    nested = unflatten(flat)
+    _number_parameters(nested)
+    return nested
+
+
+def _number_parameters(node: dict[str, Any]) -> None:
+    if node.keys() == {"state", "param_groups"} and isinstance(node["state"], dict):
+        node["state"] = {int(key) if key.isdecimal() else key: value for key, value in node["state"].items()}
+        return
+    for child in node.values():
+        if isinstance(child, dict):
+            _number_parameters(child)
 
 
 def as_json(section: str, values: Mapping[str, object]) -> bytes:

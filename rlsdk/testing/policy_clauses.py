@@ -43,7 +43,7 @@ from rlsdk.updates.minibatches import policy_batch
 
 ROWS, MANY = 16, 2000
 STARTS = 8
-"""Rows of which every other one begins an episode. A carry need not decide in every row: a plan may be found anew."""
+"""Rows of which every other one begins an episode. A carry need not decide in every row: a plan may be made again."""
 FREQUENCIES = 4000
 """Samples of one observation, of which frequencies are counted."""
 

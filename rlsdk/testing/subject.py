@@ -51,7 +51,7 @@ OBSERVATIONS: dict[str, spaces.Space[Any]] = {
 }
 
 NAMED = ("Mlp", "Linear", "Cnn", "MultiInput")
-"""How names of policies begin that say what they see."""
+"""How names of policies begin that are for a kind of observation."""
 
 
 class Subject:
@@ -78,7 +78,7 @@ class Subject:
 
     @property
     def seen(self) -> spaces.Space[Any]:
-        """The usual observation: a vector, or the first kind that the manifest lists where vectors are not among them."""
+        """The usual observation: a vector, or the first kind that the manifest lists if it lists no vectors."""
         listed = self.manifest.observations
         kinds = [kind for kind in OBSERVATIONS if kind in listed] or ["Box"]
         return OBSERVATIONS[kinds[0]]
