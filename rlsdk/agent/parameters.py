@@ -20,7 +20,8 @@ from rlsdk.interfaces.abilities import ability
 from rlsdk.records import Cursor
 from rlsdk.storage import factory
 from rlsdk.storage.archive import table_in
-from rlsdk.tree import flatten, unflatten
+from rlsdk.storage.storable import nested_state
+from rlsdk.tree import flatten
 
 
 def parameters_of(agent: AssembledAgent) -> dict[str, State]:
@@ -70,7 +71,7 @@ def _under_every_name(current: State, given: State) -> State:
     for same in names.values():
         values = [found[name] for name in same if name in found]
         others |= {name: values[0] for name in same if values and name not in found}
-    return unflatten({**found, **others}) if others else given
+    return nested_state({**found, **others}) if others else given
 
 
 def _require_all(current: object, given: object, place: str) -> None:

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from rlsdk import tree
 from rlsdk.errors import ArtifactError
+from rlsdk.storage.storable import as_json, nested_state, require_names
 from rlsdk.storage.tensors import ALIGNMENT, TensorBlock, mapped, read_header
 from rlsdk.storage.zip_entries import padding, stored
 
@@ -126,12 +127,13 @@ class Text:
 
 
 def _encode(key: str, section: Section) -> dict[str, Member]:
+    require_names(section, key)
     flat = tree.flatten(section)
     tensors = {n: v for n, v in flat.items() if isinstance(v, Tensor)}
     values = {n: v for n, v in flat.items() if not isinstance(v, Tensor)}
     return {
         f"{key}.safetensors": TensorBlock(tensors),
-        f"{key}.json": Text(json.dumps(values, allow_nan=False).encode()),
+        f"{key}.json": Text(as_json(key, values)),
     }
 
 
@@ -321,7 +323,7 @@ def _decode(archive: zipfile.ZipFile, listed: Members, key: str) -> dict[str, ob
     values = _json(_checked(archive, f"{key}.json", listed))
     if any(len(name) > MAX_NAME or name.count("/") > MAX_DEPTH for name in (*tensors, *values)):
         raise ValueError(f"section {key!r} has a name that is too long or too deep")
-    return tree.unflatten({**tensors, **values})
+    return nested_state({**tensors, **values})
 
 
 def _checked(archive: zipfile.ZipFile, member: str, listed: Members) -> bytes:

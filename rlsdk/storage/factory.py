@@ -14,6 +14,7 @@ from rlsdk.interfaces import Serializer
 from rlsdk.registry import extension
 from rlsdk.registry.loading import is_offered
 from rlsdk.storage.archive import Document, Section, inspect_archive, read_archive, write_archive
+from rlsdk.storage.storable import nested_state, require_names
 
 
 def plugin_serializer(target: Path | IO[bytes]) -> Serializer | None:
@@ -31,6 +32,7 @@ def write(target: Path | IO[bytes], document: Mapping[str, object], sections: Ma
         write_archive(target, document, sections)
         return
     assert isinstance(target, Path)
+    require_names(sections)
     flat = tree.flatten(sections)
     tensors = {name: value for name, value in flat.items() if isinstance(value, Tensor)}
     values = {name: value for name, value in flat.items() if not isinstance(value, Tensor)}
@@ -55,7 +57,7 @@ def read(
         manifest, values = document.get("manifest"), document.get("values")
     if not isinstance(manifest, dict) or not isinstance(values, dict) or manifest.get("kind") != kind:
         raise ArtifactError(f"{source} is not a whole {kind} file")
-    sections = tree.unflatten({**tensors, **values})
+    sections = nested_state({**tensors, **values})
     chosen = set(sections) if wanted is None else set(sections) & set(wanted)
     return manifest, {name: section for name in sorted(chosen) if isinstance(section := sections[name], dict)}
 

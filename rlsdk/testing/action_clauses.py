@@ -17,7 +17,7 @@ from rlsdk.testing.acting import act_on, observations
 from rlsdk.testing.kit import clause, require
 from rlsdk.testing.not_applicable import NotApplicable
 from rlsdk.testing.patterns import SPACES, GymSpace, PatternEnv, action_with, misses, parts_of, pattern
-from rlsdk.testing.subject import OBSERVATIONS, Subject
+from rlsdk.testing.subject import Subject
 from rlsdk.testing.toys import Toy, greedy_actions, require_learnt
 from rlsdk.training import PopulationPlan
 
@@ -80,7 +80,7 @@ def plays_the_policy(subject: Subject) -> None:
     if not isinstance(subject.agent().parts.plan, PopulationPlan):
         raise NotApplicable("the algorithm is not a population method")
     for name, kind in product(subject.spec.policies, subject.manifest.actions):
-        agent = subject.agent(AnySpaceEnv(OBSERVATIONS["Box"], SPACES[kind]), policy=name)
+        agent = subject.agent(AnySpaceEnv(subject.seen, SPACES[kind]), policy=name)
         seen, plan, policy = observations(agent, 1, seed=3), agent.parts.plan, agent.policy
         assert isinstance(plan, PopulationPlan)
         assert isinstance(seen.features, torch.Tensor)

@@ -17,7 +17,7 @@ from rlsdk.errors import ArtifactError
 from rlsdk.evaluation.evaluate import run_episodes
 from rlsdk.interfaces import NormalizesEpisodes
 from rlsdk.testing.kit import clause, require
-from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject, differing, equal_values, flat_state
+from rlsdk.testing.subject import ACTIONS, Subject, differing, equal_values, flat_state
 from rlsdk.tree import flatten, unflatten
 
 
@@ -58,7 +58,7 @@ def _move_away_from_initial_weights(agent: Agent) -> None:
 )
 def predict_array(subject: Subject) -> None:
     agent = subject.agent()
-    seen = np.stack([OBSERVATIONS["Box"].sample() for _ in range(3)])
+    seen = np.stack([subject.seen.sample() for _ in range(3)])
     single, batch = subject.predict(agent, seen[0]), subject.predict(agent, seen)
     require(isinstance(single, np.ndarray) and isinstance(batch, np.ndarray), f"got {type(single)} and {type(batch)}")
     shape = agent.action_space.shape or ()
@@ -121,7 +121,7 @@ def global_state_untouched(subject: Subject) -> None:
         return [random.getstate(), str(numpy_state), torch.random.get_rng_state().tolist(), torch.get_num_threads()]
 
     before = state()
-    subject.predict(subject.trained(), OBSERVATIONS["Box"].sample())
+    subject.predict(subject.trained(), subject.seen.sample())
     names = ("Python's random state", "numpy's random state", "torch's random state", "torch's threads")
     wrong = [name for name, a, b in zip(names, before, state(), strict=True) if a != b]
     require(not wrong, f"changed: {wrong}")
@@ -138,7 +138,7 @@ def evaluation_does_not_disturb(subject: Subject) -> None:
     for evaluates in (False, True):
         agent = subject.agent(seed=4).learn(20)
         if evaluates:
-            env = AnySpaceEnv(OBSERVATIONS["Box"], ACTIONS[subject.action_kind])
+            env = AnySpaceEnv(subject.seen, ACTIONS[subject.action_kind])
             run_episodes(agent, env, 3, deterministic=False)
         states.append(flat_state(agent.learn(20, reset_num_timesteps=False)))
     wrong = differing(states[0], states[1])
@@ -152,6 +152,7 @@ def evaluation_does_not_disturb(subject: Subject) -> None:
     "`context.observation_normalizer`.",
 )
 def preprocessing_travels(subject: Subject) -> None:
+    subject.needs_vectors("vectors are normalised")
     episodes = isinstance(
         subject.agent().parts.plan, NormalizesEpisodes
     )  # such methods stack frames in the environment
@@ -162,7 +163,7 @@ def preprocessing_travels(subject: Subject) -> None:
     assert normalizer is not None
     counts = [float(moments.count) for moments in normalizer.moments.values()]
     require(bool(counts) and min(counts) >= 40, f"after 40 steps the statistics have seen {counts} observations")
-    seen = OBSERVATIONS["Box"].sample()
+    seen = subject.seen.sample()
     with tempfile.TemporaryDirectory() as folder:
         agent.save(Path(folder) / "agent")
         loaded = type(agent).load(Path(folder) / "agent")

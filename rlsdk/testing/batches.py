@@ -17,7 +17,7 @@ from rlsdk.records import Rollout, Scored, Sequences, Transitions
 from rlsdk.runtime.threads import limited_threads
 from rlsdk.testing.equal_noise import EqualNoise
 from rlsdk.testing.not_applicable import NotApplicable
-from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject, differing, flat_state
+from rlsdk.testing.subject import ACTIONS, Subject, differing, flat_state
 from rlsdk.tree import map_tensors
 
 EPISODE, ENVS, PATIENCE = 4, 3, 4000
@@ -80,9 +80,7 @@ def small_agent(subject: Subject, actions: str | None = None) -> Agent:
     """An agent on copies of an environment with random observations, rewards, masks and ends; episodes have `EPISODE` steps.
     `actions`: the kind of the action space; None: the first that the manifest lists."""
     chosen = ACTIONS[actions or subject.action_kind]
-    return subject.agent(
-        make_vec_env(lambda: subject.with_info(AnySpaceEnv(OBSERVATIONS["Box"], chosen, EPISODE)), ENVS)
-    )
+    return subject.agent(make_vec_env(lambda: subject.with_info(AnySpaceEnv(subject.seen, chosen, EPISODE)), ENVS))
 
 
 class Learner:

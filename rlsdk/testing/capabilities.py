@@ -50,10 +50,10 @@ class Capabilities:
 def measure(algorithm: str) -> Capabilities:
     """Try everything; what a plugin refuses with an `RlsdkError` it cannot do, other errors are raised."""
     subject = Subject(algorithm)
-    some, wanted = OBSERVATIONS["Box"], ACTIONS[subject.action_kind]
+    some, wanted = subject.seen, ACTIONS[subject.action_kind]
     nested = {
-        "Dict": spaces.Dict({"a": some, "b": OBSERVATIONS["Discrete"]}),
-        "Tuple": spaces.Tuple([some, OBSERVATIONS["Discrete"]]),
+        "Dict": spaces.Dict({"a": OBSERVATIONS["Box"], "b": OBSERVATIONS["Discrete"]}),
+        "Tuple": spaces.Tuple([OBSERVATIONS["Box"], OBSERVATIONS["Discrete"]]),
     }
     acting = {kind: AnySpaceEnv(some, space) for kind, space in ACTIONS.items()}
     seeing: dict[str, Any] = {kind: AnySpaceEnv(space, wanted) for kind, space in {**OBSERVATIONS, **nested}.items()}

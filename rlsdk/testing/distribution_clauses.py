@@ -16,7 +16,7 @@ from rlsdk.spaces import choices_of
 from rlsdk.testing.acting import observations, random_masks
 from rlsdk.testing.kit import clause, require
 from rlsdk.testing.not_applicable import NotApplicable
-from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject
+from rlsdk.testing.subject import ACTIONS, Subject
 from rlsdk.tree import leaves, map_tensors
 
 ROWS, SAMPLES = 4, 4000
@@ -32,7 +32,7 @@ def _distributions(subject: Subject, seed: int, copies: int = 1) -> Iterator[tup
     Observations are always the same; `seed` is that of the parameters.
     """
     for kind in subject.manifest.actions:
-        agent = subject.agent(AnySpaceEnv(OBSERVATIONS["Box"], ACTIONS[kind]), seed=seed)
+        agent = subject.agent(AnySpaceEnv(subject.seen, ACTIONS[kind]), seed=seed)
         make = getattr(agent.parts.policy, "distribution_of", None)
         if make is None:
             raise NotApplicable("the policy offers no distribution_of(observation)")

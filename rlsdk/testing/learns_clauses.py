@@ -320,8 +320,9 @@ def _estimator(agent: Agent) -> EstimatesValues | None:
 def t_maze(subject: Subject) -> None:
     if "Discrete" not in _kinds(subject):
         raise NotApplicable("the maze has Discrete actions")
-    if not leaves(subject.agent().parts.policy.initial_carry(1)):
-        raise NotApplicable("the policy has no memory: its carry is empty")
+    carry = leaves(subject.agent().parts.policy.initial_carry(1))
+    if not any(leaf.is_floating_point() for leaf in carry):
+        raise NotApplicable("the policy has no memory that is learnt: its carry holds no float numbers")
     expected = "the cue -1 or 1 of the first of three steps is the turn 0 or 1 of the last one"
     require_learnt(subject, Toy("t-maze", partial(TMazeEnv, 2), _maze_score, BOUND, expected))
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlsdk.environments.toy import AnySpaceEnv
-from rlsdk.testing.subject import ACTIONS, OBSERVATIONS
+from rlsdk.testing.subject import ACTIONS, Subject
 
 SHORTEST, LONGEST = 2, 7
 """Steps of an episode."""
@@ -24,11 +24,11 @@ class NotedEpisode:
 
 
 class NotedEnv(AnySpaceEnv):
-    """Random vectors, rewards and lengths of episodes; appends every episode to `episodes` when it begins."""
+    """Random observations, rewards and lengths of episodes; appends every episode to `episodes` when it begins."""
 
-    def __init__(self, actions: str, episodes: list[NotedEpisode]) -> None:
-        """`actions`: the kind of the action space; `episodes`: may belong to several environments."""
-        super().__init__(OBSERVATIONS["Box"], ACTIONS[actions])
+    def __init__(self, subject: Subject, episodes: list[NotedEpisode]) -> None:
+        """With the usual spaces of `subject`; `episodes`: may belong to several environments."""
+        super().__init__(subject.seen, ACTIONS[subject.action_kind])
         self.episodes = episodes
 
     def reset(

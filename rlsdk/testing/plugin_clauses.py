@@ -18,7 +18,7 @@ from rlsdk.testing.captured_output import written_during
 from rlsdk.testing.kit import clause, require
 from rlsdk.testing.not_applicable import NotApplicable
 from rlsdk.testing.strategies import configs, examples
-from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject
+from rlsdk.testing.subject import ACTIONS, Subject
 from rlsdk.tree import leaves
 
 _PROBE = """
@@ -164,7 +164,7 @@ def claims_backed(subject: Subject) -> None:
 )
 def prints_nothing(subject: Subject) -> None:
     def use() -> None:
-        subject.predict(subject.trained(verbose=0), OBSERVATIONS["Box"].sample())
+        subject.predict(subject.trained(verbose=0), subject.seen.sample())
 
     text = written_during(use)
     require(not text, f"building, training and predicting wrote {shown(text, 200)}")
@@ -182,7 +182,7 @@ def unsupported_space_refused(subject: Subject) -> None:
         raise NotApplicable("every action space is supported")
     for kind in unsupported:
         try:
-            subject.agent(AnySpaceEnv(OBSERVATIONS["Box"], ACTIONS[kind]))
+            subject.agent(AnySpaceEnv(subject.seen, ACTIONS[kind]))
         except UnsupportedSpaceError as error:
             missing = [name for name in subject.manifest.actions if name not in str(error)]
             require(not missing, f"the refusal of {kind} does not list the supported {missing}: {error}")

@@ -16,7 +16,7 @@ from rlsdk.testing.batches import recording
 from rlsdk.testing.kit import clause, require
 from rlsdk.testing.not_applicable import NotApplicable
 from rlsdk.testing.noted_env import NotedEnv, NotedEpisode, steps_in
-from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject, differing, equal_values, flat_state
+from rlsdk.testing.subject import ACTIONS, Subject, differing, equal_values, flat_state
 from rlsdk.training import PopulationPlan
 
 EPISODES, ROUNDS = 3, 3
@@ -64,7 +64,7 @@ def proposal(subject: Subject) -> None:
 def rows_independent(subject: Subject) -> None:
     _plan(subject.agent())
     for action in subject.manifest.actions:
-        agent = subject.agent(AnySpaceEnv(OBSERVATIONS["Box"], ACTIONS[action]), zero_policy=False)
+        agent = subject.agent(AnySpaceEnv(subject.seen, ACTIONS[action]), zero_policy=False)
         plan, proposer = _plan(agent), agent.parts.algorithm
         candidates = proposer.propose(progress=0.0).cpu().numpy()[:5]  # type: ignore[attr-defined]
         values = agent.observation_space
@@ -91,7 +91,7 @@ def same_everywhere(subject: Subject) -> None:
 
     def trained(count: int, kind: str) -> dict[str, torch.Tensor]:
         env = make_vec_env(
-            lambda: AnySpaceEnv(OBSERVATIONS["Box"], ACTIONS[subject.action_kind]), count, vectorization=kind, workers=2
+            lambda: AnySpaceEnv(subject.seen, ACTIONS[subject.action_kind]), count, vectorization=kind, workers=2
         )
         try:
             return flat_state(subject.agent(env, zero_policy=False).learn(60))
@@ -129,7 +129,7 @@ def _rounds(subject: Subject, **changes: object) -> tuple[Agent, list[_Round]]:
     """
     episodes, found = list[NotedEpisode](), list[_Round]()
     chosen: dict[str, Any] = {"n_eval_episodes": EPISODES, "alive_bonus_offset": OFFSET, **changes}
-    env = make_vec_env(lambda: subject.with_info(NotedEnv(subject.action_kind, episodes)), 1)
+    env = make_vec_env(lambda: subject.with_info(NotedEnv(subject, episodes)), 1)
     agent = subject.agent(env, zero_policy=False, **chosen)
     _plan(agent)
     episodes.clear()  # of making the agent
@@ -194,6 +194,7 @@ def scores_are_true(subject: Subject) -> None:
     "rounds(): merge the moments of every result into the plan's normalizer.",
 )
 def statistics(subject: Subject) -> None:
+    subject.needs_vectors("vectors are normalised")
     agent, rounds = _rounds(subject, normalize=True)
     normalizer = _plan(agent).normalizer
     assert normalizer is not None

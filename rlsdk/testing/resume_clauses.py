@@ -22,7 +22,7 @@ from rlsdk.settings.schedules import Linear
 from rlsdk.testing.buffer_clauses import capacity_for
 from rlsdk.testing.kit import clause, require
 from rlsdk.testing.not_applicable import NotApplicable
-from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject
+from rlsdk.testing.subject import ACTIONS, Subject
 from rlsdk.tree import leaves
 
 STEPS, ROUNDS = 60, 4
@@ -68,7 +68,8 @@ def vectors(subject: Subject) -> None:
 
 def _variants(subject: Subject) -> Iterator[tuple[str, dict[str, object]]]:
     """(description, settings): normalisation, and every kind of noise that the manifest lists."""
-    yield "3 environments, normalised", {"normalize": {"norm_reward": True}}
+    scaled = "Box" in subject.manifest.observations
+    yield "3 environments, normalised", {"normalize": {"norm_obs": scaled, "norm_reward": True}}
     traits = subject.manifest.traits
     if "action_noise" in traits:
         yield (
@@ -81,7 +82,7 @@ def _variants(subject: Subject) -> Iterator[tuple[str, dict[str, object]]]:
 
 def _copies(subject: Subject, count: int, kind: str) -> object:
     def one() -> object:
-        return subject.with_info(AnySpaceEnv(OBSERVATIONS["Box"], ACTIONS[subject.action_kind]))
+        return subject.with_info(AnySpaceEnv(subject.seen, ACTIONS[subject.action_kind]))
 
     return make_vec_env(one, count, vectorization=kind, workers=count)
 

@@ -50,6 +50,9 @@ OBSERVATIONS: dict[str, spaces.Space[Any]] = {
     "MultiBinary": spaces.MultiBinary(4),
 }
 
+NAMED = ("Mlp", "Linear", "Cnn", "MultiInput")
+"""How names of policies begin that are for a kind of observation."""
+
 
 class Subject:
     """One algorithm, with ways to get agents of it."""
@@ -73,6 +76,22 @@ class Subject:
         """The first action space the manifest lists."""
         return self.manifest.actions[0]
 
+    @property
+    def seen(self) -> spaces.Space[Any]:
+        """The usual observation: a vector, or the first kind that the manifest lists if it lists no vectors."""
+        listed = self.manifest.observations
+        kinds = [kind for kind in OBSERVATIONS if kind in listed] or ["Box"]
+        return OBSERVATIONS[kinds[0]]
+
+    def needs_vectors(self, why: str) -> None:
+        """For clauses that observe vectors.
+
+        Raises:
+            NotApplicable: the manifest does not list them.
+        """
+        if "Box" not in self.manifest.observations:
+            raise NotApplicable(f"{why}, which the plugin does not support")
+
     def settings(self, base: Mapping[str, object] = SMALL, /, **changes: object) -> dict[str, object]:
         """`base`, settings of the kit's own, then those that the plugin or the caller gives for testing, then `changes`. Those
         that this algorithm's config class has no field for are left out."""
@@ -94,11 +113,11 @@ class Subject:
     def agent(
         self, env: Any = None, base: Mapping[str, object] = SMALL, /, *, policy: str | None = None, **changes: Any
     ) -> Agent:
-        """A small agent, by default on a vector observation and the first action space the manifest lists.
+        """A small agent, by default on the observation `seen` and the first action space the manifest lists.
 
         `base`, `changes`: see `settings`.
         """
-        env = self.with_info(env or AnySpaceEnv(OBSERVATIONS["Box"], ACTIONS[self.action_kind]))
+        env = self.with_info(env or AnySpaceEnv(self.seen, ACTIONS[self.action_kind]))
         kind = agent_class(self.spec)
         changes = {**self._datasets(env, changes), **changes}
         return kind(policy or self.policy_for("Mlp", "Linear"), env, **self.settings(base, **changes))
@@ -119,7 +138,8 @@ class Subject:
         return ExtraInfo(env, self.spec.info) if self.spec.info and isinstance(env, gymnasium.Env) else env
 
     def policy_for(self, *prefixes: str) -> str:
-        """The policy whose name starts with the first of `prefixes` that one starts with.
+        """The policy whose name starts with the first of `prefixes` that one starts with; else the first with a name of the
+        plugin's own.
 
         Raises:
             NotApplicable: the algorithm has none.
@@ -128,6 +148,9 @@ class Subject:
             for policy in self.spec.policies:
                 if policy.startswith(prefix):
                     return policy
+        for policy in self.spec.policies:
+            if not policy.startswith(NAMED):
+                return policy
         raise NotApplicable(f"{self.spec.id} has no policy called {prefixes[0]}...")
 
     def agents(self) -> Iterator[tuple[str, Agent]]:
@@ -167,9 +190,11 @@ class Subject:
         """An agent on copies of `ChainEnv`, whose observations determine every row.
 
         Raises:
-            NotApplicable: the algorithm remembers nothing.
+            NotApplicable: the algorithm remembers nothing, or sees no vectors.
         """
         from rlsdk.environments import ActionMasker, make_vec_env, to_space
+
+        self.needs_vectors("the chain has vectors as observations")
 
         def chain() -> object:
             env = ChainEnv(length, action_space=ACTIONS[self.action_kind])

@@ -214,7 +214,7 @@ def counts(subject: Subject) -> None:
 
 
 def _noted(subject: Subject, episodes: list[NotedEpisode]) -> object:
-    return subject.with_info(NotedEnv(subject.action_kind, episodes))
+    return subject.with_info(NotedEnv(subject, episodes))
 
 
 @clause(

@@ -19,7 +19,7 @@ from rlsdk.environments.toy import AnySpaceEnv, FakeImageEnv, SimpleMultiObsEnv
 from rlsdk.records import Report
 from rlsdk.settings import evolve
 from rlsdk.testing.not_applicable import NotApplicable
-from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject, differing, flat_state
+from rlsdk.testing.subject import ACTIONS, Subject, differing, flat_state
 from rlsdk.training.run import Run
 
 STEPS, ROUNDS = 32, 3
@@ -167,7 +167,7 @@ def quietly() -> Iterator[None]:
 
 def _places(subject: Subject) -> Iterator[Place]:
     """The first is the usual one."""
-    vectors, kinds, first = OBSERVATIONS["Box"], subject.manifest.observations, ACTIONS[subject.action_kind]
+    vectors, kinds, first = subject.seen, subject.manifest.observations, ACTIONS[subject.action_kind]
     vector_policy = subject.policy_for("Mlp", "Linear")
 
     def copies(seen: spaces.Space[object], action: spaces.Space[object], number: int = 1) -> Callable[[], object]:

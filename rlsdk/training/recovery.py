@@ -8,9 +8,10 @@ from torch import Tensor
 
 from rlsdk.errors import DivergenceError
 from rlsdk.records import ActingState
+from rlsdk.storage.storable import nested_state
 from rlsdk.training.run_record import RunRecord
 from rlsdk.training.trained_agent import DrivenAgent, TrainedAgent
-from rlsdk.tree import flatten, is_finite, unflatten
+from rlsdk.tree import flatten, is_finite
 
 
 def copied_parameters(agent: TrainedAgent) -> dict[str, object] | None:
@@ -19,7 +20,7 @@ def copied_parameters(agent: TrainedAgent) -> dict[str, object] | None:
     tensors = {name: value for name, value in flat.items() if isinstance(value, Tensor)}
     if not is_finite(tensors):
         return None
-    return unflatten({**flat, **{name: tensor.clone() for name, tensor in tensors.items()}})
+    return nested_state({**flat, **{name: tensor.clone() for name, tensor in tensors.items()}})
 
 
 def recover(run: RunRecord, error: DivergenceError) -> None:

@@ -1,0 +1,80 @@
+"""Which states files can hold, and errors that name the place of what they cannot."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rlsdk.errors import PluginError, shown
+from rlsdk.tree import unflatten
+
+ADVICE = "state_dict() may hold tables of tensors, text, finite numbers, true, false, none and lists of these"
+
+
+def require_names(node: Mapping[Any, object], place: str = "") -> None:
+    """Raises PluginError where a table has names that come back as others: they are text without '/', or the whole numbers of
+    an optimiser of torch."""
+    numbers = node.keys() == {"state", "param_groups"}
+    for name, child in node.items():
+        inside = f"{place}/{name}" if place else str(name)
+        if not isinstance(name, str) or not name or "/" in name:
+            accepted = "names are text without '/'; rename it in state_dict()"
+            raise PluginError(f"the name {shown(name)} in the state {shown(place)} cannot be stored: {accepted}")
+        if not isinstance(child, Mapping):
+            continue
+        if numbers and name == "state":
+            for number, leaf in child.items():
+                if isinstance(leaf, Mapping):
+                    require_names(leaf, f"{inside}/{number}")
+        else:
+            require_names(child, inside)
+
+
+def nested_state(flat: Mapping[str, object]) -> dict[str, Any]:
+    """`unflatten`, with numbers of parameters in the states of torch's optimisers, which drop what stands under text.
+
+    Raises:
+        ValueError: a name is that of a value and of a table.
+    """
+    nested = unflatten(flat)
+    _number_parameters(nested)
+    return nested
+
+
+def _number_parameters(node: dict[str, Any]) -> None:
+    if node.keys() == {"state", "param_groups"} and isinstance(node["state"], dict):
+        node["state"] = {int(key) if key.isdecimal() else key: value for key, value in node["state"].items()}
+        return
+    for child in node.values():
+        if isinstance(child, dict):
+            _number_parameters(child)
+
+
+def as_json(section: str, values: Mapping[str, object]) -> bytes:
+    """The values of a section, whose names are flat.
+
+    Raises:
+        PluginError: a value has no such form.
+    """
+    try:
+        return json.dumps(values, allow_nan=False).encode()
+    except (TypeError, ValueError):
+        for name, value in values.items():
+            for found in _refused(value):
+                place = shown(f"{section}/{name}")
+                raise PluginError(
+                    f"{found} in the state {place} cannot be stored: {ADVICE}; give one of these"
+                ) from None
+        raise
+
+
+def _refused(value: object) -> Iterator[str]:
+    """What JSON does not take, the innermost first."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        if isinstance(value, list | tuple):
+            for part in value:
+                yield from (f"{found} in a list" for found in _refused(part))
+        yield f"the number {value}" if isinstance(error, ValueError) else f"a value of type {type(value).__name__}"
