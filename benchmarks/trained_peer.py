@@ -43,13 +43,13 @@ def trained_peer(
     kind: Any = getattr(stable_baselines3, algorithm.upper())
     saved = _saved(kind, envs, keep) if keep else None
     model = saved or kind("MlpPolicy", envs, seed=seed, device="cpu", **given)
-    model.learn(steps - model.num_timesteps, callback=_saving(model, keep), reset_num_timesteps=False)
+    model.learn(steps - model.num_timesteps, callback=_saving(model, keep) if keep else None, reset_num_timesteps=False)
     if normalize:
         others.obs_rms = model.get_vec_normalize_env().obs_rms
     return float(np.mean(evaluate_policy(model, others, EPISODES)[0]))
 
 
-def _saving(model: Any, keep: Path | None) -> Any:
+def _saving(model: Any, keep: Path) -> Any:
     """A callback that saves the agent in `keep` every SAVE_EVERY steps."""
 
     def save(_locals: Any, _globals: Any) -> bool:
@@ -57,12 +57,11 @@ def _saving(model: Any, keep: Path | None) -> Any:
             _save(model, keep)
         return True
 
-    return None if keep is None else save
+    return save
 
 
-def _save(model: Any, keep: Path | None) -> None:
-    """Replace what is saved; an interruption leaves the older save."""
-    assert keep is not None
+def _save(model: Any, keep: Path) -> None:
+    """Replace the older save once the new one is whole."""
     new = keep.with_suffix(".new")
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zipfile
 from collections import OrderedDict
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -76,19 +77,17 @@ def require_same_answers(theirs: Any, ours: Any, seen: Any) -> None:
             )
 
 
-@pytest.mark.parametrize("name", ["ppo", "a2c", "dqn"])
 @pytest.mark.parametrize(
-    "networks",
+    ("name", "networks"),
     [
-        {"normalize_images": False},
-        {"features_extractor_kwargs": {"features_dim": 32}},
-        {"share_features_extractor": False},
+        *product(
+            ["ppo", "a2c", "dqn"], [{"normalize_images": False}, {"features_extractor_kwargs": {"features_dim": 32}}]
+        ),
+        *product(["ppo", "a2c"], [{"share_features_extractor": False}]),  # DQN has one network
     ],
-    ids=lambda networks: next(iter(networks)),
+    ids=lambda given: given if isinstance(given, str) else next(iter(given)),
 )
 def test_encoders_of_images(name: str, networks: dict[str, Any], tmp_path: Path) -> None:
-    if name == "dqn" and "share_features_extractor" in networks:
-        pytest.skip("one network")
     require_same_answers(*pair(name, tmp_path, IMAGE, "CnnPolicy", policy_kwargs=networks), IMAGE)
 
 

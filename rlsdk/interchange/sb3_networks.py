@@ -80,7 +80,7 @@ def actor_critic(weights: Mapping[str, Tensor], memory: str = "") -> Translated:
         ("mlp_extractor.value_net.", "critic_body."),
         ("action_net.", "head.head.linear." if gsde else "head.linear."),
         ("value_net.", "value."),
-        *((("log_std", "head.noise.log_std"), ("log_std", "sde.log_std")) if gsde else (("log_std", "head.log_std"),)),
+        ("log_std", "head.noise.log_std" if gsde else "head.log_std"),
         ("lstm_actor.", "memory.cells."),
         ("lstm_critic.", "critic_memory.cells."),
         ("critic.", "critic_memory.linear."),
