@@ -158,3 +158,38 @@ def test_the_repeated_command_is_quoted(cli: Any, folder: Path, tmp_path: Path) 
     lines = (tmp_path / "again" / "config.toml").read_text().splitlines()
     repeat = next(line for line in lines if line.startswith("# repeat: "))
     assert str(folder) in shlex.split(repeat)
+
+
+def test_commands_do_not_share_a_folder(cli: Any, tmp_path: Path) -> None:
+    suite = tmp_path / "mine.toml"
+    suite.write_text('[suite]\ndescription = "d"\n[[cells]]\nalgorithm = "ars"\nenv = "CartPole-v1"\nsteps = 20\n')
+    small = ("--set", "n_delta=1", "--eval-episodes", "1")
+    ars = ("run", "ars", "--env", "CartPole-v1", "--steps", "20", "--no-preset", *small)
+    commands = {
+        "a run": ars,
+        "runs": (*ars, "--seeds", "1", "--jobs", "1"),
+        "the runs of": ("bench", str(suite), "--seeds", "1", "--jobs", "1"),
+        "a search": ("tune", "ars", "--env", "CartPole-v1", "--steps", "20", "--trials", "1", "--jobs", "1", *small),
+    }
+    for held, command in commands.items():
+        folder = tmp_path / held.replace(" ", "-")
+        assert cli(*command, "--out", str(folder))[0] == 0
+        before = sorted(folder.rglob("*"))
+        for other, another in commands.items():
+            code, _, error = cli(*another, "--out", str(folder))
+            if other != held:
+                assert (code, f"{folder} holds {held}" in error) == (1, True), (other, error)
+            else:  # a bench and a search continue
+                assert code == (held in ("a run", "runs")), error
+        assert sorted(folder.rglob("*")) == before
+
+
+def test_an_executor_needs_work_to_share(cli: Any) -> None:
+    assert "--executor belongs to --seeds or --collectors" in cli("run", "ppo", *SHORT, "--executor", "in-process")[2]
+
+
+def test_where_the_time_went_is_printed_beside_a_result(cli: Any, tmp_path: Path) -> None:
+    one = ("run", "ppo", *SHORT, "--no-preset", "--eval-episodes", "1", "--profile", "--out")
+    for number, option in enumerate(("--json", "--quiet")):
+        code, out, error = cli(*one, str(tmp_path / str(number)), option)
+        assert (code, "where the time went" in out, "where the time went" in error) == (0, False, True)

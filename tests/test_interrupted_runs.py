@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import attrs
@@ -55,11 +56,11 @@ def test_resume_after_a_hard_kill(tmp_path: Path) -> None:
 
 
 def start(
-    tmp_path: Path, eval_episodes: int = 1, checkpoint_every: int = 20_000, eval_every: int = 0
+    tmp_path: Path, *more: str, eval_episodes: int = 1, checkpoint_every: int = 20_000, eval_every: int = 0
 ) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "rlsdk.cli.main", "run", "tqc", "--env", "Pendulum-v1", "--steps", "100000"]
     options = ["--out", str(tmp_path / "run"), "--eval-every", str(eval_every), "--eval-episodes", str(eval_episodes)]
-    options += ["--checkpoint-every", str(checkpoint_every), *SMALL]
+    options += ["--checkpoint-every", str(checkpoint_every), *SMALL, *more]
     pipe = subprocess.PIPE
 
     def heed_signals() -> None:
@@ -75,6 +76,31 @@ def wait_for(path: Path, seconds: float = 60.0) -> None:
     while not path.exists():
         assert time.monotonic() < end, f"{path} did not appear"
         time.sleep(0.05)
+
+
+def test_a_quiet_run_says_how_to_go_on(tmp_path: Path) -> None:
+    """On standard error: standard output is for the result alone."""
+    process = start(tmp_path, "--json")
+    wait_for(tmp_path / "run" / "run.json")
+    time.sleep(1.0)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert "continue with: rlsdk run tqc --resume --out" in err
+
+
+def test_ctrl_c_while_the_command_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt\n")
+    script = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "scripts"
+    ]["rlsdk"]
+    module, _, function = script.partition(":")
+    for words in (["-m", "rlsdk"], ["-c", f"import sys; from {module} import {function}; sys.exit({function}())"]):
+        done = subprocess.run(
+            [sys.executable, *words, "list"],
+            capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        )  # fmt: skip
+        assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 @pytest.mark.parametrize(

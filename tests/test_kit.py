@@ -10,12 +10,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 import rlsdk
 from rlsdk.errors import ArtifactError, ContractViolation, PluginError, SettingsError
-from rlsdk.registry import child_process, unregister
-from rlsdk.testing import CheckResult, clauses, isolation, run_checks, running, verify, worker_process
+from rlsdk.registry import child_process, find, load, unregister
+from rlsdk.testing import CheckResult, clauses, isolation, kit, run_checks, running, verify, worker_process
 from rlsdk.testing.isolation import Isolated
 from rlsdk.testing.kit import named_clause
 from rlsdk.testing.request import Request
@@ -256,6 +257,40 @@ def test_a_manifest_names_settings_and_bounds_for_testing(
         assert len(text.strip().splitlines()) == 1
 
 
+MODEL = (
+    "with torch.no_grad(): next(self.actor.parameters()).add_(1e-3 * (batch.next_observation.features[0].mean() +"
+    " batch.reward.mean()))"
+)
+
+
+@pytest.mark.slow
+def test_a_plugin_declares_clauses_that_do_not_hold_for_it(
+    site: Site, monkeypatch: pytest.MonkeyPatch, cli: Any
+) -> None:
+    """One that learns what an action leads to reads no discount; the table shows the reason."""
+    names = ("batch.discount-read", "batch.next-observation-read")
+    only(monkeypatch, *names)
+    package = add_plugin(site, update=MODEL)
+    first = outcomes()
+    assert [first[name].status for name in names] == ["failed", "passed"]
+    with (package / "rlsdk.toml").open("a") as manifest:
+        manifest.write('testing_exceptions = "acme_bad.testing:EXCEPTIONS"\n')
+    reasons = dict.fromkeys(names, "it learns a model")
+    (package / "testing.py").write_text(f"EXCEPTIONS = {reasons}\n")
+    site.listed()
+    found = outcomes()
+    assert [found[name].status for name in names] == ["not applicable", "passed"]
+    assert found[names[0]].detail.startswith("the plugin declares it: it learns a model (discounts of 0.9")
+    for line, words in {
+        'EXCEPTIONS = {"agent.predict-array": "it is special"}': "holds for every algorithm; accepted: batch.*, rollout.*",
+        'EXCEPTIONS = {"batch.discount-read": " "}': "gives no reason for ['batch.discount-read']",
+    }.items():
+        (package / "testing.py").write_text(line + "\n")
+        sys.modules.pop("acme_bad.testing", None)
+        code, _, text = cli("check", "bad")
+        assert (code, words in text, len(text.strip().splitlines())) == (1, True, 1), text
+
+
 def test_a_file_that_is_not_there_any_more_is_named_with_its_setting(site: Site, tmp_path: Path) -> None:
     data = tmp_path / "data.txt"
     data.write_text("3")
@@ -363,3 +398,32 @@ def test_members_are_the_processes_of_a_session() -> None:
         time.sleep(0.05)
     assert child_process.members(leader.pid) == ()
     leader.stdout.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("policy", "observations"), [("CnnPolicy", ("Box",)), ("MultiInputPolicy", ("Dict",))])
+def test_a_plugin_without_vectors_is_checked(policy: str, observations: tuple[str, ...]) -> None:
+    """Its usual observation is an image, or a Dict: only clauses about vectors do not apply."""
+    manifest = find("ppo").manifest
+    assert manifest is not None
+    described = {"policies": (policy,), "observations": observations, "policy_classes": ()}
+    rlsdk.register(
+        attrs.evolve(load("ppo"), id="watching", policies=(policy,)), attrs.evolve(manifest, id="watching", **described)
+    )
+    try:
+        for name in SEEING:
+            found = kit.outcome_of(named_clause(name), "watching")
+            assert found.status == "passed", (name, found.detail)
+    finally:
+        unregister("watching")
+
+
+SEEING = (
+    "agent.predict-array",
+    "agent.seed-reproduces",
+    "algorithm.metrics",
+    "rollout.episodes-permuted",
+    "resume.vectors",
+    "serializer.round-trip",
+    "training.parameters-move",
+)

@@ -27,6 +27,23 @@ def test_a_single_run(cli: Any) -> None:
     assert "leave out --no-preset" in refusal(cli, "single", "--no-preset")
 
 
+def test_the_environment_may_be_given_again(cli: Any) -> None:
+    """With its arguments, in any order: so may an environment of a user's module, which a file may not name."""
+    many = ("--seeds", "2", "--jobs", "1", "--executor", "in-process")
+    for out, more, held in (("one", (), "a run"), ("two", many, "runs")):
+        changed = ("--env-kwargs", "low=-2", "--env-kwargs", "episode_length=5", "--wrapper", "TimeFeature")
+        box = ("run", "ppo", "--env", "rlsdk/IdentityEnvBox-v0", *RUN[4:], *more, *changed, "--out", out)
+        assert cli(*box)[0] == 0
+        again = ("--env", "rlsdk.environments:rlsdk/IdentityEnvBox-v0")
+        assert f"{out} holds {held} on 'rlsdk/IdentityEnvBox-v0?" in refusal(cli, out, *again)
+        assert "add the run's --env" in refusal(cli, out, *changed)
+        other = ("--env-kwargs", "low=-3", "--env-kwargs", "episode_length=5", "--wrapper", "TimeFeature")
+        assert "give the same" in refusal(cli, out, "--env", "rlsdk/IdentityEnvBox-v0", *other)
+        reordered = (*changed[2:4], *changed[:2], *changed[4:])
+        code, _, err = cli(*AGAIN, out, "--env", "rlsdk/IdentityEnvBox-v0", *reordered, "--steps", "40")
+        assert code == 0, err
+
+
 def test_a_sweep(cli: Any) -> None:
     assert cli(*RUN, "--seeds", "2", "--jobs", "1", "--executor", "in-process", "--out", "both")[0] == 0
     for count in ("1", "3"):
@@ -35,6 +52,7 @@ def test_a_sweep(cli: Any) -> None:
         )
     assert "leave out --from" in refusal(cli, "both", "--from", "nowhere")
     assert "leave out --no-preset" in refusal(cli, "both", "--no-preset")
+    assert "--n-envs" in refusal(cli, "both", "--n-envs", "3")
     assert "--steps 8 is less than the 32 steps that both/seed-0 has been trained for" in refusal(
         cli, "both", "--steps", "8"
     )

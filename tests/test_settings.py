@@ -204,3 +204,8 @@ def test_the_commented_file_is_the_settings() -> None:
     assert structure(tomllib.loads(text), kind) == config
     for doc in describe(kind):
         assert doc.help.split()[0] in text
+
+
+def test_a_schedule_without_a_kind_says_what_is_accepted() -> None:
+    with pytest.raises(SettingsError, match=r"the schedule \{'a': 1\} has no kind; write a number"):
+        as_schedule({"a": 1})

@@ -54,6 +54,7 @@ def test_an_optimiser_of_torch_remembers_after_flattening() -> None:
         pytest.param(
             {"a": [torch.ones(1)]}, "a value of type Tensor in a list in the state 'training/agent/a'", id="list"
         ),
+        pytest.param({"a": [{"b": {3: 1.0}}]}, "the name 3 in the state 'training/agent/a'", id="number-in-list"),
         pytest.param({"a": {1, 2}}, "a value of type set in the state 'training/agent/a'", id="set"),
         pytest.param({"a": {"b": float("nan")}}, "the number nan in the state 'training/agent/a/b'", id="nan"),
     ],

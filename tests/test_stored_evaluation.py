@@ -67,3 +67,19 @@ def test_wrong_numbers_and_names_are_refused(agent: Path, cli: Any) -> None:
         assert len(err.strip().splitlines()) == 1
     code, _, err = cli("eval", str(agent), "--jobs", "0")
     assert code == 2
+
+
+def test_a_file_names_a_module_only_with_trust(cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All commands that play: an agent of an own module needs no other option."""
+    (tmp_path / "corridors.py").write_text(
+        "import gymnasium\nfrom gymnasium.envs.classic_control import CartPoleEnv\n"
+        "gymnasium.register('Corridor-v0', CartPoleEnv, max_episode_steps=9)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    own = "corridors:Corridor-v0"
+    file = PPO("MlpPolicy", own, seed=0).save(tmp_path / "own")
+    for command in (("eval", "--episodes", "1"), ("record", "-o", "a.gif"), ("record-episodes", "--episodes", "1")):
+        code, _, err = cli(command[0], str(file), *command[1:])
+        assert (code, f"names the environment {own!r}" in err) == (1, True), err
+        code, _, err = cli(command[0], str(file), *command[1:], "--trust")
+        assert code == 0, err

@@ -38,6 +38,9 @@ class Bounded(torch.nn.Module):
         (np.float32(2.0), NAME),
         ([np.float32(2.0)], NAME),
         ({"high": [{"inner": len}]}, f"{NAME}.high"),
+        ({1: 2}, NAME),
+        ({"high": {None: 2}}, f"{NAME}.high"),
+        ([{1: 2}], NAME),
     ],
     ids=str,
 )

@@ -229,6 +229,7 @@ def restored_config(document: Mapping[str, object], replacements: Mapping[str, o
             f"the file's settings {places} may name files or folders, which no file may choose; give them again:"
             f" load(..., custom_objects={{{places[0]!r}: ...}})"
         )
+    settings = _without(settings, given.intersection(missing))  # placeholders of objects do not stay in a table
     for name, value in replacements.items():
         settings = merge(settings, nested(name.split("."), _with_digest(settings.get(name), value)))
     return settings

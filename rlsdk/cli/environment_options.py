@@ -18,3 +18,6 @@ Wrappers = Annotated[
         " package.module:Class. Can be repeated.",
     ),
 ]
+TrustedFile = Annotated[
+    bool, typer.Option("--trust", help="Allow the agent file to name a module to import for its environment.")
+]

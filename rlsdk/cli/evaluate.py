@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from rlsdk.cli.completions import complete_executor
-from rlsdk.cli.environment_options import EnvKwargs, Wrappers
+from rlsdk.cli.environment_options import EnvKwargs, TrustedFile, Wrappers
 from rlsdk.cli.step_counts import MOST_SEED
 from rlsdk.runtime.output import counted
 from rlsdk.settings.environment_id import changed_environment
@@ -38,6 +38,7 @@ def evaluate_file(
     stochastic: Annotated[
         bool, typer.Option("--stochastic", help="Sample actions, instead of the deterministic ones.")
     ] = False,
+    trust: TrustedFile = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON with every episode.")] = False,
 ) -> None:
     """Evaluate a saved agent: run episodes and report the returns."""
@@ -47,7 +48,7 @@ def evaluate_file(
     env = changed_environment(env, env_kwargs, wrapper)
     agent = agent_path(file)
     request = EvaluationRequest(episodes, n_envs, deterministic=not stochastic, seed=seed, parts=jobs)
-    played = evaluate_stored(agent, env, request, executor)
+    played = evaluate_stored(agent, env, request, executor, trust=trust)
     result, numbers = played.result, played.statistics()
     if as_json:
         context = {"env": played.env, "mean": result.mean, "std": result.std, "deterministic": result.deterministic}

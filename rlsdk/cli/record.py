@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rlsdk.cli.environment_options import EnvKwargs, Wrappers
+from rlsdk.cli.environment_options import EnvKwargs, TrustedFile, Wrappers
 from rlsdk.cli.step_counts import MOST_SEED
 from rlsdk.settings.environment_id import changed_environment
 
@@ -25,13 +25,14 @@ def record_file(
     stochastic: Annotated[
         bool, typer.Option("--stochastic", help="Sample actions, instead of the deterministic ones.")
     ] = False,
+    trust: TrustedFile = False,
 ) -> None:
     """Write a video of a saved agent playing (needs the extra `video`)."""
     from rlsdk.experiments.agent_path import agent_path
     from rlsdk.experiments.stored_agent import stored_agent
     from rlsdk.experiments.video import record_video
 
-    agent, name = stored_agent(agent_path(file), changed_environment(env, env_kwargs, wrapper))
+    agent, name = stored_agent(agent_path(file), changed_environment(env, env_kwargs, wrapper), trust=trust)
     done = record_video(agent, name, out, episodes=episodes, seed=seed, deterministic=not stochastic)
     returns = ", ".join(f"{value:.2f}" for value in done.returns)
     typer.echo(f"{done.path}: {done.frames} frames at {done.fps:g} per second; returns {returns}")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rlsdk.cli.environment_options import EnvKwargs, Wrappers
+from rlsdk.cli.environment_options import EnvKwargs, TrustedFile, Wrappers
 from rlsdk.cli.step_counts import MOST_SEED
 from rlsdk.errors import SettingsError, shown
 from rlsdk.runtime.output import counted
@@ -36,6 +36,7 @@ def record_episodes_of(  # noqa: PLR0913  # options of the command
         typer.Option(help="KEY=ACTION for --human, e.g. left=0; none=ACTION while no key is held. Can be repeated."),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the data set, if there is one.")] = False,
+    trust: TrustedFile = False,
 ) -> None:
     """Record episodes to a data set: of an agent, of random actions, or of you."""
     if [file is not None, random, human].count(True) != 1:
@@ -50,7 +51,7 @@ def record_episodes_of(  # noqa: PLR0913  # options of the command
         written = _by_hand(change, episodes, target, seed, keys or [])
     else:
         how = {"n_envs": n_envs, "seed": seed, "deterministic": deterministic}
-        written = _played(file, change, episodes, target, how)
+        written = _played(file, change, episodes, target, how, trust=trust)
     typer.echo(f"{written}: {episodes_in(written)}")
 
 
@@ -74,7 +75,9 @@ def _target(out: Path, *, overwrite: bool) -> Path:
     return target
 
 
-def _played(file: Path | None, env: str | None, episodes: int, target: Path, how: dict[str, Any]) -> Path:
+def _played(
+    file: Path | None, env: str | None, episodes: int, target: Path, how: dict[str, Any], *, trust: bool
+) -> Path:
     from rlsdk.interchange.recording import record_in
 
     if file is None:
@@ -82,7 +85,7 @@ def _played(file: Path | None, env: str | None, episodes: int, target: Path, how
     from rlsdk.experiments.agent_path import agent_path
     from rlsdk.experiments.stored_agent import stored_agent
 
-    agent, name = stored_agent(agent_path(file), env)
+    agent, name = stored_agent(agent_path(file), env, trust=trust)
     return record_in(agent, name, episodes, target, **how)
 
 

@@ -23,7 +23,7 @@ from rlsdk.cli.misplaced import require_settings
 from rlsdk.cli.step_counts import METAVAR, steps_from
 from rlsdk.errors import SettingsError
 from rlsdk.registry import find, load
-from rlsdk.runtime.output import counted, print_line, quietly
+from rlsdk.runtime.output import counted, is_quiet, print_line, quietly
 from rlsdk.settings import load_settings, merge, parse_assignments
 from rlsdk.settings.environment_id import applied, changed_environment
 
@@ -206,9 +206,9 @@ def _environment(env: str | None, settings: Mapping[str, object], change: str | 
     """The environment with the arguments and wrappers of the command line; None where it is not given here."""
     if change is None:
         return env
-    if resume:
+    if resume and env is None:
         raise SettingsError(
-            "--resume continues in the environment of the run; leave out --env-kwargs and --wrapper, or begin another run"
+            "--resume continues in the environment of the run; leave out --env-kwargs and --wrapper, or add the run's --env"
         )
     base = env or settings.get("env")
     if not isinstance(base, str):
@@ -233,6 +233,8 @@ def _sweep(request: RunRequest, seeds: int | None, jobs: int | None, executor: s
         if jobs is not None:
             raise SettingsError("--jobs belongs to --seeds: how many seeds run at a time")
         jobs_for(None, 1, request.threads, executor or DEFAULT_EXECUTOR)  # refuses an unknown executor
+        if executor is not None and request.collectors is None and not request.resume:
+            raise SettingsError("--executor belongs to --seeds or --collectors; add one of them, or leave it out")
         return None
     chosen = seeds_from(request.settings.get("seed"), seeds)
     at_a_time = jobs_for(jobs, seeds, request.threads, executor or DEFAULT_EXECUTOR)
@@ -282,7 +284,8 @@ def _report(result: RunResult, algorithm: str) -> SeedResult:
         print_line(
             f"interrupted at step {result.env_steps:,};"
             f" continue with: rlsdk run {algorithm} --resume --out {shlex.quote(str(folder))}"
-            f"{' --trust' if result.needs_trust else ''}"
+            f"{' --trust' if result.needs_trust else ''}",
+            sys.stderr if is_quiet() else None,
         )
         raise typer.Exit(130)
     reached = "no evaluation without an environment"

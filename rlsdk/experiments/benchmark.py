@@ -11,6 +11,7 @@ from pathlib import Path
 import attrs
 
 from rlsdk.errors import SettingsError
+from rlsdk.experiments.folder_kinds import BENCH, require_kind
 from rlsdk.experiments.lock import claimed
 from rlsdk.experiments.run_directory import folder_name
 from rlsdk.experiments.runner import RunRequest
@@ -23,7 +24,7 @@ from rlsdk.experiments.watching import watching
 from rlsdk.registry import preset
 from rlsdk.runtime.output import is_quiet, quietly
 
-PLAN = "bench.json"
+PLAN = BENCH
 
 
 @attrs.frozen(kw_only=True)
@@ -132,6 +133,7 @@ def _claim(plan: Bench) -> Iterator[None]:
         raise _unwritable(plan.out, error) from None
     require_own_files([*plan.out.iterdir(), *plan.out.glob("*/*/seed-*/*")], trust=plan.trust)
     with claimed(plan.out):
+        require_kind(plan.out, PLAN)
         if path.exists():
             now["cells"] = {**_cells_before(path, plan, now["cells"]), **now["cells"]}
         try:

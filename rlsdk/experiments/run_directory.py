@@ -21,6 +21,7 @@ from typing import TypeVar
 
 from rlsdk.callbacks.checkpoint import replay_folder
 from rlsdk.errors import ArtifactError, SettingsError
+from rlsdk.experiments.folder_kinds import RUN, require_kind
 from rlsdk.experiments.lock import claimed
 from rlsdk.experiments.metrics_file import MAX_METRICS, read_metric
 from rlsdk.experiments.run_record import RunRecord
@@ -43,7 +44,7 @@ class RunDirectory:
         self.path = path
         self.checkpoints = path / "checkpoints"
         self.csv, self.jsonl = path / "metrics.csv", path / "metrics.jsonl"
-        self.config, self.record = path / "config.toml", path / "run.json"
+        self.config, self.record = path / "config.toml", path / RUN
         self.best, self.final = path / "best.rlsdk", path / "final.rlsdk"
         self.curve = path / "learning_curve.png"
 
@@ -56,11 +57,12 @@ class RunDirectory:
         return RunDirectory(Path("runs") / algorithm / f"{folder_name(env)}-seed{seed}-{stamp}")
 
     @contextmanager
-    def created(self) -> Iterator[None]:
+    def created(self, kind: str = RUN) -> Iterator[None]:
         """Make the folder and hold it inside the block. A run that ended before it left an agent gives way.
 
         Raises:
-            SettingsError: it cannot be written, a run is running in it, or it holds one.
+            SettingsError: it cannot be written, a run is running in it, it holds one, or a command whose file is not `kind`
+            wrote into it.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -70,6 +72,7 @@ class RunDirectory:
         except OSError as error:
             raise SettingsError(f"cannot write into {self.path}: {error.strerror}; choose another --out") from None
         with claimed(self.path):
+            require_kind(self.path, kind)
             if self.record.exists():
                 if any(self.path.rglob("*.rlsdk")):
                     raise SettingsError(

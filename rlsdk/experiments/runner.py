@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -40,10 +41,11 @@ from rlsdk.experiments.trust import (
     require_own_environment,
     require_own_executor,
     require_own_places,
+    require_same_environment,
     without_places,
 )
 from rlsdk.registry import AlgorithmSpec, Preset, load, plugin_of, preset
-from rlsdk.runtime.output import print_line
+from rlsdk.runtime.output import is_quiet, print_line
 from rlsdk.runtime.seeding import fresh_seed
 from rlsdk.settings import flat_scalars, merge, unstructure
 from rlsdk.settings.constructor import bind
@@ -200,13 +202,13 @@ def _asks_for_trust(record: RunRecord, directory: RunDirectory) -> bool:
 
 @contextmanager
 def _measured(agent: Agent, place: str) -> Iterator[None]:
-    """Print where the time of the block went."""
+    """Print where the time of the block went; on standard error where standard output is for a result alone."""
     with profiled(agent) as profile:
         yield
-    print_line(f"where the time went, {agent.spec.id} on {place}:\n{profile.table()}")
-    print_line(
-        f"advice: {profile.advice(agent.context.num_envs, images=agent.context.observes_images, device=agent.device)}"
-    )
+    stream = sys.stderr if is_quiet() else None
+    print_line(f"where the time went, {agent.spec.id} on {place}:\n{profile.table()}", stream)
+    advice = profile.advice(agent.context.num_envs, images=agent.context.observes_images, device=agent.device)
+    print_line(f"advice: {advice}", stream)
 
 
 @contextmanager
@@ -386,8 +388,7 @@ def _checked(request: RunRequest, directory: RunDirectory, spec: AlgorithmSpec) 
     stored = directory.read_record()
     if stored.algorithm != spec.id:
         raise SettingsError(f"{directory.path} holds a run of {stored.algorithm!r}, not of {spec.id!r}")
-    if request.env not in (None, stored.env):
-        raise SettingsError(f"{directory.path} holds a run on {stored.env!r}; leave out --env {request.env}")
+    require_same_environment(request.env, stored.env, f"{directory.path} holds a run on")
     require_own_choices(request, directory.record, stored.env, stored.places, directory.written())
     for name, given in (("executor", request.executor), ("vectorization", request.vectorization)):
         require_own_executor(getattr(stored, name), str(directory.record), trust=request.trust or given is not None)

@@ -17,8 +17,9 @@ from rlsdk.evaluation.evaluate import Evaluation, run_episodes
 from rlsdk.evaluation.statistics import Statistics
 from rlsdk.executors import make_executor
 from rlsdk.experiments.sweep import jobs_for
+from rlsdk.experiments.trust import require_own_environment
 from rlsdk.runtime.output import counted
-from rlsdk.settings.environment_id import applied, environment_id
+from rlsdk.settings.environment_id import applied
 
 
 @attrs.frozen
@@ -70,14 +71,15 @@ class StoredEvaluation:
 
 
 def evaluate_stored(
-    file: Path, env: str | None, request: EvaluationRequest, executor: str = "processes"
+    file: Path, env: str | None, request: EvaluationRequest, executor: str = "processes", *, trust: bool = False
 ) -> StoredEvaluation:
-    """Play episodes with the agent of a file, several parts side by side with `executor`; for `env` see `stored_agent`.
+    """Play episodes with the agent of a file, several parts side by side with `executor`; for `env` and `trust` see
+    `stored_agent`.
 
     Raises:
         SettingsError: there are more parts than episodes, no such executor, or what `stored_agent` raises.
     """
-    agent, name = stored_agent(file, env)
+    agent, name = stored_agent(file, env, trust=trust)
     if not 1 <= request.parts <= max(1, request.episodes):
         episodes = counted(request.episodes, "episode")
         raise SettingsError(f"{request.parts} parts of {episodes}: give 1 to {request.episodes} parts")
@@ -105,9 +107,9 @@ def _played(agent: Agent, env: str, request: EvaluationRequest) -> Evaluation:
         envs.close()
 
 
-def stored_agent(file: Path, env: str | None) -> tuple[Agent, str]:
+def stored_agent(file: Path, env: str | None, *, trust: bool = False) -> tuple[Agent, str]:
     """The agent of a file, and the id of its environment: `env`, or the one it was trained on where that is None or begins
-    with `?`, which adds arguments and wrappers.
+    with `?`, which adds arguments and wrappers. With `trust` the file may name a module to import.
 
     Raises:
         SettingsError: neither can be used.
@@ -115,8 +117,6 @@ def stored_agent(file: Path, env: str | None) -> tuple[Agent, str]:
     agent = load(file)
     if env is not None and not env.startswith("?"):
         return agent, env
-    name = agent.env_name
-    if name is None or environment_id(name).reads_more:
-        # an id such as "package:Env-v0" imports that package; a file must not choose what is imported here
-        raise SettingsError(f"the file names no environment that can be used safely ({name!r}); add --env ID")
-    return agent, applied(env, name)
+    if agent.env_name is None:
+        raise SettingsError(f"{file} names no environment; add --env ID")
+    return agent, applied(env, require_own_environment(agent.env_name, str(file), trust=trust))

@@ -19,12 +19,19 @@ import numpy as np
 from rlsdk.environments.vectorize import require_vectorization
 from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.executors import EXECUTORS, Executor, capacity, make_executor
+from rlsdk.experiments.folder_kinds import SEEDS
 from rlsdk.experiments.plotting import plot_runs
 from rlsdk.experiments.recorded_run import environment_of, place_of
 from rlsdk.experiments.run_directory import RunDirectory
 from rlsdk.experiments.runner import RunRequest, run, starting_settings
 from rlsdk.experiments.stored_tables import Entries, read_table
-from rlsdk.experiments.trust import places_in, require_own_choices, require_own_executor, without_places
+from rlsdk.experiments.trust import (
+    places_in,
+    require_own_choices,
+    require_own_executor,
+    require_same_environment,
+    without_places,
+)
 from rlsdk.experiments.watching import watching
 from rlsdk.registry import load, preset
 from rlsdk.runtime.output import is_quiet, print_line, quietly
@@ -35,7 +42,7 @@ from rlsdk.settings.load import nested
 
 MAX_SEEDS, LISTED = 10_000, 5
 """Seeds of a sweep, and those that a message lists."""
-REQUEST, SUMMARY, CURVES = "sweep.json", "summary.json", "learning_curves.png"
+REQUEST, SUMMARY, CURVES = SEEDS, "summary.json", "learning_curves.png"
 
 
 @attrs.frozen(kw_only=True)
@@ -130,7 +137,7 @@ def _folder(plan: Sweep) -> Iterator[Path]:
     written = folder / REQUEST
     if written.exists() and not plan.request.resume and any(folder.rglob("*.rlsdk")):
         raise SettingsError(f"{folder} already holds runs; add --resume to continue them, or choose another --out")
-    with RunDirectory(folder).created():
+    with RunDirectory(folder).created(SEEDS):
         record = {"request": plan.request.as_table(), "seeds": plan.seeds, "jobs": plan.jobs, "executor": plan.executor}
         written.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
         yield folder
@@ -153,12 +160,11 @@ def stored(asked: RunRequest, jobs: int | None = None) -> Sweep | None:
     request = RunRequest.of(Entries(entries.table_of("request"), f"{source}, request"))
     if request.algorithm != asked.algorithm:
         raise SettingsError(f"{folder} holds runs of {request.algorithm!r}, not of {asked.algorithm!r}")
-    if asked.env not in (None, request.env):
-        raise SettingsError(f"{folder} holds runs on {request.env!r}; leave out --env {asked.env}")
+    require_same_environment(asked.env, request.env, f"{folder} holds runs on")
     data = {name for name in asked.settings if name in dataset_names(load(asked.algorithm).config_type)}
-    if without_places({name: value for name, value in asked.settings.items() if name not in data}):
+    if without_places({name: value for name, value in asked.settings.items() if name not in data}) or asked.n_envs:
         raise SettingsError(
-            "--resume continues with the settings of the runs; leave out --set, --config, --seed, --device"
+            "--resume continues with the settings of the runs; leave out --set, --config, --seed, --n-envs, --device"
         )
     env, files = request.env or request.settings.get("env"), [*folder.iterdir(), *folder.glob("seed-*/*")]
     require_own_choices(asked, source, env, places_in(request.settings), files)

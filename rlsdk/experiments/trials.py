@@ -18,6 +18,7 @@ from rlsdk.callbacks import Callback, EvalCallback, ProgressBar
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.evaluation.evaluate import Evaluation, run_episodes
+from rlsdk.experiments.folder_kinds import SEARCH
 from rlsdk.experiments.ranges import Range, search_space
 from rlsdk.experiments.runner import starting_settings, width
 from rlsdk.experiments.sweep import require_shared
@@ -35,7 +36,7 @@ from rlsdk.sinks.sink import Scalar
 if TYPE_CHECKING:
     import optuna
 
-JOURNAL = "journal.log"
+JOURNAL = SEARCH
 EVALUATIONS = 10
 """Of one trial; after each but the last it may be given up."""
 PRUNERS = ("median", "halving")

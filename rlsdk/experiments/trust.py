@@ -32,6 +32,19 @@ def require_own_choices(
     require_own_files(files, trust=request.trust)
 
 
+def require_same_environment(given: str | None, stored: str | None, held: str) -> None:
+    """Check the environment that a command gives again, if any, against that of the run it continues.
+
+    Raises:
+        SettingsError: it is another one. `held` begins the message.
+    """
+    if given is None or (stored is not None and environment_id(given) == environment_id(stored)):
+        return
+    raise SettingsError(
+        f"{held} {stored!r}, not on {given!r}; give the same, or leave out --env, --env-kwargs and --wrapper"
+    )
+
+
 def require_own_environment(env: str, source: str, *, trust: bool) -> str:
     """`env`, unless it is an id such as `package:Env-v0` or `Ant-v5?xml_file=/tmp/ant.xml`: a module would be imported, or a
     file read.

@@ -13,6 +13,7 @@ import attrs
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import SettingsError, WorkError, suggest
 from rlsdk.executors import Executor
+from rlsdk.experiments.folder_kinds import require_kind
 from rlsdk.experiments.run_sinks import named_sinks
 from rlsdk.experiments.study_identity import differences
 from rlsdk.experiments.sweep import stoppable
@@ -85,6 +86,7 @@ def _open(plan: Tuning) -> optuna.Study:
     except ImportError:
         raise SettingsError("the search needs Optuna: pip install rlsdk[tune]") from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
+    require_kind(plan.out, JOURNAL)
     try:
         plan.out.mkdir(parents=True, exist_ok=True)
         storage = JournalStorage(JournalFileBackend(str(plan.out / JOURNAL)))

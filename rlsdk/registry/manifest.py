@@ -34,7 +34,7 @@ _NAMES = {
 }
 _PLACE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*):([A-Za-z_][A-Za-z0-9_]*)")
 OF_SPEC = ("build", "config", "agent", "from_sb3", "upgrade")
-PLACES = (*OF_SPEC, "testing_settings", "testing_bounds")
+PLACES = (*OF_SPEC, "testing_settings", "testing_bounds", "testing_exceptions")
 """Fields that name a function, a class or a dictionary as `module:name`."""
 TABLE, COUNT, MOST_ENVS = "policy_classes", "default_envs", 10_000
 MASK_USES = get_args(MaskUse)
@@ -83,8 +83,9 @@ class Manifest:
     from_sb3: str = ""
     upgrade: str = ""
     testing_settings: str = ""
-    """`package.testing:SETTINGS`, a dictionary: see `AlgorithmSpec`. Imported by the contract kit only; so is the next."""
+    """`package.testing:SETTINGS`, a dictionary: see `AlgorithmSpec`. Imported by the contract kit only; so are the next two."""
     testing_bounds: str = ""
+    testing_exceptions: str = ""
     paper: str = ""
     sinks: tuple[str, ...] = ()
     """Names of the metric sinks its hook `metric_sinks` gives."""

@@ -95,6 +95,9 @@ class AlgorithmSpec(Generic[ConfigT]):
     trains in a second. They replace the kit's own."""
     testing_bounds: Mapping[str, float] = attrs.field(factory=dict)
     """Bounds of the clauses `learns.*` that the kit checks instead of its own: name of the toy -> return or value to reach."""
+    testing_exceptions: Mapping[str, str] = attrs.field(factory=dict)
+    """Clauses `batch.*`, `rollout.*` and `learns.*` that do not hold for this method, though it is correct: id -> why. The kit
+    prints the reason where such a clause fails."""
 
     default_envs: int = attrs.field(default=1, validator=attrs.validators.ge(1))
     """Copies of an environment given by its id, where no number is given."""

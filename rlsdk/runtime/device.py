@@ -27,4 +27,4 @@ def choose_device(wanted: str, policy: str) -> tuple[str, str]:
         raise SettingsError(f"device {wanted!r} cannot be used here: {reason}; try 'auto' or 'cpu'") from None
     if device.type == "meta":
         raise SettingsError("device 'meta' holds no data; try 'auto' or 'cpu'")
-    return str(device), "it was given"
+    return str(device), "by the setting device"

@@ -12,7 +12,7 @@ from inspect import signature
 
 import attrs
 
-from rlsdk.errors import SettingsError, suggest
+from rlsdk.errors import SettingsError, shown, suggest
 from rlsdk.settings.schedule import Constant, Schedule
 
 __all__ = [
@@ -150,6 +150,8 @@ def _from_table(table: Mapping[str, object]) -> Schedule:
     kind = values.pop("kind", None)
     if kind == "custom":
         raise SettingsError(f"the schedule {values.get('name')!r} was a function and is not stored; give it again")
+    if kind is None:
+        raise SettingsError(f"the schedule {shown(dict(table))} has no kind; {ACCEPTED}")
     if not isinstance(kind, str) or kind not in KINDS:
         raise SettingsError(f"unknown schedule kind {kind!r}; {suggest(str(kind), KINDS)}")
     try:

@@ -181,16 +181,16 @@ def _converted_wrongly(kind: type[Any], values: Mapping[str, object], problem: s
 def unstructure(value: object) -> Any:
     """Plain data (JSON or TOML) for a config value; `structure` reads it back.
 
-    Objects are written as `to_setting()` returns them. Classes and functions cannot be written; they
-    become `{"object": "module:name"}`, which loading replaces through `custom_objects`.
+    Objects are written as `to_setting()` returns them. Classes, functions and tables with keys that are not text cannot be
+    written; they become `{"object": "module:name"}`, which loading replaces through `custom_objects`.
     """
     if isinstance(value, HasSetting) and not isinstance(value, type):
         return value.to_setting()
     if attrs.has(type(value)):
         fields = attrs.fields(cast("type[attrs.AttrsInstance]", type(value)))
         return {field.name: unstructure(getattr(value, field.name)) for field in fields}
-    if isinstance(value, Mapping):
-        return {str(key): unstructure(item) for key, item in value.items()}
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return {key: unstructure(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [unstructure(item) for item in value]
     if value is None or isinstance(value, str | int | float | bool):

@@ -57,6 +57,10 @@ def as_json(section: str, values: Mapping[str, object]) -> bytes:
     Raises:
         PluginError: a value has no such form.
     """
+    for name, value in values.items():
+        for key in _lost_names(value):  # JSON would write them as text
+            place = shown(f"{section}/{name}")
+            raise PluginError(f"the name {shown(key)} in the state {place} cannot be stored: {ADVICE}; names are text")
     try:
         return json.dumps(values, allow_nan=False).encode()
     except (TypeError, ValueError):
@@ -67,6 +71,15 @@ def as_json(section: str, values: Mapping[str, object]) -> bytes:
                     f"{found} in the state {place} cannot be stored: {ADVICE}; give one of these"
                 ) from None
         raise
+
+
+def _lost_names(value: object) -> Iterator[object]:
+    """The names that are not text, of tables in lists."""
+    if isinstance(value, Mapping):
+        yield from (key for key in value if not isinstance(key, str))
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    for part in parts:
+        yield from _lost_names(part)
 
 
 def _refused(value: object) -> Iterator[str]:

@@ -58,8 +58,7 @@ def _move_away_from_initial_weights(agent: Agent) -> None:
 )
 def predict_array(subject: Subject) -> None:
     agent = subject.agent()
-    seen = np.stack([subject.seen.sample() for _ in range(3)])
-    single, batch = subject.predict(agent, seen[0]), subject.predict(agent, seen)
+    single, batch = subject.predict(agent, subject.seen.sample()), subject.predict(agent, subject.samples(3))
     require(isinstance(single, np.ndarray) and isinstance(batch, np.ndarray), f"got {type(single)} and {type(batch)}")
     shape = agent.action_space.shape or ()
     require(single.shape == shape, f"one action has shape {single.shape}")

@@ -1,4 +1,4 @@
-"""What a plugin declares for its tests: settings of the kit's agents, and bounds of the clauses `learns.*`."""
+"""What a plugin declares for its tests: settings of the kit's agents, bounds of the clauses `learns.*`, and exceptions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from rlsdk.errors import PluginError, shown
 from rlsdk.registry import AlgorithmSpec, Plugin
 from rlsdk.registry.named import Named
 from rlsdk.settings import merge
+
+EXCEPTABLE = ("batch.", "rollout.", "learns.")
+"""How ids of clauses begin that describe how an update usually learns; a correct method may do something else."""
 
 
 def declared_settings(plugin: Plugin, spec: AlgorithmSpec[Any]) -> Mapping[str, object]:
@@ -40,7 +43,30 @@ def declared_bounds(plugin: Plugin, spec: AlgorithmSpec[Any]) -> Mapping[str, fl
     return {**spec.testing_bounds, **given}
 
 
-def _named(plugin: Plugin, field: Literal["testing_settings", "testing_bounds"]) -> Mapping[str, Any]:
+def declared_exceptions(plugin: Plugin, spec: AlgorithmSpec[Any]) -> Mapping[str, str]:
+    """Clause -> why it does not hold for the algorithm: `testing_exceptions` of the manifest, over those of the spec.
+
+    Raises:
+        PluginError: what the manifest names is not there, or an entry is not a clause of `EXCEPTABLE` with a reason.
+    """
+    given: Mapping[str, object] = {**spec.testing_exceptions, **_named(plugin, "testing_exceptions")}
+    reasons = {name: text for name, text in given.items() if isinstance(text, str) and text.strip()}
+    if missing := sorted(set(given) - set(reasons)):
+        raise PluginError(
+            f"testing_exceptions of {plugin.qualified_id} gives no reason for {shown(missing)}; give a text"
+        )
+    if wrong := [name for name in reasons if not name.startswith(EXCEPTABLE)]:
+        accepted = ", ".join(f"{group}*" for group in EXCEPTABLE)
+        raise PluginError(
+            f"testing_exceptions of {plugin.qualified_id} names {shown(wrong[0])}, which holds for every algorithm;"
+            f" accepted: {accepted}"
+        )
+    return reasons
+
+
+def _named(
+    plugin: Plugin, field: Literal["testing_settings", "testing_bounds", "testing_exceptions"]
+) -> Mapping[str, Any]:
     """The table that the manifest names in `field`; empty where it names none."""
     place = "" if plugin.manifest is None else getattr(plugin.manifest, field)
     if not place:

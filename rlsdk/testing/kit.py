@@ -121,11 +121,18 @@ def outcome_of(chosen: Clause, algorithm: str, settings: Mapping[str, object] | 
     from rlsdk.testing.subject import Subject
 
     began = time.perf_counter()
+    exceptions: Mapping[str, str] = {}
     try:
         with limited_threads(1):
-            unseen = chosen.check(Subject(algorithm, settings))
+            subject = Subject(algorithm, settings)
+            exceptions = subject.exceptions
+            unseen = chosen.check(subject)
     except NotApplicable as reason:
         found = result(chosen, "not applicable", str(reason))
+    except ContractViolation as error:
+        declared = exceptions.get(chosen.id)
+        excepted = None if declared is None else f"the plugin declares it: {declared} ({message_of(error)})"
+        found = broken(chosen, error) if excepted is None else result(chosen, "not applicable", excepted[:LONGEST])
     except (Exception, SystemExit) as error:  # a plugin may raise anything; the table must still be printed
         found = broken(chosen, error)
     else:

@@ -11,7 +11,7 @@ import attrs
 from rlsdk.errors import SettingsError, one_line
 from rlsdk.registry import find, load
 from rlsdk.settings import merge, structure
-from rlsdk.testing.declared import declared_bounds, declared_settings
+from rlsdk.testing.declared import declared_bounds, declared_exceptions, declared_settings
 
 
 @attrs.frozen(kw_only=True)
@@ -49,6 +49,7 @@ def require_settings(algorithm: str, settings: Mapping[str, object]) -> None:
     spec = load(algorithm)
     plugin = find(algorithm)
     declared_bounds(plugin, spec)
+    declared_exceptions(plugin, spec)
     declared = declared_settings(plugin, spec)
     if settings:
         structure({"policy": spec.policies[0], **merge(declared, settings)}, spec.config_type)

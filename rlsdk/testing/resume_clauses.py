@@ -68,8 +68,7 @@ def vectors(subject: Subject) -> None:
 
 def _variants(subject: Subject) -> Iterator[tuple[str, dict[str, object]]]:
     """(description, settings): normalisation, and every kind of noise that the manifest lists."""
-    scaled = "Box" in subject.manifest.observations
-    yield "3 environments, normalised", {"normalize": {"norm_obs": scaled, "norm_reward": True}}
+    yield "3 environments, normalised", {"normalize": {"norm_obs": subject.sees_vectors, "norm_reward": True}}
     traits = subject.manifest.traits
     if "action_noise" in traits:
         yield (

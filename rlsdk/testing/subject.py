@@ -12,6 +12,7 @@ import gymnasium
 import numpy as np
 import torch
 from gymnasium import spaces
+from gymnasium.vector.utils import concatenate, create_empty_array
 
 from rlsdk.agent import Agent, agent_class
 from rlsdk.environments.toy import AnySpaceEnv, ChainEnv, ExtraInfo, FakeImageEnv, SimpleMultiObsEnv
@@ -20,7 +21,7 @@ from rlsdk.settings import merge
 from rlsdk.settings.dataset import dataset_names
 from rlsdk.spaces import choices_of
 from rlsdk.testing.datasets import random_dataset
-from rlsdk.testing.declared import declared_bounds, declared_settings
+from rlsdk.testing.declared import declared_bounds, declared_exceptions, declared_settings
 from rlsdk.testing.not_applicable import NotApplicable
 from rlsdk.testing.strategies import is_thorough
 
@@ -49,6 +50,11 @@ OBSERVATIONS: dict[str, spaces.Space[Any]] = {
     "MultiDiscrete": spaces.MultiDiscrete([3, 2]),
     "MultiBinary": spaces.MultiBinary(4),
 }
+WITHOUT_VECTORS: dict[str, spaces.Space[Any]] = {
+    "MultiInput": SimpleMultiObsEnv().observation_space,
+    "Cnn": FakeImageEnv().observation_space,
+}
+"""How names of policies begin that observe no vectors, and what they observe."""
 
 NAMED = ("Mlp", "Linear", "Cnn", "MultiInput")
 """How names of policies begin that are for a kind of observation."""
@@ -68,6 +74,8 @@ class Subject:
         """Settings that the plugin or the caller gives for testing, which replace the kit's own."""
         self.bounds = declared_bounds(self.plugin, self.spec)
         """Bounds of toys that the plugin declares, by name."""
+        self.exceptions = declared_exceptions(self.plugin, self.spec)
+        """Clauses that the plugin declares not to hold for it, with the reasons."""
         self._folder: TemporaryDirectory[str] | None = None
         self._recorded = 0
 
@@ -77,19 +85,44 @@ class Subject:
         return self.manifest.actions[0]
 
     @property
+    def usual_policy(self) -> str:
+        """The policy of the usual observation: for vectors, or with a name of the plugin's own; else for Dict observations, or
+        for images."""
+        try:
+            return self.policy_for("Mlp", "Linear")
+        except NotApplicable:
+            return self.policy_for("MultiInput", "Cnn")
+
+    @property
     def seen(self) -> spaces.Space[Any]:
-        """The usual observation: a vector, or the first kind that the manifest lists if it lists no vectors."""
+        """The usual observation: a vector, or the first kind that the manifest lists if it lists no vectors; a Dict or an image
+        if all policies are for those."""
+        for prefix, space in WITHOUT_VECTORS.items():
+            if self.usual_policy.startswith(prefix):
+                return space
         listed = self.manifest.observations
         kinds = [kind for kind in OBSERVATIONS if kind in listed] or ["Box"]
         return OBSERVATIONS[kinds[0]]
+
+    def samples(self, count: int) -> Any:
+        """`count` observations [count, ..] of the usual space."""
+        drawn = tuple(self.seen.sample() for _ in range(count))
+        empty = create_empty_array(self.seen, count)
+        assert empty is not None
+        return concatenate(self.seen, drawn, empty)
+
+    @property
+    def sees_vectors(self) -> bool:
+        """Whether the usual observation can be a vector."""
+        return "Box" in self.manifest.observations and not self.usual_policy.startswith(tuple(WITHOUT_VECTORS))
 
     def needs_vectors(self, why: str) -> None:
         """For clauses that observe vectors.
 
         Raises:
-            NotApplicable: the manifest does not list them.
+            NotApplicable: the manifest does not list them, or no policy is for them.
         """
-        if "Box" not in self.manifest.observations:
+        if not self.sees_vectors:
             raise NotApplicable(f"{why}, which the plugin does not support")
 
     def settings(self, base: Mapping[str, object] = SMALL, /, **changes: object) -> dict[str, object]:
@@ -120,7 +153,7 @@ class Subject:
         env = self.with_info(env or AnySpaceEnv(self.seen, ACTIONS[self.action_kind]))
         kind = agent_class(self.spec)
         changes = {**self._datasets(env, changes), **changes}
-        return kind(policy or self.policy_for("Mlp", "Linear"), env, **self.settings(base, **changes))
+        return kind(policy or self.usual_policy, env, **self.settings(base, **changes))
 
     def _datasets(self, env: Any, given: Mapping[str, object]) -> dict[str, object]:
         """A recorded data set of `env` for each setting that is one."""
@@ -151,7 +184,7 @@ class Subject:
         for policy in self.spec.policies:
             if not policy.startswith(NAMED):
                 return policy
-        raise NotApplicable(f"{self.spec.id} has no policy called {prefixes[0]}...")
+        raise NotApplicable(f"{self.spec.id} has no policy called {' or '.join(f'{prefix}...' for prefix in prefixes)}")
 
     def agents(self) -> Iterator[tuple[str, Agent]]:
         """(description, small agent) for every supported kind of action and of observation.
@@ -159,7 +192,9 @@ class Subject:
         All observations come with the first action space, every other action space with a vector and one more observation;
         with `--thorough` all come with all.
         """
-        kinds = [name for name in (*OBSERVATIONS, "Dict", "Tuple") if name in self.manifest.observations]
+        flat = () if self.usual_policy.startswith(tuple(WITHOUT_VECTORS)) else tuple(OBSERVATIONS)
+        nested = () if self.usual_policy.startswith("Cnn") else ("Dict", "Tuple")
+        kinds = [name for name in (*flat, *nested) if name in self.manifest.observations]
         images = ["image"] if any(policy.startswith("Cnn") for policy in self.spec.policies) else []
         for i, action in enumerate(self.manifest.actions):
             chosen = [*kinds, *images]

@@ -168,7 +168,7 @@ def quietly() -> Iterator[None]:
 def _places(subject: Subject) -> Iterator[Place]:
     """The first is the usual one."""
     vectors, kinds, first = subject.seen, subject.manifest.observations, ACTIONS[subject.action_kind]
-    vector_policy = subject.policy_for("Mlp", "Linear")
+    vector_policy = subject.usual_policy
 
     def copies(seen: spaces.Space[object], action: spaces.Space[object], number: int = 1) -> Callable[[], object]:
         return lambda: make_vec_env(lambda: subject.with_info(AnsweringEnv(seen, action)), number, vectorization="sync")
