@@ -18,6 +18,7 @@ from rlsdk.agent.networks import architecture_of
 from rlsdk.agent.prediction import InputReader
 from rlsdk.agent.stored_replay import require_room
 from rlsdk.agent.torch_modes import in_plain_modes
+from rlsdk.agent.unused_settings import warn_of_unused_settings
 from rlsdk.environments import ConnectedEnv, connect, to_gymnasium
 from rlsdk.environments.adapters.actions import ActionDecoder
 from rlsdk.environments.adapters.goals import GoalRules
@@ -71,6 +72,7 @@ def from_arguments(
     take_groups(agent, env)
     require_room(agent)
     warn_of_small_minibatches(agent)
+    warn_of_unused_settings(agent)
     return agent
 
 

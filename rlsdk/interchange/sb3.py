@@ -71,8 +71,6 @@ __all__ = [
 ]
 OURS = ("policy", "env", "seed", "device", "policy_kwargs", "normalize", "frame_stack", "tensorboard_log")
 """Settings that are not taken from a file."""
-MAX_LAYER = 10_000
-"""Layers have numbers below this one."""
 _LEARNT = {"log_ent_coef": "ent_coef"}
 """Learnt numbers of a file -> the setting they begin with; where that is given, they are not taken."""
 

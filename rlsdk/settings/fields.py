@@ -18,6 +18,9 @@ Affects = Literal["training", "speed", "memory", "logging", "device", "refusals"
 rounding), the `memory` it takes or its `logging` (results are the same to the bit), the `device` it runs on (results are the
 same up to rounding), or the `refusals`, which environments and data are an error (results are the same to the bit)."""
 
+MEMORY = "memory"
+"""What a setting needs that has an effect in policies with a memory only."""
+
 
 def described(  # all but the text have defaults
     text: str,
@@ -27,8 +30,12 @@ def described(  # all but the text have defaults
     tune: tuple[float, float] | None = None,
     affects: Affects = "training",
     examples: tuple[object, ...] = (),
+    needs: str = "",
 ) -> dict[str, object]:
     """Field metadata: what the hyper-parameter does, its unit, where its default comes from, a sensible tuning range.
+
+    `needs` is the setting of the algorithm that must be true, or `MEMORY`, where the hyper-parameter has no effect otherwise.
+    Agents that change it without that warn.
 
     The contract kit reads `affects`, what the setting changes, and `examples`: values beside the default, each of which changes
     that. They are for settings whose values do not follow from the type, such as names, tables and classes.
@@ -38,7 +45,8 @@ def described(  # all but the text have defaults
     """
     if affects not in get_args(Affects):
         raise ValueError(f"affects = {affects!r} of the setting {text!r} is not one of {', '.join(get_args(Affects))}")
-    return {"help": text, "unit": unit, "source": source, "tune": tune, "affects": affects, "examples": examples}
+    named = {"unit": unit, "source": source, "tune": tune, "affects": affects, "examples": examples, "needs": needs}
+    return {"help": text, **named}
 
 
 def in_range(

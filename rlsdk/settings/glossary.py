@@ -22,9 +22,9 @@ OPTIMIZE_MEMORY_USAGE = described(
 )
 USE_SDE = described("explore with state-dependent noise (gSDE) instead of independent noise", source="arXiv:2005.05719")
 SDE_SAMPLE_FREQ = described(
-    "steps between new noise matrices within a rollout; -1 = only when a rollout starts", unit="steps"
+    "steps between new noise matrices within a rollout; -1 = only when a rollout starts", unit="steps", needs="use_sde"
 )
-USE_SDE_AT_WARMUP = described("warm up with gSDE instead of uniformly random actions")
+USE_SDE_AT_WARMUP = described("warm up with gSDE instead of uniformly random actions", needs="use_sde")
 N_STEPS = described("vector steps per rollout", unit="vector steps", tune=(8, 4096))
 MINIBATCH_SIZE = described("steps per minibatch; none = the whole rollout", unit="steps", tune=(32, 2048))
 N_EPOCHS = described("passes over each rollout", tune=(1, 30))

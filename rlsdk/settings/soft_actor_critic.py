@@ -28,7 +28,9 @@ class SoftActorCriticNetworks(NetworkConfig):
         default=False, metadata=described("critics read the actor's features, which only the actor's loss then trains")
     )
     log_std_init: float = attrs.field(
-        default=-3.0, validator=in_range(-20, 2), metadata=described("gSDE: first log standard deviation")
+        default=-3.0,
+        validator=in_range(-20, 2),
+        metadata=described("gSDE: first log standard deviation", needs="use_sde"),
     )
     initial_std: float | None = attrs.field(
         default=None,
@@ -40,14 +42,20 @@ class SoftActorCriticNetworks(NetworkConfig):
     sde_net_arch: tuple[int, ...] | None = attrs.field(
         default=None,
         converter=optional_widths,
-        metadata=described("gSDE: own feature layers; none = the policy's latent, [] = the encoded observation"),
+        metadata=described(
+            "gSDE: own feature layers; none = the policy's latent, [] = the encoded observation", needs="use_sde"
+        ),
     )
     use_expln: bool = attrs.field(
         default=False,
-        metadata=described("gSDE: standard deviations grow like a logarithm above 1 instead of exponentially"),
+        metadata=described(
+            "gSDE: standard deviations grow like a logarithm above 1 instead of exponentially", needs="use_sde"
+        ),
     )
     clip_mean: float = attrs.field(
-        default=2.0, validator=in_range(0), metadata=described("gSDE: bound of the mean before tanh; 0 = none")
+        default=2.0,
+        validator=in_range(0),
+        metadata=described("gSDE: bound of the mean before tanh; 0 = none", needs="use_sde"),
     )
     actor_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.ACTOR_CLASS)
     actor_kwargs: Mapping[str, object] = attrs.field(

@@ -16,6 +16,7 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 
 from rlsdk.agent import Agent, agent_class
 from rlsdk.environments.toy import AnySpaceEnv, ChainEnv, ExtraInfo, FakeImageEnv, SimpleMultiObsEnv
+from rlsdk.networks import memory_of
 from rlsdk.registry import AlgorithmSpec, Manifest, Plugin, find, load
 from rlsdk.settings import merge
 from rlsdk.settings.dataset import dataset_names
@@ -33,8 +34,9 @@ SMALL: dict[str, int] = {
     "target_update_interval": 2,
 }
 """Settings that make any algorithm quick, used where its config has them."""
-SMALL_NETWORKS: dict[str, int | list[int]] = {"net_arch": [16, 16], "lstm_hidden_size": 16, "n_quantiles": 20}
-"""The same of `policy_kwargs`."""
+SMALL_NETWORKS: dict[str, int | list[int]] = {"net_arch": [16, 16], "n_quantiles": 20}
+SMALL_MEMORY: dict[str, int | list[int]] = {"lstm_hidden_size": 16}
+"""The same of `policy_kwargs`, and those that policies with a memory have besides."""
 
 ACTIONS: dict[str, spaces.Space[Any]] = {
     "Box": spaces.Box(np.array([-2.0, 0.0], np.float32), np.array([1.0, 3.0], np.float32)),
@@ -125,16 +127,19 @@ class Subject:
         if not self.sees_vectors:
             raise NotApplicable(f"{why}, which the plugin does not support")
 
-    def settings(self, base: Mapping[str, object] = SMALL, /, **changes: object) -> dict[str, object]:
+    def settings(
+        self, base: Mapping[str, object] = SMALL, /, *, policy: str | None = None, **changes: object
+    ) -> dict[str, object]:
         """`base`, settings of the kit's own, then those that the plugin or the caller gives for testing, then `changes`. Those
-        that this algorithm's config class has no field for are left out."""
+        that this algorithm's config class has no field for are left out, and a memory's where `policy` has none."""
         names = {f.name: f for f in attrs.fields(self.spec.config_type)}
         chosen: dict[str, object] = {name: value for name, value in base.items() if name in names}
         if "buffer_size" in names:  # with a replay memory it is how far targets look ahead
             chosen.pop("n_steps", None)
         if "policy_kwargs" in names:
             own = _networks_of(names["policy_kwargs"])
-            chosen["policy_kwargs"] = {n: v for n, v in SMALL_NETWORKS.items() if n in own or n == "net_arch"}
+            small = SMALL_NETWORKS | (SMALL_MEMORY if memory_of(policy or self.usual_policy) else {})
+            chosen["policy_kwargs"] = {n: v for n, v in small.items() if n in own or n == "net_arch"}
         known = {name: value for name, value in changes.items() if name in names}
         return {**merge({"seed": 1, **chosen}, self.given), **known}
 
@@ -153,7 +158,7 @@ class Subject:
         env = self.with_info(env or AnySpaceEnv(self.seen, ACTIONS[self.action_kind]))
         kind = agent_class(self.spec)
         changes = {**self._datasets(env, changes), **changes}
-        return kind(policy or self.usual_policy, env, **self.settings(base, **changes))
+        return kind(policy or self.usual_policy, env, **self.settings(base, policy=policy, **changes))
 
     def _datasets(self, env: Any, given: Mapping[str, object]) -> dict[str, object]:
         """A recorded data set of `env` for each setting that is one."""
