@@ -14,7 +14,7 @@ from rlsdk.tree import leaves
 
 
 def warn_of_unused_settings(agent: AssembledAgent) -> None:
-    """Warn of each setting that `described(..., needs=...)` another one, where that one is off."""
+    """Warn of each setting that `needs` another one, where that one is off."""
     remembers = bool(leaves(agent.parts.policy.initial_carry(1)))
     for name, needs in _changed(agent.config):
         if needs == MEMORY and not remembers:

@@ -5,7 +5,7 @@ from rlsdk.networks.action_scale import ActionScale
 from rlsdk.networks.actor_critic import ActorCritic, ActorCriticCarry, Estimates
 from rlsdk.networks.auxiliary_loss import auxiliary_losses_refused, with_auxiliary_loss
 from rlsdk.networks.build_action_head import build_action_head
-from rlsdk.networks.build_actor_critic import build_actor_critic, memory_of
+from rlsdk.networks.build_actor_critic import build_actor_critic
 from rlsdk.networks.build_deterministic_actor_critic import build_deterministic_actor_critic
 from rlsdk.networks.build_discrete_value_policy import build_discrete_value_policy
 from rlsdk.networks.build_encoder import build_encoder, uses_nature_cnn
@@ -30,6 +30,7 @@ from rlsdk.networks.recorded_steps import evaluate_recorded
 from rlsdk.networks.recurrent import LinearMemory, Memory, NoMemory, RecurrentMemory, build_memory
 from rlsdk.networks.search_policy import NumpyPolicy, SearchPolicy, build_search_policy
 from rlsdk.networks.squashed_actor import SquashedActor
+from rlsdk.settings.actor_critic import memory_of
 
 __all__ = [
     "ActionScale",

@@ -35,11 +35,6 @@ class OnPolicySettings(Protocol):
     def policy_kwargs(self) -> ActorCriticConfig: ...
 
 
-def memory_of(policy: str) -> str | None:
-    """The memory in a policy's name: `lstm`, `gru`, or None."""
-    return next((kind for kind in ("lstm", "gru") if kind.capitalize() in policy), None)
-
-
 def build_actor_critic(
     context: BuildContext,
     config: OnPolicySettings,

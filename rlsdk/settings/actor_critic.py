@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from rlsdk.settings import glossary
-from rlsdk.settings.fields import MEMORY, described, in_range
+from rlsdk.settings.fields import MEMORY, described, in_range, needs
 from rlsdk.settings.networks import NetworkConfig, arguments_of_class, as_activation, as_module_class, as_net_arch
 
 
@@ -53,37 +53,41 @@ class ActorCriticConfig(NetworkConfig):
     )
 
 
+def memory_of(policy: str) -> str | None:
+    """The memory in a policy's name: `lstm`, `gru`, or None."""
+    return next((kind for kind in ("lstm", "gru") if kind.capitalize() in policy), None)
+
+
 @attrs.frozen(kw_only=True)
 class RecurrentConfig(ActorCriticConfig):
     """What recurrent policies have besides."""
 
     lstm_hidden_size: int = attrs.field(
-        default=256, validator=in_range(1), metadata=described("units of the memory", unit="units", needs=MEMORY)
+        default=256, validator=in_range(1), metadata=described("units of the memory", unit="units") | needs(MEMORY)
     )
     n_lstm_layers: int = attrs.field(
-        default=1, validator=in_range(1, 16), metadata=described("layers of the memory", needs=MEMORY)
+        default=1, validator=in_range(1, 16), metadata=described("layers of the memory") | needs(MEMORY)
     )
     shared_lstm: bool = attrs.field(
         default=False,
-        metadata=described("the critic reads the actor's memory; only the actor's gradient trains it", needs=MEMORY),
+        metadata=described("the critic reads the actor's memory; only the actor's gradient trains it") | needs(MEMORY),
     )
     enable_critic_lstm: bool = attrs.field(
-        default=True, metadata=described("the critic has a separate memory; false = a linear layer", needs=MEMORY)
+        default=True, metadata=described("the critic has a separate memory; false = a linear layer") | needs(MEMORY)
     )
     lstm_kwargs: Mapping[str, object] | None = attrs.field(
         default=None,
-        metadata=described(
-            "further arguments of the torch module of the memory", examples=({"bias": False},), needs=MEMORY
-        ),
+        metadata=described("further arguments of the torch module of the memory", examples=({"bias": False},))
+        | needs(MEMORY),
     )
     memory_class: Any = attrs.field(
         default=None,
         converter=as_module_class,
         metadata=described(
             "your memory module, called with (features_dim, **memory_kwargs), see rlsdk.networks.Memory; none = LSTM"
-            " or GRU, by the policy's name",
-            needs=MEMORY,
-        ),
+            " or GRU, by the policy's name"
+        )
+        | needs(MEMORY),
     )
     memory_kwargs: Mapping[str, object] = attrs.field(
         factory=dict, validator=arguments_of_class, metadata=glossary.OWN_KWARGS

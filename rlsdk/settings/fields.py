@@ -30,12 +30,8 @@ def described(  # all but the text have defaults
     tune: tuple[float, float] | None = None,
     affects: Affects = "training",
     examples: tuple[object, ...] = (),
-    needs: str = "",
 ) -> dict[str, object]:
     """Field metadata: what the hyper-parameter does, its unit, where its default comes from, a sensible tuning range.
-
-    `needs` is the setting of the algorithm that must be true, or `MEMORY`, where the hyper-parameter has no effect otherwise.
-    Agents that change it without that warn.
 
     The contract kit reads `affects`, what the setting changes, and `examples`: values beside the default, each of which changes
     that. They are for settings whose values do not follow from the type, such as names, tables and classes.
@@ -45,8 +41,13 @@ def described(  # all but the text have defaults
     """
     if affects not in get_args(Affects):
         raise ValueError(f"affects = {affects!r} of the setting {text!r} is not one of {', '.join(get_args(Affects))}")
-    named = {"unit": unit, "source": source, "tune": tune, "affects": affects, "examples": examples, "needs": needs}
-    return {"help": text, **named}
+    return {"help": text, "unit": unit, "source": source, "tune": tune, "affects": affects, "examples": examples}
+
+
+def needs(what: str) -> dict[str, object]:
+    """Further metadata of a hyper-parameter, `described(..) | needs("use_sde")`, that has no effect otherwise: `what` is the
+    setting of the algorithm that must be true, or `MEMORY`. Agents that change it without that warn."""
+    return {"needs": what}
 
 
 def in_range(

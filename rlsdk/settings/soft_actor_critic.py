@@ -10,7 +10,7 @@ import attrs
 
 from rlsdk.errors import SettingsError
 from rlsdk.settings import glossary
-from rlsdk.settings.fields import described, in_range
+from rlsdk.settings.fields import described, in_range, needs
 from rlsdk.settings.networks import NetworkConfig, arguments_of_class, as_module_class, as_net_arch, optional_widths
 from rlsdk.settings.off_policy import ContinuousOffPolicyConfig
 from rlsdk.settings.strict import structure
@@ -30,7 +30,7 @@ class SoftActorCriticNetworks(NetworkConfig):
     log_std_init: float = attrs.field(
         default=-3.0,
         validator=in_range(-20, 2),
-        metadata=described("gSDE: first log standard deviation", needs="use_sde"),
+        metadata=described("gSDE: first log standard deviation") | needs("use_sde"),
     )
     initial_std: float | None = attrs.field(
         default=None,
@@ -42,20 +42,18 @@ class SoftActorCriticNetworks(NetworkConfig):
     sde_net_arch: tuple[int, ...] | None = attrs.field(
         default=None,
         converter=optional_widths,
-        metadata=described(
-            "gSDE: own feature layers; none = the policy's latent, [] = the encoded observation", needs="use_sde"
-        ),
+        metadata=described("gSDE: own feature layers; none = the policy's latent, [] = the encoded observation")
+        | needs("use_sde"),
     )
     use_expln: bool = attrs.field(
         default=False,
-        metadata=described(
-            "gSDE: standard deviations grow like a logarithm above 1 instead of exponentially", needs="use_sde"
-        ),
+        metadata=described("gSDE: standard deviations grow like a logarithm above 1 instead of exponentially")
+        | needs("use_sde"),
     )
     clip_mean: float = attrs.field(
         default=2.0,
         validator=in_range(0),
-        metadata=described("gSDE: bound of the mean before tanh; 0 = none", needs="use_sde"),
+        metadata=described("gSDE: bound of the mean before tanh; 0 = none") | needs("use_sde"),
     )
     actor_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.ACTOR_CLASS)
     actor_kwargs: Mapping[str, object] = attrs.field(

@@ -16,9 +16,9 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 
 from rlsdk.agent import Agent, agent_class
 from rlsdk.environments.toy import AnySpaceEnv, ChainEnv, ExtraInfo, FakeImageEnv, SimpleMultiObsEnv
-from rlsdk.networks import memory_of
 from rlsdk.registry import AlgorithmSpec, Manifest, Plugin, find, load
 from rlsdk.settings import merge
+from rlsdk.settings.actor_critic import memory_of
 from rlsdk.settings.dataset import dataset_names
 from rlsdk.spaces import choices_of
 from rlsdk.testing.datasets import random_dataset

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from rlsdk.settings import AgentConfig, described, finite_schedule, glossary, in_range, structure
-from rlsdk.settings.fields import MEMORY
+from rlsdk.settings.fields import MEMORY, needs
 from rlsdk.settings.networks import NetworkConfig, as_activation, as_net_arch, as_optimizer
 from rlsdk.settings.schedules import Linear, Schedule, as_schedule
 
@@ -40,16 +40,15 @@ class ACERPolicyConfig(NetworkConfig):
     lstm_hidden_size: int = attrs.field(
         default=256,
         validator=in_range(1),
-        metadata=described("units of the memory, which policy and values share", unit="units", needs=MEMORY),
+        metadata=described("units of the memory, which policy and values share", unit="units") | needs(MEMORY),
     )
     n_lstm_layers: int = attrs.field(
-        default=1, validator=in_range(1, 16), metadata=described("layers of the memory", needs=MEMORY)
+        default=1, validator=in_range(1, 16), metadata=described("layers of the memory") | needs(MEMORY)
     )
     lstm_kwargs: Mapping[str, object] | None = attrs.field(
         default=None,
-        metadata=described(
-            "further arguments of the torch module of the memory", examples=({"bias": False},), needs=MEMORY
-        ),
+        metadata=described("further arguments of the torch module of the memory", examples=({"bias": False},))
+        | needs(MEMORY),
     )
 
 
