@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import cast
 
 import attrs
 
@@ -26,9 +26,9 @@ def warn_of_unused_settings(agent: AssembledAgent) -> None:
         warnings.warn(f"{name} has no effect: {what}", stacklevel=5)
 
 
-def _changed(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+def _changed(config: object, prefix: str = "") -> Iterator[tuple[str, str]]:
     """(dotted name, what it needs) of the settings that need something, and differ from their defaults."""
-    for field in attrs.fields(type(config)):
+    for field in attrs.fields(cast("type[attrs.AttrsInstance]", type(config))):
         value, default = getattr(config, field.name), field.default
         if attrs.has(type(value)):
             yield from _changed(value, f"{prefix}{field.name}.")

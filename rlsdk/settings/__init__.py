@@ -2,7 +2,7 @@
 
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.dataset import Dataset
-from rlsdk.settings.fields import choice, described, finite_schedule, in_range
+from rlsdk.settings.fields import MEMORY, choice, described, finite_schedule, in_range, needs
 from rlsdk.settings.inherited import Default, defaults, positional
 from rlsdk.settings.load import load_settings, merge, parse_assignments
 from rlsdk.settings.policy_names import PolicyName
@@ -11,6 +11,7 @@ from rlsdk.settings.render import FieldDoc, commented_toml, describe, docstring
 from rlsdk.settings.strict import evolve, flat_scalars, structure, unstructure
 
 __all__ = [
+    "MEMORY",
     "AgentConfig",
     "Dataset",
     "Default",
@@ -29,6 +30,7 @@ __all__ = [
     "in_range",
     "load_settings",
     "merge",
+    "needs",
     "parse_assignments",
     "positional",
     "structure",

@@ -106,7 +106,7 @@ class Subject:
         kinds = [kind for kind in OBSERVATIONS if kind in listed] or ["Box"]
         return OBSERVATIONS[kinds[0]]
 
-    def samples(self, count: int) -> Any:
+    def samples(self, count: int) -> object:
         """`count` observations [count, ..] of the usual space."""
         drawn = tuple(self.seen.sample() for _ in range(count))
         empty = create_empty_array(self.seen, count)

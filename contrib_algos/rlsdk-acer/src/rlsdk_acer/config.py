@@ -7,8 +7,7 @@ from typing import Any
 
 import attrs
 
-from rlsdk.settings import AgentConfig, described, finite_schedule, glossary, in_range, structure
-from rlsdk.settings.fields import MEMORY, needs
+from rlsdk.settings import MEMORY, AgentConfig, described, finite_schedule, glossary, in_range, needs, structure
 from rlsdk.settings.networks import NetworkConfig, as_activation, as_net_arch, as_optimizer
 from rlsdk.settings.schedules import Linear, Schedule, as_schedule
 
