@@ -75,7 +75,7 @@ def test_an_episode_that_could_not_be_read_is_not_written(
 
 def test_pictures_of_another_scale_are_refused(tmp_path: Path) -> None:
     half = np.full((6, 6, 6, 1), 0.5)
-    with pytest.raises(ObservationError, match="from 0.5 to 0.5 do not fit the space's uint8; scale or round them"):
+    with pytest.raises(ObservationError, match=r"from 0\.5 to 0\.5 do not fit the space's uint8; scale or round them"):
         write_episodes(tmp_path / "x", [episode(observations=half)], to_space(PICTURE), to_space(CHOICE))
     whole = write_episodes(tmp_path / "x", [episode(observations=half * 2)], to_space(PICTURE), to_space(CHOICE))
     assert open_episodes(whole).episode(0).observations.max() == 1

@@ -22,6 +22,7 @@ from rlsdk.experiments.trust import places_in, require_own_environment, require_
 from rlsdk.experiments.watching import watching
 from rlsdk.registry import preset
 from rlsdk.runtime.output import is_quiet, quietly
+from rlsdk.storage.archive import write_whole
 
 PLAN = "bench.json"
 
@@ -134,10 +135,7 @@ def _claim(plan: Bench) -> Iterator[None]:
     with claimed(plan.out):
         if path.exists():
             now["cells"] = {**_cells_before(path, plan, now["cells"]), **now["cells"]}
-        try:
-            path.write_text(json.dumps(now, indent=1) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise _unwritable(plan.out, error) from None
+        write_whole(path, (json.dumps(now, indent=1) + "\n").encode())
         yield
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from rlsdk.environments import make_vec_env
 from rlsdk.environments.vectorize import require_vectorization
 from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.executors import EXECUTORS, Executor, capacity, make_executor
@@ -30,8 +31,9 @@ from rlsdk.registry import load, preset
 from rlsdk.runtime.output import is_quiet, print_line, quietly
 from rlsdk.settings import merge
 from rlsdk.settings.constructor import bind
-from rlsdk.settings.dataset import dataset_names
+from rlsdk.settings.dataset import as_dataset, dataset_names
 from rlsdk.settings.load import nested
+from rlsdk.storage.archive import write_whole
 
 MAX_SEEDS, LISTED = 10_000, 5
 """Seeds of a sweep, and those that a message lists."""
@@ -93,8 +95,8 @@ def sweep(plan: Sweep) -> list[SeedResult]:
     """Run every seed that is not finished yet; a seed that fails does not stop the others.
 
     Raises:
-        PluginError: no such algorithm. SettingsError: wrong settings, no folder, or one that holds something else or is in
-        use. KeyboardInterrupt: runs were stopped and saved.
+        PluginError: no such algorithm. EnvironmentFault: no such environment. SettingsError: wrong settings, no folder, or one
+        that holds something else or is in use. KeyboardInterrupt: runs were stopped and saved.
     """
     _require_possible(plan.request)
     with stoppable(plan.executor, plan.jobs) as executor, _folder(plan) as folder:
@@ -114,6 +116,8 @@ def _require_possible(request: RunRequest) -> None:
         env = environment_of(spec, request.settings)
     known = preset(spec.id, str(env)) if request.use_preset else None
     bind(spec.config_type, (), {**starting_settings(spec, known, request.settings), "env": env, "seed": 0})
+    if isinstance(env, str):
+        make_vec_env(env).close()
 
 
 def folder_of(plan: Sweep) -> Path:
@@ -131,9 +135,21 @@ def _folder(plan: Sweep) -> Iterator[Path]:
     if written.exists() and not plan.request.resume and any(folder.rglob("*.rlsdk")):
         raise SettingsError(f"{folder} already holds runs; add --resume to continue them, or choose another --out")
     with RunDirectory(folder).created():
-        record = {"request": plan.request.as_table(), "seeds": plan.seeds, "jobs": plan.jobs, "executor": plan.executor}
-        written.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        request = _found_anywhere(plan.request).as_table()
+        record = {"request": request, "seeds": plan.seeds, "jobs": plan.jobs, "executor": plan.executor}
+        _write_json(written, record)
         yield folder
+
+
+def _found_anywhere(request: RunRequest) -> RunRequest:
+    """`request` with full paths of what it reads: the command that continues it may be given in another folder."""
+    settings = dict(request.settings)
+    for name in dataset_names(load(request.algorithm).config_type):
+        found = None if settings.get(name) is None else as_dataset(settings[name])
+        if found is not None and found.path is not None:
+            settings[name] = {"path": str(Path(found.path).absolute()), "digest": found.digest}
+    begun = request.policy_from and request.policy_from.absolute()
+    return attrs.evolve(request, settings=settings, policy_from=begun)
 
 
 def stored(asked: RunRequest, jobs: int | None = None) -> Sweep | None:
@@ -272,7 +288,9 @@ def finished(request: RunRequest) -> SeedResult:
     assert request.out is not None
     directory = RunDirectory(request.out)
     done = directory.read_record() if directory.record.exists() else None
-    if done is None or done.status != "finished" or done.steps < (request.steps or 0):
+    # the last round of a run may go beyond its steps
+    trained = 0 if done is None else max(done.steps, directory.trained_steps)
+    if done is None or done.status != "finished" or trained < (request.steps or 0):
         if done is not None and not directory.checkpointed:
             with directory.taken_up():
                 directory.start_over()  # a run that was stopped before its first checkpoint
@@ -314,9 +332,14 @@ def _summarise(folder: Path, results: list[SeedResult]) -> None:
     }
     if means:
         summary |= {"mean": float(np.mean(means)), "std": float(np.std(means)), "median": float(np.median(means))}
-    (folder / SUMMARY).write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+    _write_json(folder / SUMMARY, summary)
     with contextlib.suppress(SettingsError):  # no matplotlib, or nothing to draw
         plot_runs([r.folder for r in results if r.error is None], folder / CURVES)
+
+
+def _write_json(path: Path, content: object) -> None:
+    """A file that is replaced as a whole: without it, no seed can be continued."""
+    write_whole(path, (json.dumps(content, indent=1) + "\n").encode())
 
 
 @contextlib.contextmanager

@@ -92,7 +92,7 @@ def episode_of(spaces: tuple[Space, Space], given: object, where: str) -> Record
             _part(given, "rewards", where),
             _ends_terminated(given, rewards.shape, where),
             _masks(spaces[1], given),
-            seed if isinstance(seed, int | np.integer) else None,
+            int(seed) if isinstance(seed, int | np.integer) else None,
         )
     return checked_episode(spaces, given, where)
 
