@@ -66,6 +66,14 @@ def test_a_run_without_an_environment_goes_on_where_it_stopped(cli: Any) -> None
     assert code == 0, err
 
 
+def test_several_environments_of_a_run_that_steps_none_are_refused(cli: Any) -> None:
+    demo("CartPole-v1")
+    code, _, err = cli(*RUN, "--dataset", "demo", "--steps", "20", "--n-envs", "4")
+    assert (code, err.count("\n")) == (1, 1), err
+    assert "--n-envs 4 has no effect: cloning learns from a data set and steps no environment; leave it out" in err
+    assert not Path("run").exists()
+
+
 @pytest.mark.parametrize("algorithm", ["cloning", "bc"])
 def test_a_run_is_resumed_with_its_data_set_only(cli: Any, algorithm: str) -> None:
     demo(None)

@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from rlsdk import executors
+from rlsdk.callbacks import StopOnInterrupt
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, UsageError, WorkError
 from rlsdk.executors import make_executor
@@ -159,6 +160,26 @@ def test_steps_that_the_last_round_went_beyond_are_done(tmp_path: Path) -> None:
     more = stored(RunRequest(algorithm="ars", out=tmp_path / "x", resume=True, steps=101))
     assert more is not None
     assert sweep(more) == first
+
+
+def test_an_interrupt_in_this_process_begins_no_other_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first seed was reported as finished, and the others ran."""
+
+    class Stopped(StopOnInterrupt):
+        def on_training_start(self, run: Any) -> None:
+            self.interrupted = True
+
+    with monkeypatch.context() as patch:
+        patch.setattr("rlsdk.experiments.runner.StopOnInterrupt", Stopped)
+        with pytest.raises(KeyboardInterrupt):
+            sweep(plan(tmp_path / "x", executor="in-process"))
+        stopped = run_seed(attrs.evolve(SMALL, settings={"seed": 0}, out=tmp_path / "y"))
+    assert (stopped.interrupted, stopped.mean) == (True, None)
+    assert "interrupted at step" in str(stopped.error)
+    assert not (tmp_path / "x/seed-4").exists()
+    more = stored(RunRequest(algorithm="ars", out=tmp_path / "x", resume=True))
+    assert more is not None
+    assert [result.error for result in sweep(more)] == [None, None]
 
 
 def test_a_sweep_goes_on_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

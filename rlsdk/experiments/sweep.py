@@ -37,6 +37,8 @@ from rlsdk.storage.archive import write_whole
 
 MAX_SEEDS, LISTED = 10_000, 5
 """Seeds of a sweep, and those that a message lists."""
+HERE = "in-process"
+"""The executor whose work takes the signals of the program itself, so that Ctrl-C reaches a run only."""
 REQUEST, SUMMARY, CURVES = "sweep.json", "summary.json", "learning_curves.png"
 
 
@@ -59,6 +61,8 @@ class SeedResult:
     mean: float | None = None
     std: float | None = None
     error: str | None = None
+    interrupted: bool = False
+    """Whether Ctrl-C or a signal ended the run early; it is saved."""
 
 
 def seeds_from(first: int | None, count: int) -> tuple[int, ...]:
@@ -102,7 +106,7 @@ def sweep(plan: Sweep) -> list[SeedResult]:
     with stoppable(plan.executor, plan.jobs) as executor, _folder(plan) as folder:
         requests = [_of_seed(plan, folder, seed) for seed in plan.seeds]
         with watching({f"seed {seed}": folder / f"seed-{seed}" for seed in plan.seeds}):
-            work = partial(run_seed, quiet=is_quiet(), shared=folder / REQUEST)
+            work = partial(run_seed, quiet=is_quiet(), shared=folder / REQUEST, here=plan.executor == HERE)
             results = executor.map(work, requests)
         _summarise(folder, results)
     return results
@@ -244,15 +248,16 @@ def _of_seed(plan: Sweep, folder: Path, seed: int) -> RunRequest:
     return attrs.evolve(plan.request, settings=settings, out=out, vectorization=vectorization)
 
 
-def run_seed(request: RunRequest, *, quiet: bool = False, shared: Path | None = None) -> SeedResult:
-    """One seed, in a process of its own; what it prints goes to `log.txt` in its folder.
+def run_seed(request: RunRequest, *, quiet: bool = False, shared: Path | None = None, here: bool = False) -> SeedResult:
+    """One seed, in a process of its own or `here`; what it prints goes to `log.txt` in its folder.
 
     Raises:
+        KeyboardInterrupt: it was interrupted `here`, so no other seed begins.
         SettingsError: this machine does not see the file `shared`, which is in the folder of all seeds.
     """
     require_shared(shared)
     with quietly(quiet):
-        return reported(request, f"seed {request.settings['seed']}")
+        return reported(request, f"seed {request.settings['seed']}", here=here)
 
 
 def require_shared(file: Path | None) -> None:
@@ -264,18 +269,20 @@ def require_shared(file: Path | None) -> None:
         )
 
 
-def reported(request: RunRequest, name: str) -> SeedResult:
+def reported(request: RunRequest, name: str, *, here: bool) -> SeedResult:
     """`finished`, and a line under `name` about it on standard error, as standard output may be JSON; what goes wrong is in
-    the result."""
+    the result. Raises as `run_seed`."""
     assert request.out is not None
     try:
         result = finished(request)
-        came = "finished" if result.mean is None else f"return {result.mean:.2f} +- {result.std:.2f}"
+        came = result.error or "finished" if result.mean is None else f"return {result.mean:.2f} +- {result.std:.2f}"
         if not is_quiet():
             print_line(f"{name}: {came}", sys.stderr)
     except RlsdkError as error:
         print_line(f"{name} failed: {error}", sys.stderr)
         return SeedResult(seed=request.settings["seed"], folder=request.out, error=str(error))
+    if result.interrupted and here:
+        raise KeyboardInterrupt
     return result
 
 
@@ -296,6 +303,9 @@ def finished(request: RunRequest) -> SeedResult:
                 directory.start_over()  # a run that was stopped before its first checkpoint
         run_quietly(_resumed(request) if directory.checkpointed else attrs.evolve(request, resume=False))
         done = directory.read_record()
+        if done.status == "interrupted":
+            why = f"interrupted at step {directory.trained_steps:,}, and saved"
+            return SeedResult(seed=request.settings["seed"], folder=request.out, error=why, interrupted=True)
     if (score := done.final_evaluation) is None:
         if done.env is None:
             return SeedResult(seed=request.settings["seed"], folder=request.out)
