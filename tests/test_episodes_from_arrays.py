@@ -113,9 +113,9 @@ def test_a_replay_buffer_takes_what_fits_only(changes: dict[str, Any], message: 
         remember(agent, [{**given, **changes}])
 
 
-def test_what_is_no_data_set_is_named(tmp_path: Path) -> None:
+def test_what_is_not_a_data_set_is_named(tmp_path: Path) -> None:
     anything: Any = [1]
-    with pytest.raises(SettingsError, match="list is no data set of Minari"):
+    with pytest.raises(SettingsError, match="list is not a data set of Minari"):
         import_minari(anything, tmp_path / "x")
     data = write_episodes(tmp_path / "x", [episode(), episode()], to_space(SEEN), to_space(CHOICE))
     agent = rlsdk.make("ppo", env=RecordedOnly(SEEN, CHOICE))

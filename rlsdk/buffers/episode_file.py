@@ -104,7 +104,7 @@ def write_episodes(
 
 
 def _own(space: object, name: str) -> Space:
-    """Raises SettingsError: it is no description of ours."""
+    """Raises SettingsError: it is not a description of ours."""
     if not isinstance(space, Space):
         raise SettingsError(
             f"{name} is of type {type(space).__module__}.{type(space).__name__}; give rlsdk.environments.to_space(space)"
@@ -134,7 +134,7 @@ def require_place(path: str | Path) -> None:
     target = suffixed(Path(path))
     above = next(folder for folder in target.absolute().parents if folder.exists())
     if target.is_dir() or not above.is_dir() or not os.access(above, os.W_OK):
-        where = f"{target} is a folder" if target.is_dir() else f"{above} is no folder that files can be written to"
+        where = f"{target} is a folder" if target.is_dir() else f"{above} is not a folder that files can be written to"
         raise ArtifactError(f"cannot write {target}: {where}; choose a writable place with free space")
 
 

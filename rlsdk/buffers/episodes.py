@@ -109,7 +109,7 @@ class Episodes:
         """(the first part, the rest): whole episodes drawn at random by `seed`, `share` of them in the first part.
 
         Raises:
-            SettingsError: one part would have no episode, or `share` is no number.
+            SettingsError: one part would have no episode, or `share` is not a number.
         """
         if isinstance(share, bool) or not isinstance(share, int | float) or not math.isfinite(share):
             raise SettingsError(f"share = {share!r} must be a number between 0 and 1")

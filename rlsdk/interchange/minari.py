@@ -47,7 +47,7 @@ def import_minari(dataset: str | MinariDataset, path: str | Path) -> Path:
     found = _loaded(dataset) if isinstance(dataset, str) else dataset
     if not hasattr(found, "iterate_episodes"):
         raise SettingsError(
-            f"{type(found).__name__} is no data set of Minari; give its id, such as 'D4RL/door/human-v2', or what"
+            f"{type(found).__name__} is not a data set of Minari; give its id, such as 'mujoco/hopper/medium-v0', or what"
             " minari.load_dataset returns"
         )
     observations, actions = to_space(found.observation_space), to_space(found.action_space)
