@@ -119,7 +119,7 @@ def test_several_seeds_without_an_environment(cli: Any) -> None:
     seeds = ("run", "cloning", "--dataset", "demo", "--seeds", "2", "--executor", "in-process")
     code, out, err = cli(*seeds, "--steps", "20", "--out", "seeds")
     assert code == 0, err
-    assert "cloning on demo: seeds 0, 1" in out
+    assert "cloning on demo: seeds 0 to 1" in out
     Path("seeds/summary.json").unlink()
     code, out, err = cli(*seeds[:2], "--resume", "--out", "seeds", "--steps", "30")
     assert code == 0, err
