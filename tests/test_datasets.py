@@ -26,7 +26,7 @@ from rlsdk.environments.toy import ChainEnv
 from rlsdk.environments.vector.seeds import seed_of
 from rlsdk.errors import ArtifactError, ObservationError, RlsdkError, SettingsError, UnsupportedSpaceError, UsageError
 from rlsdk.interchange import export_minari, import_minari, record_episodes, remember
-from rlsdk.interchange.recorded_data import checked_episode
+from rlsdk.interchange.recorded_data import episode_of
 from rlsdk.interfaces import BuildContext
 from rlsdk.runtime.seeding import Streams
 from rlsdk.settings import Dataset, structure
@@ -326,8 +326,8 @@ def test_masks_of_another_shape_are_an_error(rows: int) -> None:
         "truncations": np.zeros(3, bool),
         "infos": {"action_mask": np.ones((rows, 4), bool)},
     }
-    with pytest.raises(ObservationError, match=r"episode 0: infos\['action_mask'\] has the shape .* expected \(4, 4\)"):
-        checked_episode((SEEN, DONE), given, "episode 0")
+    with pytest.raises(ObservationError, match=r"episode 0: action masks of shape .* expected \(4, 4\)"):
+        episode_of((SEEN, DONE), given, "episode 0")
 
 
 def test_what_cannot_be_written(tmp_path: Path) -> None:

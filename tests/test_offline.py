@@ -119,7 +119,7 @@ def test_what_was_recorded_is_what_is_sampled() -> None:
         ({"actions": np.full((5, 1), np.nan, np.float32)}, "finite"),
         ({"rewards": np.array([1, 2, np.inf, 4, 5])}, "finite"),
         ({"rewards": None}, "has no 'rewards'"),
-        ({"terminations": np.zeros(4, bool)}, "flags"),
+        ({"terminations": np.zeros(4, bool)}, "must be True or False for each"),
         ({"terminations": np.array([0, 1, 0, 0, 0], bool)}, "after its end"),
     ],
 )

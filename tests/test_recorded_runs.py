@@ -66,6 +66,14 @@ def test_a_run_without_an_environment_goes_on_where_it_stopped(cli: Any) -> None
     assert code == 0, err
 
 
+def test_several_environments_of_a_run_that_steps_none_are_refused(cli: Any) -> None:
+    demo("CartPole-v1")
+    code, _, err = cli(*RUN, "--dataset", "demo", "--steps", "20", "--n-envs", "4")
+    assert (code, err.count("\n")) == (1, 1), err
+    assert "--n-envs 4 has no effect: cloning learns from a data set and steps no environment; leave it out" in err
+    assert not Path("run").exists()
+
+
 @pytest.mark.parametrize("algorithm", ["cloning", "bc"])
 def test_a_run_is_resumed_with_its_data_set_only(cli: Any, algorithm: str) -> None:
     demo(None)
@@ -111,7 +119,7 @@ def test_several_seeds_without_an_environment(cli: Any) -> None:
     seeds = ("run", "cloning", "--dataset", "demo", "--seeds", "2", "--executor", "in-process")
     code, out, err = cli(*seeds, "--steps", "20", "--out", "seeds")
     assert code == 0, err
-    assert "cloning on demo: seeds 0, 1" in out
+    assert "cloning on demo: seeds 0 to 1" in out
     Path("seeds/summary.json").unlink()
     code, out, err = cli(*seeds[:2], "--resume", "--out", "seeds", "--steps", "30")
     assert code == 0, err

@@ -16,11 +16,13 @@ import pytest
 import torch
 
 from rlsdk import executors
+from rlsdk.callbacks import StopOnInterrupt
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, UsageError, WorkError
 from rlsdk.executors import make_executor
 from rlsdk.experiments.runner import RunRequest, run
 from rlsdk.experiments.sweep import Sweep, jobs_for, run_seed, seeds_from, stoppable, stored, sweep
+from rlsdk.interchange import record_episodes
 from rlsdk.testing.subject import differing, flat_state
 from rlsdk_ars import ARS
 from rlsdk_tqc import TQC
@@ -135,10 +137,63 @@ def test_seeds_run_side_by_side_as_they_run_alone(tmp_path: Path) -> None:
 
 
 def test_a_seed_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
+    (tmp_path / "x/seed-3").mkdir(parents=True)
+    (tmp_path / "x/seed-3/metrics.csv").write_text("")  # of another run
+    first, second = sweep(plan(tmp_path / "x", executor="in-process"))
+    assert "holds metrics.csv but no run.json" in str(first.error)
+    assert (first.mean, second.error) == (None, None)
+
+
+def test_what_every_seed_would_fail_with_is_raised_once_and_claims_no_folder(tmp_path: Path) -> None:
     wrong = RunRequest(algorithm="ars", env="NoSuchThing-v0", steps=10, out=tmp_path / "x")
-    results = sweep(Sweep(request=wrong, seeds=(0, 1), jobs=1, executor="in-process"))
-    assert [r.mean for r in results] == [None, None]
-    assert all("NoSuchThing" in str(r.error) for r in results)
+    with pytest.raises(EnvironmentFault, match="NoSuchThing"):
+        sweep(Sweep(request=wrong, seeds=(0, 1), jobs=1, executor="in-process"))
+    assert not (tmp_path / "x").exists()
+
+
+def test_steps_that_the_last_round_went_beyond_are_done(tmp_path: Path) -> None:
+    """Asking for some more made every seed fail, then and in each later resume, and lost the results."""
+    asked = RunRequest(algorithm="ars", env="CartPole-v1", steps=100, eval_episodes=1, out=tmp_path / "x")
+    first = sweep(Sweep(request=asked, seeds=(3,), jobs=1, executor="in-process"))
+    trained = json.loads((tmp_path / "x/seed-3/run.json").read_text())["env_steps"]
+    assert trained > 101
+    more = stored(RunRequest(algorithm="ars", out=tmp_path / "x", resume=True, steps=101))
+    assert more is not None
+    assert sweep(more) == first
+
+
+def test_an_interrupt_in_this_process_begins_no_other_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first seed was reported as finished, and the others ran."""
+
+    class Stopped(StopOnInterrupt):
+        def on_training_start(self, run: Any) -> None:
+            self.interrupted = True
+
+    with monkeypatch.context() as patch:
+        patch.setattr("rlsdk.experiments.runner.StopOnInterrupt", Stopped)
+        with pytest.raises(KeyboardInterrupt):
+            sweep(plan(tmp_path / "x", executor="in-process"))
+        stopped = run_seed(attrs.evolve(SMALL, settings={"seed": 0}, out=tmp_path / "y"))
+    assert (stopped.interrupted, stopped.mean) == (True, None)
+    assert "interrupted at step" in str(stopped.error)
+    assert not (tmp_path / "x/seed-4").exists()
+    more = stored(RunRequest(algorithm="ars", out=tmp_path / "x", resume=True))
+    assert more is not None
+    assert [result.error for result in sweep(more)] == [None, None]
+
+
+def test_a_sweep_goes_on_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    record_episodes("random", "CartPole-v1", 2, "demo", seed=0)
+    settings = {"dataset": {"path": "demo.safetensors"}}
+    asked = RunRequest(algorithm="bc", steps=5, eval_episodes=1, settings=settings, out=tmp_path / "x")
+    sweep(Sweep(request=asked, seeds=(0,), jobs=1, executor="in-process"))
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    more = stored(RunRequest(algorithm="bc", out=tmp_path / "x", resume=True, steps=10))
+    assert more is not None
+    assert [result.error for result in sweep(more)] == [None]
+    assert json.loads((tmp_path / "x/seed-0/run.json").read_text())["env_steps"] == 10
 
 
 def test_a_sweep_that_was_stopped_goes_on(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from os import PathLike, fspath
+from os import PathLike
 
 import torch
 from torch import Generator, Tensor, nn
@@ -23,7 +23,7 @@ from rlsdk.records import Features, Observation
 from rlsdk.runtime.output import print_line
 from rlsdk.runtime.seeding import derive
 from rlsdk.runtime.threads import limited_threads
-from rlsdk.settings.dataset import Dataset
+from rlsdk.settings.dataset import Dataset, as_dataset
 
 SEQUENCE = 64
 """Steps of the sequences that policies with a memory are fitted to."""
@@ -68,7 +68,7 @@ def pretrain(agent: AssembledAgent, source: Source, wanted: Pretraining) -> None
             f"pretrain: the policy of {agent.spec.id} has no imitation_loss (rlsdk.interfaces.Imitates); clone the data with"
             " bc, or with an algorithm whose policy has one"
         )
-    dataset = source if isinstance(source, Dataset) else Dataset.at(fspath(source))
+    dataset = as_dataset(source)
     episodes = open_episodes(dataset, agent.preprocessing.build_context)
     episodes.require_masks(required=agent.spec.action_masks == "required", used=agent.masks.used)
     training, held_out = _split(episodes, wanted.train_fraction, dataset.name)

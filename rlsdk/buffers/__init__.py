@@ -1,12 +1,13 @@
 """Memories of experience."""
 
 from rlsdk.buffers.columns import Columns
-from rlsdk.buffers.episode_file import RecordedEpisode, write_episodes
+from rlsdk.buffers.episode_file import write_episodes
 from rlsdk.buffers.episodes import Episodes, open_episodes
 from rlsdk.buffers.factory import build_replay
 from rlsdk.buffers.hindsight import GoalSelectionStrategy, HindsightReplay
 from rlsdk.buffers.prioritized import PrioritizedReplay
 from rlsdk.buffers.recorded import RecordedSequences, RecordedTransitions
+from rlsdk.buffers.recorded_episode import RecordedEpisode
 from rlsdk.buffers.replay import ReplayBuffer
 from rlsdk.buffers.rows_in_order import rows_in_order
 from rlsdk.buffers.sequences import SequenceReplay

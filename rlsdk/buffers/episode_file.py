@@ -21,6 +21,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from rlsdk.buffers.recorded_episode import RecordedEpisode, checked_episode
 from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.interfaces.require_inside import require_inside
 from rlsdk.records import Features
@@ -36,20 +37,6 @@ IN_MEMORY = 64 * 2**20
 """Larger columns are copied to a temporary file without a name, and mapped from there."""
 CHUNK = 16 * 2**20
 STEPS = {"reward": torch.float32, "terminated": torch.bool, "truncated": torch.bool}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RecordedEpisode:
-    """One episode of T steps, raw: as the environment gave it, before any preprocessing."""
-
-    observations: Features  # [T + 1, ..], nested as the observation space
-    actions: Features  # [T, ..], nested as the action space, in its units
-    rewards: Tensor  # float32 [T]
-    terminated: bool
-    """Whether the last step ended the task; otherwise it was cut off there (`truncated`)."""
-    action_masks: Tensor | None = None  # bool [T + 1, A]
-    seed: int | None = None
-    """What the environment was reset with for this episode; None: it continued from the one before, or it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +59,17 @@ def write_episodes(
     action_space: Space,
     environment: str | None = None,
 ) -> Path:
-    """Write episodes to a file, `.safetensors` where the name has no suffix; returns its path.
+    """Write episodes to a file, `.safetensors` where the name has no suffix; returns its path. Arrays and lists are taken where
+    episodes have tensors.
 
     Raises:
-        SettingsError: no episodes, or only some of them have masks. ArtifactError: the place cannot be written.
+        SettingsError: no episodes, only some of them have masks, or spaces of gymnasium. ObservationError: an episode that does
+        not fit the spaces, or has numbers that are not finite. ArtifactError: the place cannot be written.
     """
     if not episodes:
         raise SettingsError("a data set needs at least one episode")
+    spaces = _own(observation_space, "observation_space"), _own(action_space, "action_space")
+    episodes = [checked_episode(spaces, episode, f"episode {number}") for number, episode in enumerate(episodes)]
     with_masks = {episode.action_masks is not None for episode in episodes}
     if len(with_masks) > 1:
         raise SettingsError("a data set holds action masks for all of its episodes or for none")
@@ -90,13 +81,13 @@ def write_episodes(
     truncated = torch.zeros_like(terminated)
     truncated[ends] = ~terminated[ends]
     tensors = {"length": lengths, "seed": seeds, "terminated": terminated, "truncated": truncated}
-    tensors["reward"] = torch.cat([episode.rewards for episode in episodes]).to(torch.float32)
+    tensors["reward"] = torch.cat([episode.rewards for episode in episodes])
     for prefix, space, parts in (
         ("observation", observation_space, [episode.observations for episode in episodes]),
         ("action", action_space, [episode.actions for episode in episodes]),
     ):
-        for (name, leaf), rows in zip(_named(space, prefix), zip(*map(leaves, parts), strict=True), strict=True):
-            tensors[name] = torch.cat([row.cpu() for row in rows]).to(getattr(torch, dtype_of(leaf)))
+        for (name, _), rows in zip(_named(space, prefix), zip(*map(leaves, parts), strict=True), strict=True):
+            tensors[name] = torch.cat(rows)
     if True in with_masks:
         tensors["action_mask"] = torch.cat(
             [episode.action_masks for episode in episodes if episode.action_masks is not None]
@@ -112,6 +103,15 @@ def write_episodes(
     return _write(Path(path), tensors, document)
 
 
+def _own(space: object, name: str) -> Space:
+    """Raises SettingsError: it is not a description of ours."""
+    if not isinstance(space, Space):
+        raise SettingsError(
+            f"{name} is of type {type(space).__module__}.{type(space).__name__}; give rlsdk.environments.to_space(space)"
+        )
+    return space
+
+
 def _named(space: Space, prefix: str) -> list[tuple[str, Space]]:
     """(name of the tensor, leaf) of each leaf of a space, in the order of `tree.leaves`."""
     paths = list(leaf_spaces(space, prefix))
@@ -123,6 +123,19 @@ def _named(space: Space, prefix: str) -> list[tuple[str, Space]]:
 
 def _digest(tensor: Tensor) -> str:
     return hashlib.sha256(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data).hexdigest()
+
+
+def require_place(path: str | Path) -> None:
+    """Check where a data set is to be written, before its episodes are played; nothing is made there.
+
+    Raises:
+        ArtifactError: files cannot be written there.
+    """
+    target = suffixed(Path(path))
+    above = next(folder for folder in target.absolute().parents if folder.exists())
+    if target.is_dir() or not above.is_dir() or not os.access(above, os.W_OK):
+        where = f"{target} is a folder" if target.is_dir() else f"{above} is not a folder that files can be written to"
+        raise ArtifactError(f"cannot write {target}: {where}; choose a writable place with free space")
 
 
 def _write(path: Path, tensors: dict[str, Tensor], document: dict[str, object]) -> Path:
@@ -231,8 +244,8 @@ class EpisodeFile:
 
         found = map_leaves(space, column, path=prefix)
         if new:
-            if any(bool(leaf.isnan().any()) for leaf in leaves(found) if leaf.is_floating_point()):
-                raise self._damaged(f"its {prefix}s hold NaN")
+            if not all(bool(leaf.isfinite().all()) for leaf in leaves(found) if leaf.is_floating_point()):
+                raise self._damaged(f"its {prefix}s hold NaN or infinite numbers")
             try:
                 require_inside(space, found, f"{self.header.path}: recorded {prefix}s")
             except ValueError as error:

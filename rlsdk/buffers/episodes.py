@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -11,7 +12,8 @@ import torch
 from torch import Generator, Tensor
 
 from rlsdk import tree
-from rlsdk.buffers.episode_file import UNSEEDED, EpisodeFile, RecordedEpisode, read_header
+from rlsdk.buffers.episode_file import UNSEEDED, EpisodeFile, read_header
+from rlsdk.buffers.recorded_episode import RecordedEpisode
 from rlsdk.buffers.recorded_masks import forbidden_row
 from rlsdk.errors import ArtifactError, MaskError, SettingsError, UnsupportedSpaceError, UsageError
 from rlsdk.interfaces import BuildContext, Frames
@@ -107,8 +109,10 @@ class Episodes:
         """(the first part, the rest): whole episodes drawn at random by `seed`, `share` of them in the first part.
 
         Raises:
-            SettingsError: one part would have no episode.
+            SettingsError: one part would have no episode, or `share` is not a number.
         """
+        if isinstance(share, bool) or not isinstance(share, int | float) or not math.isfinite(share):
+            raise SettingsError(f"share = {share!r} must be a number between 0 and 1")
         count = round(share * len(self))
         if not 0 < count < len(self):
             raise SettingsError(

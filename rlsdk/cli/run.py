@@ -245,11 +245,11 @@ def _sweep(request: RunRequest, seeds: int | None, jobs: int | None, executor: s
 def _run_seeds(plan: Sweep) -> list[SeedResult]:
     """Run the seeds, and print a summary."""
     from rlsdk.experiments.recorded_run import place_of
-    from rlsdk.experiments.sweep import folder_of, sweep
+    from rlsdk.experiments.sweep import CURVES, SUMMARY, folder_of, sweep
 
     plan = attrs.evolve(plan, request=attrs.evolve(plan.request, out=folder_of(plan)))
     name = f"{plan.request.algorithm} on {place_of(plan.request)}"
-    print_line(f"{name}: seeds {', '.join(map(str, plan.seeds))}, {plan.jobs} at a time")
+    print_line(f"{name}: {_listed(plan.seeds)}, {plan.jobs} at a time")
     again = shlex.join(["rlsdk", "run", plan.request.algorithm, "--resume", "--out", str(plan.request.out)])
     with interrupted(f"what ran is saved, continue with: {again}"):
         results = sweep(plan)
@@ -257,8 +257,15 @@ def _run_seeds(plan: Sweep) -> list[SeedResult]:
     if means:
         spread = f" (from {min(means):.2f} to {max(means):.2f})" if len(means) > 1 else ""
         print_line(f"{counted(len(means), 'seed')}: mean return {sum(means) / len(means):.2f}{spread}")
-    print_line(f"files: {results[0].folder.parent}/ (summary.json, learning_curves.png, seed-*/)")
+    folder = results[0].folder.parent
+    files = [file for file in (SUMMARY, CURVES) if (folder / file).exists()]
+    print_line(f"files: {folder}/ ({', '.join(files)}, seed-*/)")
     return results
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    """`seed 3`, or `seeds 0 to 4`: they follow one another."""
+    return f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
 
 
 def _finish(results: Sequence[SeedResult], *, as_json: bool) -> None:

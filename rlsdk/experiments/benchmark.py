@@ -18,11 +18,12 @@ from rlsdk.experiments.runner import RunRequest
 from rlsdk.experiments.scores import Score, score_of
 from rlsdk.experiments.stored_tables import Entries, read_table
 from rlsdk.experiments.suite import Cell, Suite
-from rlsdk.experiments.sweep import SeedResult, reported, require_shared, stoppable
+from rlsdk.experiments.sweep import HERE, SeedResult, reported, require_shared, stoppable
 from rlsdk.experiments.trust import places_in, require_own_environment, require_own_files, require_own_places
 from rlsdk.experiments.watching import watching
 from rlsdk.registry import preset
 from rlsdk.runtime.output import is_quiet, quietly
+from rlsdk.storage.archive import write_whole
 
 PLAN = BENCH
 
@@ -99,7 +100,8 @@ def bench(plan: Bench) -> BenchResult:
         }
         with watching({name: folder for name, folder in named.items() if folder is not None}):
             results: list[SeedResult] = executor.map(
-                partial(_run, plan.out / PLAN, len(requests), is_quiet()), list(enumerate(requests))
+                partial(_run, plan.out / PLAN, len(requests), is_quiet(), plan.executor == HERE),
+                list(enumerate(requests)),
             )
     scores = (score_of(result.folder) for result in results if result.error is None)
     failures = tuple(
@@ -136,10 +138,7 @@ def _claim(plan: Bench) -> Iterator[None]:
         require_kind(plan.out, PLAN)
         if path.exists():
             now["cells"] = {**_cells_before(path, plan, now["cells"]), **now["cells"]}
-        try:
-            path.write_text(json.dumps(now, indent=1) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise _unwritable(plan.out, error) from None
+        write_whole(path, (json.dumps(now, indent=1) + "\n").encode())
         yield
 
 
@@ -176,10 +175,10 @@ def _request(plan: Bench, cell: Cell, seed: int) -> RunRequest:
     )
 
 
-def _run(shared: Path, total: int, quiet: bool, numbered: tuple[int, RunRequest]) -> SeedResult:
-    """One run, in a process of its own; raises as `require_shared`."""
+def _run(shared: Path, total: int, quiet: bool, here: bool, numbered: tuple[int, RunRequest]) -> SeedResult:
+    """One run, in a process of its own or `here`; raises as `run_seed`."""
     require_shared(shared)
     number, request = numbered
     name = f"{request.algorithm} on {request.env}, seed {request.settings['seed']}"
     with quietly(quiet):
-        return reported(request, f"[{number + 1} of {total}] {name}")
+        return reported(request, f"[{number + 1} of {total}] {name}", here=here)

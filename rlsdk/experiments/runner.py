@@ -248,6 +248,11 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
     with contextlib.ExitStack() as unused:
         envs = None if env is None else _environments(request, env, width(spec, known, request.n_envs), unused)
         agent = made(spec, request.policy_from, known, {**settings, "env": envs}, request.settings)
+        if (request.n_envs or 1) > 1 and not agent.parts.plan.needs_environment:
+            raise SettingsError(
+                f"--n-envs {request.n_envs} has no effect: {spec.id} learns from a data set and steps no environment; leave"
+                " it out"
+            )
         agent.env_name = env
         config = attrs.evolve(agent.config, env=env)  # `env_groups`: one for each collector
         record = RunRecord(

@@ -16,6 +16,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from rlsdk.environments import make_vec_env
 from rlsdk.environments.vectorize import require_vectorization
 from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.executors import EXECUTORS, Executor, capacity, make_executor
@@ -37,11 +38,14 @@ from rlsdk.registry import load, preset
 from rlsdk.runtime.output import is_quiet, print_line, quietly
 from rlsdk.settings import merge
 from rlsdk.settings.constructor import bind
-from rlsdk.settings.dataset import dataset_names
+from rlsdk.settings.dataset import as_dataset, dataset_names
 from rlsdk.settings.load import nested
+from rlsdk.storage.archive import write_whole
 
 MAX_SEEDS, LISTED = 10_000, 5
 """Seeds of a sweep, and those that a message lists."""
+HERE = "in-process"
+"""The executor whose work takes the signals of the program itself, so that Ctrl-C reaches a run only."""
 REQUEST, SUMMARY, CURVES = SEEDS, "summary.json", "learning_curves.png"
 
 
@@ -64,6 +68,8 @@ class SeedResult:
     mean: float | None = None
     std: float | None = None
     error: str | None = None
+    interrupted: bool = False
+    """Whether Ctrl-C or a signal ended the run early; it is saved."""
 
 
 def seeds_from(first: int | None, count: int) -> tuple[int, ...]:
@@ -100,14 +106,14 @@ def sweep(plan: Sweep) -> list[SeedResult]:
     """Run every seed that is not finished yet; a seed that fails does not stop the others.
 
     Raises:
-        PluginError: no such algorithm. SettingsError: wrong settings, no folder, or one that holds something else or is in
-        use. KeyboardInterrupt: runs were stopped and saved.
+        PluginError: no such algorithm. EnvironmentFault: no such environment. SettingsError: wrong settings, no folder, or one
+        that holds something else or is in use. KeyboardInterrupt: runs were stopped and saved.
     """
     _require_possible(plan.request)
     with stoppable(plan.executor, plan.jobs) as executor, _folder(plan) as folder:
         requests = [_of_seed(plan, folder, seed) for seed in plan.seeds]
         with watching({f"seed {seed}": folder / f"seed-{seed}" for seed in plan.seeds}):
-            work = partial(run_seed, quiet=is_quiet(), shared=folder / REQUEST)
+            work = partial(run_seed, quiet=is_quiet(), shared=folder / REQUEST, here=plan.executor == HERE)
             results = executor.map(work, requests)
         _summarise(folder, results)
     return results
@@ -121,6 +127,8 @@ def _require_possible(request: RunRequest) -> None:
         env = environment_of(spec, request.settings)
     known = preset(spec.id, str(env)) if request.use_preset else None
     bind(spec.config_type, (), {**starting_settings(spec, known, request.settings), "env": env, "seed": 0})
+    if isinstance(env, str):
+        make_vec_env(env).close()
 
 
 def folder_of(plan: Sweep) -> Path:
@@ -138,9 +146,21 @@ def _folder(plan: Sweep) -> Iterator[Path]:
     if written.exists() and not plan.request.resume and any(folder.rglob("*.rlsdk")):
         raise SettingsError(f"{folder} already holds runs; add --resume to continue them, or choose another --out")
     with RunDirectory(folder).created(SEEDS):
-        record = {"request": plan.request.as_table(), "seeds": plan.seeds, "jobs": plan.jobs, "executor": plan.executor}
-        written.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        request = _found_anywhere(plan.request).as_table()
+        record = {"request": request, "seeds": plan.seeds, "jobs": plan.jobs, "executor": plan.executor}
+        _write_json(written, record)
         yield folder
+
+
+def _found_anywhere(request: RunRequest) -> RunRequest:
+    """`request` with full paths of what it reads: the command that continues it may be given in another folder."""
+    settings = dict(request.settings)
+    for name in dataset_names(load(request.algorithm).config_type):
+        found = None if settings.get(name) is None else as_dataset(settings[name])
+        if found is not None and found.path is not None:
+            settings[name] = {"path": str(Path(found.path).absolute()), "digest": found.digest}
+    begun = request.policy_from and request.policy_from.absolute()
+    return attrs.evolve(request, settings=settings, policy_from=begun)
 
 
 def stored(asked: RunRequest, jobs: int | None = None) -> Sweep | None:
@@ -234,15 +254,16 @@ def _of_seed(plan: Sweep, folder: Path, seed: int) -> RunRequest:
     return attrs.evolve(plan.request, settings=settings, out=out, vectorization=vectorization)
 
 
-def run_seed(request: RunRequest, *, quiet: bool = False, shared: Path | None = None) -> SeedResult:
-    """One seed, in a process of its own; what it prints goes to `log.txt` in its folder.
+def run_seed(request: RunRequest, *, quiet: bool = False, shared: Path | None = None, here: bool = False) -> SeedResult:
+    """One seed, in a process of its own or `here`; what it prints goes to `log.txt` in its folder.
 
     Raises:
+        KeyboardInterrupt: it was interrupted `here`, so no other seed begins.
         SettingsError: this machine does not see the file `shared`, which is in the folder of all seeds.
     """
     require_shared(shared)
     with quietly(quiet):
-        return reported(request, f"seed {request.settings['seed']}")
+        return reported(request, f"seed {request.settings['seed']}", here=here)
 
 
 def require_shared(file: Path | None) -> None:
@@ -254,18 +275,20 @@ def require_shared(file: Path | None) -> None:
         )
 
 
-def reported(request: RunRequest, name: str) -> SeedResult:
+def reported(request: RunRequest, name: str, *, here: bool) -> SeedResult:
     """`finished`, and a line under `name` about it on standard error, as standard output may be JSON; what goes wrong is in
-    the result."""
+    the result. Raises as `run_seed`."""
     assert request.out is not None
     try:
         result = finished(request)
-        came = "finished" if result.mean is None else f"return {result.mean:.2f} +- {result.std:.2f}"
+        came = result.error or "finished" if result.mean is None else f"return {result.mean:.2f} +- {result.std:.2f}"
         if not is_quiet():
             print_line(f"{name}: {came}", sys.stderr)
     except RlsdkError as error:
         print_line(f"{name} failed: {error}", sys.stderr)
         return SeedResult(seed=request.settings["seed"], folder=request.out, error=str(error))
+    if result.interrupted and here:
+        raise KeyboardInterrupt
     return result
 
 
@@ -278,12 +301,17 @@ def finished(request: RunRequest) -> SeedResult:
     assert request.out is not None
     directory = RunDirectory(request.out)
     done = directory.read_record() if directory.record.exists() else None
-    if done is None or done.status != "finished" or done.steps < (request.steps or 0):
+    # the last round of a run may go beyond its steps
+    trained = 0 if done is None else max(done.steps, directory.trained_steps)
+    if done is None or done.status != "finished" or trained < (request.steps or 0):
         if done is not None and not directory.checkpointed:
             with directory.taken_up():
                 directory.start_over()  # a run that was stopped before its first checkpoint
         run_quietly(_resumed(request) if directory.checkpointed else attrs.evolve(request, resume=False))
         done = directory.read_record()
+        if done.status == "interrupted":
+            why = f"interrupted at step {directory.trained_steps:,}, and saved"
+            return SeedResult(seed=request.settings["seed"], folder=request.out, error=why, interrupted=True)
     if (score := done.final_evaluation) is None:
         if done.env is None:
             return SeedResult(seed=request.settings["seed"], folder=request.out)
@@ -320,9 +348,14 @@ def _summarise(folder: Path, results: list[SeedResult]) -> None:
     }
     if means:
         summary |= {"mean": float(np.mean(means)), "std": float(np.std(means)), "median": float(np.median(means))}
-    (folder / SUMMARY).write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+    _write_json(folder / SUMMARY, summary)
     with contextlib.suppress(SettingsError):  # no matplotlib, or nothing to draw
         plot_runs([r.folder for r in results if r.error is None], folder / CURVES)
+
+
+def _write_json(path: Path, content: object) -> None:
+    """A file that is replaced as a whole: without it, no seed can be continued."""
+    write_whole(path, (json.dumps(content, indent=1) + "\n").encode())
 
 
 @contextlib.contextmanager

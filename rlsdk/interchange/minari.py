@@ -11,11 +11,12 @@ import gymnasium
 import numpy as np
 import torch
 
-from rlsdk.buffers.episode_file import RecordedEpisode, write_episodes
+from rlsdk.buffers.episode_file import write_episodes
 from rlsdk.buffers.episodes import open_episodes
+from rlsdk.buffers.recorded_episode import RecordedEpisode
 from rlsdk.environments import to_gymnasium, to_space
 from rlsdk.errors import ArtifactError, SettingsError
-from rlsdk.interchange.recorded_data import MASKS, checked_episode
+from rlsdk.interchange.recorded_data import MASKS, episode_of
 from rlsdk.records import Features
 from rlsdk.spaces import map_leaves
 
@@ -39,14 +40,20 @@ def import_minari(dataset: str | MinariDataset, path: str | Path) -> Path:
         path: the file; `.safetensors` is appended to a name without suffix.
 
     Raises:
-        SettingsError: the extra is missing. ArtifactError: there is no such data set, or the place cannot be written.
+        SettingsError: the extra is missing, or `dataset` is something else. ArtifactError: there is no such data set, or the
+        place cannot be written.
         ObservationError: episodes that do not fit its spaces.
     """
     found = _loaded(dataset) if isinstance(dataset, str) else dataset
+    if not hasattr(found, "iterate_episodes"):
+        raise SettingsError(
+            f"{type(found).__name__} is not a data set of Minari; give its id, such as 'mujoco/hopper/medium-v0', or what"
+            " minari.load_dataset returns"
+        )
     observations, actions = to_space(found.observation_space), to_space(found.action_space)
     seeds = _seeds(found)
     episodes = [
-        replace(checked_episode((observations, actions), episode, f"episode {number}"), seed=seeds.get(number))
+        replace(episode_of((observations, actions), episode, f"episode {number}"), seed=seeds.get(number))
         for number, episode in enumerate(found.iterate_episodes())
     ]
     name = getattr(getattr(found, "env_spec", None), "id", None)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
-from torch import Tensor
 
-from rlsdk.buffers.episode_file import RecordedEpisode
+from rlsdk.buffers.recorded_episode import RecordedEpisode, checked_episode
 from rlsdk.errors import ObservationError, SettingsError, UsageError
 from rlsdk.records import Features, FinalObservations, Observation, Rollout, StepData
-from rlsdk.spaces import Space, choices_of, dtype_of, map_leaves, shape_of
+from rlsdk.spaces import Space, choices_of
 from rlsdk.tree import map_tensors
 
 if TYPE_CHECKING:
@@ -47,7 +45,7 @@ def remember(agent: Agent, episodes: Iterable[object]) -> int:
     normalizer = agent.preprocessing.rollouts(agent.parts)
     count, room = 0, int(getattr(agent.config, "buffer_size", 0))
     for number, given in enumerate(episodes):
-        episode = checked_episode(spaces, given, f"episode {number}")
+        episode = episode_of(spaces, given, f"episode {number}")
         count += len(episode.rewards)
         if count > room:
             raise SettingsError(f"the recordings hold more than buffer_size = {room} transitions; raise it")
@@ -79,88 +77,58 @@ def as_rollout(episode: RecordedEpisode, device: str, carry: Features = ()) -> R
     return Rollout(data, carry, last, carry, FinalObservations(end, torch.zeros_like(end), last))
 
 
-def checked_episode(spaces: tuple[Space, Space], episode: object, where: str) -> RecordedEpisode:
+def episode_of(spaces: tuple[Space, Space], given: object, where: str) -> RecordedEpisode:
     """An episode of any origin, as `remember` takes them, in the dtypes of `spaces` (of observations, of actions).
 
     Raises:
         ObservationError: it does not fit the spaces or itself; the message begins with `where`.
     """
-    rewards = np.asarray(_part(episode, "rewards", where), np.float32)
-    steps = len(rewards)
-    observations = _leaves(spaces[0], _part(episode, "observations", where), steps + 1, where)
-    actions = _leaves(spaces[1], _part(episode, "actions", where), steps, where)
-    if isinstance(episode, RecordedEpisode):
-        terminated, masks = episode.terminated, episode.action_masks
-    else:
-        terminated, masks = _ends_terminated(episode, steps, where), _masks(spaces[1], episode, steps, where)
-    if not steps or not np.isfinite(rewards).all():
-        raise ObservationError(f"{where}: rewards must be finite numbers, and at least one")
-    seed = getattr(episode, "seed", None)
-    return RecordedEpisode(
-        observations,
-        actions,
-        torch.from_numpy(rewards),
-        terminated,
-        masks,
-        int(seed) if isinstance(seed, int | np.integer) else None,
-    )
-
-
-def _masks(space: Space, episode: object, steps: int, where: str) -> Tensor | None:
-    """The action masks bool [T + 1, A] in the infos of an episode; None where it has none, or the action space no choices."""
-    infos = episode.get("infos") if isinstance(episode, Mapping) else getattr(episode, "infos", None)
-    found, width = infos.get(MASKS) if isinstance(infos, Mapping) else None, sum(choices_of(space))
-    if found is None or not width:
-        return None
-    masks = torch.from_numpy(np.array(found, bool))
-    if masks.shape != (steps + 1, width):
-        raise ObservationError(
-            f"{where}: infos[{MASKS!r}] has the shape {tuple(masks.shape)}, expected {(steps + 1, width)}: one row for each"
-            " observation, one entry for each choice"
+    if not isinstance(given, RecordedEpisode):
+        rewards = np.asarray(_part(given, "rewards", where))
+        seed = getattr(given, "seed", None)
+        given = RecordedEpisode(
+            _part(given, "observations", where),
+            _part(given, "actions", where),
+            _part(given, "rewards", where),
+            _ends_terminated(given, rewards.shape, where),
+            _masks(spaces[1], given),
+            int(seed) if isinstance(seed, int | np.integer) else None,
         )
-    return masks
+    return checked_episode(spaces, given, where)
 
 
-def _ends_terminated(episode: object, steps: int, where: str) -> bool:
-    """Whether the last step ended the task; raises ObservationError when steps before it did, or ran out of time."""
-    terminated, truncated = (
-        _flags(_part(episode, name, where), steps, where) for name in ("terminations", "truncations")
-    )
+def _masks(space: Space, given: object) -> Any:
+    """The action masks in the infos of an episode; None where it has none, or the action space no choices."""
+    infos = given.get("infos") if isinstance(given, Mapping) else getattr(given, "infos", None)
+    return infos.get(MASKS) if isinstance(infos, Mapping) and choices_of(space) else None
+
+
+def _ends_terminated(given: object, shape: tuple[int, ...], where: str) -> bool:
+    """Whether the last step ended the task; raises ObservationError when steps before it did, or ran out of time.
+
+    `shape`: of the rewards.
+    """
+    terminated, truncated = (_flags(given, name, shape, where) for name in ("terminations", "truncations"))
     if bool((terminated | truncated)[:-1].any()):
         raise ObservationError(f"{where} continues after its end; give each episode by itself")
-    return bool(steps and terminated[-1])
+    return bool(terminated[-1:].any())
 
 
-def _part(episode: object, name: str, where: str) -> ArrayLike:
-    found: ArrayLike | None = episode.get(name) if isinstance(episode, Mapping) else getattr(episode, name, None)
+def _part(given: object, name: str, where: str) -> Any:
+    found = given.get(name) if isinstance(given, Mapping) else getattr(given, name, None)
     if found is None:
-        raise ObservationError(f"{where} has no {name!r}")
+        raise ObservationError(
+            f"{where} of type {type(given).__name__} has no {name!r}; an episode has observations, actions, rewards,"
+            " terminations and truncations"
+        )
     return found
 
 
-def _flags(value: ArrayLike, steps: int, where: str) -> Tensor:
+def _flags(given: object, name: str, shape: tuple[int, ...], where: str) -> np.ndarray[Any, Any]:
     """bool [T]."""
-    flags = torch.from_numpy(np.array(value, bool))
-    if flags.shape != (steps,):
-        raise ObservationError(f"{where}: {tuple(flags.shape)} flags of its end, but {steps} rewards")
-    return flags
-
-
-def _leaves(space: Space, values: object, rows: int, where: str) -> Features:
-    """Arrays [rows, ..] as tensors in the dtypes of the space, nested as it is."""
-
-    def convert(path: str, leaf: Space, value: ArrayLike) -> Tensor:
-        """[rows, *shape]."""
-        array = np.asarray(value)
-        if array.shape != (rows, *shape_of(leaf)):
-            raise ObservationError(
-                f"{where}, {path}: an array of shape {array.shape}, expected {(rows, *shape_of(leaf))}"
-            )
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise ObservationError(f"{where}, {path}: not all numbers are finite")
-        return torch.from_numpy(array.astype(dtype_of(leaf)))
-
-    try:
-        return map_leaves(space, convert, values)
-    except (KeyError, IndexError, TypeError) as error:
-        raise ObservationError(f"{where} is not nested as the space {space}: {error}") from None
+    flags = np.asarray(_part(given, name, where))
+    if flags.shape != shape or flags.dtype.kind not in "biuf" or not np.isin(flags, (0, 1)).all():
+        raise ObservationError(
+            f"{where}: {name} of shape {flags.shape} must be True or False for each of the rewards, whose shape is {shape}"
+        )
+    return flags.astype(bool)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rlsdk import tree
-from rlsdk.buffers.episode_file import RecordedEpisode
+from rlsdk.buffers.recorded_episode import RecordedEpisode
 from rlsdk.interchange.bounds import within_bounds
 from rlsdk.records import EnvStep, Features, Observation
 from rlsdk.spaces import Space

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Generator
 
-from rlsdk.buffers.episode_file import RecordedEpisode, write_episodes
+from rlsdk.buffers.episode_file import require_place, write_episodes
+from rlsdk.buffers.recorded_episode import RecordedEpisode
 from rlsdk.environments import connect, make_vec_env
 from rlsdk.errors import SettingsError
 from rlsdk.exploration.uniform_actions import random_actions
@@ -60,6 +61,7 @@ def record_episodes(
     """
     if isinstance(n_episodes, bool) or not isinstance(n_episodes, int) or n_episodes < 1:
         raise SettingsError(f"n_episodes = {n_episodes!r} must be a positive whole number")
+    require_place(path)
     envs = connect(env)
     act = _acting(model, envs, deterministic=deterministic, seed=seed)
     with limited_threads(1):

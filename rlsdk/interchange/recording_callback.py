@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from rlsdk import tree
-from rlsdk.buffers.episode_file import RecordedEpisode, write_episodes
+from rlsdk.buffers.episode_file import require_place, write_episodes
+from rlsdk.buffers.recorded_episode import RecordedEpisode
 from rlsdk.callbacks import Callback
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk.interchange.recorder import Recorder
@@ -45,7 +47,9 @@ class RecordEpisodes(Callback):
         self._recorder: Recorder | None = None
 
     def on_training_start(self, run: Run) -> None:
-        """Raises UsageError: observations of single steps are not seen, or are stacked."""
+        """Raises UsageError: observations of single steps are not seen, or are stacked. ArtifactError: the place cannot be
+        written."""
+        require_place(self.path)
         agent, self.episodes = run.driven, []
         if not agent.acting or isinstance(agent.parts.plan, NormalizesEpisodes):
             raise UsageError("this algorithm plays whole episodes; record with record_episodes(agent, ...) after learn")
@@ -68,9 +72,14 @@ class RecordEpisodes(Callback):
                 self.episodes.append(episode)
 
     def on_training_end(self, run: Run) -> None:
-        """Raises ArtifactError: the place cannot be written."""
+        """Write the episodes; warns where there are none. Raises ArtifactError: the place cannot be written."""
+        if not self.episodes:
+            warnings.warn(
+                f"RecordEpisodes: no episode began and ended in this training, so {self.path} is not written; train for longer",
+                stacklevel=2,
+            )
+            return
         context = run.driven.context
         name = getattr(run.agent, "env_name", None)
-        if self.episodes:
-            spaces = context.observation_space, context.action_space
-            write_episodes(self.path, self.episodes, *spaces, name if isinstance(name, str) else None)
+        spaces = context.observation_space, context.action_space
+        write_episodes(self.path, self.episodes, *spaces, name if isinstance(name, str) else None)

@@ -270,7 +270,7 @@ def one_line(error: pytest.ExceptionInfo[RlsdkError]) -> None:
     assert "\n" not in str(error.value)
 
 
-def test_unusable_data_sets_are_one_line_each(tmp_path: Path) -> None:
+def test_unusable_data_sets_are_one_line_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SettingsError, match="give dataset = the path") as error:
         GAIL("MlpPolicy", "CartPole-v1")
     one_line(error)
@@ -293,9 +293,11 @@ def test_unusable_data_sets_are_one_line_each(tmp_path: Path) -> None:
     seen, action = torch.zeros(5, 2), torch.zeros(4, 1)
     seen[2, 0] = torch.nan
     episode = RecordedEpisode(seen, action, torch.zeros(4), terminated=True)
+    # as another program could write it
+    monkeypatch.setattr("rlsdk.buffers.episode_file.checked_episode", lambda spaces, episode, where: episode)
     data = write_episodes(tmp_path / "nan", [episode], to_space(SEEN), to_space(VECTOR))
     agent = imitator(data)
-    with pytest.raises(ArtifactError, match="is damaged: its observations hold NaN") as damaged:
+    with pytest.raises(ArtifactError, match="is damaged: its observations hold NaN or infinite") as damaged:
         agent.learn(32)
     one_line(damaged)
     assert agent.num_timesteps == 0
