@@ -111,7 +111,9 @@ def shape_of(space: Space) -> tuple[int, ...]:
 def dtype_of(space: Space) -> str:
     """numpy dtype, by name, in which a leaf is stored: float32 for any float Box, `STORED_AS` or the Box's own otherwise."""
     if isinstance(space, Box):
-        return "float32" if np.issubdtype(np.dtype(space.dtype), np.floating) else STORED_AS.get(space.dtype, space.dtype)
+        return (
+            "float32" if np.issubdtype(np.dtype(space.dtype), np.floating) else STORED_AS.get(space.dtype, space.dtype)
+        )
     return "int8" if isinstance(space, MultiBinary) else "int64"
 
 
