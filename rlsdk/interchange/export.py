@@ -267,16 +267,20 @@ def _require_agreement(program: torch.export.ExportedProgram, module: ExportedPo
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without torch's warnings about its own internals."""
-    logger = logging.getLogger("torch.onnx")
-    before = logger.level
+    """Without torch's warnings about its own internals, and without the thread of its progress bars, even of hidden ones."""
+    logger, bars = logging.getLogger("torch.onnx"), getattr(torch.hub, "tqdm", type)
+    before, interval = logger.level, getattr(bars, "monitor_interval", None)
     logger.setLevel(logging.ERROR)
+    if interval is not None:
+        bars.monitor_interval = 0  # no thread then
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
         logger.setLevel(before)
+        if interval is not None:
+            bars.monitor_interval = interval
 
 
 def _torch(program: torch.export.ExportedProgram, module: ExportedPolicy) -> bytes:
