@@ -21,7 +21,7 @@ def agent_path(path: Path) -> Path:
         raise SettingsError(
             f"there is no file or folder {path}; name an agent file, or a directory that `rlsdk run` wrote"
         )
-    if not path.is_dir():  # a pipe or a device: reading it says what is wrong
+    if not path.is_dir():  # a pipe or a device: reading it raises the error
         return path
     checkpoints = sorted((path / "checkpoints").glob("step_*.rlsdk"), reverse=True)
     for file in (path / "best.rlsdk", path / "final.rlsdk", *checkpoints):
