@@ -166,7 +166,7 @@ def test_actions_are_clipped_as_for_the_environment(tmp_path: Path) -> None:
 
 
 def test_no_thread_stays(tmp_path: Path) -> None:
-    """Not even that of a progress bar which nobody sees; another program may have begun it before."""
+    """Not even that of a hidden progress bar."""
     script = f"""
 import threading
 import rlsdk

@@ -110,7 +110,7 @@ def test_two_inputs_of_one_name_are_refused(tmp_path: Path) -> None:
 
 
 def test_names_with_dots(cli: Any) -> None:
-    """A number is no suffix, and neither is what stands before `.rlsdk`."""
+    """Neither a number nor what stands before `.rlsdk` is a suffix."""
     agent = made("a2c", "CartPole-v1")
     assert export(agent, "run-0.5", "torch-export").path == Path("run-0.5.pt2")
     for name, line in (("agent.v1", "agent.v1.rlsdk"), ("run-0.5", "run-0.5"), ("zipped.zip", "zipped")):
