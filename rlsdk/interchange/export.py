@@ -14,7 +14,7 @@ import logging
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 import torch
@@ -268,7 +268,7 @@ def _require_agreement(program: torch.export.ExportedProgram, module: ExportedPo
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Without torch's warnings about its own internals, and without the thread of its progress bars, even of hidden ones."""
-    logger, bars = logging.getLogger("torch.onnx"), getattr(torch.hub, "tqdm", type)
+    logger, bars = logging.getLogger("torch.onnx"), cast("Any", torch.hub).tqdm
     before, interval = logger.level, getattr(bars, "monitor_interval", None)
     logger.setLevel(logging.ERROR)
     if interval is not None:
