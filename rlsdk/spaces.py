@@ -20,6 +20,10 @@ MAX_ELEMENTS = 2**25
 MAX_DIMENSIONS, MAX_START = 32, 2**62
 MAX_CHOICES = 2**20
 """More single choices than this are refused when a space is read from a file."""
+MAX_DEPTH = 8
+"""Dict and Tuple spaces inside each other; files with more are refused."""
+STORED_AS = {"uint16": "int32", "uint32": "int64", "uint64": "int64"}
+"""Larger unsigned integers, such as those of depth images: torch has them, but can neither index nor add them."""
 Actions: TypeAlias = NDArray[Any] | Any
 """Actions as environments take them: an array. For Dict and Tuple spaces a dict or tuple of arrays, for several environments
 a list of these; `Any` stands for them, so that code for other spaces needs no check of the type."""
@@ -105,9 +109,11 @@ def shape_of(space: Space) -> tuple[int, ...]:
 
 
 def dtype_of(space: Space) -> str:
-    """numpy dtype, by name, in which a leaf is stored: float32 for any float Box, the Box's own otherwise."""
+    """numpy dtype, by name, in which a leaf is stored: float32 for any float Box, `STORED_AS` or the Box's own otherwise."""
     if isinstance(space, Box):
-        return "float32" if np.issubdtype(np.dtype(space.dtype), np.floating) else space.dtype
+        return (
+            "float32" if np.issubdtype(np.dtype(space.dtype), np.floating) else STORED_AS.get(space.dtype, space.dtype)
+        )
     return "int8" if isinstance(space, MultiBinary) else "int64"
 
 
@@ -211,8 +217,8 @@ def _list(data: object) -> list[object]:
 
 
 def _from_json(data: Mapping[str, object], depth: int) -> Space:
-    if depth > 8:
-        raise ValueError("spaces are nested more than 8 deep")
+    if depth > MAX_DEPTH:
+        raise ValueError(f"spaces are nested more than {MAX_DEPTH} deep")
     kind = data["kind"]
     if kind == "Dict":
         return Dict({str(key): _from_json(_table(child), depth + 1) for key, child in _table(data["spaces"]).items()})
@@ -263,4 +269,4 @@ def _whole(value: object) -> int:
 
 def _bound_from_json(values: object, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> NDArray[np.generic]:
     flat = np.asarray([float(v) if isinstance(v, str) else v for v in _list(values)], dtype=dtype)
-    return np.broadcast_to(flat, shape) if flat.size == 1 else flat.reshape(shape)
+    return np.broadcast_to(flat.reshape(()), shape) if flat.size == 1 else flat.reshape(shape)

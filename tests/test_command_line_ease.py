@@ -65,7 +65,7 @@ def test_the_folder_of_a_sweep_names_its_runs(tmp_path: Path) -> None:
 def test_a_file_beside_a_folder_of_its_name_is_meant(tmp_path: Path) -> None:
     (tmp_path / "agent").mkdir()
     (tmp_path / "agent.rlsdk").touch()
-    assert agent_path(tmp_path / "agent") == tmp_path / "agent"
+    assert agent_path(tmp_path / "agent") == tmp_path / "agent.rlsdk"
 
 
 def test_an_algorithm_as_json(cli: Any) -> None:

@@ -165,6 +165,21 @@ def test_actions_are_clipped_as_for_the_environment(tmp_path: Path) -> None:
     assert runtime.run(None, {"observation": np.zeros((1, 3), np.float32)})[0].item() == 2.0
 
 
+def test_no_thread_stays(tmp_path: Path) -> None:
+    """Not even that of a hidden progress bar."""
+    script = f"""
+import threading
+import rlsdk
+from rlsdk.interchange.export import export
+agent = rlsdk.make("ars", env="CartPole-v1", policy="LinearPolicy", seed=0)
+for kind in ("torch-export", "onnx"):
+    export(agent, {str(tmp_path / "policy")!r}, kind)
+print([thread.name for thread in threading.enumerate()])
+"""
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, cwd=tmp_path)
+    assert (done.stdout, done.stderr) == ("['MainThread']\n", "")
+
+
 def test_the_agent_is_left_alone(tmp_path: Path) -> None:
     agent, before = trained("tqc-normalised"), io.BytesIO()
     agent.save(before)

@@ -131,7 +131,7 @@ def test_an_agent_goes_there_and_back(hub: Any, tmp_path: Path) -> None:
     agent.save(tmp_path / "mine")
     agent.save(tmp_path / "small", exclude=["training"])  # as agents of a zoo are
     lines = [["push", "mine.rlsdk", "me/pendulum"], ["pull", "me/pendulum", "--out", "back.rlsdk"]]
-    lines += [["push", "small.rlsdk", "me/small"], ["pull", "me/small", "--out", "small-back.rlsdk"]]
+    lines += [["push", "small", "me/small"], ["pull", "me/small", "--out", "small-back.rlsdk"]]
     answers = commands(hub, lines, tmp_path)
     assert [code for code, _, _ in answers] == [0, 0, 0, 0], answers
     pushed = answers[0]

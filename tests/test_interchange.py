@@ -251,6 +251,21 @@ def test_what_is_no_such_file_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
     assert read_sb3(cases[-1][0]).settings == {}
 
 
+def test_the_model_is_not_replaced(cli: Any) -> None:
+    """A file of ours may be called .zip too."""
+    sb3_contrib.TRPO("MlpPolicy", "CartPole-v1", n_steps=16, policy_kwargs=SMALL).save("model.zip")
+    before = Path("model.zip").read_bytes()
+    code, out, err = cli("import", "trpo", "model.zip", "--env", "CartPole-v1", "--out", "./model.zip")
+    assert (code, out) == (1, "")
+    assert "--out model.zip is the model itself, which would be replaced; choose another name" in err
+    assert Path("model.zip").read_bytes() == before
+    assert cli("import", "trpo", "model.zip", "--env", "CartPole-v1", "--out", "model")[0] == 0
+    assert (
+        "give the .zip that model.save(path) of that library wrote"
+        in cli("import", "trpo", "model.rlsdk", "--env", "CartPole-v1", "--out", "other")[2]
+    )
+
+
 def test_another_environment_or_algorithm_is_noticed(tmp_path: Path) -> None:
     theirs = sb3_contrib.TRPO("MlpPolicy", "CartPole-v1", n_steps=16, policy_kwargs=SMALL)
     theirs.save(tmp_path / "model.zip")

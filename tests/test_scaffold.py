@@ -166,6 +166,14 @@ def test_the_command_says_what_to_do_next(cli: Any, tmp_path: Path) -> None:
         assert name in "".join(cli("new", "--help")[1].split())
 
 
+def test_an_id_of_many_characters(cli: Any, tmp_path: Path) -> None:
+    code, out, err = cli("new", "x" * 300)
+    assert (code, out) == (1, "")
+    assert "has 300 characters; ids have at most 64: shorten it" in err
+    assert "free some space" not in err
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("template", family_templates(), ids=lambda template: template.folder.name)
 def test_two_functions_are_to_be_filled_in(template: FamilyTemplate) -> None:
     files = rendered("mine", template.family, template.for_actions)
@@ -233,9 +241,20 @@ def test_new_packages_are_tried_with_all_they_claim() -> None:
     assert f'sdk = "{SDK}"' in files["src/rlsdk_my_algo/rlsdk.toml"]
 
 
-@pytest.mark.parametrize(("identity", "name"), [("none", "NoneAgent"), ("soft-q2-learning", "SoftQ2Learning")])
-def test_class_names(identity: str, name: str, tmp_path: Path) -> None:
-    package = new_package(identity, "off-policy", tmp_path)
+@pytest.mark.parametrize(
+    ("identity", "family", "name"),
+    [
+        ("none", "off-policy", "NoneAgent"),
+        ("soft-q2-learning", "off-policy", "SoftQ2Learning"),
+        ("actor-critic", "on-policy", "ActorCriticAgent"),
+        ("rollout", "on-policy", "RolloutAgent"),
+        ("agent", "off-policy", "AgentAgent"),
+        ("exception", "off-policy", "ExceptionAgent"),
+    ],
+)
+def test_class_names(identity: str, family: str, name: str, tmp_path: Path) -> None:
+    """No name that the package imports, nor a built-in one."""
+    package = new_package(identity, family, tmp_path)
     code = next(package.glob("src/*/agent.py")).read_text()
     assert f"class {name}(Agent[" in code
     compile(code, "agent.py", "exec")

@@ -36,6 +36,7 @@ MANIFEST: dict[str, type] = {
     "environment": str,
     "num_envs": int,
     "num_timesteps": int,
+    "action_masks": bool,
     "seed": int,
     "config": dict,
     "not_stored": list,
@@ -138,7 +139,7 @@ def require_manifest(document: Mapping[str, object]) -> None:
     """
     for name, kind in MANIFEST.items():
         value = document.get(name)
-        if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+        if value is not None and (not isinstance(value, kind) or isinstance(value, bool) != (kind is bool)):
             raise ArtifactError(f"the file is damaged: its manifest has {name} = {repr(value)[:80]}")
     for name in ("plugin", "system"):
         entries = document.get(name)

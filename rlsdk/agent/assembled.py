@@ -80,10 +80,18 @@ class AssembledAgent(Generic[ConfigT]):
     numpy_env: NumpyVectorEnv | None = None
     policy_transfer: PolicyTransfer | None = None
     """What `load_policy` took over."""
+    met_masks: bool = False
+    """Whether an earlier environment, or the one of its file, gave action masks."""
     calls_without_state: int = 0
     """Of `predict`, where the policy has a memory and neither `state` nor `episode_start` was given."""
     start_time: int = 0
     """When `learn` was last called, nanoseconds since 1970; 0 before."""
+
+    @property
+    def trains_with_masks(self) -> bool:
+        """Whether its actions depend on masks: it needs them, or those of an environment were used."""
+        given = self.met_masks or (self.env is not None and self.env.has_masks)
+        return self.masks.required or (self.masks.used and given)
 
     @property
     def total_steps(self) -> int:

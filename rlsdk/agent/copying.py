@@ -52,6 +52,7 @@ def _assembled(agent: AssembledAgent, memo: dict[int, Any]) -> AssembledAgent:
     spaces = agent.context.observation_space, agent.context.action_space
     made = assemble(agent.spec, agent.config, spaces, agent.context.num_envs, env, class_name=agent.class_name)
     made.env_name, made.seed, made.start_time = agent.env_name, agent.seed, agent.start_time
+    made.met_masks = state.masks
     learning = None if state.learning is None else state.learning.state_dict()
     restore(made, deepcopy(state.policy), deepcopy(learning))
     if state.replay is not None and made.parts.buffer is not None:

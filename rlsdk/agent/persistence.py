@@ -51,6 +51,7 @@ def write(state: TrainingState, path: Target, journal: Journal | None = None) ->
     document |= {
         "seed": state.seed,
         "num_timesteps": state.num_timesteps,
+        **({"action_masks": True} if state.masks else {}),
         **({"replay_parts": parts} if parts else {}),
     }
     factory.write(agent_file.with_suffix(path), document, sections)
@@ -164,6 +165,7 @@ def _assembled(
             raise ArtifactError(f"the agent cannot be built: {error}; {fix}") from error
     agent.seed = _count(document, "seed")
     agent.streams.reseed(agent.seed)
+    agent.met_masks = document.get("action_masks") is True
     name = document.get("environment")
     agent.env_name = name if isinstance(name, str) else None
     return agent

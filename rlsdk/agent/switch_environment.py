@@ -40,6 +40,7 @@ def switch_environment(agent: AssembledAgent, env: object, *, force_reset: bool)
     require_collecting(agent, envs)
     if envs.num_envs != agent.context.num_envs:
         _resize(agent, envs.num_envs)
+    agent.met_masks = agent.trains_with_masks
     agent.env, agent.env_name = envs, bare if isinstance(bare, str) else envs.env_id
     agent.fingerprint = fingerprint_of(envs)
     if force_reset:

@@ -84,6 +84,8 @@ class TrainingState:
     env_name: str | None
     seed: int
     num_timesteps: int
+    masks: bool
+    """Whether actions depend on action masks."""
     policy: State
     learning: Learning | None
     """None where it was left out."""
@@ -126,6 +128,7 @@ def training_state(agent: AssembledAgent, *, exclude: Set[str] = NOTHING, includ
         env_name=agent.env_name,
         seed=agent.seed,
         num_timesteps=agent.total_steps - agent.step_offset,
+        masks=agent.trains_with_masks,
         policy=agent.preprocessing.policy_state(agent.parts.policy),
         learning=None if "training" in exclude else _learning(agent),
         replay=replay,

@@ -20,19 +20,30 @@ def export_policy(
         str | None, typer.Option("--format", help="onnx or torch-export (default: that of --out, else onnx).")
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write (default: next to FILE).")] = None,
+    masks: Annotated[
+        bool | None,
+        typer.Option(
+            "--masks/--no-masks",
+            help="Whether it takes action masks.",
+            show_default="if the agent was trained with them",
+        ),
+    ] = None,
 ) -> None:
     """Write the policy of an agent as ONNX or in torch's format, and a model card next to it."""
     from rlsdk.agent import load
+    from rlsdk.agent.agent_file import SUFFIX
     from rlsdk.experiments.agent_path import agent_path
-    from rlsdk.interchange.export import export, format_of, model_card
+    from rlsdk.interchange.export import FORMATS, export, format_of, model_card, target_of
     from rlsdk.storage.archive import write_whole
 
     file = agent_path(file)
-    target = out or file.with_suffix("")
+    chosen = kind or format_of(out) or "onnx"
+    stem = file.stem if file.suffix in (SUFFIX, ".zip") else file.name
+    target = target_of(out or file.with_name(stem + FORMATS.get(chosen, "")), chosen)
     card = target.with_suffix(".md")
     _require_own_card(card)
     agent = load(file)
-    exported = export(agent, target, kind or format_of(out) or "onnx")
+    exported = export(agent, target, chosen, masks=masks)
     write_whole(card, model_card(agent, exported, results_of(file)).encode())
     typer.echo(f"{exported.path}: inputs {', '.join(exported.inputs)}; outputs {', '.join(exported.outputs)}")
     typer.echo(f"{card}: model card")

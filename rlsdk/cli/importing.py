@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from rlsdk.cli.completions import Algorithm
+from rlsdk.errors import SettingsError
 from rlsdk.settings import merge, parse_assignments
 
 
@@ -24,8 +25,12 @@ def import_agent(
     ] = None,
 ) -> None:
     """Convert a model of stable-baselines3 or sb3-contrib to an agent file. No code in the model is run."""
+    from rlsdk.agent.agent_file import with_suffix
     from rlsdk.interchange.sb3 import import_sb3
 
+    target = with_suffix(out)
+    if isinstance(target, Path) and target.exists() and path.exists() and target.samefile(path):
+        raise SettingsError(f"--out {out} is the model itself, which would be replaced; choose another name")
     changes = merge({}, parse_assignments(assignments or []))
     agent = import_sb3(path, algorithm, env, vecnormalize=vecnormalize, **changes)
     written = agent.save(out)

@@ -8,16 +8,20 @@ from rlsdk.errors import SettingsError
 
 
 def agent_path(path: Path) -> Path:
-    """`path`, or, where it is a run directory, its best agent, else the final one, else that of the newest checkpoint.
+    """The file `path`, which may be given without its suffix. Of a run directory: its best agent, else the final one, else that
+    of the newest checkpoint.
 
     Raises:
         SettingsError: a folder without an agent, or there is nothing of that name.
     """
-    if not path.exists() and not Path(f"{path}.rlsdk").exists():
+    named = next((file for suffix in ("", ".rlsdk", ".zip") if (file := Path(f"{path}{suffix}")).is_file()), None)
+    if named is not None:
+        return named
+    if not path.exists():
         raise SettingsError(
             f"there is no file or folder {path}; name an agent file, or a directory that `rlsdk run` wrote"
         )
-    if not path.is_dir() or Path(f"{path}.rlsdk").is_file():
+    if not path.is_dir():  # a pipe or a device: reading it raises the error
         return path
     checkpoints = sorted((path / "checkpoints").glob("step_*.rlsdk"), reverse=True)
     for file in (path / "best.rlsdk", path / "final.rlsdk", *checkpoints):

@@ -1,7 +1,7 @@
 """Policies for programs without rlsdk: ONNX, or torch's own format, with everything `predict` does inside.
 
 Inputs are what the environment gives: `observation` (`observation.KEY` for Dict observations), `action_mask` where the
-algorithm needs one, and for policies that remember something `episode_start` and `state.000`, ... Outputs are `action` (in the
+agent uses masks, and for policies that remember something `episode_start` and `state.000`, ... Outputs are `action` (in the
 units of the environment, deterministic, clipped to its bounds) and `next_state.000`, ...: feed them back, zeros at first.
 """
 
@@ -14,7 +14,7 @@ import logging
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 import torch
@@ -29,7 +29,18 @@ from rlsdk.errors import SettingsError, UsageError
 from rlsdk.interchange.bounds import within_bounds
 from rlsdk.records import Act, Features, Observation
 from rlsdk.settings import evolve
-from rlsdk.spaces import Dict, Space, Tuple, choices_of, dtype_of, map_leaves, shape_of
+from rlsdk.spaces import (
+    Box,
+    Dict,
+    Discrete,
+    MultiDiscrete,
+    Space,
+    Tuple,
+    choices_of,
+    dtype_of,
+    map_leaves,
+    shape_of,
+)
 from rlsdk.storage.archive import write_whole
 
 if TYPE_CHECKING:
@@ -55,13 +66,14 @@ class Exported:
 class ExportedPolicy(nn.Module):
     """The deterministic policy as a function of tensors."""
 
-    def __init__(self, agent: AssembledAgent) -> None:
+    def __init__(self, agent: AssembledAgent, *, masks: bool) -> None:
+        """`masks`: whether it has the input `action_mask`."""
         super().__init__()
         self.policy, self.preprocessing = agent.parts.policy, agent.preprocessing
         self.action_space = agent.context.action_space
         self.modules_inside = nn.ModuleList(_modules(self.policy))
         self.observation_space = agent.context.observation_space
-        self.masks = sum(choices_of(self.action_space)) if agent.masks.required else 0
+        self.masks = sum(choices_of(self.action_space)) if masks else 0
         self.example = map_leaves(self.observation_space, lambda _, leaf: _zeros(leaf, ROWS))
         self.carry = self.preprocessing.initial_carry(self.policy, ROWS)
         self.state_indices = self._states()
@@ -111,13 +123,18 @@ class ExportedPolicy(nn.Module):
         carry = tree.map_tensors(lambda leaf: cast("Tensor", stored.get(next(numbers), leaf)), self.carry)
         act = self._act(features, is_first, mask, carry)
         after = tree.leaves(act.carry)
-        action = within_bounds(self.action_space, act.action)
+        action = within_bounds(self.action_space, map_leaves(self.action_space, _in_own_dtype, act.action))
         return (*tree.leaves(action), *(after[i] for i in self.state_indices))
 
 
 def _zeros(leaf: Space, rows: int) -> Tensor:
-    start = getattr(leaf, "start", 0)
-    return torch.zeros(rows, *shape_of(leaf), dtype=getattr(torch, dtype_of(leaf))) + torch.as_tensor(start)
+    zeros = torch.zeros(rows, *shape_of(leaf), dtype=getattr(torch, dtype_of(leaf)))
+    return zeros + torch.tensor(leaf.start) if isinstance(leaf, Discrete | MultiDiscrete) else zeros
+
+
+def _in_own_dtype(path: str, leaf: Space, action: Tensor) -> Tensor:
+    """Actions [N, ..] of a Box in its dtype, as `predict` gives them; float64 where torch has none such."""
+    return action.to(getattr(torch, leaf.dtype, torch.float64)) if isinstance(leaf, Box) else action
 
 
 def _names(space: Space, prefix: str) -> list[str]:
@@ -136,29 +153,28 @@ def _modules(policy: object) -> list[nn.Module]:
     return [policy] if isinstance(policy, nn.Module) else []
 
 
-def export(agent: Agent, path: str | Path, format: str = "onnx") -> Exported:  # noqa: A002  # its common name
+def export(
+    agent: Agent,
+    path: str | Path,
+    format: str = "onnx",  # noqa: A002  # its common name
+    *,
+    masks: bool | None = None,
+) -> Exported:
     """Write the policy of an agent, for batches of any size.
 
     Args:
         agent: whose policy.
-        path: where to; the format's suffix is appended to names without one.
+        path: where to; the format's suffix is appended to names without one, or with a number there, such as `run-0.5`.
         format: `onnx` (extra `export`) or `torch-export` (read with `torch.export.load`).
+        masks: whether it takes action masks; None: if the agent needs them, or was trained with those of an environment.
 
     Raises:
-        SettingsError: unknown format, or the extra is missing. ArtifactError: the place cannot be written.
-        UsageError: the policy cannot be traced, or does something else than the agent when it is.
+        SettingsError: unknown format, the extra is missing, masks for an agent that ignores them, or keys of a Dict that give
+        two inputs the same name. ArtifactError: the place cannot be written. UsageError: the policy cannot be traced, or does
+        something else than the agent when it is.
     """
-    if format not in FORMATS:
-        raise SettingsError(f"unknown format {format!r}; accepted: {', '.join(FORMATS)}")
-    if Path(path).suffix in (".rlsdk", ".md"):
-        raise SettingsError(f"{path} has the suffix of agents or model cards; name the file *{FORMATS[format]}")
-    if format_of(path) not in (None, format):
-        raise SettingsError(
-            f"{path} has the suffix of {format_of(path)}, but the format is {format}; name the file *{FORMATS[format]}, or"
-            " choose the other format"
-        )
-    target = Path(path) if Path(path).suffix else Path(f"{path}{FORMATS[format]}")
-    module = ExportedPolicy(_twin(agent.training_state(exclude=["training"]))).eval().requires_grad_(False)
+    target = target_of(path, format)
+    module = _module(agent, masks)
     program = _traced(module)
     _require_agreement(program, module)
     write = _onnx if format == "onnx" else _torch
@@ -169,6 +185,37 @@ def export(agent: Agent, path: str | Path, format: str = "onnx") -> Exported:  #
         (str(leaves[i].dtype).removeprefix("torch."), tuple(leaves[i].shape[1:])) for i in module.state_indices
     )
     return Exported(target, tuple(module.input_names), tuple(module.output_names), states)
+
+
+def target_of(path: str | Path, format: str) -> Path:  # noqa: A002  # as `export` has it
+    """The file that `export` writes; raises SettingsError for an unknown format, or a name of something else."""
+    if format not in FORMATS:
+        raise SettingsError(f"unknown format {format!r}; accepted: {', '.join(FORMATS)}")
+    if Path(path).suffix in (".rlsdk", ".md"):
+        raise SettingsError(f"{path} has the suffix of agents or model cards; name the file *{FORMATS[format]}")
+    if format_of(path) not in (None, format):
+        raise SettingsError(
+            f"{path} has the suffix of {format_of(path)}, but the format is {format}; name the file *{FORMATS[format]}, or"
+            " choose the other format"
+        )
+    suffix = Path(path).suffix
+    return Path(f"{path}{FORMATS[format]}") if suffix[1:].isdecimal() or not suffix else Path(path)
+
+
+def _module(agent: Agent, masks: bool | None) -> ExportedPolicy:
+    """The policy to trace; raises SettingsError where it cannot have these inputs."""
+    state = agent.training_state(exclude=["training"])
+    twin = _twin(state)
+    if masks and not (twin.masks.used and twin.masks.rule.size):
+        raise SettingsError(f"masks: {state.spec.id} does not use action masks here; leave masks out")
+    module = ExportedPolicy(twin, masks=state.masks if masks is None else masks).eval().requires_grad_(False)
+    for names in (module.input_names, module.output_names):
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise SettingsError(
+                f"two inputs or outputs would have the name {twice[0]!r}, as keys are joined by dots; rename a key of the"
+                " environment's Dict space"
+            )
+    return module
 
 
 def format_of(path: str | Path | None) -> str | None:
@@ -220,16 +267,20 @@ def _require_agreement(program: torch.export.ExportedProgram, module: ExportedPo
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without torch's warnings about its own internals."""
-    logger = logging.getLogger("torch.onnx")
-    before = logger.level
+    """Without torch's warnings about its own internals, and without the thread of its progress bars, even of hidden ones."""
+    logger, bars = logging.getLogger("torch.onnx"), cast("Any", torch.hub).tqdm
+    before, interval = logger.level, getattr(bars, "monitor_interval", None)
     logger.setLevel(logging.ERROR)
+    if interval is not None:
+        bars.monitor_interval = 0  # no thread then
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
         logger.setLevel(before)
+        if interval is not None:
+            bars.monitor_interval = interval
 
 
 def _torch(program: torch.export.ExportedProgram, module: ExportedPolicy) -> bytes:

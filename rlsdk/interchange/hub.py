@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from rlsdk.agent import load
-from rlsdk.agent.agent_file import KIND
+from rlsdk.agent.agent_file import KIND, existing
 from rlsdk.errors import ArtifactError, SettingsError, shown
 from rlsdk.interchange.export import model_card
 from rlsdk.storage.factory import inspect
@@ -32,8 +32,9 @@ def push(path: str | Path, repo: str, *, private: bool = False, results: str | N
     Raises:
         SettingsError: the extra is missing. ArtifactError: no whole agent file, no such name, or the hub refused.
     """
-    library, source = _library(), Path(path)
+    library, source = _library(), existing(path)
     _require_name(repo)
+    assert isinstance(source, Path)
     card = HEADER + model_card(load(source), results=results)
     try:
         api = library.HfApi()

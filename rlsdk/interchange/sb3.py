@@ -164,7 +164,10 @@ def _set_weights(agent: Agent, translated: Translated, foreign: Foreign, path: s
     inner = getattr(agent.policy, "inner", agent.policy)  # without normalisation
     if missing := sorted({name for name, _ in inner.named_parameters()} - set(translated.parameters["policy"])):
         lacks = ", ".join(missing)
-        raise ArtifactError(f"{path} holds no {agent.spec.id} agent for this environment: {lacks} missing")
+        raise ArtifactError(
+            f"{path} holds no {agent.spec.id} agent for this environment: {lacks} missing; name the"
+            " environment and the algorithm that it was trained with"
+        )
     try:
         require_same_axes(foreign.weights, foreign.observations, agent.preprocessing.build_context.observation_space)
         agent.set_parameters(translated.parameters, exact_match=False)

@@ -29,6 +29,7 @@ _ENTRY = re.compile(
 )
 """An entry of a Dict space as text: 'camera': Box(0, 255, (3, 36, 36), uint8)."""
 Shape = tuple[int, ...] | None
+ADVICE = "give the .zip that model.save(path) of that library wrote"
 
 
 @attrs.frozen
@@ -56,11 +57,13 @@ def read_sb3(path: str | Path) -> Foreign:
             stored = set(archive.namelist()) & {"policy.pth", "pytorch_variables.pth"} | {"policy.pth"}
             loaded = [_loaded(_member(archive, name, most)) for name in sorted(stored, reverse=True)]
     except FileNotFoundError:
-        raise ArtifactError(f"there is no file {path}") from None
+        raise ArtifactError(f"there is no file {path}; {ADVICE}") from None
     except Exception as error:  # a foreign file may break in any way; torch's restricted reader raises its own errors
-        raise ArtifactError(f"{path} is not a file of stable-baselines3: {type(error).__name__}: {error}") from None
+        raise ArtifactError(
+            f"{path} is not a file of stable-baselines3: {type(error).__name__}: {error}; {ADVICE}"
+        ) from None
     if not isinstance(data, dict) or not all(isinstance(each, Mapping) for each in loaded):
-        raise ArtifactError(f"{path} is not a file of stable-baselines3: it has no settings or no weights")
+        raise ArtifactError(f"{path} is not a file of stable-baselines3: it has no settings or no weights; {ADVICE}")
     pickled = tuple(name for name, value in data.items() if isinstance(value, dict) and ":serialized:" in value)
     plain = {n: v for n, v in data.items() if v is not None and not isinstance(v, dict) and not n.startswith("_")}
     weights = {name: value for each in loaded for name, value in each.items() if isinstance(value, Tensor)}

@@ -93,7 +93,7 @@ class MultiBinaryHead(nn.Module):
         return action.reshape(-1, *self.shape)
 
     def from_environment(self, action: Tensor) -> Tensor:
-        return action.flatten(1)
+        return action.reshape(-1, math.prod(self.shape))
 
 
 class GaussianHead(nn.Module):
@@ -125,7 +125,7 @@ class GaussianHead(nn.Module):
         return action if len(self.shape) == 1 else action.reshape(-1, *self.shape)
 
     def from_environment(self, action: Tensor) -> Tensor:
-        return action.flatten(1)
+        return action.reshape(-1, math.prod(self.shape))
 
 
 PLAIN = (DiscreteHead, MultiDiscreteHead, MultiBinaryHead, GaussianHead)

@@ -55,11 +55,11 @@ class SearchPolicy(nn.Module):
         outputs, of unit actions where they are squashed."""
         outputs: Tensor = self.layers(self.encoder(observation.features))
         if isinstance(self.space, Box):
-            wanted = action.flatten(1) if self.scale is None else self.scale.to_unit(action)
+            wanted = action.reshape(len(outputs), -1) if self.scale is None else self.scale.to_unit(action)
             error = (outputs if self.scale is None else outputs.tanh()) - wanted
             return error.square().mean(-1)
         if isinstance(self.space, MultiBinary):
-            wanted = action.flatten(1).to(outputs.dtype)
+            wanted = action.reshape(len(outputs), -1).to(outputs.dtype)
             return binary_cross_entropy_with_logits(outputs, wanted, reduction="none").sum(-1)
         sizes = choices_of(self.space)
         chosen = action.long().reshape(-1, len(sizes)) - torch.tensor(self.space.start, device=action.device)

@@ -6,6 +6,7 @@ Templates are the files of `templates/common` and of the family's folder, which 
 
 from __future__ import annotations
 
+import builtins
 import json
 import keyword
 import re
@@ -17,7 +18,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from string import Template
 
-from rlsdk.errors import ArtifactError, SettingsError
+from rlsdk.errors import ArtifactError, SettingsError, shown
 from rlsdk.registry import plugins
 from rlsdk.scaffold.families import FamilyTemplate, family_template
 
@@ -25,6 +26,9 @@ IDENTITY = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 SDK, OLDEST = ">=0.1,<0.2", "0.1.0"
 """What a new package claims, and the oldest release of that range."""
 SUFFIX = ".tmpl"
+IMPORT = re.compile(r"^(?:from \S+ )?import (.+)$", re.MULTILINE)
+MAX_ID = 64
+"""Characters of an id; file systems and indexes of packages have limits too."""
 TO_FILL_IN = "FILL IN:"
 
 
@@ -83,6 +87,10 @@ def rendered(identity: str, family: str, actions: str | None = None) -> dict[str
         SettingsError: no such family or actions, or an id that cannot be one.
     """
     template = family_template(family, actions)
+    if len(identity) > MAX_ID:
+        raise SettingsError(
+            f"{shown(identity, 40)} has {len(identity)} characters; ids have at most {MAX_ID}: shorten it"
+        )
     if not IDENTITY.fullmatch(identity):
         raise SettingsError(
             f"{identity!r} cannot be the id of an algorithm: lower-case words of letters and digits, joined by hyphens,"
@@ -95,11 +103,30 @@ def _distribution(identity: str) -> str:
     return f"rlsdk-{identity}"
 
 
-def _placeholders(identity: str, template: FamilyTemplate) -> dict[str, str]:
+def _class_name(identity: str, template: FamilyTemplate) -> str:
+    """In camel case. Neither it nor the names made of it are keywords, built-in, or imported by the package."""
     name = "".join(word.capitalize() for word in identity.split("-"))
+    taken = {*keyword.kwlist, *dir(builtins), *_imported(template)}
+    chosen = (f"{name}{suffix}" for suffix in ("", "Agent", "Algorithm", "Plugin"))
+    return next(cls for cls in chosen if not taken & {cls, f"{cls}Config"})
+
+
+def _imported(template: FamilyTemplate) -> Iterator[str]:
+    """Names that the modules of the family import."""
+    for folder in _folders(template):
+        for _, file in _files(folder):
+            for line in IMPORT.findall(file.read_text(encoding="utf-8")):
+                yield from re.findall(r"\w+", line)
+
+
+def _folders(template: FamilyTemplate) -> tuple[Traversable, Traversable]:
+    return files("rlsdk.scaffold") / "templates" / "common", template.folder
+
+
+def _placeholders(identity: str, template: FamilyTemplate) -> dict[str, str]:
     names = {
         "id": identity,
-        "cls": f"{name}Agent" if keyword.iskeyword(name) else name,
+        "cls": _class_name(identity, template),
         "title": " ".join(identity.split("-")).capitalize(),
         "distribution": _distribution(identity),
         "package": f"rlsdk_{identity.replace('-', '_')}",
@@ -129,7 +156,7 @@ def _require_free(identity: str) -> None:
 
 
 def _files_of(context: Mapping[str, str], template: FamilyTemplate) -> Iterator[tuple[str, str]]:
-    for folder in (files("rlsdk.scaffold") / "templates" / "common", template.folder):
+    for folder in _folders(template):
         for place, file in _files(folder):
             text = Template(file.read_text(encoding="utf-8")).substitute(context)
             named = place.replace("PACKAGE", context["package"]).replace("PRESET", context["preset_env"])

@@ -9,24 +9,27 @@ from gymnasium import spaces as gym_spaces
 
 from rlsdk import spaces
 from rlsdk.environments.adapters.attributes import Environment
-from rlsdk.errors import UnsupportedSpaceError
-from rlsdk.spaces import Space
+from rlsdk.errors import UnsupportedSpaceError, shown
+from rlsdk.spaces import MAX_DEPTH, Space
 
 MAX_CHOICES = 2**20
 """Values of a discrete space, all components together: networks see them one-hot and answer a number for each."""
+MAX_KEY = 200
+"""Characters of a key: names in agent files are made of keys, and have a limit too."""
 
 GymSpace = gym_spaces.Space[Any]
 """Any space of gymnasium, for rooms that do not import it."""
 
 
-def to_space(space: object, path: str = "space") -> Space:
+def to_space(space: object, path: str = "space", depth: int = 0) -> Space:
     """rlsdk's description of a gymnasium space.
 
     Raises:
         UnsupportedSpaceError: a kind that is not a Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple, one that holds no
-            number, or one with more than `MAX_CHOICES` discrete values.
+            number, one with more than `MAX_CHOICES` discrete values, or one that agent files cannot hold.
     """
     _require_size(space, path)
+    _require_storable(space, path, depth)
     if isinstance(space, gym_spaces.Box):
         return spaces.Box(space.low, space.high, tuple(space.shape), np.dtype(space.dtype).name)
     if isinstance(space, gym_spaces.Discrete):
@@ -40,9 +43,9 @@ def to_space(space: object, path: str = "space") -> Space:
     if isinstance(space, gym_spaces.MultiBinary):
         return spaces.MultiBinary(tuple(space.shape))
     if isinstance(space, gym_spaces.Dict):
-        return spaces.Dict({key: to_space(child, f"{path}[{key!r}]") for key, child in space.spaces.items()})
+        return spaces.Dict({key: to_space(child, f"{path}[{key!r}]", depth + 1) for key, child in space.spaces.items()})
     if isinstance(space, gym_spaces.Tuple):
-        return spaces.Tuple(tuple(to_space(child, f"{path}[{i}]") for i, child in enumerate(space.spaces)))
+        return spaces.Tuple(tuple(to_space(child, f"{path}[{i}]", depth + 1) for i, child in enumerate(space.spaces)))
     raise UnsupportedSpaceError(
         f"{path} is a {type(space).__name__}; rlsdk supports Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple"
     )
@@ -84,3 +87,14 @@ def _require_size(space: object, path: str) -> None:
             f"{path} has {choices} discrete values, and networks take one number for each; at most {MAX_CHOICES} are"
             " accepted: use a Box, or a MultiDiscrete of its digits"
         )
+
+
+def _require_storable(space: object, path: str, depth: int) -> None:
+    """Refused before training: the agent could be saved, but not loaded."""
+    if depth > MAX_DEPTH:
+        raise UnsupportedSpaceError(f"{path} lies in more than {MAX_DEPTH} Dict or Tuple spaces; nest them less deep")
+    for key in space.spaces if isinstance(space, gym_spaces.Dict) else ():
+        if isinstance(key, str) and len(key) > MAX_KEY:
+            raise UnsupportedSpaceError(
+                f"{path} has the key {shown(key, 50)} of {len(key)} characters; at most {MAX_KEY} are accepted: shorten it"
+            )
