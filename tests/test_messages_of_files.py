@@ -68,7 +68,9 @@ def test_normalisation_that_the_file_has_no_statistics_of(normalize: bool) -> No
 def test_networks_that_do_not_fit_what_was_given(changes: dict[str, Any], named: str) -> None:
     file = io.BytesIO()
     RecurrentPPO("MlpLstmPolicy", "CartPole-v1", policy_kwargs={"net_arch": [4], "lstm_hidden_size": 4}).save(file)
-    with pytest.raises(ArtifactError, match=f"does not fit the {named} that load was given; give what the agent") as found:
+    with pytest.raises(
+        ArtifactError, match=f"does not fit the {named} that load was given; give what the agent"
+    ) as found:
         RecurrentPPO.load(io.BytesIO(file.getvalue()), **changes)
     message = str(found.value)
     assert "\n" not in message, "errors are one line"

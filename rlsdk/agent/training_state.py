@@ -160,7 +160,9 @@ def restore(agent: AssembledAgent, policy: State, learning: State | None, change
         ArtifactError: they are not of such an agent; the message names the settings that were `changed`.
     """
     names = ", ".join(sorted(set(changed) - {"device"}))
-    given = f"the file does not fit the {names} that load was given; give what the agent was made with, or make a new one"
+    given = (
+        f"the file does not fit the {names} that load was given; give what the agent was made with, or make a new one"
+    )
     with fitting(given if names else "the file does not fit its own settings"):
         parts = agent.parts
         require_finite(agent.preprocessing.policy_state(parts.policy), policy, "policy")

@@ -42,7 +42,9 @@ def _method(env: gymnasium.Env[object, object], name: str) -> Callable[[], objec
     """
     method: Any = env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else None
     if not callable(method):
-        raise SettingsError(f"{named(env)} has no method {name!r}; give the name of one, or a function of the environment")
+        raise SettingsError(
+            f"{named(env)} has no method {name!r}; give the name of one, or a function of the environment"
+        )
     try:
         inspect.signature(method).bind()
     except TypeError:
