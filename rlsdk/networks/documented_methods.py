@@ -37,6 +37,12 @@ COUNTERPARTS = {
     "vf_features_extractor": ("critic_encoder", "encoder"),
 }
 """Documented layers -> what they may be called here."""
+SETTINGS = (
+    *("activation_fn", "features_extractor_class", "features_extractor_kwargs", "lstm_hidden_size", "n_critics"),
+    *("n_quantiles", "net_arch", "normalize_images", "optimizer_class", "optimizer_kwargs", "ortho_init"),
+    *("share_features_extractor", "squash_output"),
+)
+"""Settings that documented policies keep as attributes."""
 ATTRIBUTES = {
     "action_dist": "get_distribution(observation) gives the distribution where there is a value function",
     "action_space": "it is model.action_space",
@@ -54,28 +60,9 @@ ATTRIBUTES = {
     "quantile_net_target": "it is model.quantile_net_target",
     "quantiles_total": "n_critics * n_quantiles of model.config.policy_kwargs",
     "scale_action": "model.predict gives actions in the units of the environment",
-    "squash_output": "the settings of networks are in model.config.policy_kwargs",
     "unscale_action": "model.predict gives actions in the units of the environment",
     "use_sde": "it is model.use_sde",
-    **dict.fromkeys(
-        (
-            "activation_fn",
-            "features_extractor_class",
-            "features_extractor_kwargs",
-            "lstm_hidden_size",
-            "n_critics",
-            "n_quantiles",
-        )
-        + (
-            "net_arch",
-            "normalize_images",
-            "optimizer_class",
-            "optimizer_kwargs",
-            "ortho_init",
-            "share_features_extractor",
-        ),
-        "the settings of networks are in model.config.policy_kwargs",
-    ),
+    **dict.fromkeys(SETTINGS, "the settings of networks are in model.config.policy_kwargs"),
 }
 """Further documented attributes, and what to use."""
 T = TypeVar("T", bound=type)
