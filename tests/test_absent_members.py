@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from gymnasium import spaces
 
 from rlsdk.callbacks import LambdaCallback
@@ -40,30 +39,28 @@ def require_advice(owner: object, name: str, instead: str) -> None:
 @pytest.mark.parametrize("name", MAKERS)
 def test_of_every_policy_and_model(name: str) -> None:
     model = MAKERS[name]()
-    for setting in ("net_arch", "n_quantiles", "activation_fn", "optimizer_class"):
-        require_advice(model.policy, setting, r"model\.config\.policy_kwargs")
-    require_advice(model.policy, "features_extractor", "here it is encoder")
-    require_advice(model.policy, "optimizer", r"model\.get_parameters\(\)")
-    require_advice(model.policy, "device", r"it is model\.device")
-    require_advice(model.policy, "parameters_to_vector", r"torch\.nn\.utils\.parameters_to_vector")
+    for method in ("parameters_to_vector", "load_from_vector", "scale_action", "unscale_action"):
+        with pytest.raises(UsageError, match=rf"has no method '{method}'; (torch\.nn\.utils|model\.predict)"):
+            getattr(model.policy, method)(np.zeros(1))
     require_advice(model, "activation_fn", r"a setting of the networks: model\.config\.policy_kwargs\.activation_fn")
-    with pytest.raises(AttributeError, match="no attribute 'encoders'"):
-        _ = model.policy.encoders
-    assert isinstance(model.policy.encoder, torch.nn.Module)
 
 
-def test_of_layers() -> None:
+def test_layers_have_other_names() -> None:
     recurrent, tqc = MAKERS["recurrent-ppo"](), MAKERS["tqc"]()
-    require_advice(recurrent.policy, "mlp_extractor", "here it is body and critic_body$")
-    require_advice(recurrent.policy, "action_net", "here it is head$")
-    require_advice(recurrent.policy, "value_net", "here it is value$")
-    require_advice(recurrent.policy, "lstm_actor", "here it is memory$")
-    require_advice(MAKERS["ars"]().policy, "action_net", "here it is layers$")
-    require_advice(MAKERS["ars"]().policy, "mlp_extractor", "lists the layers")
-    require_advice(tqc.actor, "latent_pi", "here it is body$")
-    require_advice(tqc.critic, "q_networks", "here it is ensemble$")
-    require_advice(tqc.critic, "optimizer", "get_parameters")
-    require_advice(tqc.critic_target, "quantiles_total", "n_critics")
+    here = {name for name, _ in recurrent.policy.named_children()}
+    assert {"encoder", "memory", "body", "head", "critic_memory", "critic_body", "value"} <= here
+    assert {"encoder", "body", "mean"} <= {name for name, _ in tqc.actor.named_children()}
+    for name in (
+        "features_extractor",
+        "mlp_extractor",
+        "action_net",
+        "value_net",
+        "lstm_actor",
+        "optimizer",
+        "net_arch",
+    ):
+        assert not hasattr(recurrent.policy, name)
+    assert "optimizer" in recurrent.get_parameters()
 
 
 def test_of_single_algorithms() -> None:

@@ -115,7 +115,7 @@ POLICIES = {
     "`model.critic(obs, actions)` with tensors of N rows": there("names_of_users", "what_networks_and_policies_answer"),
     "`model.actor(obs)`": there("names_of_users", "what_networks_and_policies_answer"),
     "`features_extractor`, `mlp_extractor`, `action_net`, `value_net`, `optimizer`, `net_arch` and others of `model.policy` and"
-    " networks": there("absent_members", "of_every_policy_and_model", "of_layers"),
+    " networks": there("absent_members", "layers_have_other_names", "of_every_policy_and_model"),
     "what `get_distribution(obs)` returns": (
         *there("names_of_users", "distributions_have_their_numbers_themselves"),
         *there("absent_members", "of_distributions"),

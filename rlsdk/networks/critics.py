@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from rlsdk.kernels import AUTOGRAD, Autograd, KernelChoice, KernelSlot, factory
 from rlsdk.kernels.protocol import DenseNetwork
-from rlsdk.networks.documented_methods import explains_documented_attributes
 from rlsdk.networks.ensemble import EnsembleMLP
 
 ValueOf = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -21,7 +20,6 @@ def mean_value(values: Tensor) -> tuple[Tensor, Tensor]:
     return values.mean(), torch.full_like(values, 1.0 / values.numel())
 
 
-@explains_documented_attributes
 class ContinuousCritics(nn.Module):
     """C critics of (observation features, unit action): [N, F], [N, A] -> [C, N, outputs].
 
