@@ -20,7 +20,7 @@ from rlsdk_trpo import TRPO
 
 ON: dict[str, Any] = {"n_steps": 8, "batch_size": 8, "seed": 0}
 OFF: dict[str, Any] = {"buffer_size": 100, "learning_starts": 8, "batch_size": 4, "seed": 0}
-MAKERS = {
+MAKERS: dict[str, Any] = {
     "ars": lambda: ARS("LinearPolicy", "CartPole-v1"),
     "maskable-ppo": lambda: MaskablePPO("MlpPolicy", InvalidActionEnvDiscrete(4, 2), **ON),
     "qrdqn": lambda: QRDQN("MlpPolicy", "CartPole-v1", **OFF),
