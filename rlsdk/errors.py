@@ -86,7 +86,18 @@ def fitting(what: str) -> Iterator[None]:
     except RlsdkError:
         raise
     except Exception as error:
-        raise ArtifactError(f"{what}: {type(error).__name__}: {message_of(error)}") from None
+        raise ArtifactError(f"{what}: {type(error).__name__}: {_on_one_line(message_of(error))}") from None
+
+
+def _on_one_line(message: str) -> str:
+    """The first of the mismatches that torch lists one a line, and how many follow.
+
+    >>> _on_one_line("Error(s) in loading Net:\\n\\tsize mismatch for a.\\n\\tsize mismatch for b.")
+    'Error(s) in loading Net: size mismatch for a. (and 1 more)'
+    """
+    lines = [" ".join(line.split()) for line in message.splitlines() if line.strip()]
+    more = f" (and {len(lines) - 2} more)" if len(lines) > 2 else ""
+    return " ".join(lines[:2]) + more
 
 
 def suggest(name: str, candidates: Iterable[str]) -> str:

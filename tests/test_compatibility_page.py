@@ -74,6 +74,10 @@ CONSTRUCTOR = {
     "methods of `model.policy` other than `predict_values`, `evaluate_actions`, `get_distribution`": here(
         "what_the_six_have_not_says_what_to_use"
     ),
+    "`log_ent_coef`, `ent_coef_optimizer`, `exploration_schedule`, `n_quantiles`, `weights` of ARS; private names such as"
+    " `_logger`, `_last_obs`": there(
+        "absent_members", "of_single_algorithms", "documented_private_names_cannot_be_assigned"
+    ),
     "`get_distribution` of recurrent policies": there("policy_questions", "a_memory_is_what_predict_returned")
     + here("networks_are_those_asked_for"),
     "`train()` of on-policy algorithms": there("documented_arguments", "arguments_of_learn"),
@@ -110,7 +114,12 @@ POLICIES = {
     "Tuple observations in an extractor": here("what_extractors_are_given"),
     "`model.critic(obs, actions)` with tensors of N rows": there("names_of_users", "what_networks_and_policies_answer"),
     "`model.actor(obs)`": there("names_of_users", "what_networks_and_policies_answer"),
-    "what `get_distribution(obs)` returns": there("names_of_users", "distributions_have_their_numbers_themselves"),
+    "`features_extractor`, `mlp_extractor`, `action_net`, `value_net`, `optimizer`, `net_arch` and others of `model.policy` and"
+    " networks": there("absent_members", "layers_have_other_names", "of_every_policy_and_model"),
+    "what `get_distribution(obs)` returns": (
+        *there("names_of_users", "distributions_have_their_numbers_themselves"),
+        *there("absent_members", "of_distributions"),
+    ),
     "values of `predict_values` and `evaluate_actions`": there("names_of_users", "what_networks_and_policies_answer"),
     "names in `model.policy.state_dict()` and `get_parameters()`": there("names_of_users", "names_of_parameters"),
     "replaced layers of `model.policy`": there(
@@ -141,6 +150,9 @@ CALLBACKS = {
     ),
     "`_on_step` with ARS": there("step_events", "population_methods_end_after_what_is_being_played"),
     "`logger.name_to_value`": here("callbacks_that_return_nothing_go_on"),
+    "`time/iterations`; `train/policy_objective` of TRPO; `train/iterations`, `rollout/return_std` of ARS": there(
+        "absent_members", "metrics_with_other_names"
+    ),
     "output formats of one's own": here("sinks_get_numbers_and_media_apart"),
     "`logger.dump(step)`": there("logger", "values_recorded_inside_and_outside_go_to_every_sink"),
     "media for a console or CSV": there("logger", "what_no_sink_shows_is_warned_of_once"),
@@ -183,6 +195,9 @@ ENVIRONMENTS = {
     ),
     "`check_env`": here("documented_test_environments_pass_the_check")
     + there("environment_faults", "check_env_finds_wrong_fields", "check_env_advises_where_training_is_possible"),
+    "arguments of `InvalidActionEnvDiscrete`, `IdentityEnv`, `FakeImageEnv`, `SimpleMultiObsEnv` and other test environments": (
+        there("absent_members", "test_environments_have_arguments_of_their_own")
+    ),
     "`Monitor(override_existing=)`": there(
         "wrappers", "monitor_writes_and_continues_a_file", "monitor_has_the_documented_members"
     ),

@@ -127,6 +127,50 @@ def test_documented_names_stop_as_documented() -> None:
         EventCallback(LambdaCallback())
 
 
+@pytest.mark.parametrize("n_envs", [1, 2])
+def test_evaluations_know_how_far_the_training_is(n_envs: int) -> None:
+    evaluator = EvalCallback(ChainEnv(5), n_eval_episodes=1, eval_freq=16, verbose=0)
+    assert (evaluator.n_calls, evaluator.num_timesteps) == (0, 0)
+    with pytest.raises(AttributeError, match="'model' before training"):
+        _ = evaluator.model
+    model = on_policy(n_envs).learn(32, callback=evaluator)
+    assert (evaluator.n_calls, evaluator.num_timesteps) == (32 // n_envs, 32), "calls are vector steps"
+    assert evaluator.model is model
+    model.learn(32, callback=evaluator, reset_num_timesteps=False)
+    assert (evaluator.n_calls, evaluator.num_timesteps) == (64 // n_envs, 64)
+    evaluator = EvalCallback(ChainEnv(5), n_eval_episodes=1, eval_freq=16, verbose=0)
+    stopped = off_policy().learn(64, callback=[evaluator, lambda scope, _: scope["self"].num_timesteps < 20])
+    assert evaluator.n_calls == evaluator.num_timesteps == stopped.num_timesteps == 20
+
+
+def test_arguments_of_callbacks_are_read_and_assigned(tmp_path: Path) -> None:
+    evaluator = EvalCallback(Succeeding(5), verbose=0, log_path=tmp_path, best_model_save_path=str(tmp_path / "best"))
+    assert (evaluator.n_eval_episodes, evaluator.eval_freq, evaluator.best_model_save_path) == (
+        5,
+        10_000,
+        tmp_path / "best",
+    )
+    assert evaluator.log_path == tmp_path / "evaluations.npz"
+    evaluator.n_eval_episodes, evaluator.eval_freq, evaluator.best_model_save_path = 2, 8, tmp_path / "other"
+    saver = CheckpointCallback(1000, tmp_path / "files")
+    assert (saver.save_freq, saver.save_path, saver.save_replay_buffer) == (1000, tmp_path / "files", True)
+    saver.save_freq = 16
+    calls: list[int] = []
+    every = EveryNTimesteps(n_steps=1000, callback=lambda run: calls.append(run.num_timesteps))
+    assert every.n_steps == 1000
+    every.n_steps = 8
+    threshold = StopTrainingOnRewardThreshold(1e9)
+    assert threshold.reward_threshold == 1e9
+    threshold.reward_threshold = 0.0
+    model = on_policy().learn(24, callback=[evaluator, saver, every])
+    assert evaluator.evaluations_successes == [[True, True]] * 3
+    assert (tmp_path / "other" / "best.rlsdk").exists()
+    assert not (tmp_path / "best").exists()
+    assert [path.name for path in (tmp_path / "files").glob("*.rlsdk")] == ["step_000000016.rlsdk"]
+    assert calls == [8, 16, 24]
+    assert model.learn(24, callback=[evaluator, threshold]).num_timesteps == 8
+
+
 def test_users_event_callbacks_call_their_children() -> None:
     at: list[int] = []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from typing import Any
 
@@ -78,6 +79,7 @@ def test_the_documented_loop(kind: str) -> None:
             assert infos[i]["terminal_observation"][1] == 5.0
             assert infos[i]["episode"]["r"] == 10.0
             assert infos[i]["episode"]["l"] == 5
+            assert 0.0 < infos[i]["episode"]["t"] < 60.0
             assert infos[i]["is_success"]
             assert infos[i]["position"] == 5
             assert isinstance(infos[i]["TimeLimit.truncated"], bool)
@@ -95,9 +97,20 @@ def test_time_limits_are_told_from_ends() -> None:
     vec_env.reset()
     truncated = []
     for _ in range(12):
-        *_, dones, infos = vec_env.step(np.zeros((1, 1)))
-        truncated += [infos[0]["TimeLimit.truncated"]] if dones[0] else []
-    assert truncated == [False, True, False, True]
+        infos = vec_env.step(np.zeros((1, 1)))[3]
+        truncated.append(infos[0]["TimeLimit.truncated"])
+    assert np.flatnonzero(truncated).tolist() == [5, 11], "every info has it, also inside an episode"
+
+
+def test_seconds_of_episodes_count_from_the_beginning_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(100))
+    monkeypatch.setattr(time, "time", lambda: float(next(clock)))
+    vec_env = NumpyVectorEnv(make_vec_env(lambda: ChainEnv(3), 1, seed=0))
+    vec_env.reset()
+    infos = [vec_env.step(np.zeros((1, 1)))[3][0] for _ in range(12)]
+    seconds = [info["episode"]["t"] for info in infos if "episode" in info]
+    assert len(seconds) == 4
+    assert seconds == sorted(set(seconds)), "as in monitor files: a running clock, not the time of one episode"
 
 
 ACTIONS = {

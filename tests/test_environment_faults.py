@@ -315,6 +315,26 @@ def test_arguments_of_the_documented_function_are_explained() -> None:
 # --- check_env --------------------------------------------------------------------------------------------------------
 
 
+class WithoutSpaces(gymnasium.Env[Any, Any]):
+    """What a newcomer writes who forgets to set the spaces, or misspells them."""
+
+    def __init__(self, missing: str) -> None:
+        given = {"observation_space": spaces.Box(0.0, 1.0, (2,)), "action_space": spaces.Discrete(2)}
+        vars(self).update({name: space for name, space in given.items() if name != missing})
+
+
+@pytest.mark.parametrize("missing", ["observation_space", "action_space"])
+def test_missing_spaces_are_named(missing: str) -> None:
+    match = f"environment .*WithoutSpaces.* has no {missing}; set self.{missing} to a space of gymnasium"
+    with pytest.raises(EnvironmentFault, match=match):
+        connect(WithoutSpaces(missing))
+    with pytest.raises(EnvironmentFault, match=match):
+        connect(gymnasium.Wrapper(WithoutSpaces(missing)))
+    for vectorization in ("sync", "async", "auto"):
+        with pytest.raises(EnvironmentFault, match=match):
+            make_vec_env(lambda: WithoutSpaces(missing), 2, vectorization=vectorization)
+
+
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [

@@ -13,6 +13,7 @@ from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.interchange import record_episodes
 from rlsdk_bc import BC
 from rlsdk_dqn import DQN
+from rlsdk_recurrent_ppo import RecurrentPPO
 from rlsdk_trpo import TRPO
 
 SMALL: dict[str, Any] = {"policy_kwargs": {"net_arch": [4]}, "seed": 0}
@@ -53,6 +54,28 @@ def test_normalisation_that_the_file_has_no_statistics_of(normalize: bool) -> No
     file.seek(0)
     with pytest.raises(ArtifactError, match="leave normalize unchanged"):
         TRPO.load(file, normalize=True if normalize else None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"policy_kwargs": {"net_arch": [16]}}, "policy_kwargs"),
+        ({"policy_kwargs": {"net_arch": [4, 4]}}, "policy_kwargs"),
+        ({"custom_objects": {"frame_stack": 2}}, "frame_stack"),
+        ({"gamma": 0.5, "policy": "MlpGruPolicy"}, "gamma, policy"),
+    ],
+)
+def test_networks_that_do_not_fit_what_was_given(changes: dict[str, Any], named: str) -> None:
+    file = io.BytesIO()
+    RecurrentPPO("MlpLstmPolicy", "CartPole-v1", policy_kwargs={"net_arch": [4], "lstm_hidden_size": 4}).save(file)
+    with pytest.raises(
+        ArtifactError, match=f"does not fit the {named} that load was given; give what the agent"
+    ) as found:
+        RecurrentPPO.load(io.BytesIO(file.getvalue()), **changes)
+    message = str(found.value)
+    assert "\n" not in message, "errors are one line"
+    assert message.count("size mismatch") + message.count("Missing key") <= 1
+    assert len(message) < 500
 
 
 def test_what_save_includes_and_excludes(tmp_path: Path) -> None:

@@ -198,6 +198,8 @@ def test_locals_have_what_is_documented(kind: str) -> None:
         assert info["terminal_observation"].tolist() == [0, LENGTH]
         assert info["TimeLimit.truncated"] is False
         assert (info["episode"]["r"], info["episode"]["l"]) == (10.0, LENGTH)
+        assert 0.0 < info["episode"]["t"] < 60.0
+    assert [values["n_steps"] for values in found] == [*range(8)], "steps before this one"
     assert last["new_obs"].tolist() == [[1, 0], [1, 0]]
     assert {"self", "env", "writer", "tb_log_name", "log_interval", "total_timesteps"} <= set(first)
 

@@ -177,6 +177,21 @@ def test_action_masker() -> None:
         ActionMasker(env, "masks")
 
 
+class Allowing(gymnasium.Wrapper[Any, Any, Any, Any]):
+    def first_two(self) -> list[bool]:
+        return [True, True, False]
+
+    def all_but_last(self, env: gymnasium.Env[Any, Any]) -> list[bool]:
+        return [*[True] * (int(env.get_wrapper_attr("action_space").n) - 1), False]
+
+
+@pytest.mark.parametrize("name", ["first_two", "all_but_last"])
+def test_action_masker_finds_methods_of_wrappers_also_those_that_take_the_environment(name: str) -> None:
+    inner = Allowing(InvalidActionEnvDiscrete(3, 1))
+    for env in (inner, gymnasium.wrappers.TimeLimit(inner, 5)):
+        assert ActionMasker(env, name).action_masks().tolist() == [True, True, False]
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_wrapped_environments_pass_gymnasiums_checker(tmp_path: Path) -> None:
     make = lambda: gymnasium.make("Pendulum-v1").unwrapped  # noqa: E731

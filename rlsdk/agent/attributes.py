@@ -107,6 +107,14 @@ def read(kind: type, agent: AssembledAgent | None, name: str) -> Any:
         return DERIVED[name](agent)
     if name in ELSEWHERE:
         raise UnknownAttributeError(f"{kind.__name__} has no attribute {name!r}; {ELSEWHERE[name]}")
+    if (
+        agent is not None
+        and (settings := getattr(agent.config, "policy_kwargs", None)) is not None
+        and hasattr(settings, name)
+    ):
+        raise UnknownAttributeError(
+            f"{kind.__name__} has no attribute {name!r}; it is a setting of the networks: model.config.policy_kwargs.{name}"
+        )
     hint = "" if agent is None or name.startswith("_") else f"; {_closest(kind, agent, name)}"
     raise UnknownAttributeError(f"{kind.__name__} has no attribute or setting {name!r}{hint}")
 
@@ -130,10 +138,12 @@ def write(user_facing: object, agent: AssembledAgent | None, name: str, value: o
         object.__setattr__(user_facing, name, value)
     elif agent is not None and name in setting_names(type(agent.config)):
         change_settings(agent, {name: value})
-    elif member is not None or name.startswith("_") or name in _declared(kind):
+    elif member is not None or name in _declared(kind):
         object.__setattr__(user_facing, name, value)
     elif name in DERIVED or name in ELSEWHERE:
         raise UsageError(f"{kind.__name__}.{name} cannot be assigned; {ELSEWHERE.get(name, 'the agent computes it')}")
+    elif name.startswith("_"):
+        object.__setattr__(user_facing, name, value)
     else:
         raise UnknownAttributeError(
             f"{kind.__name__} has no attribute or setting {name!r}; {_closest(kind, agent, name)}; to store your own value,"
@@ -267,6 +277,21 @@ ELSEWHERE = {
     "lr_schedule": "assign learning_rate",
     "policy_class": "networks are chosen when the agent is made",
     "observation_space": "it is the environment's",
+    "delta_std_schedule": "delta_std is the schedule",
+    "ent_coef_optimizer": "model.get_parameters()['entropy']['optimizer'] is its state",
+    "ent_coef_tensor": "ent_coef is the setting, the metric train/ent_coef what is learnt",
+    "exploration_schedule": "exploration_initial_eps, exploration_final_eps and exploration_fraction are the schedule,"
+    " exploration_rate its value",
+    "log_ent_coef": "model.get_parameters()['entropy']['log_alpha'] is the logarithm where ent_coef is learnt",
+    "n_params": "torch.nn.utils.parameters_to_vector(model.policy.parameters()) has one entry for each",
+    "weights": "torch.nn.utils.parameters_to_vector(model.policy.parameters()) gives them",
+    "_last_obs": "end_episodes() begins new episodes",
+    "_last_episode_starts": "end_episodes() begins new episodes",
+    "_last_lstm_states": "end_episodes() begins new episodes; predict gives and takes states, a session keeps them",
+    "_logger": "logger is it, set_logger(logger) replaces it",
+    "_setup_model": "an agent is complete when it is made",
+    "_total_timesteps": "callbacks find it in self.locals['total_timesteps']",
+    "_vec_normalize_env": "get_vec_normalize_env() is it",
     "action_space": "it is the environment's",
 }
 """Documented names that are absent or cannot be assigned, and what to use."""

@@ -134,7 +134,7 @@ def load(
         require_usable(spec)
         document, sections = upgraded(file.document, file.sections, spec)
         agent = _assembled(spec, document, changes, bytes_of(sections), class_name)
-        restore(agent, agent_file.policy_in(sections), sections.get("training"))
+        restore(agent, agent_file.policy_in(sections), sections.get("training"), changes)
     agent.as_stored = not set(changes) - {"device"}
     if force_reset and agent.stored_cursor is not None:
         agent.stored_cursor = replace(agent.stored_cursor, episodes=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
 from rlsdk.agent.assembled import AssembledAgent
@@ -156,13 +156,17 @@ def frozen_of(agent: AssembledAgent) -> State:
     return normalizer.frozen if normalizer is not None and any(normalizer.frozen.values()) else {}
 
 
-def restore(agent: AssembledAgent, policy: State, learning: State | None) -> None:
+def restore(agent: AssembledAgent, policy: State, learning: State | None, changed: Iterable[str] = ()) -> None:
     """Let an agent that was just assembled take over the sections `policy` and `training` of a file.
 
     Raises:
-        ArtifactError: they are not of such an agent.
+        ArtifactError: they are not of such an agent; the message names the settings that were `changed`.
     """
-    with fitting("the file does not fit its own settings"):
+    names = ", ".join(sorted(set(changed) - {"device"}))
+    given = (
+        f"the file does not fit the {names} that load was given; give what the agent was made with, or make a new one"
+    )
+    with fitting(given if names else "the file does not fit its own settings"):
         parts = agent.parts
         require_finite(agent.preprocessing.policy_state(parts.policy), policy, "policy")
         agent.preprocessing.load_policy_state(parts.policy, policy)

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import ClassVar
 
-from rlsdk.errors import UnknownAttributeError
+from rlsdk.runtime.absent_members import ExplainsAbsentMembers
 
-INSTEAD = {
-    "add": "rlsdk.interchange.remember(model, episodes) adds recorded episodes, and learn the steps it collects",
-    "buffer_size": "model.buffer_size is its capacity",
-    "full": "len(buffer) counts its transitions, model.buffer_size is its capacity",
-    "pos": "len(buffer) counts its transitions",
-    "reset": "make the agent again for an empty one",
-    "rewards": "sample(size, generator) gives batches of its rows",
-    "size": "len(buffer) counts its transitions, over all environments together",
-}
+ROWS = "sample(size, generator) gives batches of its rows"
+SPACES = "it is the model's: model.observation_space and model.action_space"
 
 
-class ExplainsDocumentedMembers:
-    """Raises UnknownAttributeError for the names in `INSTEAD`, and for other unknown ones without advice."""
+class ExplainsDocumentedMembers(ExplainsAbsentMembers):
+    """Raises UnknownAttributeError for the names in `instead`, and for other unknown ones without advice."""
 
-    if not TYPE_CHECKING:  # type checkers find unknown names themselves
-
-        def __getattr__(self, name: str) -> object:
-            hint = f"; {INSTEAD[name]}" if name in INSTEAD else ""
-            raise UnknownAttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}")
+    instead: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("actions", "dones", "next_observations", "rewards", "timeouts"), ROWS),
+        **dict.fromkeys(("action_dim", "action_space", "obs_shape", "observation_space"), SPACES),
+        "add": "rlsdk.interchange.remember(model, episodes) adds recorded episodes, and learn the steps it collects",
+        "buffer_size": "model.buffer_size is its capacity",
+        "device": "it is in the memory of the processor, batches are on model.device",
+        "full": "len(buffer) counts its transitions, model.buffer_size is its capacity",
+        "goal_selection_strategy": "strategy is the name of the strategy",
+        "handle_timeout_termination": "targets bootstrap at time limits in every buffer",
+        "her_ratio": "share is the ratio of transitions with another goal",
+        "n_envs": "model.n_envs counts the environments",
+        "n_sampled_goal": "share is n_sampled_goal / (n_sampled_goal + 1)",
+        "pos": "len(buffer) counts its transitions",
+        "reset": "make the agent again for an empty one",
+        "size": "len(buffer) counts its transitions, over all environments together",
+    }

@@ -132,7 +132,13 @@ class StepCounter:
     def __init__(self, every: int, name: str) -> None:
         if not isinstance(every, int) or isinstance(every, bool) or every < 1:
             raise SettingsError(f"{name} = {every!r} must be a positive number of environment steps")
-        self.every, self.passed = every, 0
+        self.every, self.passed, self.name = every, 0, name
+
+    def changed(self, every: int) -> StepCounter:
+        """One with another period, which begins where this one is."""
+        other = StepCounter(every, self.name)
+        other.start(self.passed * self.every)
+        return other
 
     def start(self, steps: int) -> None:
         self.passed = steps // self.every

@@ -59,8 +59,22 @@ class CheckpointCallback(Callback):
             raise SettingsError(f"keep = {keep!r} must be a positive whole number, or None for all")
         self.counter, self.folder = StepCounter(save_freq, "save_freq"), Path(save_path)
         self.name_prefix, self.verbose = name_prefix, verbose
-        self.keep, self.replay, self.cut_episodes = keep, save_replay_buffer, cut_episodes
+        self.keep, self.save_replay_buffer, self.cut_episodes = keep, save_replay_buffer, cut_episodes
         self.journal = Journal(replay_folder(self.folder))
+
+    @property
+    def save_path(self) -> Path:
+        """The folder of the checkpoints."""
+        return self.folder
+
+    @property
+    def save_freq(self) -> int:
+        """Environment steps between two checkpoints."""
+        return self.counter.every
+
+    @save_freq.setter
+    def save_freq(self, value: int) -> None:
+        self.counter = self.counter.changed(value)
 
     def on_training_start(self, run: Run) -> bool | None:
         self.counter.start(run.num_timesteps)
@@ -81,13 +95,13 @@ class CheckpointCallback(Callback):
     def _write(self, agent: TrainedAgent) -> tuple[Path, bool]:
         """The file, and whether it holds the running episodes."""
         path = self.folder / self._name(agent.num_timesteps)
-        whole = agent.save_checkpoint(path, replay=self.replay, journal=self.journal)
+        whole = agent.save_checkpoint(path, replay=self.save_replay_buffer, journal=self.journal)
         if self.verbose:
             print_line(f"checkpoint at step {agent.num_timesteps:,}: {path}")
         if self.keep is not None:
             for old in self._files()[: -self.keep]:
                 old.unlink(missing_ok=True)
-        if self.replay and agent.replay_buffer is not None:
+        if self.save_replay_buffer and agent.replay_buffer is not None:
             self.journal.clear(name for file in self.folder.glob("*.rlsdk") for name in _parts_of(file))
         return path, whole
 

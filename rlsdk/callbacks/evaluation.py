@@ -48,7 +48,9 @@ class EvalCallback(Callback):
         *,
         stop_at: float | None = None,
     ) -> None:
-        self.eval_env, self.episodes, self.deterministic = connect(eval_env), n_eval_episodes, deterministic
+        self.eval_env, self.deterministic = connect(eval_env), deterministic
+        self.n_eval_episodes = n_eval_episodes
+        self.best_model_save_path = None if best_model_save_path is None else Path(best_model_save_path)
         self.verbose, self.warn, self.use_masking, self.stop_at = verbose, warn, use_masking, stop_at
         if render:
             require_display(self.eval_env)
@@ -57,7 +59,6 @@ class EvalCallback(Callback):
         self.documented = DocumentedCallback(self.hooks)
         self.own_step = type(self)._on_step is not EvalCallback._on_step
         self.needs_infos = self.needs_infos or self.own_step
-        self.folder = None if best_model_save_path is None else Path(best_model_save_path)
         self.log = None if log_path is None else EvaluationLog(log_path)
         self.on_new_best = as_callbacks(callback_on_new_best, self)
         self.after = as_callbacks(callback_after_eval, self)
@@ -92,13 +93,23 @@ class EvalCallback(Callback):
         return [list(result.lengths) for _, result in self.history]
 
     @property
+    def evaluations_successes(self) -> list[list[bool | None]]:
+        """Whether the episodes of each evaluation reported success; None where they reported nothing."""
+        return [[episode.success for episode in result.episodes] for _, result in self.history]
+
+    @property
+    def log_path(self) -> Path | None:
+        """The file that all results are written to."""
+        return None if self.log is None else self.log.path
+
+    @property
     def eval_freq(self) -> int:
         """Environment steps between two evaluations; calls of `_on_step` in a subclass that has it."""
         return self.counter.every
 
     @eval_freq.setter
     def eval_freq(self, value: int) -> None:
-        self.counter = StepCounter(value, "eval_freq")
+        self.counter = self.counter.changed(value)
 
     @property
     def watches_steps(self) -> bool:
@@ -110,9 +121,10 @@ class EvalCallback(Callback):
         return any(getattr(type(self), name) is not getattr(EvalCallback, name) for name in names)
 
     def __getattr__(self, name: str) -> Any:
-        if name in HOOK_VALUES and "hooks" in vars(self):
+        known = name in HOOK_VALUES and "hooks" in vars(self)
+        if known and (name not in ("model", "logger", "training_env") or hasattr(self.hooks, "model")):
             return getattr(self.hooks, name)
-        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{' before training' if known else ''}")
 
     def on_training_start(self, run: Run) -> bool | None:
         self.documented.on_training_start(run)
@@ -136,6 +148,7 @@ class EvalCallback(Callback):
 
     def on_report(self, run: Run, report: Report) -> bool | None:
         self.documented.on_report(run, report)
+        self._count(run)
         if self.own_step or not self.counter.due(run.num_timesteps):
             return True
         return self.evaluate(run)
@@ -143,8 +156,15 @@ class EvalCallback(Callback):
     def on_training_end(self, run: Run) -> bool | None:
         for child in (*self.on_new_best, *self.after):
             child.on_training_end(run)
+        self._count(run)
         self.documented.on_training_end(run)
         return None
+
+    def _count(self, run: Run) -> None:
+        """Keep `n_calls` and `num_timesteps` true without watching each step, which would cost time."""
+        if not self.own_step:
+            self.hooks.n_calls += (run.num_timesteps - self.hooks.num_timesteps) // run.agent.context.num_envs
+            self.hooks.num_timesteps = run.num_timesteps
 
     def _init_callback(self) -> None: ...
 
@@ -164,7 +184,7 @@ class EvalCallback(Callback):
         result = run_episodes(
             run.agent,
             self.eval_env,
-            self.episodes,
+            self.n_eval_episodes,
             deterministic=self.deterministic,
             seed=run.agent.derived_seed("evaluation"),
             use_masking=self.use_masking,
@@ -179,8 +199,8 @@ class EvalCallback(Callback):
         if better:
             self.best = result.mean
             listeners = [*self.on_new_best, *listeners]
-            if self.folder is not None:
-                run.agent.save(self.folder / "best.rlsdk")
+            if self.best_model_save_path is not None:
+                run.agent.save(Path(self.best_model_save_path) / "best.rlsdk")
         answers = [child.on_evaluation(run, result) for child in listeners]
         run.notify("on_evaluation", result)
         return not any(map(says_stop, answers)) and (self.stop_at is None or result.mean < self.stop_at)

@@ -29,6 +29,15 @@ class EveryNSteps(Callback):
         self.needs_infos = bool(self.at_steps)
 
     @property
+    def n_steps(self) -> int:
+        """Environment steps between two calls."""
+        return self.rounds.every
+
+    @n_steps.setter
+    def n_steps(self, value: int) -> None:
+        self.rounds, self.steps = self.rounds.changed(value), self.steps.changed(value)
+
+    @property
     def watches_steps(self) -> bool:
         return bool(self.at_steps)
 

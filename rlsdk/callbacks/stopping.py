@@ -26,7 +26,7 @@ class StopOnRewardThreshold(Callback):
     def __init__(self, reward_threshold: float, verbose: int = 0, *, on: str = "evaluation") -> None:
         if on not in SOURCES:
             raise SettingsError(f"StopOnRewardThreshold on = {on!r} must be one of {', '.join(SOURCES)}")
-        self.threshold, self.verbose, self.on = float(reward_threshold), verbose, on
+        self.reward_threshold, self.verbose, self.on = float(reward_threshold), verbose, on
 
     def on_evaluation(self, run: Run, evaluation: Evaluation) -> bool | None:
         return self.on != "evaluation" or self._goes_on(run, evaluation.mean)
@@ -42,10 +42,10 @@ class StopOnRewardThreshold(Callback):
         return mean is None or self._goes_on(run, mean)
 
     def _goes_on(self, run: Run, mean: float) -> bool:
-        reached = mean >= self.threshold
+        reached = mean >= self.reward_threshold
         if reached and self.verbose:
             print_line(
-                f"training stops at step {run.num_timesteps}: the mean return {mean:.2f} has reached {self.threshold}"
+                f"training stops at step {run.num_timesteps}: the mean return {mean:.2f} has reached {self.reward_threshold}"
             )
         return not reached
 

@@ -8,12 +8,14 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import softplus
 
+from rlsdk.distributions.documented_members import ExplainsDocumentedMembers
+
 CERTAIN = 1e8
 """Logit of a bit whose other value is forbidden."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Bernoulli:
+class Bernoulli(ExplainsDocumentedMembers):
     """Bit a is 1 with probability sigmoid(`logits`[a]); `logits` float [N, A], actions 0 or 1 [N, A]."""
 
     logits: Tensor

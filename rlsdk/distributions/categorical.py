@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
+from rlsdk.distributions.documented_members import ExplainsDocumentedMembers
+
 FORBIDDEN = -1e8
 """Logit of a value the mask forbids: its probability is exactly 0 in float32, its products with 0 stay finite."""
 SMALLEST = 1e-30
@@ -24,7 +26,7 @@ def masked(logits: Tensor, mask: Tensor | None) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Categorical:
+class Categorical(ExplainsDocumentedMembers):
     """Probabilities exp(`log_probs`), float [N, n], normalised; actions are int64 [N] from 0."""
 
     log_probs: Tensor
@@ -72,7 +74,7 @@ class Categorical:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MultiCategorical:
+class MultiCategorical(ExplainsDocumentedMembers):
     """K independent choices with `sizes` values each; `log_probs` float [N, sum(sizes)], actions int64 [N, K] from 0."""
 
     log_probs: Tensor

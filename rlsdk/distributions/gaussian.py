@@ -9,13 +9,14 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import softplus
 
+from rlsdk.distributions.documented_members import ExplainsDocumentedMembers
 from rlsdk.distributions.expected_log_jacobian import LOG_TWO, expected_log_jacobian
 
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Gaussian:
+class Gaussian(ExplainsDocumentedMembers):
     """N(mean, diag(exp(log_std))^2); `mean` and `log_std` float [N, A]."""
 
     mean: Tensor
@@ -67,7 +68,7 @@ def log_jacobian(raw: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SquashedGaussian:
+class SquashedGaussian(ExplainsDocumentedMembers):
     """tanh(x) with x ~ N(mean, diag(exp(log_std))^2); `mean` and `log_std` float [N, A]. Actions lie strictly inside (-1, 1).
 
     Source: Haarnoja et al. 2018, arXiv:1801.01290, app. C.

@@ -8,13 +8,14 @@ from typing import Any, TypeVar
 
 from torch import Generator, Tensor
 
+from rlsdk.distributions.documented_members import ExplainsDocumentedMembers
 from rlsdk.interfaces import Distribution
 
 PartT = TypeVar("PartT")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Product:
+class Product(ExplainsDocumentedMembers):
     """The joint distribution of independent parts; actions are nested as `parts` are: a mapping or a tuple."""
 
     parts: Mapping[str, Distribution] | tuple[Distribution, ...]

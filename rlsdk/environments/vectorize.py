@@ -125,6 +125,7 @@ def _text(env: object, kwargs: Mapping[str, object], wrappers: Sequence[object])
 def _made(makers: Sequence[_Maker], vectorization: str, options: ProcessOptions, seed: int | None) -> ConnectedEnv:
     """The copies, stepped as `vectorization` selects."""
     first, count = makers[0].bare(), len(makers)  # what cannot be made fails here, with a clear message
+    pair, name = spaces_of(first), name_of(first)
     if executors.is_executor(vectorization):
         if any(maker.env is not makers[0].env for maker in makers):
             raise SettingsError(f"vectorization={vectorization!r} plays copies of one environment; give one function")
@@ -133,7 +134,6 @@ def _made(makers: Sequence[_Maker], vectorization: str, options: ProcessOptions,
         here = in_process([makers[0].watched(first)], seed)
         return ExecutorVectorEnv(makers[0], here, elsewhere, count, options.workers)
     if vectorization == "async" or (vectorization == "auto" and _processes_pay(first, count)):
-        pair, name = spaces_of(first), name_of(first)
         _require_new(makers, first)
         first.close()
         return ProcessVectorEnv(makers, *pair, options, name=name, seed=seed)

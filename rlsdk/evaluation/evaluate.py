@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -124,13 +125,13 @@ def _called_back(
 ) -> Evaluation:
     """Play episodes and call `callback(locals, globals)` after every step, for each environment that still plays."""
     require_two_arguments(callback)
-    envs, finished = known["env"], list[Episode]()
+    envs, finished, began = known["env"], list[Episode](), time.perf_counter()
     shares = _shares(envs, known["n_eval_episodes"])
     counts, rewards, lengths = (np.zeros(envs.num_envs, dtype) for dtype in (int, float, int))
     scope = {**known, "n_envs": envs.num_envs, "episode_rewards": [], "episode_lengths": [], "episode_counts": counts}
     with gathered_infos(envs, True), limited_threads(1):
         for step in _played(session, envs, None, use_masking):
-            values = step_values(step, session.decode)
+            values = step_values(step, session.decode, time.perf_counter() - began)
             rewards, lengths = rewards + values["rewards"], lengths + step.valid.numpy()
             ended = {episode.env: episode for episode in step.episodes}
             scope |= {**values, "new_observations": values["new_obs"]}

@@ -17,6 +17,10 @@ INSTEAD = {
     " such as model.q_net, take batches of tensors",
     "reset_noise": "policies draw their noise themselves, see sde_sample_freq",
     "set_training_mode": "parts switch their modes themselves",
+    "load_from_vector": "torch.nn.utils.vector_to_parameters(vector, model.policy.parameters()) does it",
+    "parameters_to_vector": "torch.nn.utils.parameters_to_vector(model.policy.parameters()) gives them",
+    "scale_action": "model.predict gives actions in the units of the environment",
+    "unscale_action": "model.predict gives actions in the units of the environment",
     "save": "model.save(path) writes the agent, torch.save(model.policy.state_dict(), path) the weights alone",
 }
 OF_VALUES = ("get_distribution", "predict_values", "evaluate_actions")

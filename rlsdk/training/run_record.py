@@ -104,8 +104,9 @@ class RunRecord:
     def values_of(self, step: EnvStep) -> Locals:
         """The `locals` of callbacks with the documented interface after this step; computed once."""
         if self._values is None or self._values[0] is not step:
-            done = self.steps_in_round // self.agent.context.num_envs
-            self._values = step, {**step_values(step, self.agent.decode_action), "n_steps": done}
+            before = max(0, self.steps_in_round // self.agent.context.num_envs - 1)  # as documented: without this one
+            seconds = time.perf_counter() - self.began
+            self._values = step, {**step_values(step, self.agent.decode_action, seconds), "n_steps": before}
         return self._values[1]
 
     def restart_episodes(self) -> None:

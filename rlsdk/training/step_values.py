@@ -33,9 +33,9 @@ def require_two_arguments(function: Callable[..., object]) -> None:
         raise SettingsError(f"callback {name}{signature} must take two arguments: f(locals, globals) -> bool") from None
 
 
-def step_values(step: EnvStep, decode: Callable[[Tensor], object]) -> Locals:
+def step_values(step: EnvStep, decode: Callable[[Tensor], object], seconds: float) -> Locals:
     """Entries of one step, in numpy: arrays over B environments, nested as the spaces are, and one info for each; `decode`
-    gives actions as the environments take them."""
+    gives actions as the environments take them, and `seconds` have passed since the training or evaluation began."""
     ended = (step.terminated | step.truncated).cpu().numpy()
     action = map_tensors(lambda leaf: leaf.cpu(), step.action)
     return {
@@ -45,11 +45,11 @@ def step_values(step: EnvStep, decode: Callable[[Tensor], object]) -> Locals:
         "new_obs": _arrays(step.observation.features),
         "rewards": step.reward.cpu().numpy().copy(),
         "dones": ended,
-        "infos": _infos(step, ended),
+        "infos": _infos(step, ended, seconds),
     }
 
 
-def _infos(step: EnvStep, ended: NDArray[np.bool_]) -> list[dict[str, object]]:
+def _infos(step: EnvStep, ended: NDArray[np.bool_], seconds: float) -> list[dict[str, object]]:
     """The infos of environments, with the documented entries that vector environments add."""
     given = step.infos if step.infos is not None else [{} for _ in ended]
     cut = (step.truncated & ~step.terminated).tolist()
@@ -59,7 +59,8 @@ def _infos(step: EnvStep, ended: NDArray[np.bool_]) -> list[dict[str, object]]:
         for row, i in enumerate(np.flatnonzero(ended)):
             infos[i]["terminal_observation"] = _row(finals, row)
     for episode in step.episodes:
-        infos[episode.env].setdefault("episode", {"r": episode.episode_return, "l": episode.length})
+        context = {"r": episode.episode_return, "l": episode.length, "t": round(seconds, 6)}
+        infos[episode.env].setdefault("episode", context)
     return infos
 
 

@@ -8,8 +8,8 @@ import numpy as np
 from gymnasium import spaces as gym_spaces
 
 from rlsdk import spaces
-from rlsdk.environments.adapters.attributes import Environment
-from rlsdk.errors import UnsupportedSpaceError, shown
+from rlsdk.environments.adapters.attributes import Environment, named
+from rlsdk.errors import EnvironmentFault, UnsupportedSpaceError, shown
 from rlsdk.spaces import MAX_DEPTH, Space
 
 MAX_CHOICES = 2**20
@@ -67,8 +67,21 @@ def to_gymnasium(space: Space) -> GymSpace:
 
 
 def spaces_of(env: Environment) -> tuple[Space, Space]:
-    """(observation space, action space) of a gymnasium environment."""
-    return to_space(env.observation_space, "observation"), to_space(env.action_space, "action")
+    """(observation space, action space) of a gymnasium environment.
+
+    Raises:
+        EnvironmentFault: it lacks one. UnsupportedSpaceError: see `to_space`.
+    """
+    observation, action = _of(env, "observation_space"), _of(env, "action_space")
+    return to_space(observation, "observation"), to_space(action, "action")
+
+
+def _of(env: Environment, name: str) -> object:
+    try:
+        return getattr(env, name)
+    except AttributeError:
+        fix = f"set self.{name} to a space of gymnasium in __init__, or {name} in the class"
+        raise EnvironmentFault(f"environment {named(env)} has no {name}; {fix}") from None
 
 
 def _require_size(space: object, path: str) -> None:

@@ -47,7 +47,7 @@ class NumpyVectorEnv:
         self.action_space = to_gymnasium(self.env.action_space)
         self._seed: int | None = None
         self._pending: Features | None = None
-        self._began = np.zeros(self.num_envs)
+        self._began = time.time()
 
     # --- the loop ------------------------------------------------------------------------------------------------
 
@@ -55,15 +55,15 @@ class NumpyVectorEnv:
         """Start an episode everywhere; the observations [B, ..], nested as the space is."""
         self._move()
         seed, self._seed, self._pending = self._seed, None, None
-        self._began[:] = time.time()
         return to_arrays(self.env.observation_space, self.env.reset(seed).features)
 
     def step(self, actions: object) -> Stepped:
         """(observations [B, ..], rewards float32 [B], dones bool [B], B infos) for actions as `predict` gives them: an array
         [B, ..], or B dicts or tuples where the action space is a Dict or Tuple.
 
-        Where an episode ended the observation is the first of the next one, and the info has `terminal_observation`,
-        `TimeLimit.truncated` and `episode` (`r` return, `l` steps, `t` seconds) besides the environment's own entries.
+        Every info has `TimeLimit.truncated` besides the environment's own entries. Where an episode ended the observation is
+        the first of the next one, and the info has `terminal_observation` and `episode` (`r` return, `l` steps, `t` seconds
+        since this loop was made).
 
         Raises:
             UsageError: actions of another shape. EnvironmentFault: the environment misbehaved.
@@ -100,21 +100,16 @@ class NumpyVectorEnv:
 
     def _answer(self, step: EnvStep) -> Stepped:
         terminated, truncated = step.terminated.numpy(force=True), step.truncated.numpy(force=True)
-        infos = [dict(info) for info in step.infos] if step.infos else [{} for _ in range(self.num_envs)]
+        given, cut = step.infos or [{} for _ in range(self.num_envs)], (truncated & ~terminated).tolist()
+        infos = [{**info, "TimeLimit.truncated": cut[i]} for i, info in enumerate(given)]
         if step.final_observation is not None:
-            now, last = time.time(), to_arrays(self.env.observation_space, step.final_observation.features)
+            last = to_arrays(self.env.observation_space, step.final_observation.features)
             for k, i in enumerate(np.flatnonzero(terminated | truncated)):
                 infos[i]["terminal_observation"] = rows_of(last, k)
-                infos[i]["TimeLimit.truncated"] = bool(truncated[i] and not terminated[i])
-                episode = next((e for e in step.episodes if e.env == i), None)
-                if episode is not None and "episode" not in infos[i]:
-                    context = {
-                        "r": episode.episode_return,
-                        "l": episode.length,
-                        "t": round(float(now - self._began[i]), 6),
-                    }
-                    infos[i]["episode"] = context
-                self._began[i] = now
+            seconds = round(time.time() - self._began, 6)
+            for episode in step.episodes:
+                context = {"r": episode.episode_return, "l": episode.length, "t": seconds}
+                infos[episode.env].setdefault("episode", context)
         observation = to_arrays(self.env.observation_space, step.observation.features)
         return observation, step.reward.numpy(force=True), terminated | truncated, infos
 

@@ -10,25 +10,20 @@ import numpy as np
 from gymnasium.utils import RecordConstructorArgs
 from numpy.typing import NDArray
 
-from rlsdk.environments.adapters.attributes import named
-from rlsdk.errors import SettingsError
+from rlsdk.environments.adapters.mask_method import mask_method
 
 
 class ActionMasker(gymnasium.Wrapper[object, object, object, object], RecordConstructorArgs):
-    """`action_masks()` returns the result of `mask_fn`: a function of the environment, or the name of one of its methods."""
+    """`action_masks()` returns the result of `mask_fn`: a function of the environment, or the name of a method.
+
+    The method may be one of the environment or of a wrapper. It is called without arguments, or with the environment if it
+    needs one.
+    """
 
     def __init__(self, env: gymnasium.Env[object, object], mask_fn: Callable[[Any], object] | str) -> None:
         RecordConstructorArgs.__init__(self, mask_fn=mask_fn)
         gymnasium.Wrapper.__init__(self, env)
-        if isinstance(mask_fn, str):
-            method = getattr(env.unwrapped, mask_fn, None)
-            if not callable(method):
-                raise SettingsError(
-                    f"{named(env)} has no method {mask_fn!r}; give the name of one, or a function of the environment"
-                )
-            self._mask: Callable[[], object] = method
-        else:
-            self._mask = lambda: mask_fn(env)
+        self._mask = mask_method(env, mask_fn) if isinstance(mask_fn, str) else lambda: mask_fn(env)
 
     def action_masks(self) -> NDArray[np.bool_]:
         """bool, True where the action is allowed now."""

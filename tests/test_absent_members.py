@@ -1,0 +1,129 @@
+"""Members that the documented library has and that are absent here: each error names what to use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from rlsdk.callbacks import LambdaCallback
+from rlsdk.environments.toy import BitFlippingEnv, IdentityEnv, InvalidActionEnvDiscrete, SimpleMultiObsEnv
+from rlsdk.errors import UnknownAttributeError, UsageError
+from rlsdk_ars import ARS
+from rlsdk_maskable_ppo import MaskablePPO
+from rlsdk_qrdqn import QRDQN
+from rlsdk_recurrent_ppo import RecurrentPPO
+from rlsdk_tqc import TQC
+from rlsdk_trpo import TRPO
+
+ON: dict[str, Any] = {"n_steps": 8, "batch_size": 8, "seed": 0}
+OFF: dict[str, Any] = {"buffer_size": 100, "learning_starts": 8, "batch_size": 4, "seed": 0}
+MAKERS: dict[str, Any] = {
+    "ars": lambda: ARS("LinearPolicy", "CartPole-v1"),
+    "maskable-ppo": lambda: MaskablePPO("MlpPolicy", InvalidActionEnvDiscrete(4, 2), **ON),
+    "qrdqn": lambda: QRDQN("MlpPolicy", "CartPole-v1", **OFF),
+    "recurrent-ppo": lambda: RecurrentPPO("MlpLstmPolicy", "CartPole-v1", **ON),
+    "tqc": lambda: TQC("MlpPolicy", "Pendulum-v1", **OFF),
+    "trpo": lambda: TRPO("MlpPolicy", "Pendulum-v1", **ON),
+}
+
+
+def require_advice(owner: object, name: str, instead: str) -> None:
+    assert not hasattr(owner, name)
+    with pytest.raises(UnknownAttributeError, match=rf"^{type(owner).__name__} .*'{name}'; .*{instead}"):
+        getattr(owner, name)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_of_every_policy_and_model(name: str) -> None:
+    model = MAKERS[name]()
+    for method in ("parameters_to_vector", "load_from_vector", "scale_action", "unscale_action"):
+        with pytest.raises(UsageError, match=rf"has no method '{method}'; (torch\.nn\.utils|model\.predict)"):
+            getattr(model.policy, method)(np.zeros(1))
+    require_advice(model, "activation_fn", r"a setting of the networks: model\.config\.policy_kwargs\.activation_fn")
+
+
+def test_layers_have_other_names() -> None:
+    recurrent, tqc = MAKERS["recurrent-ppo"](), MAKERS["tqc"]()
+    here = {name for name, _ in recurrent.policy.named_children()}
+    assert {"encoder", "memory", "body", "head", "critic_memory", "critic_body", "value"} <= here
+    assert {"encoder", "body", "mean"} <= {name for name, _ in tqc.actor.named_children()}
+    for name in (
+        "features_extractor",
+        "mlp_extractor",
+        "action_net",
+        "value_net",
+        "lstm_actor",
+        "optimizer",
+        "net_arch",
+    ):
+        assert not hasattr(recurrent.policy, name)
+    assert "optimizer" in recurrent.get_parameters()
+
+
+def test_of_single_algorithms() -> None:
+    tqc = MAKERS["tqc"]()
+    require_advice(tqc, "log_ent_coef", r"get_parameters\(\)\['entropy'\]\['log_alpha'\]")
+    assert tqc.get_parameters()["entropy"]["log_alpha"].shape == (1,)
+    require_advice(tqc, "ent_coef_optimizer", "optimizer")
+    require_advice(tqc, "n_critics", r"policy_kwargs\.n_critics")
+    assert tqc.config.policy_kwargs.n_critics == 2
+    require_advice(MAKERS["qrdqn"](), "n_quantiles", r"policy_kwargs\.n_quantiles")
+    require_advice(MAKERS["qrdqn"](), "exploration_schedule", "exploration_rate")
+    require_advice(MAKERS["ars"](), "weights", r"parameters_to_vector\(model\.policy\.parameters\(\)\)")
+
+
+def test_of_distributions() -> None:
+    for name, instead in {"distribution": "itself", "get_actions": r"mode\(\)", "stddev": "log_std"}.items():
+        require_advice(MAKERS["trpo"]().policy.get_distribution(np.zeros(3, np.float32)), name, instead)
+    categorical = MAKERS["recurrent-ppo"]().policy.get_distribution(np.zeros(4, np.float32))
+    require_advice(categorical, "logits", "log_probs")
+
+
+def test_of_replay_buffers() -> None:
+    buffer = MAKERS["tqc"]().learn(20).replay_buffer
+    for name in ("actions", "dones", "next_observations", "rewards"):
+        require_advice(buffer, name, r"sample\(size, generator\)")
+    require_advice(buffer, "obs_shape", "model.observation_space")
+    goals = TQC("MultiInputPolicy", BitFlippingEnv(4, continuous=True), replay_buffer_class="hindsight", **OFF)
+    require_advice(goals.replay_buffer, "her_ratio", "share")
+    require_advice(goals.replay_buffer, "goal_selection_strategy", "strategy")
+    assert (goals.replay_buffer.share, goals.replay_buffer.strategy) == (0.8, "future")
+
+
+@pytest.mark.parametrize(
+    ("name", "ours", "theirs"),
+    [
+        ("trpo", {"train/objective", "train/n_updates"}, {"train/policy_objective", "time/iterations"}),
+        ("ars", {"train/score_std", "train/n_updates"}, {"rollout/return_std", "train/iterations"}),
+    ],
+)
+def test_metrics_with_other_names(name: str, ours: set[str], theirs: set[str]) -> None:
+    names = set[str]()
+    MAKERS[name]().learn(300, log_interval=1, callback=LambdaCallback(on_log=lambda run, values: names.update(values)))
+    assert ours <= names
+    assert not theirs & names
+
+
+def test_test_environments_have_arguments_of_their_own() -> None:
+    assert InvalidActionEnvDiscrete(dim=5, n_invalid_actions=2, episode_length=3).action_space.n == 5
+    assert IdentityEnv(dim=3, episode_length=3).action_space.n == 3
+    assert isinstance(SimpleMultiObsEnv().action_space, spaces.Box)
+    assert isinstance(SimpleMultiObsEnv(action_space=spaces.Discrete(4)).action_space, spaces.Discrete)
+    for make, name in ((InvalidActionEnvDiscrete, "ep_length"), (SimpleMultiObsEnv, "discrete_actions")):
+        with pytest.raises(TypeError, match=name):
+            make(**{name: 1})  # type: ignore[arg-type]
+
+
+def test_documented_private_names_cannot_be_assigned() -> None:
+    """Scripts do so to change a training; it would have no effect here."""
+    model = MAKERS["trpo"]()
+    for name, instead in {"_last_obs": r"end_episodes\(\)", "_logger": "set_logger", "_n_updates": "computes"}.items():
+        with pytest.raises(UsageError, match=rf"TRPO\.{name} cannot be assigned; .*{instead}"):
+            setattr(model, name, None)
+    require_advice(model, "_vec_normalize_env", r"get_vec_normalize_env\(\)")
+    require_advice(model, "_total_timesteps", "self.locals")
+    model._mine = 3
+    assert model._mine == 3
