@@ -193,3 +193,18 @@ def test_where_the_time_went_is_printed_beside_a_result(cli: Any, tmp_path: Path
     for number, option in enumerate(("--json", "--quiet")):
         code, out, error = cli(*one, str(tmp_path / str(number)), option)
         assert (code, "where the time went" in out, "where the time went" in error) == (0, False, True)
+
+
+@pytest.mark.parametrize(
+    ("given", "written"),
+    [
+        (("curve-0.5", "--format", "svg"), "curve-0.5.svg"),
+        (("curve-0.5",), "curve-0.5.png"),
+        (("curve.png", "--format", "svg"), "curve.svg"),
+        (("curve.svg",), "curve.svg"),
+    ],
+)
+def test_a_number_is_no_suffix_of_a_picture(cli: Any, folder: Path, given: tuple[str, ...], written: str) -> None:
+    code, _, error = cli("plot", str(folder), "--out", str(folder / given[0]), *given[1:])
+    assert code == 0, error
+    assert (folder / written).exists()

@@ -14,7 +14,7 @@ import rlsdk
 from rlsdk.buffers import RecordedEpisode, open_episodes, write_episodes
 from rlsdk.environments import RecordedOnly, to_space
 from rlsdk.errors import ArtifactError, ObservationError, SettingsError
-from rlsdk.interchange import RecordEpisodes, import_minari, record_episodes, remember
+from rlsdk.interchange import RecordEpisodes, export_minari, import_minari, record_episodes, remember
 
 SEEN, CHOICE = spaces.Box(-1, 1, (3,), np.float32), spaces.Discrete(2)
 PICTURE = spaces.Box(0, 255, (6, 6, 1), np.uint8)
@@ -150,3 +150,37 @@ def test_a_training_without_a_whole_episode_gives_a_warning(tmp_path: Path) -> N
     with pytest.warns(UserWarning, match="no episode began and ended in this training, so .* is not written"):
         agent.learn(32, callback=RecordEpisodes(tmp_path / "x"))
     assert not any(tmp_path.iterdir())
+
+
+def test_actions_outside_their_box_are_clipped_as_environments_clip_them(tmp_path: Path) -> None:
+    bounds = to_space(spaces.Box(np.array([-1.0, 0.0], np.float32), np.array([1.0, 3.0], np.float32)))
+    given = np.array([[0.5, 1.0], [-9.0, 9.0], [1.0, -0.5], [0.0, 3.0], [2.0, 2.0]], np.float32)
+    with pytest.warns(UserWarning, match="recorded actions outside the Box"):
+        path = write_episodes(tmp_path / "x", [episode(actions=given)], to_space(SEEN), bounds)
+    expected = [[0.5, 1.0], [-1.0, 3.0], [1.0, 0.0], [0.0, 3.0], [1.0, 2.0]]
+    assert open_episodes(path).episode(0).actions.tolist() == expected
+
+
+def test_all_episodes_are_remembered_or_none() -> None:
+    agent = rlsdk.make("dqn", env=RecordedOnly(SEEN, CHOICE), buffer_size=100)
+    good = {"observations": np.zeros((6, 3)), "actions": np.zeros(5, int), "rewards": np.zeros(5)}
+    good |= {"terminations": np.arange(5) == 4, "truncations": np.zeros(5, bool)}
+    bad = good | {"rewards": np.full(5, np.nan)}
+    with pytest.raises(ObservationError, match="episode 1: rewards"):
+        remember(agent, [good, bad])
+    assert agent.parts.buffer is not None
+    assert len(agent.parts.buffer) == 0
+    assert remember(agent, [good]) == 5
+
+
+@pytest.mark.parametrize("name", ["episodes.npz", "episodes.hdf5", "agent.rlsdk"])
+def test_files_of_other_formats_are_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"PK\x03\x04" + bytes(100))
+    with pytest.raises(ArtifactError, match=r"is not a data set of rlsdk; read its arrays, and write them with"):
+        open_episodes(tmp_path / name)
+
+
+def test_names_of_minari_have_a_version(tmp_path: Path) -> None:
+    path = write_episodes(tmp_path / "x", [episode()], to_space(SEEN), to_space(CHOICE))
+    with pytest.raises(SettingsError, match=r"name = 'hello' has no version; .* 'demo/cart-pole-v0'"):
+        export_minari(path, "hello")

@@ -157,5 +157,16 @@ def test_the_command_of_a_search_has_its_data_set(cli: Any) -> None:
         assert code == 0, err
     code, _, err = cli(*search, "--out", "none")
     assert (code, "give dataset=PATH, or --dataset FILE" in err) == (1, True)
-    code, _, err = cli("run", "bc", "--config", "found 0/best.toml", "--steps", "20", "--out", "none")
+    code, _, err = cli("run", "bc", "--config", "found 0/best.toml", "--steps", "20", "--out", "new")
     assert (code, "--dataset FILE" in err, "--resume" in err) == (1, True, False)
+
+
+def test_a_search_takes_the_environment_of_its_data_set(cli: Any) -> None:
+    demo("CartPole-v1")
+    command = ("tune", "cloning", "--dataset", "demo", "--steps", "20", "--trials", "1", "--jobs", "1")
+    code, out, err = cli(*command, "--eval-episodes", "1", "--out", "found")
+    assert code == 0, err
+    assert "cloning on CartPole-v1" in out
+    demo(None, file="unnamed")
+    code, _, err = cli(*command[:3], "unnamed", *command[4:], "--out", "other")
+    assert (code, "needs an environment: add --env ID" in err) == (1, True)

@@ -84,6 +84,8 @@ def naming(source: Path | IO[bytes], document: Mapping[str, object], spec: Algor
     except RlsdkError as error:
         plugin, (distribution, number) = plugin_of(spec), made_with(document)
         file = str(source) if isinstance(source, Path) else "the file"
+        if plugin is not None and (distribution, number) == (plugin.distribution, plugin.version):
+            raise type(error)(str(error) if file in str(error) else f"{file}: {error}") from error
         here = f", installed is {plugin.distribution} {plugin.version}" if plugin is not None else ""
         if plugin is not None and UNKNOWN not in (distribution, number) and number != plugin.version:
             here += f"; install {distribution}=={number}, or give other settings: load(..., custom_objects={{...}})"

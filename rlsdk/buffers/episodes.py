@@ -116,7 +116,7 @@ class Episodes:
         count = round(share * len(self))
         if not 0 < count < len(self):
             raise SettingsError(
-                f"{share} of {len(self)} episodes leaves one part empty; record more, or choose another share"
+                f"{share:g} of {len(self)} episodes leaves one part empty; record more, or choose another share"
             )
         order = torch.randperm(len(self), generator=Generator().manual_seed(seed))
         parts = (self.numbers[rows.sort().values] for rows in (order[:count], order[count:]))

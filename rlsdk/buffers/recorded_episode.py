@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +13,10 @@ from torch import Tensor
 from rlsdk.errors import ObservationError
 from rlsdk.interfaces.require_inside import require_inside
 from rlsdk.records import Features
-from rlsdk.spaces import Space, choices_of, dtype_of, map_leaves, shape_of
+from rlsdk.spaces import Box, Space, choices_of, dtype_of, map_leaves, shape_of
 
 MAX_SEED = 2**63 - 1
+OUTSIDE = "recorded actions outside the Box of their space are clipped into it, as environments clip them"
 FINAL = ": one row more than there are steps, the last is what the last step led to"
 
 
@@ -34,6 +36,7 @@ class RecordedEpisode:
 
 def checked_episode(spaces: tuple[Space, Space], episode: RecordedEpisode, where: str) -> RecordedEpisode:
     """`episode`, whose fields may be arrays or lists, as tensors in the dtypes of `spaces` (of observations, of actions).
+    Box actions outside their bounds are clipped into them.
 
     Raises:
         ObservationError: it does not fit the spaces or itself; the message begins with `where`.
@@ -46,7 +49,7 @@ def checked_episode(spaces: tuple[Space, Space], episode: RecordedEpisode, where
     steps = len(rewards)
     return RecordedEpisode(
         _leaves(spaces[0], episode.observations, (steps + 1, FINAL), f"{where}, observations"),
-        _leaves(spaces[1], episode.actions, (steps, ""), f"{where}, actions"),
+        _clipped(spaces[1], _leaves(spaces[1], episode.actions, (steps, ""), f"{where}, actions")),
         torch.from_numpy(rewards),
         _ended(episode.terminated, where),
         _masks(spaces[1], episode.action_masks, steps, where),
@@ -86,6 +89,21 @@ def _leaves(space: Space, values: Features, rows: tuple[int, str], where: str) -
         return map_leaves(space, convert, values, path=where)
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise ObservationError(f"{where} are not nested as the space {space}: {error}") from None
+
+
+def _clipped(space: Space, actions: Features) -> Features:
+    """Actions [T, ..] inside the Boxes of their space: what environments do with others. A warning reports such actions."""
+
+    def clip(_: str, leaf: Space, rows: Tensor) -> Tensor:
+        """[T, *shape]."""
+        if not isinstance(leaf, Box):
+            return rows
+        inside = torch.minimum(torch.maximum(rows, torch.as_tensor(leaf.low)), torch.as_tensor(leaf.high))
+        if not torch.allclose(inside.double(), rows.double()):
+            warnings.warn(OUTSIDE, stacklevel=2)
+        return inside
+
+    return map_leaves(space, clip, actions)
 
 
 def _converted(array: np.ndarray[Any, Any], dtype: str, where: str) -> Tensor:

@@ -46,14 +46,21 @@ def plot_curves(  # noqa: PLR0913  # options of the command
 
     drawn = CurveSettings(metric=metric, x=x, smooth=smooth, statistic=statistic, band=band)
     picture = PictureSettings(title=title, size=_size(size), log=log)
-    output = out if out.suffix else out.with_suffix(".png")
-    output = output if picture_format is None else out.with_suffix(f".{picture_format.lstrip('.')}")
+    output = _picture(out, picture_format)
     if len(runs) == 1 and (data := data_file(runs[0])).suffix == SUFFIX and not runs[0].is_dir():
         _plot_data(data, output, picture)
         return
     for line in plot_runs(runs_below(runs), output, drawn, picture):
         typer.echo(line)
     typer.echo(f"picture: {output}    numbers: {output.with_suffix('.csv')}")
+
+
+def _picture(out: Path, picture_format: str | None) -> Path:
+    """The file to write: a suffix that is a number, as in `curve-0.5`, is a part of the name."""
+    stem = out.with_suffix("") if out.suffix[1:].isalpha() else out
+    if stem != out and picture_format is None:
+        return out
+    return stem.with_name(f"{stem.name}.{(picture_format or 'png').lstrip('.')}")
 
 
 def _plot_data(file: Path, output: Path, picture: PictureSettings) -> None:

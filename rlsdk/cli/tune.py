@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import attrs
 import typer
@@ -18,7 +18,7 @@ from rlsdk.errors import SettingsError
 from rlsdk.registry import find, load
 from rlsdk.runtime.output import counted, print_line, quietly
 from rlsdk.settings import parse_assignments
-from rlsdk.settings.environment_id import changed_environment
+from rlsdk.settings.environment_id import applied, changed_environment
 
 if TYPE_CHECKING:
     from rlsdk.experiments.tuning import Best
@@ -28,10 +28,15 @@ DEFAULT_PRUNER = "median"
 
 def tune_algorithm(
     algorithm: Algorithm,
-    env: Annotated[str, typer.Option(help="gymnasium id of the environment.", autocompletion=complete_environment)],
     steps: Annotated[
         int, typer.Option(parser=steps_from(1), metavar=METAVAR, help="Environment steps of every trial.")
     ],
+    env: Annotated[
+        str | None,
+        typer.Option(
+            help="gymnasium id of the environment (default: that of --dataset).", autocompletion=complete_environment
+        ),
+    ] = None,
     env_kwargs: EnvKwargs = None,
     wrapper: Wrappers = None,
     trials: Annotated[int, typer.Option(help="Total number of trials, including those of earlier calls.", min=1)] = 50,
@@ -84,9 +89,10 @@ def tune_algorithm(
     from rlsdk.experiments.run_directory import folder_name
     from rlsdk.experiments.sweep import jobs_for
 
-    env = changed_environment(env, env_kwargs, wrapper) or env
     settings = parse_assignments(assignments or [])
     require_settings(load(algorithm), settings, None)
+    settings = settings if dataset is None else with_dataset(load(algorithm), settings, dataset)
+    env = _environment(algorithm, settings, env, changed_environment(None, env_kwargs, wrapper))
     if no_prune and pruner is not None:
         raise SettingsError("--no-prune gives no trial up, so --pruner has no meaning; leave one of them out")
     plan = Tuning(
@@ -94,7 +100,7 @@ def tune_algorithm(
         env=env,
         steps=steps,
         trials=trials,
-        settings=settings if dataset is None else with_dataset(load(algorithm), settings, dataset),
+        settings=settings,
         n_envs=n_envs,
         episodes=eval_episodes,
         jobs=jobs_for(jobs, trials, 1, executor),
@@ -115,6 +121,16 @@ def tune_algorithm(
         _report(best, command)
     if as_json:
         typer.echo(json.dumps({**attrs.asdict(best), "file": str(best.file), "command": command}, indent=1))
+
+
+def _environment(algorithm: str, settings: dict[str, Any], env: str | None, change: str | None) -> str:
+    """The environment that is given, or that of the data set, with the arguments and wrappers of the command line."""
+    from rlsdk.experiments.recorded_run import environment_of
+
+    env = env or environment_of(load(algorithm), settings)
+    if env is None:
+        raise SettingsError("a search compares returns, so it needs an environment: add --env ID")
+    return applied(change, env)
 
 
 def _report(best: Best, command: str) -> None:

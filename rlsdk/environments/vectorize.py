@@ -91,6 +91,8 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
     if collectors is not None:
         require_collectors(collectors, len(sources), executor)
         _require_unused(vectorization=vectorization, workers=workers, restart=restart, start_method=start_method)
+    elif executor != "processes":
+        raise SettingsError(f"executor = {executor!r} is where collectors are; give collectors too, or leave it out")
     require_vectorization(vectorization)
     arguments = dict(env_kwargs or {})
     if vectorization == "native":

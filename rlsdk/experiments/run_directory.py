@@ -28,6 +28,7 @@ from rlsdk.experiments.run_record import RunRecord
 from rlsdk.experiments.stored_tables import read_text
 from rlsdk.runtime.output import print_line
 from rlsdk.settings import commented_toml
+from rlsdk.storage.archive import write_whole
 
 T = TypeVar("T")
 
@@ -114,7 +115,7 @@ class RunDirectory:
 
     def write_config(self, kind: type[object], values: dict[str, object], header: str) -> None:
         """The settings as run, as a file that runs them again."""
-        self.config.write_text(commented_toml(kind, values, header=header), encoding="utf-8")
+        write_whole(self.config, commented_toml(kind, values, header=header).encode())
 
     def write_record(self, record: RunRecord) -> None:
         """Replace run.json, whole or not at all."""

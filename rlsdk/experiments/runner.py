@@ -284,8 +284,9 @@ def _preset(request: RunRequest, spec: AlgorithmSpec, env: str | None) -> Preset
 
 def _environments(request: RunRequest, env: str, count: int, unused: contextlib.ExitStack) -> ConnectedEnv:
     """The training environments of a new run, which `unused` closes."""
-    where: dict[str, Any] = {"collectors": request.collectors, "executor": request.executor or "processes"}
-    where |= {"vectorization": request.vectorization or "auto", "max_lag": request.max_lag or 0}
+    where: dict[str, Any] = {"vectorization": request.vectorization or "auto", "max_lag": request.max_lag or 0}
+    if request.collectors is not None:
+        where |= {"collectors": request.collectors, "executor": request.executor or "processes"}
     envs = make_vec_env(env, count, **where)
     unused.callback(_close, envs, "training")
     return envs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -89,13 +90,18 @@ def export_minari(path: str | Path, name: str, **description: str) -> None:
     `description`: `algorithm_name`, `author`, ... as `minari.create_dataset_from_buffers` takes them.
 
     Raises:
-        SettingsError: the extra is missing. ArtifactError: the file is missing or damaged, or Minari refuses.
+        SettingsError: the extra is missing, or `name` has no version. ArtifactError: the file is missing or damaged, or Minari
+        refuses.
     """
     try:
         import minari
         from minari.data_collector import EpisodeBuffer
     except ImportError:
         raise SettingsError("Minari's data sets need its library: pip install rlsdk[offline]") from None
+    if not re.search(r"-v\d+$", name):
+        raise SettingsError(
+            f"name = {name!r} has no version; names of Minari end with one, such as 'demo/cart-pole-v0'"
+        )
     episodes = open_episodes(path)
     buffers = [
         EpisodeBuffer(

@@ -43,12 +43,13 @@ def remember(agent: Agent, episodes: Iterable[object]) -> int:
         raise UsageError(f"recorded episodes need an agent with one environment, this one has {agent.context.num_envs}")
     spaces = agent.context.observation_space, agent.context.action_space
     normalizer = agent.preprocessing.rollouts(agent.parts)
-    count, room = 0, int(getattr(agent.config, "buffer_size", 0))
+    count, room, checked = 0, int(getattr(agent.config, "buffer_size", 0)), list[RecordedEpisode]()
     for number, given in enumerate(episodes):
-        episode = episode_of(spaces, given, f"episode {number}")
-        count += len(episode.rewards)
+        checked.append(episode_of(spaces, given, f"episode {number}"))
+        count += len(checked[-1].rewards)
         if count > room:
             raise SettingsError(f"the recordings hold more than buffer_size = {room} transitions; raise it")
+    for episode in checked:  # all of them, or none
         rollout = as_rollout(episode, str(agent.device), agent.parts.behavior_policy.initial_carry(1))
         buffer.extend(rollout if normalizer is None else normalizer.rollout(rollout))
     return count

@@ -14,6 +14,8 @@ from rlsdk.errors import ArtifactError, SettingsError
 
 SUFFIX = ".safetensors"
 """Of data sets; a name may be given without it."""
+OTHER_FORMATS = (".npz", ".npy", ".h5", ".hdf5", ".pkl", ".pt", ".csv", ".json", ".zip", ".rlsdk")
+"""Suffixes of files that are no such data sets, though some hold episodes."""
 MAX_HEADER = 16 * 2**20
 """Bytes of the header of a data set."""
 
@@ -101,10 +103,17 @@ def header_bytes(path: Path) -> bytes:
     """
     try:
         if not path.is_file():
-            raise ArtifactError(f"there is no data set {path}; rlsdk.interchange.record_episodes writes one")
+            raise ArtifactError(
+                f"there is no data set {path}; give the place of the file (rlsdk run: --dataset FILE), or write one with"
+                " rlsdk.interchange.record_episodes"
+            )
         size = path.stat().st_size
         with path.open("rb") as stream:
             length = int.from_bytes(stream.read(8), "little")
+            if path.suffix.lower() in OTHER_FORMATS:
+                raise ArtifactError(
+                    f"{path} is not a data set of rlsdk; read its arrays, and write them with rlsdk.buffers.write_episodes"
+                )
             if size < 8 or length > size - 8:
                 raise ArtifactError(
                     f"{path} is not a whole data set: {size} bytes, a header of {length}; take another copy"
