@@ -11,6 +11,7 @@ from gymnasium import spaces
 from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments.toy import BitFlippingEnv, IdentityEnv, InvalidActionEnvDiscrete, SimpleMultiObsEnv
 from rlsdk.errors import UnknownAttributeError, UsageError
+from rlsdk_acer import ACER
 from rlsdk_ars import ARS
 from rlsdk_maskable_ppo import MaskablePPO
 from rlsdk_qrdqn import QRDQN
@@ -21,6 +22,7 @@ from rlsdk_trpo import TRPO
 ON: dict[str, Any] = {"n_steps": 8, "batch_size": 8, "seed": 0}
 OFF: dict[str, Any] = {"buffer_size": 100, "learning_starts": 8, "batch_size": 4, "seed": 0}
 MAKERS: dict[str, Any] = {
+    "acer": lambda: ACER("MlpPolicy", "CartPole-v1", n_steps=8, seed=0),
     "ars": lambda: ARS("LinearPolicy", "CartPole-v1"),
     "maskable-ppo": lambda: MaskablePPO("MlpPolicy", InvalidActionEnvDiscrete(4, 2), **ON),
     "qrdqn": lambda: QRDQN("MlpPolicy", "CartPole-v1", **OFF),

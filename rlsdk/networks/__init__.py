@@ -70,6 +70,7 @@ __all__ = [
     "build_soft_actor_critic",
     "build_squashed_actor",
     "evaluate_recorded",
+    "explains_documented_methods",
     "features_dim",
     "flatten_parameters",
     "forgotten",

@@ -62,12 +62,8 @@ def memory_of(policy: str) -> str | None:
 class RecurrentConfig(ActorCriticConfig):
     """What recurrent policies have besides."""
 
-    lstm_hidden_size: int = attrs.field(
-        default=256, validator=in_range(1), metadata=described("units of the memory", unit="units") | needs(MEMORY)
-    )
-    n_lstm_layers: int = attrs.field(
-        default=1, validator=in_range(1, 16), metadata=described("layers of the memory") | needs(MEMORY)
-    )
+    lstm_hidden_size: int = attrs.field(default=256, validator=in_range(1), metadata=glossary.LSTM_HIDDEN_SIZE)
+    n_lstm_layers: int = attrs.field(default=1, validator=in_range(1, 16), metadata=glossary.N_LSTM_LAYERS)
     shared_lstm: bool = attrs.field(
         default=False,
         metadata=described("the critic reads the actor's memory; only the actor's gradient trains it") | needs(MEMORY),
@@ -75,11 +71,7 @@ class RecurrentConfig(ActorCriticConfig):
     enable_critic_lstm: bool = attrs.field(
         default=True, metadata=described("the critic has a separate memory; false = a linear layer") | needs(MEMORY)
     )
-    lstm_kwargs: Mapping[str, object] | None = attrs.field(
-        default=None,
-        metadata=described("further arguments of the torch module of the memory", examples=({"bias": False},))
-        | needs(MEMORY),
-    )
+    lstm_kwargs: Mapping[str, object] | None = attrs.field(default=None, metadata=glossary.LSTM_KWARGS)
     memory_class: Any = attrs.field(
         default=None,
         converter=as_module_class,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlsdk.settings.fields import described, needs
+from rlsdk.settings.fields import MEMORY, described, needs
 
 LEARNING_RATE = described("step size of the optimisers; may be a schedule of the remaining progress", tune=(1e-5, 1e-2))
 BUFFER_SIZE = described("transitions the replay buffer holds, over all environments", unit="transitions")
@@ -25,6 +25,11 @@ SDE_SAMPLE_FREQ = described(
     "steps between new noise matrices within a rollout; -1 = only when a rollout starts", unit="steps"
 ) | needs("use_sde")
 USE_SDE_AT_WARMUP = described("warm up with gSDE instead of uniformly random actions") | needs("use_sde")
+LSTM_HIDDEN_SIZE = described("units of the memory", unit="units") | needs(MEMORY)
+N_LSTM_LAYERS = described("layers of the memory") | needs(MEMORY)
+LSTM_KWARGS = described("further arguments of the torch module of the memory", examples=({"bias": False},)) | needs(
+    MEMORY
+)
 N_STEPS = described("vector steps per rollout", unit="vector steps", tune=(8, 4096))
 MINIBATCH_SIZE = described("steps per minibatch; none = the whole rollout", unit="steps", tune=(32, 2048))
 N_EPOCHS = described("passes over each rollout", tune=(1, 30))

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from rlsdk.settings import MEMORY, AgentConfig, described, finite_schedule, glossary, in_range, needs, structure
+from rlsdk.settings import AgentConfig, described, finite_schedule, glossary, in_range, structure
 from rlsdk.settings.networks import NetworkConfig, as_activation, as_net_arch, as_optimizer
 from rlsdk.settings.schedules import Linear, Schedule, as_schedule
 
@@ -36,19 +36,9 @@ class ACERPolicyConfig(NetworkConfig):
             "element-wise torch optimiser; none = RMSprop with rprop_alpha and rprop_epsilon", examples=("sgd",)
         ),
     )
-    lstm_hidden_size: int = attrs.field(
-        default=256,
-        validator=in_range(1),
-        metadata=described("units of the memory, which policy and values share", unit="units") | needs(MEMORY),
-    )
-    n_lstm_layers: int = attrs.field(
-        default=1, validator=in_range(1, 16), metadata=described("layers of the memory") | needs(MEMORY)
-    )
-    lstm_kwargs: Mapping[str, object] | None = attrs.field(
-        default=None,
-        metadata=described("further arguments of the torch module of the memory", examples=({"bias": False},))
-        | needs(MEMORY),
-    )
+    lstm_hidden_size: int = attrs.field(default=256, validator=in_range(1), metadata=glossary.LSTM_HIDDEN_SIZE)
+    n_lstm_layers: int = attrs.field(default=1, validator=in_range(1, 16), metadata=glossary.N_LSTM_LAYERS)
+    lstm_kwargs: Mapping[str, object] | None = attrs.field(default=None, metadata=glossary.LSTM_KWARGS)
 
 
 def _networks(value: Mapping[str, object] | ACERPolicyConfig | None) -> ACERPolicyConfig:

@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from rlsdk.distributions import Categorical
-from rlsdk.networks import Memory, NoMemory, has_train_mode
+from rlsdk.networks import Memory, NoMemory, explains_documented_methods, has_train_mode
 from rlsdk.records import Act, Observation, Sequences
 from rlsdk.spaces import Discrete
 from rlsdk.tree import map_tensors
@@ -20,6 +20,7 @@ Carry = tuple[Tensor, ...]
 """What the memory holds of each environment, [B, ..]; () without memory."""
 
 
+@explains_documented_methods
 class ACERNetwork(nn.Module):
     """A softmax policy and values of all actions. V(x) is the mean of the values over the policy."""
 
