@@ -5,10 +5,12 @@ A message names the mistake, its place, what is accepted and the fix.
 
 from __future__ import annotations
 
+import traceback
 import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from pathlib import Path
 
 
 class RlsdkError(Exception):
@@ -128,14 +130,30 @@ def message_of(error: BaseException) -> str:
         return "(its message cannot be shown)"
 
 
+OURS = Path(__file__).parent
+"""The folder of this package."""
+
+
 def raised(error: BaseException, where: str = "") -> str:
-    """What foreign code did, for a message that begins with whose it is.
+    """What foreign code did, for a message that begins with whose it is; at the end the line of that code.
 
     >>> "environment 'Mine-v0' " + raised(ValueError("no"), "step(2)")
     "environment 'Mine-v0' raised ValueError in step(2): no"
     """
     place = f" in {where}" if where else ""
-    return f"raised {type(error).__name__}{place}: {message_of(error)}"
+    return f"raised {type(error).__name__}{place}: {message_of(error)}{_line_of(error)}"
+
+
+def _line_of(error: BaseException) -> str:
+    """The innermost line of the traceback in code of the user, neither ours nor of an installed package; "" without one."""
+    found = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        path = Path(frame.f_code.co_filename)
+        if path.is_relative_to(OURS) or "site-packages" in path.parts or not path.is_file():
+            continue
+        shorter = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+        found = f" ({shorter}, line {line})"
+    return found
 
 
 HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")

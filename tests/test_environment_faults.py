@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -431,3 +432,28 @@ def test_the_default_device_of_ars_is_the_documented_one() -> None:
 def test_documented_names_of_environments_lead_to_ours(name: str, words: str) -> None:
     with pytest.raises(EnvironmentFault, match=words):
         make_vec_env(name)
+
+
+class Failing(ChainEnv):
+    """Raises in a function of its own."""
+
+    def step(self, action: Any) -> Any:
+        self.read_sensor()
+
+    def read_sensor(self) -> None:
+        raise OSError("sensor lost")
+
+
+@pytest.mark.parametrize(
+    "how", [{}, {"vectorization": "async"}, {"collectors": 2}, {"collectors": 2, "executor": "in-process"}], ids=str
+)
+def test_an_error_of_an_environment_is_one_line_that_names_the_users(how: dict[str, Any]) -> None:
+    line = Failing.read_sensor.__code__.co_firstlineno + 1
+    envs = make_vec_env(lambda: Failing(4), 2, **how)
+    with pytest.raises(EnvironmentFault) as caught:
+        rlsdk.make("ppo", env=envs, n_steps=8, batch_size=8).learn(16)
+    text = str(caught.value)
+    assert re.search(rf"raised OSError in step\(.*\): sensor lost \(.*test_environment_faults.py, line {line}\)$", text)
+    assert "\n" not in text
+    elsewhere = how and how.get("executor") != "in-process"
+    assert any("in read_sensor" in note for note in getattr(caught.value, "__notes__", [])) == bool(elsewhere)

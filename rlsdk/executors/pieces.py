@@ -14,8 +14,16 @@ from rlsdk.errors import WorkError, message_of, raised
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
+ErrorT = TypeVar("ErrorT", bound=Exception)
 PLAIN = (str, bytes, int, float, bool, type(None))
 CREATED_ELSEWHERE = "--- in its process ---"
+
+
+def traced(error: ErrorT, trace: str) -> ErrorT:
+    """`error`, which Python prints with the traceback of the process that it comes from; its message stays one line."""
+    if trace:
+        error.add_note(f"{CREATED_ELSEWHERE}\n{trace}")
+    return error
 
 
 @attrs.frozen
@@ -41,9 +49,9 @@ class Raised:
         made = self._made()
         if made is None:
             made = WorkError(f"the work raised {self.name}: {self.message}")
-        for note in (*self.notes, f"{CREATED_ELSEWHERE}\n{self.trace}"):
+        for note in self.notes:
             made.add_note(note)
-        return made
+        return traced(made, self.trace)
 
     def _made(self) -> Exception | None:
         try:

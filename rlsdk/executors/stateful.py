@@ -11,6 +11,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, TypeAlias
 
 from rlsdk.errors import WorkError
+from rlsdk.executors.pieces import traced
 from rlsdk.executors.shared_memory import SharedArrays
 from rlsdk.executors.workers import Failure, Worker, WorkerDied, clean_up_undisturbed, end_with_parent, obey_parent_only
 
@@ -60,7 +61,7 @@ class StatefulProcesses:
         answers = self._answers(set(requests))
         for index in requests:
             if isinstance(failure := answers[index], Failure):
-                raise (failure.kind or WorkError)(f"{failure.message}\n--- in its process ---\n{failure.trace}")
+                raise traced((failure.kind or WorkError)(failure.message), failure.trace)
         return answers
 
     def _answers(self, waiting: set[int]) -> dict[int, Any]:

@@ -32,6 +32,7 @@ from rlsdk.environments.vector.step_arrays import Ended
 from rlsdk.environments.vector.step_records import StepRecords
 from rlsdk.environments.vector.worker import END, Assignment, WithInfos, serve
 from rlsdk.errors import EnvironmentFault
+from rlsdk.executors.pieces import traced
 from rlsdk.executors.shared_memory import SharedArrays
 from rlsdk.executors.workers import Failure, RepeatedFailure, Worker, WorkerDied, spread
 from rlsdk.records import EnvStep, Observation
@@ -147,9 +148,9 @@ class ProcessVectorEnv(SpreadRequests, SteppedVector):
             how = str(reason) if "exit" in str(reason) else f"did not answer for {self.options.timeout} s; it hangs"
             self._fail(EnvironmentFault, f"environment {self.name!r}: the process of {worker.label} {how}")
         if isinstance(answer, Failure):
-            text = f"{answer.message}\n--- in its process ---\n{answer.trace}"
-            named = text if self.name in answer.message else f"environment {self.name!r} {text}"
-            self._fail(answer.kind or EnvironmentFault, named)
+            text = answer.message
+            named = text if self.name in text else f"environment {self.name!r} {text}"
+            self._fail(answer.kind or EnvironmentFault, named, answer.trace)
         ended = answer.ended if isinstance(answer, WithInfos) else answer
         worker.failures = 0 if isinstance(ended, Ended) else worker.failures
         return answer
@@ -170,9 +171,9 @@ class ProcessVectorEnv(SpreadRequests, SteppedVector):
             return _RESTARTED
         return answer
 
-    def _fail(self, kind: type[Exception], message: str) -> NoReturn:
+    def _fail(self, kind: type[Exception], message: str, trace: str = "") -> NoReturn:
         self._end()
-        raise kind(message)
+        raise traced(kind(message), trace)
 
     def map(self, work: Work[ItemT, ResultT], items: Sequence[ItemT]) -> list[ResultT]:
         """`work(environments, items)` of groups of items, each given to the next process that is free; answers in order.
@@ -194,7 +195,7 @@ class ProcessVectorEnv(SpreadRequests, SteppedVector):
 
     def _accept(self, answer: object) -> None:
         if isinstance(answer, Failure):
-            self._fail(answer.kind or EnvironmentFault, f"{answer.message}\n--- in its process ---\n{answer.trace}")
+            self._fail(answer.kind or EnvironmentFault, answer.message, answer.trace)
 
     def _count_restart(self) -> None:
         self.restarts += 1
