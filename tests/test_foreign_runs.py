@@ -299,6 +299,7 @@ def test_damaged_tables(content: bytes, folder: Path, tmp_path: Path) -> None:
         stored(attrs.evolve(RESUME, out=tmp_path))
     suite = Suite(name="own", description="", cells=(Cell(algorithm="trpo", env="rlsdk/IdentityEnv-v0", steps=8),))
     plan = Bench(suite=suite, seeds=(0,), out=tmp_path, executor="in-process")
+    (tmp_path / "sweep.json").unlink()
     (tmp_path / "bench.json").write_bytes(content)
     with pytest.raises(SettingsError, match=r"bench\.json is damaged"):
         bench(plan)

@@ -98,5 +98,5 @@ def test_a_run_warns_of_what_it_did_not_take(tmp_path: Path, cli: Any, quiet: tu
     PPO("MlpPolicy", "rlsdk/IdentityEnv-v0", policy_kwargs={"net_arch": {"pi": [8], "vf": [8]}}).save(tmp_path / "it")
     run = ("run", "ppo", "--from", "it", "--env", "rlsdk/IdentityEnv-v0", "--steps", "8", "--set", "n_steps=8")
     run += ("--set", "batch_size=8", "--set", "policy_kwargs.net_arch.vf=[4]", "--eval-every", "0")
-    with pytest.warns(UserWarning, match=r"policy from it: 5 of 8 tensors .* unchanged: critic_body"):
+    with pytest.warns(UserWarning, match=r"policy from it.rlsdk: 5 of 8 tensors .* unchanged: critic_body"):
         assert cli(*run, "--set", "policy_kwargs.net_arch.pi=[8]", *quiet)[0] == 0

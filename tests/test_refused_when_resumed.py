@@ -58,7 +58,7 @@ def test_a_sweep(cli: Any) -> None:
     )
     code, out, err = cli(*AGAIN, "both", "--seeds", "2", "--steps", "40")
     assert code == 0, err
-    assert "seeds 0, 1" in out
+    assert "seeds 0 to 1" in out
 
 
 def test_steps_before_the_end_of_the_last_rollout_are_those_of_the_first_call(cli: Any) -> None:

@@ -197,6 +197,7 @@ EXTENSIONS: dict[str, Callable[[World], object]] = {
 }
 NOT_ENTRANCES = {
     "rlsdk.interchange.export.format_of": "reads the suffix of a name",
+    "rlsdk.interchange.export.target_of": "makes the name of a file",
     "rlsdk.register": "refuses it in other words, see below",
     "rlsdk.testing.verify": "a clause is broken, see below",
     "rlsdk.agent.part": "names an attribute of parts",

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
-from rlsdk.runtime.absent_members import ExplainsAbsentMembers
+from rlsdk.interfaces.unknown_members import explaining
 
 ROWS = "sample(size, generator) gives batches of its rows"
 SPACES = "it is the model's: model.observation_space and model.action_space"
 
 
-class ExplainsDocumentedMembers(ExplainsAbsentMembers):
-    """Raises UnknownAttributeError for the names in `instead`, and for other unknown ones without advice."""
-
-    instead: ClassVar[Mapping[str, str]] = {
+explains_documented_members = explaining(
+    {
         **dict.fromkeys(("actions", "dones", "next_observations", "rewards", "timeouts"), ROWS),
         **dict.fromkeys(("action_dim", "action_space", "obs_shape", "observation_space"), SPACES),
         "add": "rlsdk.interchange.remember(model, episodes) adds recorded episodes, and learn the steps it collects",
@@ -30,3 +25,5 @@ class ExplainsDocumentedMembers(ExplainsAbsentMembers):
         "reset": "make the agent again for an empty one",
         "size": "len(buffer) counts its transitions, over all environments together",
     }
+)
+"""A class decorator: the errors for these names, which documented replay buffers have, name what to use."""

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from rlsdk.buffers.documented_members import ExplainsDocumentedMembers
+from rlsdk.buffers.documented_members import explains_documented_members
 from rlsdk.buffers.replay import HasGamma, ReplayBuffer, ReplayOptions
 from rlsdk.errors import SettingsError, UnsupportedSpaceError, UsageError, suggest
 from rlsdk.interfaces import BuildContext, State
@@ -34,7 +34,8 @@ class GoalSelectionStrategy(StrEnum):
     EPISODE = "episode"
 
 
-class HindsightReplay(ExplainsDocumentedMembers):
+@explains_documented_members
+class HindsightReplay:
     """A `ReplayBuffer` of a goal environment. Of `n_sampled_goal + 1` transitions drawn, `n_sampled_goal` get another goal:
     what was achieved at a later step of the episode (`future`), at its last (`final`), or at any (`episode`).
 

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-from rlsdk.buffers.documented_members import ExplainsDocumentedMembers
+from rlsdk.buffers.documented_members import explains_documented_members
 from rlsdk.buffers.replay import HasGamma, NStepOptions, ReplayBuffer
 from rlsdk.buffers.sum_tree import SumTree
 from rlsdk.errors import SettingsError, UsageError
@@ -24,7 +24,8 @@ CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
 
 
-class PrioritizedReplay(ExplainsDocumentedMembers):
+@explains_documented_members
+class PrioritizedReplay:
     """A `ReplayBuffer` whose rows are sampled with probability p^alpha / sum p^alpha, where p is the last error of a row.
 
     Batches carry the weights (N P)^-beta, scaled so that the largest of a batch is 1, for algorithms to multiply losses by.

@@ -15,6 +15,7 @@ from rlsdk.interfaces.require_inside import require_inside
 from rlsdk.records import Features
 from rlsdk.spaces import Box, Space, choices_of, dtype_of, map_leaves, shape_of
 
+Array = np.ndarray[Any, Any]
 MAX_SEED = 2**63 - 1
 OUTSIDE = "recorded actions outside the Box of their space are clipped into it, as environments clip them"
 FINAL = ": one row more than there are steps, the last is what the last step led to"
@@ -57,7 +58,7 @@ def checked_episode(spaces: tuple[Space, Space], episode: RecordedEpisode, where
     )
 
 
-def _numbers(value: Any, where: str) -> np.ndarray[Any, Any]:
+def _numbers(value: object, where: str) -> Array:
     """An array of numbers; raises ObservationError for anything else."""
     try:
         array = value.numpy(force=True) if isinstance(value, Tensor) else np.asarray(value)
@@ -71,7 +72,7 @@ def _numbers(value: Any, where: str) -> np.ndarray[Any, Any]:
 def _leaves(space: Space, values: Features, rows: tuple[int, str], where: str) -> Features:
     """Arrays [rows, ..] as tensors in the dtypes of the space, nested as it is. `rows`: how many, and a text about them."""
 
-    def convert(path: str, leaf: Space, value: Any) -> Tensor:
+    def convert(path: str, leaf: Space, value: object) -> Tensor:
         """[rows, *shape]."""
         if isinstance(value, dict | tuple):
             raise TypeError(f"{type(value).__name__} at {path}")
@@ -106,7 +107,7 @@ def _clipped(space: Space, actions: Features) -> Features:
     return map_leaves(space, clip, actions)
 
 
-def _converted(array: np.ndarray[Any, Any], dtype: str, where: str) -> Tensor:
+def _converted(array: Array, dtype: str, where: str) -> Tensor:
     """An array [rows, *shape] in the dtype of its space.
 
     A cast changes fractions, and numbers out of range, without a word: pictures from 0 to 1 would all be black in uint8.
@@ -135,7 +136,7 @@ def _ended(terminated: object, where: str) -> bool:
     return bool(terminated)
 
 
-def _masks(space: Space, masks: Any, steps: int, where: str) -> Tensor | None:
+def _masks(space: Space, masks: object, steps: int, where: str) -> Tensor | None:
     """Action masks as bool [T + 1, A]."""
     if masks is None:
         return None

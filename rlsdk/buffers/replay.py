@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 
 from rlsdk.buffers import replay_state
 from rlsdk.buffers.columns import NAMED, PLAIN, Columns
-from rlsdk.buffers.documented_members import ExplainsDocumentedMembers
+from rlsdk.buffers.documented_members import explains_documented_members
 from rlsdk.buffers.frame_history import FrameHistory
 from rlsdk.buffers.row_storage import RowStorage
 from rlsdk.errors import UsageError
@@ -43,7 +43,8 @@ class HasGamma(Protocol):
     def gamma(self) -> float: ...
 
 
-class ReplayBuffer(ExplainsDocumentedMembers):
+@explains_documented_members
+class ReplayBuffer:
     """The last `capacity` transitions of all environments together.
 
     With `shared_observations` an observation is stored once: the next observation of a row is the observation of the next row,

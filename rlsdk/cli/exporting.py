@@ -34,7 +34,7 @@ def export_policy(
     from rlsdk.agent.agent_file import SUFFIX
     from rlsdk.experiments.agent_path import agent_path
     from rlsdk.interchange.export import FORMATS, export, format_of, model_card, target_of
-    from rlsdk.storage.archive import write_whole
+    from rlsdk.runtime.whole_files import write_whole
 
     file = agent_path(file)
     chosen = kind or format_of(out) or "onnx"

@@ -30,7 +30,7 @@ def pull_file(
 ) -> None:
     """Download an agent file from a model hub (needs the extra `hub`)."""
     from rlsdk.interchange.hub import pull
-    from rlsdk.storage.archive import write_whole
+    from rlsdk.runtime.whole_files import write_whole
 
     write_whole(out, pull(repo, revision=revision).read_bytes())
     typer.echo(f"{out}")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import attrs
 import typer
@@ -123,7 +124,7 @@ def tune_algorithm(
         typer.echo(json.dumps({**attrs.asdict(best), "file": str(best.file), "command": command}, indent=1))
 
 
-def _environment(algorithm: str, settings: dict[str, Any], env: str | None, change: str | None) -> str:
+def _environment(algorithm: str, settings: Mapping[str, object], env: str | None, change: str | None) -> str:
     """The environment that is given, or that of the data set, with the arguments and wrappers of the command line."""
     from rlsdk.experiments.recorded_run import environment_of
 

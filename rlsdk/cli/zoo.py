@@ -72,7 +72,7 @@ def get_agent(
 ) -> None:
     """Write the agent file of a trained agent, once its hash is checked; every command that reads agents takes it."""
     from rlsdk.interchange.zoo import find
-    from rlsdk.storage.archive import write_whole
+    from rlsdk.runtime.whole_files import write_whole
 
     agent = find(name)
     target = out or Path(agent.name.replace("/", "-") + ".rlsdk")

@@ -8,14 +8,15 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import softplus
 
-from rlsdk.distributions.documented_members import ExplainsDocumentedMembers
+from rlsdk.distributions.documented_members import explains_documented_members
 
 CERTAIN = 1e8
 """Logit of a bit whose other value is forbidden."""
 
 
+@explains_documented_members
 @dataclass(frozen=True, slots=True, eq=False)
-class Bernoulli(ExplainsDocumentedMembers):
+class Bernoulli:
     """Bit a is 1 with probability sigmoid(`logits`[a]); `logits` float [N, A], actions 0 or 1 [N, A]."""
 
     logits: Tensor

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from rlsdk.distributions.documented_members import ExplainsDocumentedMembers
+from rlsdk.distributions.documented_members import explains_documented_members
 
 FORBIDDEN = -1e8
 """Logit of a value the mask forbids: its probability is exactly 0 in float32, its products with 0 stay finite."""
@@ -25,8 +25,9 @@ def masked(logits: Tensor, mask: Tensor | None) -> Tensor:
     return logits if mask is None else logits.masked_fill(~mask, FORBIDDEN)
 
 
+@explains_documented_members
 @dataclass(frozen=True, slots=True, eq=False)
-class Categorical(ExplainsDocumentedMembers):
+class Categorical:
     """Probabilities exp(`log_probs`), float [N, n], normalised; actions are int64 [N] from 0."""
 
     log_probs: Tensor
@@ -73,8 +74,9 @@ class Categorical(ExplainsDocumentedMembers):
         return (probs * (logits - (probs * logits).sum(-1, keepdim=True)),)
 
 
+@explains_documented_members
 @dataclass(frozen=True, slots=True, eq=False)
-class MultiCategorical(ExplainsDocumentedMembers):
+class MultiCategorical:
     """K independent choices with `sizes` values each; `log_probs` float [N, sum(sizes)], actions int64 [N, K] from 0."""
 
     log_probs: Tensor

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
-from rlsdk.runtime.absent_members import ExplainsAbsentMembers
+from rlsdk.interfaces.unknown_members import explaining
 
 SCALE = "log_std.exp() is the standard deviation of a Gaussian"
 
 
-class ExplainsDocumentedMembers(ExplainsAbsentMembers):
-    """Raises UnknownAttributeError for the names in `instead`, and for other unknown ones without advice."""
-
-    __slots__ = ()
-    instead: ClassVar[Mapping[str, str]] = {
+explains_documented_members = explaining(
+    {
         "distribution": "it is the distribution itself: probs, or mean and log_std, are its own",
         "get_actions": "mode() is the deterministic action, sample(generator) draws one",
         "logits": "log_probs are the normalised logits of a Categorical, probs their exponentials",
@@ -22,3 +16,5 @@ class ExplainsDocumentedMembers(ExplainsAbsentMembers):
         "stddev": SCALE,
         "variance": SCALE,
     }
+)
+"""A class decorator: the errors for these names, which documented distributions have, name what to use."""

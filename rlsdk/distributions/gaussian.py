@@ -9,14 +9,15 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import softplus
 
-from rlsdk.distributions.documented_members import ExplainsDocumentedMembers
+from rlsdk.distributions.documented_members import explains_documented_members
 from rlsdk.distributions.expected_log_jacobian import LOG_TWO, expected_log_jacobian
 
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
+@explains_documented_members
 @dataclass(frozen=True, slots=True, eq=False)
-class Gaussian(ExplainsDocumentedMembers):
+class Gaussian:
     """N(mean, diag(exp(log_std))^2); `mean` and `log_std` float [N, A]."""
 
     mean: Tensor
@@ -67,8 +68,9 @@ def log_jacobian(raw: Tensor) -> Tensor:
     return 2.0 * (LOG_TWO - raw - softplus(-2.0 * raw))
 
 
+@explains_documented_members
 @dataclass(frozen=True, slots=True, eq=False)
-class SquashedGaussian(ExplainsDocumentedMembers):
+class SquashedGaussian:
     """tanh(x) with x ~ N(mean, diag(exp(log_std))^2); `mean` and `log_std` float [N, A]. Actions lie strictly inside (-1, 1).
 
     Source: Haarnoja et al. 2018, arXiv:1801.01290, app. C.

@@ -8,14 +8,15 @@ from typing import Any, TypeVar
 
 from torch import Generator, Tensor
 
-from rlsdk.distributions.documented_members import ExplainsDocumentedMembers
+from rlsdk.distributions.documented_members import explains_documented_members
 from rlsdk.interfaces import Distribution
 
 PartT = TypeVar("PartT")
 
 
+@explains_documented_members
 @dataclass(frozen=True, slots=True, eq=False)
-class Product(ExplainsDocumentedMembers):
+class Product:
     """The joint distribution of independent parts; actions are nested as `parts` are: a mapping or a tuple."""
 
     parts: Mapping[str, Distribution] | tuple[Distribution, ...]

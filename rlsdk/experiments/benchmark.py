@@ -23,7 +23,7 @@ from rlsdk.experiments.trust import places_in, require_own_environment, require_
 from rlsdk.experiments.watching import watching
 from rlsdk.registry import preset
 from rlsdk.runtime.output import is_quiet, quietly
-from rlsdk.storage.archive import write_whole
+from rlsdk.runtime.whole_files import write_whole
 
 PLAN = BENCH
 

@@ -27,8 +27,8 @@ from rlsdk.experiments.metrics_file import MAX_METRICS, read_metric
 from rlsdk.experiments.run_record import RunRecord
 from rlsdk.experiments.stored_tables import read_text
 from rlsdk.runtime.output import print_line
+from rlsdk.runtime.whole_files import write_whole
 from rlsdk.settings import commented_toml
-from rlsdk.storage.archive import write_whole
 
 T = TypeVar("T")
 

@@ -36,11 +36,11 @@ from rlsdk.experiments.trust import (
 from rlsdk.experiments.watching import watching
 from rlsdk.registry import load, preset
 from rlsdk.runtime.output import is_quiet, print_line, quietly
+from rlsdk.runtime.whole_files import write_whole
 from rlsdk.settings import merge
 from rlsdk.settings.constructor import bind
 from rlsdk.settings.dataset import as_dataset, dataset_names
 from rlsdk.settings.load import nested
-from rlsdk.storage.archive import write_whole
 
 MAX_SEEDS, LISTED = 10_000, 5
 """Seeds of a sweep, and those that a message lists."""

@@ -28,6 +28,7 @@ from rlsdk.agent.training_state import TrainingState
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk.interchange.bounds import within_bounds
 from rlsdk.records import Act, Features, Observation
+from rlsdk.runtime.whole_files import write_whole
 from rlsdk.settings import evolve
 from rlsdk.spaces import (
     Box,
@@ -41,7 +42,6 @@ from rlsdk.spaces import (
     map_leaves,
     shape_of,
 )
-from rlsdk.storage.archive import write_whole
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent

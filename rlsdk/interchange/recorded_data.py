@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from rlsdk.buffers.recorded_episode import RecordedEpisode, checked_episode
 from rlsdk.errors import ObservationError, SettingsError, UsageError
@@ -125,7 +126,7 @@ def _part(given: object, name: str, where: str) -> Any:
     return found
 
 
-def _flags(given: object, name: str, shape: tuple[int, ...], where: str) -> np.ndarray[Any, Any]:
+def _flags(given: object, name: str, shape: tuple[int, ...], where: str) -> NDArray[np.bool_]:
     """bool [T]."""
     flags = np.asarray(_part(given, name, where))
     if flags.shape != shape or flags.dtype.kind not in "biuf" or not np.isin(flags, (0, 1)).all():

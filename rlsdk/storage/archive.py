@@ -12,11 +12,10 @@ import errno
 import hashlib
 import io
 import json
-import os
 import struct
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, NoReturn, Protocol
 
@@ -26,6 +25,7 @@ from torch import Tensor
 
 from rlsdk import tree
 from rlsdk.errors import ArtifactError
+from rlsdk.runtime.whole_files import write_atomically
 from rlsdk.storage.storable import as_json, nested_state, require_names
 from rlsdk.storage.tensors import ALIGNMENT, TensorBlock, mapped, read_header
 from rlsdk.storage.zip_entries import padding, stored
@@ -100,7 +100,7 @@ def write_archive(target: Path | IO[bytes], document: Mapping[str, object], sect
     manifest = json.dumps({"format": FORMAT, **document, "members": listing}, indent=1, allow_nan=False).encode()
     whole: dict[str, Member] = {_MANIFEST: Text(manifest), **members}
     if isinstance(target, Path):
-        _write_atomically(target, lambda stream: _write_zip(stream, whole))
+        write_atomically(target, lambda stream: _write_zip(stream, whole))
         return
     try:
         _write_zip(target, whole)
@@ -153,38 +153,6 @@ def _write_zip(stream: IO[bytes], members: Mapping[str, Member]) -> None:
             with archive.open(info, "w") as entry:
                 for chunk in member.chunks():
                     entry.write(chunk)
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file of any kind so that a reader sees the old one or the new one; raises as `write_archive`."""
-    _write_atomically(path, lambda stream: stream.write(data))
-
-
-def _write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    temporary = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as stream:
-            temporary = Path(stream.name)
-            write(stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.chmod(0o666 & ~_umask())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise ArtifactError(
-            f"cannot write {path}: {error.strerror or error}; choose a writable place with free space"
-        ) from None
-    finally:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
 
 
 def read_archive(

@@ -20,7 +20,7 @@ from rlsdk.errors import RlsdkError
 from rlsdk.registry import Plugin
 from rlsdk.registry.capability_files import NAME
 from rlsdk.registry.manifest import package_folder
-from rlsdk.storage.archive import write_whole
+from rlsdk.runtime.whole_files import write_whole
 from rlsdk.testing.not_applicable import NotApplicable
 from rlsdk.testing.resume_clauses import equals_uninterrupted
 from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 from rlsdk.environments.adapters.attributes import Environment, named
 from rlsdk.errors import SettingsError
@@ -17,7 +17,7 @@ def mask_method(env: Environment, name: str) -> Callable[[], object]:
     Raises:
         SettingsError: neither has it.
     """
-    method: Any = env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else None
+    method: object = env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else None
     if not callable(method):
         raise SettingsError(
             f"{named(env)} has no method {name!r}; give the name of one, or a function of the environment"
