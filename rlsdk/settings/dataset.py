@@ -15,7 +15,7 @@ from rlsdk.errors import ArtifactError, SettingsError
 SUFFIX = ".safetensors"
 """Of data sets; a name may be given without it."""
 OTHER_FORMATS = (".npz", ".npy", ".h5", ".hdf5", ".pkl", ".pt", ".csv", ".json", ".zip", ".rlsdk")
-"""Suffixes of files that are no such data sets, though some hold episodes."""
+"""Suffixes of files in other formats, though some hold episodes."""
 MAX_HEADER = 16 * 2**20
 """Bytes of the header of a data set."""
 
