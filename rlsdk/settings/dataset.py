@@ -104,7 +104,7 @@ def header_bytes(path: Path) -> bytes:
     try:
         if not path.is_file():
             raise ArtifactError(
-                f"there is no data set {path}; give the place of the file (rlsdk run: --dataset FILE), or write one with"
+                f"there is no data set {path}; give the place of the file, or write one with"
                 " rlsdk.interchange.record_episodes"
             )
         size = path.stat().st_size
