@@ -231,6 +231,16 @@ def test_settings_reach_the_agents_of_the_check(
     assert own.status == "passed", own.detail
 
 
+def require_refused(cli: Any, package: Path, declared: str, words: str) -> None:
+    """What the package declares for testing ends the check with one line."""
+    (package / "testing.py").write_text(declared + "\n")
+    sys.modules.pop("acme_bad.testing", None)
+    code, _, text = cli("check", "bad")
+    assert code == 1
+    assert words in text
+    assert len(text.strip().splitlines()) == 1
+
+
 @pytest.mark.slow
 def test_a_manifest_names_settings_and_bounds_for_testing(
     site: Site, monkeypatch: pytest.MonkeyPatch, cli: Any
@@ -249,12 +259,7 @@ def test_a_manifest_names_settings_and_bounds_for_testing(
         "BOUNDS = {}": "has no 'SETTINGS'; accepted: BOUNDS",
         'SETTINGS = {}\nBOUNDS = {"bandit": "high"}': "give a number for each toy",
     }.items():
-        (package / "testing.py").write_text(line + "\n")
-        sys.modules.pop("acme_bad.testing", None)
-        code, _, text = cli("check", "bad")
-        assert code == 1
-        assert words in text
-        assert len(text.strip().splitlines()) == 1
+        require_refused(cli, package, line, words)
 
 
 MODEL = (
@@ -285,10 +290,7 @@ def test_a_plugin_declares_clauses_that_do_not_hold_for_it(
         'EXCEPTIONS = {"agent.predict-array": "it is special"}': "holds for every algorithm; accepted: batch.*, rollout.*",
         'EXCEPTIONS = {"batch.discount-read": " "}': "gives no reason for ['batch.discount-read']",
     }.items():
-        (package / "testing.py").write_text(line + "\n")
-        sys.modules.pop("acme_bad.testing", None)
-        code, _, text = cli("check", "bad")
-        assert (code, words in text, len(text.strip().splitlines())) == (1, True, 1), text
+        require_refused(cli, package, line, words)
 
 
 def test_a_file_that_is_not_there_any_more_is_named_with_its_setting(site: Site, tmp_path: Path) -> None:

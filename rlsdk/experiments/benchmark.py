@@ -23,7 +23,7 @@ from rlsdk.experiments.trust import places_in, require_own_environment, require_
 from rlsdk.experiments.watching import watching
 from rlsdk.registry import preset
 from rlsdk.runtime.output import is_quiet, quietly
-from rlsdk.runtime.whole_files import write_whole
+from rlsdk.runtime.whole_files import write_json
 
 PLAN = BENCH
 
@@ -138,7 +138,7 @@ def _claim(plan: Bench) -> Iterator[None]:
         require_kind(plan.out, PLAN)
         if path.exists():
             now["cells"] = {**_cells_before(path, plan, now["cells"]), **now["cells"]}
-        write_whole(path, (json.dumps(now, indent=1) + "\n").encode())
+        write_json(path, now)
         yield
 
 

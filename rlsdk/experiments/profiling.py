@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import Any
 
 from rlsdk.agent import Agent
 from rlsdk.agent.substitution import substituted
+from rlsdk.runtime.output import is_quiet, print_line
 
 SLOW_STEP = 200e-6
 """Seconds from which a step in another process pays for the way there."""
@@ -116,3 +118,14 @@ def profiled(agent: Agent) -> Iterator[Profile]:
         profile.total = time.perf_counter() - began
         profile.seconds["other"] = max(0.0, profile.total - sum(profile.seconds.values()))
         profile.env_steps = agent.num_timesteps - before
+
+
+@contextmanager
+def printed_profile(agent: Agent, place: str) -> Iterator[None]:
+    """Print where the time of the block went; on standard error where standard output is for a result alone."""
+    with profiled(agent) as profile:
+        yield
+    stream = sys.stderr if is_quiet() else None
+    print_line(f"where the time went, {agent.spec.id} on {place}:\n{profile.table()}", stream)
+    advice = profile.advice(agent.context.num_envs, images=agent.context.observes_images, device=agent.device)
+    print_line(f"advice: {advice}", stream)

@@ -84,7 +84,7 @@ class RunDirectory:
             elif left := self._traces():
                 raise SettingsError(
                     f"{self.path} holds {left[0].relative_to(self.path)} but no {self.record.name}, so a new run would mix with"
-                    f" what is there; choose another --out, or bring {self.record.name} back and add --resume"
+                    f" what is there; choose another --out, or restore {self.record.name} and add --resume"
                 )
             yield
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -28,7 +27,7 @@ from rlsdk.errors import EnvironmentFault, SettingsError, message_of
 from rlsdk.evaluation.evaluate import Evaluation, run_episodes
 from rlsdk.experiments.begun_from import made
 from rlsdk.experiments.plotting import plot_run
-from rlsdk.experiments.profiling import profiled
+from rlsdk.experiments.profiling import printed_profile
 from rlsdk.experiments.recorded_run import dataset_of, environment_of, require_same_dataset
 from rlsdk.experiments.rl_zoo import chosen_preset
 from rlsdk.experiments.run_directory import RunDirectory, folder_name
@@ -45,7 +44,7 @@ from rlsdk.experiments.trust import (
     without_places,
 )
 from rlsdk.registry import AlgorithmSpec, Preset, load, plugin_of, preset
-from rlsdk.runtime.output import is_quiet, print_line
+from rlsdk.runtime.output import print_line
 from rlsdk.runtime.seeding import fresh_seed
 from rlsdk.settings import flat_scalars, merge, unstructure
 from rlsdk.settings.constructor import bind
@@ -116,7 +115,7 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, *, profile: bool) -> 
             watchers: list[Callback] = [ProgressBar(), interrupt, *restoring, *evaluator, checkpoints]
             left = record.steps - agent.num_timesteps
             if left > 0:
-                with _measured(agent, record.place) if profile else nullcontext():
+                with printed_profile(agent, record.place) if profile else nullcontext():
                     agent.learn(left, callback=watchers, reset_num_timesteps=False, threads=record.threads)
         checkpoints.save(agent)
         agent.save(directory.final)  # while the environments are open: the file holds the running episodes
@@ -198,17 +197,6 @@ def _asks_for_trust(record: RunRecord, directory: RunDirectory) -> bool:
     except SettingsError:
         return True
     return False
-
-
-@contextmanager
-def _measured(agent: Agent, place: str) -> Iterator[None]:
-    """Print where the time of the block went; on standard error where standard output is for a result alone."""
-    with profiled(agent) as profile:
-        yield
-    stream = sys.stderr if is_quiet() else None
-    print_line(f"where the time went, {agent.spec.id} on {place}:\n{profile.table()}", stream)
-    advice = profile.advice(agent.context.num_envs, images=agent.context.observes_images, device=agent.device)
-    print_line(f"advice: {advice}", stream)
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -36,7 +35,7 @@ from rlsdk.experiments.trust import (
 from rlsdk.experiments.watching import watching
 from rlsdk.registry import load, preset
 from rlsdk.runtime.output import is_quiet, print_line, quietly
-from rlsdk.runtime.whole_files import write_whole
+from rlsdk.runtime.whole_files import write_json
 from rlsdk.settings import merge
 from rlsdk.settings.constructor import bind
 from rlsdk.settings.dataset import as_dataset, dataset_names
@@ -148,7 +147,7 @@ def _folder(plan: Sweep) -> Iterator[Path]:
     with RunDirectory(folder).created(SEEDS):
         request = _found_anywhere(plan.request).as_table()
         record = {"request": request, "seeds": plan.seeds, "jobs": plan.jobs, "executor": plan.executor}
-        _write_json(written, record)
+        write_json(written, record)
         yield folder
 
 
@@ -348,14 +347,9 @@ def _summarise(folder: Path, results: list[SeedResult]) -> None:
     }
     if means:
         summary |= {"mean": float(np.mean(means)), "std": float(np.std(means)), "median": float(np.median(means))}
-    _write_json(folder / SUMMARY, summary)
+    write_json(folder / SUMMARY, summary)
     with contextlib.suppress(SettingsError):  # no matplotlib, or nothing to draw
         plot_runs([r.folder for r in results if r.error is None], folder / CURVES)
-
-
-def _write_json(path: Path, content: object) -> None:
-    """A file that is replaced as a whole: without it, no seed can be continued."""
-    write_whole(path, (json.dumps(content, indent=1) + "\n").encode())
 
 
 @contextlib.contextmanager

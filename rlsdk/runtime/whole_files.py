@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import tempfile
 from collections.abc import Callable
@@ -15,6 +16,11 @@ from rlsdk.errors import ArtifactError
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file of any kind so that a reader sees the old one or the new one; raises as `write_atomically`."""
     write_atomically(path, lambda stream: stream.write(data))
+
+
+def write_json(path: Path, content: object) -> None:
+    """Write JSON for people, a line for each entry; raises as `write_atomically`."""
+    write_whole(path, (json.dumps(content, indent=1) + "\n").encode())
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -20,7 +19,7 @@ from rlsdk.errors import RlsdkError
 from rlsdk.registry import Plugin
 from rlsdk.registry.capability_files import NAME
 from rlsdk.registry.manifest import package_folder
-from rlsdk.runtime.whole_files import write_whole
+from rlsdk.runtime.whole_files import write_json
 from rlsdk.testing.not_applicable import NotApplicable
 from rlsdk.testing.resume_clauses import equals_uninterrupted
 from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject
@@ -77,7 +76,7 @@ def measure(algorithm: str) -> Capabilities:
 def write(plugin: Plugin, found: Capabilities) -> Path:
     """Keep the result beside the plugin's manifest, where `rlsdk info` finds it."""
     path = package_folder(plugin.module) / NAME
-    write_whole(path, (json.dumps(cattrs.unstructure(found), indent=1) + "\n").encode())
+    write_json(path, cattrs.unstructure(found))
     return path
 
 
