@@ -13,8 +13,9 @@ import torch
 from numpy.typing import NDArray
 
 from rlsdk.environments.adapters.attributes import Indices, name_of_class
+from rlsdk.environments.adapters.documented_infos import documented_infos
 from rlsdk.environments.adapters.masks import get_action_masks
-from rlsdk.environments.adapters.nested import Array, Arrays, parts_of, rows_of
+from rlsdk.environments.adapters.nested import Array, Arrays, parts_of
 from rlsdk.environments.adapters.space_conversion import to_gymnasium
 from rlsdk.environments.vector.connected import ConnectedEnv
 from rlsdk.environments.vector.custom_vector import CustomVectorEnv
@@ -99,19 +100,11 @@ class NumpyVectorEnv:
             self._moved()
 
     def _answer(self, step: EnvStep) -> Stepped:
-        terminated, truncated = step.terminated.numpy(force=True), step.truncated.numpy(force=True)
-        given, cut = step.infos or [{} for _ in range(self.num_envs)], (truncated & ~terminated).tolist()
-        infos = [{**info, "TimeLimit.truncated": cut[i]} for i, info in enumerate(given)]
-        if step.final_observation is not None:
-            last = to_arrays(self.env.observation_space, step.final_observation.features)
-            for k, i in enumerate(np.flatnonzero(terminated | truncated)):
-                infos[i]["terminal_observation"] = rows_of(last, k)
-            seconds = round(time.time() - self._began, 6)
-            for episode in step.episodes:
-                context = {"r": episode.episode_return, "l": episode.length, "t": seconds}
-                infos[episode.env].setdefault("episode", context)
-        observation = to_arrays(self.env.observation_space, step.observation.features)
-        return observation, step.reward.numpy(force=True), terminated | truncated, infos
+        final, space = step.final_observation, self.env.observation_space
+        finals = None if final is None else to_arrays(space, final.features)
+        infos = documented_infos(step, finals, time.time() - self._began)
+        ended = (step.terminated | step.truncated).numpy(force=True)
+        return to_arrays(space, step.observation.features), step.reward.numpy(force=True), ended, infos
 
     # --- seeds, attributes, methods ------------------------------------------------------------------------------
 
