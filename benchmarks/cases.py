@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from benchmarks.peers import translated
 from benchmarks.trainers import Trainer
 from rlsdk.settings import merge
 
@@ -107,7 +108,9 @@ class Case:
 
         env: Any = make_vec_env(self.source(), self.n_envs, seed=seed)
         env = VecNormalize(env) if self.normalize else env
-        settings = copy.deepcopy(self.settings)  # the peers write into what they are given
+        given = copy.deepcopy(self.settings)  # the peers write into what they are given
+        library = kind.__module__.partition(".")[0]
+        settings = {name: translated(name, value, library) for name, value in given.items()}
         model = kind(self.policy, env, seed=seed, device="cpu", **settings)
         extra = {"async_eval": self._players(model)} if self.workers else {}
         model.learn(self.warmup, **extra)
