@@ -1,4 +1,4 @@
-"""`rlsdk record FILE`"""
+"""The command `rlsdk record FILE`."""
 
 from __future__ import annotations
 
