@@ -1,9 +1,10 @@
 """Export policies for programs without rlsdk, as ONNX or in torch's own format. They include everything that `predict` does.
 
 Inputs are `observation` as the environment returns it (`observation.KEY` for Dict observations), and `action_mask` if the agent
-uses masks. Recurrent policies also have the inputs `episode_start` and `state.000`, ...
+uses masks. Policies with a state (recurrent networks, stacked frames) also have the inputs `episode_start` and
+`state.000`, ...
 
-Outputs are `action` and, for recurrent policies, `next_state.000`, ... The action is deterministic, in the units of the
+Outputs are `action` and, for policies with a state, `next_state.000`, ... The action is deterministic, in the units of the
 environment, and clipped to its bounds. The next states are the states of the next call; the first states are zeros.
 """
 
@@ -264,10 +265,9 @@ def _traced(module: ExportedPolicy) -> torch.export.ExportedProgram:
 
 @torch.no_grad()
 def _require_agreement(program: torch.export.ExportedProgram, module: ExportedPolicy) -> None:
-    """Check that the traced program and the module return the same for random inputs of type float and for other example
-    inputs.
+    """Check that the traced program and the module return the same. Float inputs are random, the others are the examples.
 
-    They differ if the policy depends on something outside of the graph.
+    The outputs differ if the policy depends on something outside of the graph.
 
     Raises:
         UsageError: they differ.

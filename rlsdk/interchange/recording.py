@@ -43,7 +43,7 @@ def record_episodes(
     """Run `n_episodes` episodes, write them to a data set, and return its path.
 
     The data of the environment is recorded unchanged: observations before normalisation and stacking, true rewards, action
-    masks, terminations and truncations. Actions are stored clipped to their bounds. The random streams of the agent do not change.
+    masks, terminations and truncations. Actions are clipped to their bounds. The random streams of the agent do not change.
 
     Args:
         model: an agent, "random" for uniformly sampled actions (only those that are allowed), or a function of observations.
