@@ -1,7 +1,7 @@
 """Settings files of rl-baselines3-zoo, `hyperparams/<algorithm>.yml`, as presets.
 
 Such a file has a table for each environment. Some values are Python expressions, such as "dict(activation_fn=nn.ReLU)". They
-are parsed and not evaluated: `dict(...)`, tables, lists, numbers, texts and the names of activations and optimisers are read.
+are parsed, not evaluated. Accepted are `dict(...)`, tables, lists, numbers, text, and the names of activations and optimisers.
 """
 
 from __future__ import annotations

@@ -170,8 +170,8 @@ def stored(asked: RunRequest, jobs: int | None = None) -> Sweep | None:
     """Return the sweep in the folder `asked.out` to continue it, with the options of `asked`; None if there is none.
 
     Raises:
-        SettingsError: the record is damaged, of another algorithm, or has entries that an untrusted file may not have. Or: a
-            seed has been trained for more steps than `asked` has.
+        SettingsError: the record is damaged, belongs to another algorithm, or names modules or paths that are not trusted. It
+            is also raised if a seed has been trained for more steps than `asked` has, or `asked` has settings.
     """
     folder = asked.out
     if folder is None or not (folder / REQUEST).exists():

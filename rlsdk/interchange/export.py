@@ -1,8 +1,8 @@
 """Export policies for programs without rlsdk, as ONNX or in torch's own format. They include everything that `predict` does.
 
 Inputs are `observation` as the environment returns it (`observation.KEY` for Dict observations), and `action_mask` if the agent
-uses masks. Policies with a state (recurrent networks, stacked frames) also have the inputs `episode_start` and
-`state.000`, ...
+uses masks. Policies with a state (recurrent networks, stacked frames) also have the inputs `episode_start`
+and `state.000`, ...
 
 Outputs are `action` and, for policies with a state, `next_state.000`, ... The action is deterministic, in the units of the
 environment, and clipped to its bounds. The next states are the states of the next call; the first states are zeros.

@@ -1,4 +1,4 @@
-"""Former names of settings, for agent files that earlier versions wrote."""
+"""Former names of settings, which agent files of earlier versions contain."""
 
 from __future__ import annotations
 
