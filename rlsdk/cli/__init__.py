@@ -1,1 +1,1 @@
-"""The command line: `rlsdk`. One file per command; nothing heavy is imported before a command needs it."""
+"""The command line: `rlsdk`. There is one file per command. Slow imports happen only when a command needs them."""

@@ -1,4 +1,4 @@
-"""`rlsdk bench SUITE`"""
+"""The command `rlsdk bench SUITE`."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def run_bench(
 ) -> None:
     """Run a suite of algorithms and environments with several seeds and report the results, with confidence intervals.
 
-    The same command continues where it was stopped; more seeds add runs.
+    Run the same command again to continue where it was stopped. A larger --seeds adds runs.
     """
     from rlsdk.experiments import Bench, bench, load_suite
     from rlsdk.experiments.report import write_report
@@ -119,7 +119,7 @@ def run_bench(
 
 
 def _print_failures(outcome: BenchResult) -> None:
-    """And end with exit code 1, where a run failed."""
+    """Print the failed runs, and end the command with exit code 1 if there are any."""
     if not outcome.failures:
         return
     typer.echo(f"{counted(len(outcome.failures), 'run')} failed:", err=True)

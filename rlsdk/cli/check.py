@@ -1,4 +1,4 @@
-"""`rlsdk check ID`"""
+"""The command `rlsdk check ID`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def check_plugin(
     """Check a plugin against the contracts. Exit code 1 if a clause fails, 3 if some clauses were not run."""
     settings = parse_assignments(assignments or [])
     try:
-        import hypothesis  # noqa: F401  # the clauses need it
+        import hypothesis  # noqa: F401  # the clauses import it
 
         from rlsdk.testing.request import Request
         from rlsdk.testing.running import outcomes, summary
@@ -61,7 +61,7 @@ def check_plugin(
 
 
 def _print(outcome: CheckResult) -> None:
-    """One clause of the table, with what is to be known of one that does not hold."""
+    """Print one clause of the table. For a clause that does not hold, print the cause and the remedy below it."""
     print_line(f"{outcome.status:<16}{outcome.id:<40}{outcome.statement}")
     lines = outcome.detail.splitlines()
     if outcome.status != "failed":

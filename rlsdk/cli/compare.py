@@ -1,4 +1,4 @@
-"""`rlsdk compare A B`"""
+"""The command `rlsdk compare A B`."""
 
 from __future__ import annotations
 

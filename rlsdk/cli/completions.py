@@ -1,6 +1,6 @@
-"""What the shell completes besides options: ids, environments, presets, suites, sinks, executors and trained agents.
+"""Shell completion of ids, environments, presets, suites, sinks, executors and trained agents.
 
-Nothing here imports torch or a plugin, because a user who presses the tab key waits for it.
+This module imports neither torch nor a plugin, because users wait for the result after they press the tab key.
 """
 
 from __future__ import annotations
@@ -15,55 +15,55 @@ from rlsdk.registry import algorithms, extensions, preset_names
 
 SINKS = ("console", "tensorboard")
 EXECUTORS = ("in-process", "processes")
-"""Those of rlsdk itself. Their modules import torch."""
+"""The executors of rlsdk itself, listed here because their modules import torch."""
 
 
 def complete_algorithm(incomplete: str) -> list[str]:
-    """Ids of the algorithms that can be used."""
+    """Return the ids of the algorithms that can be used and begin with `incomplete`."""
     return _beginning(incomplete, _usable)
 
 
 def complete_preset(context: typer.Context, incomplete: str) -> list[str]:
-    """Presets of the algorithm on the line; without one, of all algorithms."""
+    """Return the presets of the algorithm on the command line. Without an algorithm, return those of all algorithms."""
     return _beginning(incomplete, lambda: _presets(context))
 
 
 def complete_environment(context: typer.Context, incomplete: str) -> list[str]:
-    """Environments that the algorithm on the line has presets for."""
+    """Return the environments for which the algorithm on the command line has presets."""
 
     def environments() -> list[str]:
         names = _presets(context)
-        return [name for name in names if not any(name.startswith(f"{other}-") for other in names)]  # no variants
+        return [name for name in names if not any(name.startswith(f"{other}-") for other in names)]  # without variants
 
     return _beginning(incomplete, environments)
 
 
 def complete_suite(incomplete: str) -> list[str]:
-    """Names of suites."""
+    """Return the names of suites that begin with `incomplete`."""
     from rlsdk.experiments.suite import suites
 
     return _beginning(incomplete, suites)
 
 
 def complete_sink(incomplete: str) -> list[str]:
-    """Names of metric sinks."""
+    """Return the names of metric sinks that begin with `incomplete`."""
     return _beginning(incomplete, lambda: (*SINKS, *extensions("sinks")))
 
 
 def complete_executor(incomplete: str) -> list[str]:
-    """Names of executors."""
+    """Return the names of executors that begin with `incomplete`."""
     return _beginning(incomplete, lambda: (*EXECUTORS, *extensions("executors")))
 
 
 def complete_agent(incomplete: str) -> list[str]:
-    """Names of trained agents."""
+    """Return the names of trained agents that begin with `incomplete`."""
     from rlsdk.interchange.zoo import agents
 
     return _beginning(incomplete, lambda: [agent.name for agent in agents()])
 
 
 def _presets(context: typer.Context) -> list[str]:
-    # an option without its value, which is being completed, leaves arguments among the unparsed ones
+    # while the value of an option is being completed, the parser leaves the arguments unparsed
     named = context.params.get("algorithm") or next(iter(context.args), None)
     algorithms_meant = [str(named)] if named else _usable()
     return sorted({name for algorithm in algorithms_meant for name in preset_names(algorithm)})
@@ -74,7 +74,7 @@ def _usable() -> list[str]:
 
 
 def _beginning(incomplete: str, values: Callable[[], Iterable[str]]) -> list[str]:
-    """The values that begin so; none where a plugin is broken, as an error has no place in a shell's completion."""
+    """Return the values that begin with `incomplete`. Errors of plugins give an empty list: a shell cannot show them."""
     try:
         return [value for value in values() if value.startswith(incomplete)]
     except RlsdkError:

@@ -1,4 +1,4 @@
-"""`rlsdk config ALGO`"""
+"""The command `rlsdk config ALGO`."""
 
 from __future__ import annotations
 

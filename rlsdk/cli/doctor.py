@@ -1,4 +1,4 @@
-"""`rlsdk doctor`"""
+"""The command `rlsdk doctor`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ PACKAGES = ("rlsdk", "torch", "gymnasium", "numpy", "safetensors")
 
 
 def _version(package: str) -> str | None:
-    """None: it is not installed."""
+    """Return the version of a package; None if it is not installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:

@@ -1,4 +1,4 @@
-"""The options that change an environment, shared by the commands that make one."""
+"""Options that change an environment. The commands that make environments share them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rlsdk eval FILE`"""
+"""The command `rlsdk eval FILE`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rlsdk export`: policies for programs without rlsdk."""
+"""The command `rlsdk export`: write policies for programs without rlsdk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rlsdk.errors import SettingsError
 from rlsdk.runtime.output import counted
 
 IN_CARDS = "Trained with rlsdk for"
-"""A model card has this text; others do not."""
+"""Text that identifies a model card: every model card contains it."""
 
 
 def export_policy(
@@ -50,13 +50,21 @@ def export_policy(
 
 
 def _require_own_card(card: Path) -> None:
-    """Raises SettingsError where a model card would replace a text that is none."""
+    """Check that a model card would not replace a file that is not a model card.
+
+    Raises:
+        SettingsError: it would.
+    """
     if card.exists() and IN_CARDS not in card.read_text(encoding="utf-8", errors="replace"):
         raise SettingsError(f"the model card would replace {card}, which is another text; choose another --out")
 
 
 def results_of(file: Path) -> str | None:
-    """The last evaluation in the run directory around an agent file; raises SettingsError: it is damaged."""
+    """Return a sentence with the final evaluation of a run, given its agent file `final.rlsdk`; None for other files.
+
+    Raises:
+        SettingsError: the record of the run is damaged.
+    """
     from rlsdk.experiments.run_record import RunRecord
 
     record = file.parent / "run.json"

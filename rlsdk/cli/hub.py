@@ -1,4 +1,4 @@
-"""`rlsdk push` and `rlsdk pull`: agents on a model hub."""
+"""The commands `rlsdk push` and `rlsdk pull`: agents on a model hub."""
 
 from __future__ import annotations
 

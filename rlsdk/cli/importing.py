@@ -1,4 +1,4 @@
-"""`rlsdk import`: agents of other libraries."""
+"""The command `rlsdk import`: agents of other libraries."""
 
 from __future__ import annotations
 

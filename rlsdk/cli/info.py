@@ -1,4 +1,4 @@
-"""`rlsdk info ALGO`"""
+"""The command `rlsdk info ALGO`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def show_info(
 
 
 def _measured(found: dict[str, Any] | None) -> str:
-    """What small agents of it were seen to do."""
+    """Return one line with the measured capabilities of an algorithm, or the command that measures them."""
     if found is None:
         return "not yet; rlsdk check ID --capabilities"
     words = {name: value for name, value in found.items() if isinstance(value, bool)}

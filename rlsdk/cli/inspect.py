@@ -1,4 +1,4 @@
-"""`rlsdk inspect FILE`"""
+"""The command `rlsdk inspect FILE`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The message of a command that is stopped."""
+"""The message of a command that the user interrupts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlsdk.runtime.output import print_line
 
 @contextmanager
 def interrupted(how_to_go_on: str) -> Iterator[None]:
-    """Ctrl-C in the block ends the command with one line and exit code 130."""
+    """End the command with one line of text and exit code 130 if the user presses Ctrl-C inside the block."""
     try:
         yield
     except KeyboardInterrupt:

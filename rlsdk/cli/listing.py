@@ -1,4 +1,4 @@
-"""`rlsdk list`"""
+"""The command `rlsdk list`."""
 
 from __future__ import annotations
 

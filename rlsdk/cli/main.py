@@ -103,14 +103,15 @@ COMMANDS: tuple[tuple[str, Callable[..., object], str, str], ...] = (
     ("new", new.new_plugin, "Write a plugin package.", "new my-first --family off-policy --actions continuous"),
     ("doctor", doctor.diagnose, "Check the installation.", "doctor"),
 )
-"""Names, functions, summaries for the list of commands, and the examples on the commands' pages, which a test runs."""
+"""(name, function, summary in the list of commands, example on the page of the command) of each command. A test runs the
+examples."""
 for _name, _function, _summary, _example in COMMANDS:
     app.command(_name, short_help=_summary, epilog=f"Example: rlsdk {_example}")(_function)
 app.add_typer(zoo.app, name="zoo", short_help="Trained agents of installed packages.")
 
 
 def main() -> None:
-    """Run the command line; errors meant for users are one message and exit code 1."""
+    """Run the command line. For errors meant for users, print one message and end with exit code 1."""
     with plain_output(), plain_warnings():
         _run()
 
@@ -121,7 +122,7 @@ def _run() -> None:
     except RlsdkError as error:
         print_line(f"error: {error}", sys.stderr)
         sys.exit(1)
-    except OSError as error:  # a full disk, a folder that vanished
+    except OSError as error:  # for example a full disk, or a folder that was removed
         print_line(
             f"error: {error}; files written before are complete; free some space or choose another place", sys.stderr
         )

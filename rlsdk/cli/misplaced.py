@@ -1,4 +1,4 @@
-"""Settings that are options of the command, or a whole file of another kind: the error names the option."""
+"""Errors for settings that are options of the command, and for settings files of rl-baselines3-zoo given with --config."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ OPTION_OF = {
     "out": "--out",
     "threads": "--threads",
 }
-"""Names that people give as settings, here and in rl-baselines3-zoo -> the option of `rlsdk run`."""
+"""Name that users give as a setting, here or in rl-baselines3-zoo -> the option of `rlsdk run`."""
 
 
 def require_settings(spec: AlgorithmSpec, settings: Mapping[str, object], config: Path | None) -> None:
-    """Check that the names are settings, where an option has the same meaning.
+    """Check that no name is an option of the command instead of a setting.
 
     Raises:
-        SettingsError: one is an option, or `config` is a file of rl-baselines3-zoo.
+        SettingsError: a name is an option, or `config` is a file of rl-baselines3-zoo. The message names the option to use.
     """
     own = {field.name for field in attrs.fields(spec.config_type)}
     for name, value in settings.items():

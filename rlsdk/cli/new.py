@@ -1,4 +1,4 @@
-"""`rlsdk new`: a plugin package to start from."""
+"""The command `rlsdk new`: write a plugin package to start from."""
 
 from __future__ import annotations
 

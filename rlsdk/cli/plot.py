@@ -1,4 +1,4 @@
-"""`rlsdk plot RUN...`"""
+"""The command `rlsdk plot RUN...`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def plot_curves(  # noqa: PLR0913  # options of the command
 ) -> None:
     """Draw learning curves: one plot per environment, one line per algorithm and settings, a band over seeds.
 
-    Of a data set: the returns and lengths of its episodes.
+    For a data set, draw the returns and lengths of its episodes.
 
     The numbers are written next to the picture, as CSV.
     """
@@ -56,7 +56,7 @@ def plot_curves(  # noqa: PLR0913  # options of the command
 
 
 def _picture(out: Path, picture_format: str | None) -> Path:
-    """The file to write: a suffix that is a number, as in `curve-0.5`, is a part of the name."""
+    """Return the file to write. A suffix with digits, as in `curve-0.5`, is a part of the name, not a format."""
     stem = out.with_suffix("") if out.suffix[1:].isalpha() else out
     if stem != out and picture_format is None:
         return out
@@ -74,7 +74,7 @@ def _plot_data(file: Path, output: Path, picture: PictureSettings) -> None:
 
 
 def _size(text: str | None) -> tuple[float, float] | None:
-    """Width and height of `8x4`."""
+    """Parse a size such as `8x4` into (width, height)."""
     if text is None:
         return None
     try:

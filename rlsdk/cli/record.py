@@ -1,4 +1,4 @@
-"""`rlsdk record FILE`"""
+"""The command `rlsdk record FILE`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def record_file(
     ] = False,
     trust: TrustedFile = False,
 ) -> None:
-    """Write a video of a saved agent playing (needs the extra `video`)."""
+    """Write a video of episodes of a saved agent (needs the extra `video`)."""
     from rlsdk.experiments.agent_path import agent_path
     from rlsdk.experiments.stored_agent import stored_agent
     from rlsdk.experiments.video import record_video

@@ -1,4 +1,4 @@
-"""`rlsdk record-episodes AGENT|--random|--human`"""
+"""The command `rlsdk record-episodes`, with an agent file, --random or --human."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def record_episodes_of(  # noqa: PLR0913  # options of the command
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the data set, if there is one.")] = False,
     trust: TrustedFile = False,
 ) -> None:
-    """Record episodes to a data set: of an agent, of random actions, or of you."""
+    """Record episodes of an agent, of random actions, or of a human player to a data set."""
     if [file is not None, random, human].count(True) != 1:
         raise SettingsError("give one of: an agent file, --random, --human")
     if deterministic and file is None:
@@ -56,7 +56,7 @@ def record_episodes_of(  # noqa: PLR0913  # options of the command
 
 
 def episodes_in(file: Path) -> str:
-    """One line about a data set."""
+    """Describe a data set in one line: episodes, steps and mean return."""
     from rlsdk.interchange.data_set_summary import summary_of
 
     found = summary_of(file)
@@ -66,7 +66,11 @@ def episodes_in(file: Path) -> str:
 
 
 def _target(out: Path, *, overwrite: bool) -> Path:
-    """The file to write; raises SettingsError before anything is played."""
+    """Return the file to write.
+
+    Raises:
+        SettingsError: the file exists and may not be replaced, or is a folder. It is raised before any episode is run.
+    """
     target = suffixed(out)
     if target.is_dir():
         raise SettingsError(f"{target} is a folder; choose another --out")
@@ -102,7 +106,11 @@ def _by_hand(env: str | None, episodes: int, target: Path, seed: int, keys: list
 
 
 def _given(env: str | None, option: str) -> str:
-    """The environment; raises SettingsError where there is none."""
+    """Return the environment `env`.
+
+    Raises:
+        SettingsError: no environment is given.
+    """
     if env is None or env.startswith("?"):
         raise SettingsError(f"{option} needs an environment: add --env ID, for example --env CartPole-v1")
     return env

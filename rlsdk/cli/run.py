@@ -1,4 +1,4 @@
-"""`rlsdk run ALGO`"""
+"""The command `rlsdk run ALGO`."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def run_training(
     as_json: Annotated[bool, typer.Option("--json", help="Print only the result, as JSON.")] = False,
 ) -> None:
     """Train an agent. Writes a run directory with settings, metrics, checkpoints, the best and the final agent."""
-    find(algorithm)  # before anything slow is imported
+    find(algorithm)  # first, because the imports below are slow
     _require_one_start(preset, policy_from, config=config is not None, no_preset=no_preset, resume=resume)
     settings = _settings(algorithm, config, assignments or [], env, trust=trust)
     env = _environment(env, settings, changed_environment(None, env_kwargs, wrapper), resume=resume)
@@ -178,7 +178,11 @@ def run_training(
 def _require_one_start(
     preset: str | None, policy_from: Path | None, *, config: bool, no_preset: bool, resume: bool
 ) -> None:
-    """Refuse --preset beside another source of the settings, and options of a beginning for a run that has begun."""
+    """Refuse --preset together with another source of the settings, and --from or --no-preset together with --resume.
+
+    Raises:
+        SettingsError: such options are given together.
+    """
     others = {"--config": config, "--no-preset": no_preset, "--resume": resume}
     if preset is not None and (given := [name for name, is_given in others.items() if is_given]):
         raise SettingsError(f"--preset and {given[0]} both choose the settings to start from; give one of them")
@@ -191,7 +195,7 @@ def _require_one_start(
 def _settings(
     algorithm: str, config: Path | None, assignments: list[str], env: str | None, *, trust: bool
 ) -> dict[str, Any]:
-    """The settings of a file, with those of the command line laid over them."""
+    """Return the settings of the file `config`, with those of the command line added. The latter have priority."""
     from rlsdk.experiments.trust import require_own_environment
 
     stored: dict[str, Any] = load_settings(config) if config else {}
@@ -203,7 +207,7 @@ def _settings(
 
 
 def _environment(env: str | None, settings: Mapping[str, object], change: str | None, *, resume: bool) -> str | None:
-    """The environment with the arguments and wrappers of the command line; None where it is not given here."""
+    """Return the environment with the arguments and wrappers of the command line; None if no environment is given."""
     if change is None:
         return env
     if resume and env is None:
@@ -217,7 +221,7 @@ def _environment(env: str | None, settings: Mapping[str, object], change: str | 
 
 
 def _sweep(request: RunRequest, seeds: int | None, jobs: int | None, executor: str | None) -> Sweep | None:
-    """The seeds to run side by side, None for a single run."""
+    """Return the sweep over seeds to run; None for a single run."""
     from rlsdk.experiments.sweep import Sweep, jobs_for, require_same_seeds, seeds_from, stored
 
     if request.resume:
@@ -232,18 +236,18 @@ def _sweep(request: RunRequest, seeds: int | None, jobs: int | None, executor: s
     if seeds is None:
         if jobs is not None:
             raise SettingsError("--jobs belongs to --seeds: how many seeds run at a time")
-        jobs_for(None, 1, request.threads, executor or DEFAULT_EXECUTOR)  # refuses an unknown executor
+        jobs_for(None, 1, request.threads, executor or DEFAULT_EXECUTOR)  # raises SettingsError for an unknown executor
         if executor is not None and request.collectors is None and not request.resume:
             raise SettingsError("--executor belongs to --seeds or --collectors; add one of them, or leave it out")
         return None
     chosen = seeds_from(request.settings.get("seed"), seeds)
     at_a_time = jobs_for(jobs, seeds, request.threads, executor or DEFAULT_EXECUTOR)
-    of_seed = attrs.evolve(request, executor=None)  # a run's executor is for its collectors
+    of_seed = attrs.evolve(request, executor=None)  # the executor of a run is for its collectors
     return Sweep(request=of_seed, seeds=chosen, jobs=at_a_time, executor=executor or DEFAULT_EXECUTOR)
 
 
 def _run_seeds(plan: Sweep) -> list[SeedResult]:
-    """Run the seeds, and print a summary."""
+    """Run the seeds and print a summary."""
     from rlsdk.experiments.recorded_run import place_of
     from rlsdk.experiments.sweep import CURVES, SUMMARY, folder_of, sweep
 
@@ -264,12 +268,12 @@ def _run_seeds(plan: Sweep) -> list[SeedResult]:
 
 
 def _listed(seeds: Sequence[int]) -> str:
-    """`seed 3`, or `seeds 0 to 4`: they follow one another."""
+    """Return `seed 3` or `seeds 0 to 4`, for consecutive seeds."""
     return f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
 
 
 def _finish(results: Sequence[SeedResult], *, as_json: bool) -> None:
-    """Print JSON with `as_json`; exit code 1 if a seed failed."""
+    """Print the results as JSON with `as_json`. End with exit code 1 if a seed failed."""
     if as_json:
         typer.echo(json.dumps([_as_dict(result) for result in results], indent=1))
     if failed := sum(result.error is not None for result in results):
@@ -283,7 +287,7 @@ def _as_dict(result: SeedResult) -> dict[str, object]:
 
 
 def _report(result: RunResult, algorithm: str) -> SeedResult:
-    """Print the result of the run, and how to continue it if it was interrupted."""
+    """Print the result of the run. If it was interrupted, print how to continue it and end with exit code 130."""
     from rlsdk.experiments.sweep import SeedResult
 
     folder, score = result.directory.path, result.evaluation

@@ -1,4 +1,4 @@
-"""Numbers on the command line: environment steps, 100000, 100_000 or 1e5, and seeds."""
+"""Parsers of numbers on the command line: environment steps (100000, 100_000 or 1e5) and the largest seed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rlsdk.errors import shown
 
 METAVAR = "<int>"
 MOST_SEED = 2**32 - 1
-"""As of the setting `seed`."""
+"""The largest seed: the upper bound of the setting `seed`."""
 
 
 def steps_from(least: int) -> Callable[[str], int]:
-    """A parser of whole numbers from `least`, 0 or 1, to 2**63 - 1; 1e5 is 100,000."""
+    """Return a parser of whole numbers from `least` (0 or 1) to 2**63 - 1. It reads 1e5 as 100,000."""
 
     def parse(text: str) -> int:
         number = _whole(str(text))
@@ -28,7 +28,7 @@ def steps_from(least: int) -> Callable[[str], int]:
 
 
 def _whole(text: str) -> int | None:
-    """The number; None where the text is none or has decimals."""
+    """Parse a whole number; None if the text is not a number or has decimals."""
     with contextlib.suppress(ValueError):
         return int(text)
     with contextlib.suppress(ValueError):

@@ -1,4 +1,4 @@
-"""`rlsdk tune ALGO`"""
+"""The command `rlsdk tune ALGO`."""
 
 from __future__ import annotations
 
@@ -81,10 +81,10 @@ def tune_algorithm(
 ) -> None:
     """Search for hyper-parameters (extra `tune`), and write the best as a settings file that `rlsdk run --config` takes.
 
-    It varies the settings that declare a range, see `rlsdk.settings.fields`. The same command continues where it was
-    stopped; more --trials add some.
+    The search varies the settings that declare a range, see `rlsdk.settings.fields`. Run the same command again to continue
+    where it was stopped. A larger --trials adds trials.
     """
-    find(algorithm)  # before anything slow is imported
+    find(algorithm)  # first, because the imports below are slow
     from rlsdk.experiments import Tuning, tune
     from rlsdk.experiments.recorded_run import with_dataset
     from rlsdk.experiments.run_directory import folder_name
@@ -125,7 +125,13 @@ def tune_algorithm(
 
 
 def _environment(algorithm: str, settings: Mapping[str, object], env: str | None, change: str | None) -> str:
-    """The environment that is given, or that of the data set, with the arguments and wrappers of the command line."""
+    """Return the environment, with the arguments and wrappers of the command line.
+
+    It is `env`, or the environment of the data set.
+
+    Raises:
+        SettingsError: there is no environment.
+    """
     from rlsdk.experiments.recorded_run import environment_of
 
     env = env or environment_of(load(algorithm), settings)

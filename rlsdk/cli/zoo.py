@@ -1,4 +1,4 @@
-"""`rlsdk zoo`: trained agents of installed packages."""
+"""The command `rlsdk zoo`: trained agents of installed packages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def list_agents(
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """List the trained agents with what they reached. Imports neither torch nor any plugin."""
+    """List the trained agents with their mean returns. Imports neither torch nor any plugin."""
     from rlsdk.interchange.zoo import agents
 
     known = agents()
@@ -53,7 +53,7 @@ def list_agents(
 
 @app.command("show", short_help="Print the card of an agent.", epilog="Example: rlsdk zoo show tqc/Pendulum-v1")
 def show_agent(name: Name) -> None:
-    """Print the card of a trained agent: what it reached, how to use it, the command that makes it, hashes."""
+    """Print the card of a trained agent: its results, how to use it, the command that trains it, and hashes."""
     from rlsdk.interchange.zoo import find
 
     typer.echo(find(name).card(), nl=False)
@@ -70,7 +70,7 @@ def get_agent(
         Path | None, typer.Option("--out", "-o", help="File to write (default: named after it, here).")
     ] = None,
 ) -> None:
-    """Write the agent file of a trained agent, once its hash is checked; every command that reads agents takes it."""
+    """Check the hash of a trained agent and write its agent file. Every command that reads agents accepts this file."""
     from rlsdk.interchange.zoo import find
     from rlsdk.runtime.whole_files import write_whole
 

@@ -1,4 +1,4 @@
-"""Which agent file a path of the command line means."""
+"""Find the agent file that a path on the command line refers to."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from rlsdk.errors import SettingsError
 
 
 def agent_path(path: Path) -> Path:
-    """The file `path`, which may be given without its suffix. Of a run directory: its best agent, else the final one, else that
-    of the newest checkpoint.
+    """Return the agent file at `path`, which may be given without its suffix.
+
+    For a run directory, return the best agent, else the final agent, else the newest checkpoint.
 
     Raises:
-        SettingsError: a folder without an agent, or there is nothing of that name.
+        SettingsError: nothing has this name, or it is a folder without an agent.
     """
     named = next((file for suffix in ("", ".rlsdk", ".zip") if (file := Path(f"{path}{suffix}")).is_file()), None)
     if named is not None:
@@ -21,7 +22,7 @@ def agent_path(path: Path) -> Path:
         raise SettingsError(
             f"there is no file or folder {path}; name an agent file, or a directory that `rlsdk run` wrote"
         )
-    if not path.is_dir():  # a pipe or a device: reading it raises the error
+    if not path.is_dir():  # a pipe or a device: reading it raises an error later
         return path
     checkpoints = sorted((path / "checkpoints").glob("step_*.rlsdk"), reverse=True)
     for file in (path / "best.rlsdk", path / "final.rlsdk", *checkpoints):

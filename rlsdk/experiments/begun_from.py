@@ -1,4 +1,4 @@
-"""The agent of a new run: with new weights, or with the policy of another agent's file."""
+"""The agent of a new run: with new weights, or with the policy in the file of another agent."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ def made(
     settings: Mapping[str, object],
     given: Mapping[str, object],
 ) -> Agent:
-    """An agent with `settings`, environment included.
+    """Return an agent with `settings`, which include the environment.
 
-    With `policy_from`, an agent file or a run directory, it begins with the policy there: what the policy is comes from the
-    file, before the preset `known`, and after what is `given`.
+    With `policy_from`, an agent file or a run directory, the agent begins with the policy in that file. The file defines the
+    networks, the normalisation and the stacked frames: it has priority over the preset `known`, and `given` over both.
 
     Raises:
-        SettingsError, ArtifactError: as `Agent.load_policy`.
+        SettingsError: as `Agent.load_policy`.
+        ArtifactError: as `Agent.load_policy`.
     """
     if policy_from is None:
         return agent_class(spec)(**settings)
@@ -40,10 +41,10 @@ def made(
     chosen.pop("env", None)
     file = agent_path(policy_from)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="load_policy:")  # given below, with the file
+        warnings.filterwarnings("ignore", message="load_policy:")  # the warning below also names the file
         agent = agent_class(spec).load_policy(file, settings["env"], **chosen)
     taken = agent.policy_transfer
-    if taken is not None and taken.partial:  # also under --quiet
+    if taken is not None and taken.partial:  # a warning is also shown with --quiet
         warnings.warn(f"policy from {file}: {taken}", stacklevel=2)
     else:
         print_line(f"policy from {file}: {taken}")

@@ -1,4 +1,4 @@
-"""Run a suite: every cell with every seed, side by side, resuming where it was stopped."""
+"""Run a suite: every cell with every seed, several runs at the same time. A stopped bench can be continued."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PLAN = BENCH
 
 @attrs.frozen(kw_only=True)
 class Bench:
-    """What is run: the cells of `suite`, each with `seeds`, none longer than `budget` environment steps."""
+    """The plan of a bench: the cells of `suite`, each with all `seeds`, none longer than `budget` environment steps."""
 
     suite: Suite
     seeds: tuple[int, ...]
@@ -38,29 +38,33 @@ class Bench:
     jobs: int = 1
     budget: int | None = None
     everything: bool = False
-    """Also the cells that are marked as too large for one machine; a budget runs them too."""
+    """Also run the cells that are marked as too large for one machine. With a budget they always run."""
     executor: str = "processes"
     trust: bool = False
-    """The suite may name modules to import, and places to write."""
+    """Whether the suite may name modules to import and paths to write to."""
     sinks: tuple[str, ...] = ()
     """Names of further metric sinks of every run."""
 
     def cells(self) -> list[Cell]:
-        """Those that are run."""
+        """Return the cells that are run."""
         return [cell for cell in self.suite.cells if cell.measure or self.everything or self.budget]
 
     def steps(self, cell: Cell) -> int:
-        """Environment steps of a run of this cell.
+        """Return the environment steps of a run of this cell: those of `full_steps`, at most `budget`.
 
         Raises:
-            SettingsError: neither the suite nor a preset has it.
+            SettingsError: as `full_steps`.
         """
         full = self.full_steps(cell)
         return full if self.budget is None else min(full, self.budget)
 
     @staticmethod
     def full_steps(cell: Cell) -> int:
-        """Environment steps in the suite."""
+        """Return the environment steps of this cell in the suite, else those of the preset for its environment.
+
+        Raises:
+            SettingsError: neither the suite nor a preset has a number of steps.
+        """
         if cell.steps is not None:
             return cell.steps
         known = preset(cell.algorithm, cell.env)
@@ -73,23 +77,24 @@ class Bench:
 
 @attrs.frozen(kw_only=True)
 class BenchResult:
-    """A bench that ran: its scores, and why runs are missing."""
+    """The result of a bench: the scores of finished runs, and the reasons of failed ones."""
 
     plan: Bench
     scores: tuple[Score, ...]
     failures: tuple[tuple[Cell, int, str], ...]
-    """(cell, seed, reason)."""
+    """(cell, seed, reason) of each failed run."""
 
     def of(self, cell: Cell) -> list[Score]:
-        """The scores of one cell, by seed."""
+        """Return the scores of one cell, in the order of the seeds."""
         return [score for score in self.scores if (score.algorithm, score.env) == (cell.algorithm, cell.env)]
 
 
 def bench(plan: Bench) -> BenchResult:
-    """Run what is not finished yet; a run that fails does not stop the others.
+    """Run the runs that are not finished yet. A run that fails does not stop the others.
 
     Raises:
-        SettingsError: `out` holds something else. KeyboardInterrupt: runs were stopped and saved.
+        SettingsError: `out` contains something else.
+        KeyboardInterrupt: runs were stopped and saved.
     """
     pairs = [(cell, seed) for seed in plan.seeds for cell in plan.cells()]
     _require_own_environments(plan)
@@ -113,7 +118,11 @@ def bench(plan: Bench) -> BenchResult:
 
 
 def _require_own_environments(plan: Bench) -> None:
-    """Raises SettingsError: the suite names an environment for which a module would be imported, and is not trusted."""
+    """Check the environments and paths that the suite names, unless it is trusted.
+
+    Raises:
+        SettingsError: an environment would import a module or read a file, or a path is outside of the folder of the bench.
+    """
     for cell in plan.cells():
         require_own_environment(cell.env, f"suite {plan.suite.name}", trust=plan.trust)
         places = places_in(cell.settings)
@@ -122,9 +131,12 @@ def _require_own_environments(plan: Bench) -> None:
 
 @contextlib.contextmanager
 def _claim(plan: Bench) -> Iterator[None]:
-    """Hold the folder inside the block, with what is run written down: other settings do not end up in the same folder.
+    """Lock the folder inside the block and store the plan there, so that runs with other settings cannot be added.
 
-    Seeds may be added to a folder, and algorithms; budgets and cells may not change.
+    Seeds and algorithms may be added to a folder. Budgets and cells may not change.
+
+    Raises:
+        SettingsError: the folder cannot be written, is in use, or contains something else.
     """
     cells = {cell.name: {**attrs.asdict(cell), "steps": plan.steps(cell)} for cell in plan.cells()}
     now = json.loads(json.dumps({"suite": plan.suite.name, "cells": cells}))
@@ -147,10 +159,10 @@ def _unwritable(folder: Path, error: OSError) -> SettingsError:
 
 
 def _cells_before(path: Path, plan: Bench, cells: dict[str, object]) -> dict[str, object]:
-    """The cells a folder holds.
+    """Return the cells in the record of a folder.
 
     Raises:
-        SettingsError: the record is damaged, or of another suite or other settings.
+        SettingsError: the record is damaged, or belongs to another suite or other settings.
     """
     entries = Entries(read_table(path), str(path))
     suite, before = entries.text("suite"), entries.table_of("cells")
@@ -171,12 +183,12 @@ def _request(plan: Bench, cell: Cell, seed: int) -> RunRequest:
         eval_episodes=plan.suite.episodes,
         trust=plan.trust,
         sinks=plan.sinks or None,
-        vectorization="sync" if plan.jobs > 1 else "auto",  # the cores are taken by other runs
+        vectorization="sync" if plan.jobs > 1 else "auto",  # other runs use the cores
     )
 
 
 def _run(shared: Path, total: int, quiet: bool, here: bool, numbered: tuple[int, RunRequest]) -> SeedResult:
-    """One run, in a process of its own or `here`; raises as `run_seed`."""
+    """Run one seed of a cell: in this process if `here`, else in a process of its own. Raises as `run_seed`."""
     require_shared(shared)
     number, request = numbered
     name = f"{request.algorithm} on {request.env}, seed {request.settings['seed']}"

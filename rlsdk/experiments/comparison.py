@@ -11,43 +11,43 @@ from rlsdk.evaluation.aggregate import Estimate, better, chance, difference, imp
 from rlsdk.experiments.scores import Score, means
 
 LEAST_RUNS = 5
-"""Runs a side and environment that a verdict needs: fewer show no difference that can be relied on."""
+"""Runs per side and environment that a verdict needs. With fewer runs, no difference is reliable."""
 LEVEL = 0.05
 
 
 @attrs.frozen(kw_only=True)
 class Row:
-    """One environment: how A and B did on it."""
+    """The comparison of A and B on one environment."""
 
     env: str
     runs: tuple[int, int]
     means: tuple[float, float]
     difference: Estimate
-    """Of the means, A - B."""
+    """Difference of the means, A - B."""
     better: float
     """Probability that a run of A is better than one of B."""
     p_value: float
-    """Of the two-sided Mann-Whitney test that neither is."""
+    """p-value of the two-sided Mann-Whitney test. Null hypothesis: neither is better."""
 
 
 @attrs.frozen(kw_only=True)
 class Comparison:
-    """A against B on the environments both were run on."""
+    """The comparison of A and B on the environments that both have runs on."""
 
     rows: tuple[Row, ...]
     improvement: Estimate
     """Probability that a run of A is better than one of B, averaged over environments."""
     p_value: float
-    """Of a two-sided permutation test that A and B do not differ on any environment."""
+    """p-value of a two-sided permutation test. Null hypothesis: A and B do not differ on any environment."""
     left_out: tuple[str, ...]
-    """Environments only one of them was run on."""
+    """Environments on which only one of them has runs."""
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON."""
+        """Return the comparison as nested dictionaries for JSON."""
         return attrs.asdict(self)
 
     def verdict(self) -> str:
-        """One sentence."""
+        """Return one sentence: which of them is better, or that there is no difference or too few runs."""
         share, fewest = self.improvement, min(count for row in self.rows for count in row.runs)
         if fewest < LEAST_RUNS:
             return (
@@ -65,7 +65,8 @@ def compare(a: Sequence[Score], b: Sequence[Score]) -> Comparison:
     """Compare runs of one algorithm or setting with those of another, environment by environment.
 
     Raises:
-        SettingsError: scipy is not installed, no environment is in both, or a side mixes algorithms on one environment.
+        SettingsError: scipy is not installed, no environment is in both, or a side mixes algorithms or lengths of runs on one
+            environment.
     """
     try:
         from scipy.stats import mannwhitneyu

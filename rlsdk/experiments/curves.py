@@ -1,4 +1,4 @@
-"""Learning curves of runs: which runs belong together, and what becomes of several seeds."""
+"""Learning curves of runs: grouping runs into experiments, and statistics over the seeds of each experiment."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ AXES = {
     "episodes": ("time/episodes", 1.0, "training episodes"),
     "time": ("time/time_elapsed", 1.0 / 3600.0, "hours of training"),
 }
-"""Name -> (column of metrics.csv, factor, words)."""
+"""Name of a horizontal axis -> (column of metrics.csv, factor, label)."""
 STATISTICS: dict[str, Callable[[Array], Array]] = {"mean": mean, "iqm": iqm, "median": median}
 BANDS = ("interval", "range", "deviation", "none")
 EVALUATION, TRAINING = "eval/mean_reward", "rollout/ep_rew_mean"
 HEADER, MAX_HEADER = ("environment", "experiment", "seeds", "x", "value", "low", "high"), 1000
-"""Of the numbers beside a picture, and how much of an existing file is compared with it."""
+"""The header of the CSV file next to a picture, and the characters of an existing file that are compared with it."""
 GRID = 200
-"""Points at which curves of several seeds are compared, where they were not logged at the same ones."""
+"""Number of points at which curves of several seeds are interpolated, if the runs logged at different points."""
 NO_DIFFERENCE = ("seed", "env", "device", "verbose", "tensorboard_log", "stats_window_size", "_init_setup_model")
-"""Settings that make no other experiment."""
+"""Settings that do not distinguish experiments."""
 SHOWN_DIFFERENCES = 3
 
 
@@ -52,26 +52,26 @@ def _positive(_: object, attribute: attrs.Attribute[int], value: int) -> None:
 
 @attrs.frozen(kw_only=True)
 class CurveSettings:
-    """What is drawn of runs."""
+    """Which metric of runs is drawn, and how it is computed."""
 
     metric: str | None = None
-    """A column of metrics.csv; None: evaluations where all runs have them, else training returns."""
+    """A column of metrics.csv. None: evaluations if all runs have them, else training returns."""
     x: str = attrs.field(default="steps", validator=_one_of(tuple(AXES)))
     smooth: int = attrs.field(default=1, validator=_positive)
-    """Points a running mean goes over; 1 = none."""
+    """Number of points of the running mean; 1 = no smoothing."""
     statistic: str = attrs.field(default="mean", validator=_one_of(tuple(STATISTICS)))
-    """Over seeds."""
+    """Statistic over seeds: mean, iqm (interquartile mean) or median."""
     band: str = attrs.field(default="interval", validator=_one_of(BANDS))
-    """Around it: the 95 % bootstrap interval of the statistic, the range of the seeds, one standard deviation, or nothing."""
+    """Band around the line: 95 % bootstrap interval of the statistic, range of the seeds, one standard deviation, or none."""
 
 
 @attrs.frozen(eq=False, kw_only=True)
 class Curve:
-    """One metric of the seeds of an experiment."""
+    """The curve of one metric over the seeds of an experiment: `value` at `x`, with the band from `low` to `high`."""
 
     env: str
     label: str
-    """The algorithm, with the settings that other experiments on the environment have otherwise."""
+    """The algorithm, with the settings in which it differs from other experiments on the same environment."""
     seeds: int
     x: Array
     value: Array
@@ -80,10 +80,10 @@ class Curve:
 
 
 def runs_below(places: Sequence[Path]) -> list[Path]:
-    """The run directories at or below the places, each once.
+    """Return the run directories at or below the given paths, each once.
 
     Raises:
-        SettingsError: no place is given, or one holds no run.
+        SettingsError: no path is given, or there is no run at or below one of them.
     """
     if not places:
         raise SettingsError("give at least one run directory")
@@ -97,10 +97,10 @@ def runs_below(places: Sequence[Path]) -> list[Path]:
 
 
 def curves(folders: Sequence[Path], settings: CurveSettings) -> list[Curve]:
-    """One curve for each environment, algorithm and settings among the run directories, in their order.
+    """Return one curve for each combination of environment, algorithm and settings among the run directories, in their order.
 
     Raises:
-        SettingsError: there is no folder, one holds no run, or a run has not logged the metric.
+        SettingsError: there is no folder, a folder contains no run, or a run has not logged the metric.
     """
     if not folders:
         raise SettingsError("give at least one run directory")
@@ -116,7 +116,7 @@ def curves(folders: Sequence[Path], settings: CurveSettings) -> list[Curve]:
 
 
 def metric_of(folders: Sequence[Path], settings: CurveSettings) -> str:
-    """The metric that is drawn."""
+    """Return the name of the metric that is drawn."""
     if settings.metric is not None:
         return settings.metric
     evaluated = all(len(read_metric(folder / "metrics.csv", EVALUATION)[0]) > 1 for folder in folders)
@@ -124,7 +124,11 @@ def metric_of(folders: Sequence[Path], settings: CurveSettings) -> str:
 
 
 def require_own_table(path: Path, header: Sequence[str]) -> None:
-    """Raises SettingsError where numbers would replace a file that no picture left, such as the metrics of a run."""
+    """Check that writing the numbers of a picture would not replace another file, such as the metrics of a run.
+
+    Raises:
+        SettingsError: `path` exists, and its first line is not `header`.
+    """
     if not path.exists():
         return
     with path.open(encoding="utf-8", errors="replace") as stream:
@@ -136,21 +140,21 @@ def require_own_table(path: Path, header: Sequence[str]) -> None:
 
 
 def write_table(found: Sequence[Curve], path: Path) -> None:
-    """Every point of the curves as CSV."""
+    """Write every point of the curves as CSV."""
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
         writer.writerow(HEADER)
         for curve in found:
             points = zip(curve.x, curve.value, curve.low, curve.high, strict=True)
-            names = one_line(curve.env), one_line(curve.label)  # from files: any characters
+            names = one_line(curve.env), one_line(curve.label)  # any characters: they come from files
             writer.writerows((*names, curve.seeds, *map(float, point)) for point in points)
 
 
-# --- which runs belong together --------------------------------------------------------------------------------------
+# --- runs grouped into experiments -----------------------------------------------------------------------------------
 
 
 def _experiments(folders: Sequence[Path]) -> dict[tuple[str, str], list[Path]]:
-    """(environment, label) -> runs that differ in nothing but the seed."""
+    """Return (environment, label) -> runs that differ only in the seed."""
     together: dict[tuple[str, str, frozenset[tuple[str, object]]], list[Path]] = {}
     for folder in folders:
         env, algorithm, own = _described(folder)
@@ -159,14 +163,14 @@ def _experiments(folders: Sequence[Path]) -> dict[tuple[str, str], list[Path]]:
     for (env, algorithm, settings), runs in together.items():
         others = [s for e, a, s in together if (e, a) == (env, algorithm)]
         label = ", ".join([algorithm, *_differences(settings, others)])
-        while (env, label) in found:  # what differs is not among the differences that are shown
+        while (env, label) in found:  # the settings that differ are not among those shown
             label += "'"
         found[env, label] = runs
     return found
 
 
 def _described(folder: Path) -> tuple[str, str, Mapping[str, object]]:
-    """(environment, algorithm, everything else that makes an experiment)."""
+    """Return (environment, algorithm, settings that distinguish experiments) of a run."""
     directory = RunDirectory(folder)
     if not directory.record.exists():
         raise SettingsError(f"{folder} holds no run: it has no run.json; give directories that `rlsdk run --out` wrote")
@@ -176,7 +180,7 @@ def _described(folder: Path) -> tuple[str, str, Mapping[str, object]]:
 
 
 def _settings(path: Path) -> dict[str, object]:
-    """The settings of a run as text, under dotted names."""
+    """Return the settings of a run as text, by dotted name."""
     try:
         pending = list(parse_toml(read_text(path)).items())
     except PlainFileError as error:
@@ -192,7 +196,7 @@ def _settings(path: Path) -> dict[str, object]:
 
 
 def _differences(settings: frozenset[tuple[str, object]], others: Sequence[frozenset[tuple[str, object]]]) -> list[str]:
-    """The settings that not all experiments have."""
+    """Return the settings that not all experiments share, as text; at most `SHOWN_DIFFERENCES`, then their number."""
     common = frozenset.intersection(*others)
     found = [f"{name} = {one_line(value, 30)}" for name, value in sorted(settings - common)]
     more = len(found) - SHOWN_DIFFERENCES
@@ -203,7 +207,7 @@ def _differences(settings: frozenset[tuple[str, object]], others: Sequence[froze
 
 
 def _logged(folder: Path, metric: str, settings: CurveSettings) -> tuple[Array, Array]:
-    """(x, values) of one run, smoothed."""
+    """Return (x, values) of one run, smoothed."""
     column, factor, _ = AXES[settings.x]
     places, values = read_metric(folder / "metrics.csv", metric, column)
     if not places:
@@ -217,7 +221,7 @@ def _logged(folder: Path, metric: str, settings: CurveSettings) -> tuple[Array, 
 
 
 def _together(logged: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
-    """(x [P], values [seeds, P]) where all runs are defined; between points that were logged values are interpolated."""
+    """Return (x [P], values [seeds, P]) over the range that all runs cover. Values are interpolated where needed."""
     first = logged[0][0]
     if all(np.array_equal(places, first) for places, _ in logged):
         return first, np.stack([values for _, values in logged])
@@ -227,7 +231,7 @@ def _together(logged: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
 
 
 def _band(rows: Array, value: Array, settings: CurveSettings) -> tuple[Array, Array]:
-    """(low, high) [P] of values [seeds, P]."""
+    """Return the bounds (low, high) [P] of the band for values [seeds, P]."""
     if len(rows) == 1 or settings.band == "none":
         return value, value
     if settings.band == "range":

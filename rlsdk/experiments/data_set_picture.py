@@ -1,4 +1,4 @@
-"""The picture of a data set: returns and lengths of its episodes."""
+"""The picture of a data set: histograms of the returns and lengths of its episodes."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from rlsdk.runtime.output import counted
 
 BINS = 30
 HEADER = ("episode", "return", "length")
-"""Of the numbers."""
+"""Header of the CSV file with the numbers."""
 
 
 def plot_episodes(returns: NDArray[np.float64], lengths: NDArray[np.int64], output: Path, title: str) -> str:
-    """Draw how often episodes have which return [E] and length [E]; returns the picture's text.
+    """Draw histograms of the returns [E] and lengths [E] of E episodes. Return the text that describes the picture.
 
     Args:
-        returns: of each episode.
-        lengths: in steps.
-        output: picture to write; its suffix chooses the format. A `.csv` file with the numbers is written beside it.
-        title: of the picture.
+        returns: the return of each episode.
+        lengths: the length of each episode in steps.
+        output: the picture to write; its suffix chooses the format. The numbers are written to a `.csv` file next to it.
+        title: the title of the picture.
 
     Raises:
-        SettingsError: the format is unknown, or matplotlib is not installed.
+        SettingsError: the format is unknown, matplotlib is not installed, or the `.csv` file would replace another file.
     """
     require_own_table(output.with_suffix(".csv"), HEADER)
     figure = new_figure(1, 2)
@@ -49,5 +49,5 @@ def plot_episodes(returns: NDArray[np.float64], lengths: NDArray[np.int64], outp
 
 
 def enumerate_rows(returns: NDArray[np.float64], lengths: NDArray[np.int64]) -> list[tuple[int, float, int]]:
-    """(number, return, length) of each episode."""
+    """Return (number, return, length) of each episode."""
     return [(number, *pair) for number, pair in enumerate(zip(returns.tolist(), lengths.tolist(), strict=True))]

@@ -1,4 +1,4 @@
-"""What the folder of a command holds: each command writes a file that the others recognise."""
+"""Which command wrote a folder: each command writes a file by which the others recognise it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def require_kind(folder: Path, own: str) -> None:
     """Check a folder before a command whose file is `own` writes into it.
 
     Raises:
-        SettingsError: another command wrote into it; the files of both would mix.
+        SettingsError: another command wrote into the folder. The files of both commands would mix.
     """
     for name, held in KINDS.items():
         if name != own and (folder / name).exists():

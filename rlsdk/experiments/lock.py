@@ -1,4 +1,4 @@
-"""One process at a time works in a folder."""
+"""Locks of folders: only one process at a time works in a folder."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from rlsdk.errors import SettingsError
 
 LOCK = ".running"
 _held: set[Path] = set()
-"""Folders this process holds: the system's locks are between processes."""
+"""Folders that this process has locked. The locks of the operating system work only between processes."""
 
 
 @contextlib.contextmanager
 def claimed(folder: Path) -> Iterator[None]:
-    """Hold an existing folder inside the block. The claim ends with the process, however it ends.
+    """Lock an existing folder inside the block. The lock ends with the process, even if the process is killed.
 
-    Where the file system has no locks nothing is held.
+    On file systems without locks, nothing is locked.
 
     Raises:
-        SettingsError: another run works in it; the message names its process.
+        SettingsError: another run has locked the folder. The message names its process.
     """
     path = folder.resolve() / LOCK
     if path in _held:
@@ -43,7 +43,7 @@ def claimed(folder: Path) -> Iterator[None]:
 
 
 def _locked(path: Path) -> int | None:
-    """A handle of the lock file, locked; None on systems without such locks."""
+    """Return the file descriptor of the locked lock file; None on systems without such locks."""
     try:
         import fcntl
     except ImportError:
@@ -60,7 +60,7 @@ def _locked(path: Path) -> int | None:
         except OSError:
             os.close(handle)
             raise
-        os.close(handle)  # its holder removed it meanwhile
+        os.close(handle)  # another process removed the file in the meantime
 
 
 def _release(path: Path, handle: int) -> None:

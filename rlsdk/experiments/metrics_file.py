@@ -1,4 +1,4 @@
-"""Columns of a run's metrics.csv."""
+"""Read columns of the metrics.csv of a run."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from rlsdk.errors import SettingsError
 from rlsdk.experiments.stored_tables import read_text
 
 MAX_METRICS = 1 << 32
-"""Bytes."""
+"""Largest file in bytes."""
 
 
 def read_metric(path: Path, name: str, x: str = "step") -> tuple[list[float], list[float]]:
-    """(x, values) of one column of a run's metrics.csv; rows without the metric are left out.
+    """Return (x, values) of one column of a run's metrics.csv. Rows without the metric are left out.
 
-    The first value of a step counts: earlier versions repeated metrics in a second row where a step was evaluated too.
+    If a step has several rows, the first value is used: earlier versions repeated metrics in a second row at evaluations.
 
     Raises:
         SettingsError: the file cannot be read.
@@ -24,7 +24,7 @@ def read_metric(path: Path, name: str, x: str = "step") -> tuple[list[float], li
     try:
         table = csv.DictReader(read_text(path, MAX_METRICS).splitlines())
         found = [(number, row) for number, row in enumerate(table) if row.get(name) and row.get(x)]
-        # a table without steps has a row per value
+        # without a column of steps, every row is used
         rows = list({row.get("step") or str(number): row for number, row in reversed(found)}.values())[::-1]
         places, values = [float(row[x]) for row in rows], [float(row[name]) for row in rows]
     except (csv.Error, ValueError, TypeError) as error:

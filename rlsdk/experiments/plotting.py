@@ -1,4 +1,5 @@
-"""Learning curves as pictures (extra `plot`), which hold a text that describes them; their numbers lie beside them as CSV."""
+"""Learning curves as pictures (extra `plot`). Each file contains a text that describes it. The numbers are written as CSV
+next to it."""
 
 from __future__ import annotations
 
@@ -41,13 +42,13 @@ BANDS = {
 }
 STATISTICS = {"mean": "mean", "iqm": "interquartile mean", "median": "median"}
 DESCRIPTION = {".png": "Description", ".svg": "Description", ".pdf": "Subject"}
-"""Suffix -> the entry of a file that describes the picture."""
+"""Suffix of a picture -> the metadata entry for the text that describes it."""
 LOGARITHMIC = ("none", "x", "y", "xy")
 COLUMNS = 3
 AXIS_SIZE = (6.4, 4.0)
-"""Inches of the axes of one environment."""
+"""Width and height in inches of the axes of one environment."""
 TITLE_WIDTH = 40
-"""Characters that fit above the axes of one environment."""
+"""Number of characters that fit above the axes of one environment."""
 
 
 def _sensible_size(_: object, attribute: attrs.Attribute[Any], value: tuple[float, float] | None) -> None:
@@ -62,17 +63,17 @@ def _logarithmic(_: object, attribute: attrs.Attribute[str], value: str) -> None
 
 @attrs.frozen(kw_only=True)
 class PictureSettings:
-    """How curves are drawn."""
+    """Title, size and axes of a picture of curves."""
 
     title: str = ""
     size: tuple[float, float] | None = attrs.field(default=None, validator=_sensible_size)
-    """Width and height in inches; None grows with the number of environments."""
+    """Width and height in inches. None: the size grows with the number of environments."""
     log: str = attrs.field(default="none", validator=_logarithmic)
-    """Axes that are logarithmic: none, x, y or xy."""
+    """Logarithmic axes: none, x, y or xy."""
 
 
 def plot_run(folder: Path, output: Path, title: str = "") -> bool:
-    """Draw training and evaluation returns of a run directory; False when matplotlib is not installed."""
+    """Draw training and evaluation returns of a run directory. Return False if matplotlib is not installed."""
     try:
         figure = new_figure()
     except SettingsError:
@@ -104,19 +105,20 @@ def plot_runs(
     settings: CurveSettings | None = None,
     picture: PictureSettings | None = None,
 ) -> list[str]:
-    """Draw one metric of many runs: axes per environment, a line per algorithm and settings, a band over its seeds.
+    """Draw one metric of many runs: one plot per environment, one line per algorithm and settings, a band over its seeds.
 
     Args:
         places: run directories.
-        output: picture to write; its suffix chooses the format. A `.csv` file with the numbers is written beside it.
-        settings: what is drawn.
-        picture: how.
+        output: the picture to write; its suffix chooses the format. The numbers are written to a `.csv` file next to it.
+        settings: the metric to draw, and how it is computed.
+        picture: title, size and axes of the picture.
 
     Returns:
         One line of text per curve: what it shows and its last value.
 
     Raises:
-        SettingsError: a folder holds no run, a run has no such metric, the format is unknown, or matplotlib is not installed.
+        SettingsError: a folder contains no run, a run has no such metric, the format is unknown, matplotlib is not installed,
+            or the `.csv` file would replace another file.
     """
     settings, picture = settings or CurveSettings(), picture or PictureSettings()
     found = curves(places, settings)
@@ -130,12 +132,12 @@ def plot_runs(
 
 
 def in_words(metric: str) -> str:
-    """A metric as a label names it."""
+    """Return the words for a metric in labels."""
     return WORDS.get(metric) or metric.rpartition("/")[2].replace("_", " ")
 
 
 def new_figure(rows: int = 1, columns: int = 1, size: tuple[float, float] = (8.0, 4.5)) -> Any:
-    """A figure that no window shows; its `axes` are a list, row after row.
+    """Return a figure without a window. Its `axes` are a list, row after row.
 
     Raises:
         SettingsError: matplotlib is not installed.
@@ -154,20 +156,20 @@ def new_figure(rows: int = 1, columns: int = 1, size: tuple[float, float] = (8.0
 
 
 def literal(text: str) -> str:
-    """`text` as a title or label shows it: without control characters, and with dollar signs that begin no formula."""
+    """Return `text` for a title or label: without control characters, and with escaped dollar signs, which begin formulas."""
     return one_line(text).replace("$", r"\$")
 
 
 def save_figure(figure: Any, output: Path | IO[bytes], description: str = "") -> None:
-    """Write a picture in the format its suffix names; PNG for a stream.
+    """Write a picture in the format of its suffix, or as PNG to a stream.
 
     Args:
-        figure: of `new_figure`.
-        output: where to.
-        description: text for readers who do not see the picture; PNG, SVG and PDF files hold it.
+        figure: a figure from `new_figure`.
+        output: the file or stream to write.
+        description: text for readers who do not see the picture; PNG, SVG and PDF files contain it.
 
     Raises:
-        SettingsError: no such format, the numbers cannot be drawn, or the file cannot be written.
+        SettingsError: the format is unknown, the numbers cannot be drawn, or the file cannot be written.
     """
     suffix = output.suffix if isinstance(output, Path) else ".png"
     entry = DESCRIPTION.get(suffix.lower())
@@ -185,13 +187,13 @@ def save_figure(figure: Any, output: Path | IO[bytes], description: str = "") ->
 
 
 def environment_title(env: str) -> str:
-    """An environment id as a title, in lines that fit an axis: arguments and wrappers begin new ones."""
+    """Return an environment id as a title. Arguments and wrappers begin new lines, and long lines are wrapped."""
     parts = env.replace("?", "\n?").replace("&", "\n&").splitlines()
     return "\n".join(literal(line) for part in parts for line in textwrap.wrap(part, TITLE_WIDTH))
 
 
 def _figure_of(found: Sequence[Curve], metric: str, settings: CurveSettings, picture: PictureSettings) -> Any:
-    """Axes per environment."""
+    """Return a figure with one plot per environment."""
     from matplotlib.ticker import EngFormatter
 
     envs = list(dict.fromkeys(curve.env for curve in found))
@@ -230,7 +232,7 @@ def _ends(curve: Curve) -> str:
 
 
 def _caption(found: Sequence[Curve], settings: CurveSettings) -> str:
-    """What was done to the numbers."""
+    """Return the statistic, the band and the smoothing of the curves in words."""
     several = any(curve.seeds > 1 for curve in found)
     notes = ["Learning curves"] if not several else [f"{STATISTICS[settings.statistic].capitalize()} over seeds"]
     if several and settings.band in BANDS:

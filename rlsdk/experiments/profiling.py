@@ -1,4 +1,4 @@
-"""Where the time of a training goes, and what would help."""
+"""Measure the time that each part of a training takes, and give advice on how to make it faster."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from rlsdk.agent.substitution import substituted
 from rlsdk.runtime.output import is_quiet, print_line
 
 SLOW_STEP = 200e-6
-"""Seconds from which a step in another process pays for the way there."""
+"""Seconds per environment step above which other processes are faster, despite the time for communication."""
 SEEDS = "several seeds side by side (--seeds) use more cores"
 PHASES = ("environment", "acting", "memory", "update", "other")
 
 
 class Profile:
-    """Seconds by kind of work; they add up to `total`."""
+    """Seconds by kind of work (`PHASES`). After the measurement they add up to `total`."""
 
     def __init__(self) -> None:
         self.seconds = dict.fromkeys(PHASES, 0.0)
@@ -29,7 +29,7 @@ class Profile:
         self.env_steps = 0
 
     def timed(self, function: Callable[..., Any], kind: str) -> Callable[..., Any]:
-        """`function`, adding the time it takes."""
+        """Return a function that calls `function` and adds the time it takes to `kind`."""
 
         def measured(*args: Any, **kwargs: Any) -> object:
             began = time.perf_counter()
@@ -41,11 +41,11 @@ class Profile:
         return measured
 
     def share(self, kind: str) -> float:
-        """0 ... 1."""
+        """Return the share of the total time, from 0 to 1."""
         return self.seconds[kind] / self.total if self.total else 0.0
 
     def table(self) -> str:
-        """One line for each kind of work."""
+        """Return a table as text, with one line for each kind of work."""
         steps = max(1, self.env_steps)
         lines = [f"{'':12} {'share':>6} {'us per step':>12}"]
         for kind in PHASES:
@@ -53,7 +53,7 @@ class Profile:
         return "\n".join([*lines, f"{'together':12} {1.0:>6.1%} {self.total / steps * 1e6:>12.1f}"])
 
     def advice(self, n_envs: int, *, images: bool, device: str) -> str:
-        """One sentence on what would make it faster."""
+        """Return one sentence on what would make the training faster."""
         largest = max(PHASES, key=lambda kind: self.seconds[kind])
         cores = os.cpu_count() or 1
         if largest == "environment":
@@ -74,13 +74,13 @@ class Profile:
 
 
 class _Timed:
-    """Passes everything on to `inner`, timing some of its methods."""
+    """A proxy of `inner` that measures the time of some of its methods."""
 
     def __init__(self, inner: Any, kinds: Mapping[str, str], profile: Profile) -> None:
         self._inner, self._kinds, self._profile = inner, kinds, profile
 
     def __getattr__(self, name: str) -> Any:
-        if name == "rollout_act":  # its function would not be timed; `act` does the same
+        if name == "rollout_act":  # the function it returns would not be timed; `act` does the same
             raise AttributeError(name)
         value = getattr(self._inner, name)
         if name not in self._kinds:
@@ -91,7 +91,7 @@ class _Timed:
 
 
 class _TimedMemory(_Timed):
-    """A replay buffer also has a length."""
+    """A proxy of a replay buffer, which also has a length."""
 
     def __len__(self) -> int:
         return len(self._inner)
@@ -99,7 +99,7 @@ class _TimedMemory(_Timed):
 
 @contextmanager
 def profiled(agent: Agent) -> Iterator[Profile]:
-    """Measure what `learn` does inside the block."""
+    """Measure the time of `learn` inside the block."""
     profile, parts = Profile(), agent.parts
     updates = {"update": "update", "propose": "update", "collected": "update"}
     memory = dict.fromkeys(("extend", "sample", "prioritize"), "memory")
@@ -122,7 +122,8 @@ def profiled(agent: Agent) -> Iterator[Profile]:
 
 @contextmanager
 def printed_profile(agent: Agent, place: str) -> Iterator[None]:
-    """Print where the time of the block went; on standard error where standard output is for a result alone."""
+    """Print the profile of the block: to standard error in quiet mode, because standard output then contains only the
+    result."""
     with profiled(agent) as profile:
         yield
     stream = sys.stderr if is_quiet() else None

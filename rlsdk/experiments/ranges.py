@@ -1,4 +1,4 @@
-"""What is searched: every hyper-parameter whose field has `tune=(low, high)`, in a plugin's config class or its tables."""
+"""The search space: every hyper-parameter whose field has `tune=(low, high)`, in a config class or its nested tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rlsdk.settings.render import default_of, parameters
 
 
 class Suggests(Protocol):
-    """The part of Optuna's trial that is used."""
+    """The methods of Optuna's trial that are used."""
 
     def suggest_categorical(self, name: str, choices: Sequence[int], /) -> int: ...
 
@@ -22,7 +22,7 @@ class Suggests(Protocol):
 
 @attrs.frozen
 class Range:
-    """Values a hyper-parameter may take; `name` is dotted where it lies in a table."""
+    """The range of a hyper-parameter. `name` is dotted if the field is in a nested table."""
 
     name: str
     low: float
@@ -30,8 +30,12 @@ class Range:
     whole: bool
 
     def suggest(self, trial: Suggests) -> float:
-        """A value for this trial: powers of two where the range is made of them, logarithmic over decades, and for shares close
-        to 1 (discounts) logarithmic in what is missing from 1."""
+        """Return a value for this trial.
+
+        - Whole numbers: a power of two, if `low` is one and the range contains more than three; else uniform.
+        - Numbers close to 1 (0.8 to 1, such as discounts): logarithmic in the difference from 1.
+        - Other numbers: logarithmic if `high` is at least ten times `low`, else uniform.
+        """
         if self.whole:
             low, high = int(self.low), int(self.high)
             powers = [2**k for k in range(20) if low <= 2**k <= high]
@@ -45,7 +49,7 @@ class Range:
 
 
 def search_space(kind: type[object], fixed: Iterable[str] = ()) -> tuple[Range, ...]:
-    """The ranges of a config class; the names in `fixed` are left out."""
+    """Return the ranges of a config class, except for the names in `fixed`."""
     known = set(fixed)
     return tuple(found for found in _ranges(kind, "") if found.name not in known)
 

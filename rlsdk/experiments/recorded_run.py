@@ -1,4 +1,4 @@
-"""Runs that learn from a data set: the setting that names it, and the environment where none is given."""
+"""Runs that learn from a data set: the setting that names it, and its environment if no other is given."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from rlsdk.settings.environment_id import environment_id
 
 
 def with_dataset(spec: AlgorithmSpec, settings: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """`settings` with the data set at `path`. Where they hold its digest already, as the settings of an earlier run do, it must
-    be that one.
+    """Return `settings` with the data set at `path`.
+
+    If they already contain a digest, as the settings of an earlier run do, the data set must have it.
 
     Raises:
-        SettingsError: the algorithm has no setting for a data set, or several. ArtifactError: there is no such file, or it
-        is another data set.
+        SettingsError: the algorithm has no setting for a data set, or several.
+        ArtifactError: there is no such file, or it is another data set.
     """
     names = dataset_names(spec.config_type)
     if len(names) != 1:
@@ -41,10 +42,13 @@ def with_dataset(spec: AlgorithmSpec, settings: Mapping[str, Any], path: Path) -
 
 
 def require_same_dataset(config: Path, given: Mapping[str, Any]) -> None:
-    """Check the data sets of a resumed run, by setting, against those in the settings of the run, where the file is readable.
+    """Check that the data sets `given` to a resumed run (by setting) are those of its settings file `config`.
+
+    Nothing is compared if the settings file cannot be read.
 
     Raises:
-        SettingsError: one is another data set. ArtifactError: there is no such file.
+        SettingsError: one is another data set.
+        ArtifactError: there is no such file.
     """
     stored: Mapping[str, Any] = {}
     with contextlib.suppress(SettingsError):
@@ -60,17 +64,19 @@ def require_same_dataset(config: Path, given: Mapping[str, Any]) -> None:
 
 
 def dataset_of(spec: AlgorithmSpec, settings: Mapping[str, object]) -> Dataset | None:
-    """The first data set among the settings whose file is given; raises as `as_dataset`."""
+    """Return the first data set in the settings that has a file; None if there is none. Raises as `as_dataset`."""
     given = (as_dataset(settings[name]) for name in dataset_names(spec.config_type) if settings.get(name) is not None)
     return next((dataset for dataset in given if dataset.path is not None), None)
 
 
 def environment_of(spec: AlgorithmSpec, settings: Mapping[str, object]) -> str | None:
-    """The environment of a run for which none is given: that of its data set; None where it cannot be made here, or has other
-    spaces.
+    """Return the environment of a run for which none is given: that of its data set.
+
+    None if this environment cannot be made here, or has other spaces than the data set. A message names the reason.
 
     Raises:
-        SettingsError: the settings name no data set, so there is nothing to learn from. ArtifactError: as `read_header`.
+        SettingsError: the settings name no data set either.
+        ArtifactError: as `read_header`.
     """
     dataset = dataset_of(spec, settings)
     if dataset is None or dataset.path is None:
@@ -85,7 +91,7 @@ def environment_of(spec: AlgorithmSpec, settings: Mapping[str, object]) -> str |
 
 
 def place_of(request: RunRequest) -> str:
-    """The environment of a request, or the name of its data set where it gives none."""
+    """Return the environment of a request, or the name of its data set if it has no environment."""
     if request.env or request.settings.get("env"):
         return str(request.env or request.settings["env"])
     dataset = dataset_of(load(request.algorithm), request.settings)
@@ -93,7 +99,7 @@ def place_of(request: RunRequest) -> str:
 
 
 def _problem(name: str, spaces: tuple[object, object]) -> str | None:
-    """Why the environment that a data set names cannot be used; None where it can."""
+    """Return why the environment that a data set names cannot be used; None if it can."""
     if environment_id(name).reads_more:  # a file must not choose which module is imported
         return f"for {name!r} of the data set a module would be imported or a file read"
     try:

@@ -1,5 +1,8 @@
-"""The report of a bench: one HTML file that needs nothing else, the same tables as Markdown, the numbers as CSV, and the
-pictures as files, each with its numbers beside it."""
+"""The report of a bench.
+
+It consists of one self-contained HTML file, the same tables as Markdown, the scores as CSV, and the pictures, each with its
+numbers as CSV.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ REPORT, SUMMARY, SCORES, PICTURES = "report.html", "summary.md", "scores.csv", "
 
 
 def write_report(outcome: BenchResult, command: str) -> Path:
-    """Write report.html, summary.md, scores.csv and the folder pictures beside the runs; returns the first.
+    """Write report.html, summary.md, scores.csv and the folder `pictures` next to the runs. Return the path of report.html.
 
     Pictures need matplotlib.
     """
@@ -43,7 +46,7 @@ def write_report(outcome: BenchResult, command: str) -> Path:
 
 
 def versions() -> str:
-    """What the numbers were made with, on one line."""
+    """Return the versions of Python, the platform and the packages, on one line."""
     return ", ".join(f"{name}: {version}" for name, version in system_info().items())
 
 
@@ -57,7 +60,8 @@ def _html(table: Table) -> str:
 
 
 def _pictures(outcome: BenchResult) -> Iterator[str]:
-    """Profiles, then the curves on each environment; nothing where matplotlib is not installed."""
+    """Yield the HTML of the performance profiles, then of the learning curves on each environment. Without matplotlib, yield
+    a note."""
     place = outcome.plan.out / PICTURES
     try:
         comparable, where = tables.comparable(outcome)

@@ -1,4 +1,4 @@
-"""Pictures of a bench, each with a text that describes it and its numbers as CSV beside it (extra `plot`)."""
+"""Pictures of a bench (extra `plot`), each with a text that describes it and its numbers as CSV next to it."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from rlsdk.experiments.run_directory import folder_name
 
 PROFILE_POINTS = 101
 HALF = 0.5
-"""The normalised return that the text about profiles names."""
+"""The normalised return that the text about performance profiles uses."""
 
 
 @attrs.frozen(kw_only=True)
 class Picture:
-    """A picture that was written."""
+    """A picture file, its title and a text that describes it."""
 
     title: str
     text: str
-    """For readers who do not see the picture."""
+    """Description for readers who do not see the picture."""
     path: Path
 
     @property
     def table(self) -> Path:
-        """The file with its numbers."""
+        """The CSV file with its numbers."""
         return self.path.with_suffix(".csv")
 
 
 def learning_curves(env: str, folders: Sequence[Path], place: Path) -> Picture:
-    """Evaluations of runs on one environment, a band per algorithm and settings.
+    """Draw the evaluations of runs on one environment, with a band per algorithm and settings.
 
-    Training returns, where a run has no evaluations.
+    If a run has no evaluations, draw training returns instead.
     """
     path = place / f"curves-{folder_name(env)}.png"
     evaluated = all(read_metric(folder / "metrics.csv", EVALUATION)[0] for folder in folders)
@@ -51,7 +51,8 @@ def learning_curves(env: str, folders: Sequence[Path], place: Path) -> Picture:
 
 
 def profiles(scores: Mapping[str, Scores], where: str, place: Path) -> Picture:
-    """The share of runs above each normalised score, a band per algorithm; tasks weighted alike."""
+    """Draw performance profiles: the share of runs above each normalised score, a band per algorithm. Tasks have equal
+    weights."""
     every = np.concatenate([task for tasks in scores.values() for task in tasks])
     thresholds = np.linspace(min(0.0, float(every.min())), max(1.0, float(every.max())), PROFILE_POINTS)
     figure, texts, bands = new_figure(), list[str](), dict[str, tuple[NDArray[np.float64], ...]]()

@@ -1,4 +1,4 @@
-"""The tables of a bench: text in rows, for Markdown and HTML alike."""
+"""The tables of a bench as rows of text, which Markdown and HTML share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
     def markdown(self) -> str:
-        """As GitHub writes tables."""
+        """Return the table in GitHub's Markdown."""
         lines = [self.header, tuple("---" for _ in self.header), *self.rows]
         return "\n".join(
             "| " + " | ".join(one_line(cell).replace("|", "\\|") for cell in line) + " |" for line in lines
@@ -33,7 +33,7 @@ class Table:
 
 
 def cells(outcome: BenchResult) -> Table:
-    """A row per cell: what its runs came to, and what is documented elsewhere."""
+    """Return a table with a row per cell: statistics of its runs, and the documented result."""
     header = (
         "algorithm", "environment", "steps", "seeds", "mean [95 % interval]", "std", "median", "IQM", "per run", "documented",
     )  # fmt: skip
@@ -65,13 +65,16 @@ def _cell(outcome: BenchResult, cell: Cell) -> tuple[str, ...]:
 
 
 def _length(plan: Bench, cell: Cell) -> str:
-    """Steps, and whether they are fewer than in the suite."""
+    """Return the steps of a cell as text, with a note if they are fewer than in the suite."""
     steps, full = plan.steps(cell), plan.full_steps(cell)
     return f"{steps:,}" if steps == full else f"{steps:,} of {full:,} (short)"
 
 
 def normalised(outcome: BenchResult) -> dict[str, dict[str, NDArray[np.float64]]]:
-    """algorithm -> environment -> scores, 0 and 1 being the ends of the cell's range; cells without one are left out."""
+    """Return algorithm -> environment -> normalised scores.
+
+    Scores of 0 and 1 are the ends of the cell's range. Cells without a range are left out.
+    """
     found: dict[str, dict[str, NDArray[np.float64]]] = {}
     for cell in outcome.plan.suite.cells:
         if cell.range is not None and (scores := outcome.of(cell)):
@@ -81,9 +84,9 @@ def normalised(outcome: BenchResult) -> dict[str, dict[str, NDArray[np.float64]]
 
 
 def comparable(outcome: BenchResult) -> tuple[dict[str, dict[str, NDArray[np.float64]]], str]:
-    """(algorithm -> environment -> normalised scores, on which environments): those that every algorithm ran on.
+    """Return (algorithm -> environment -> normalised scores, description) for environments that all algorithms ran on.
 
-    Where there are none, each algorithm has its own, and the text warns.
+    If there is no such environment, return all scores of each algorithm, and a description that warns.
     """
     known = normalised(outcome)
     sets = [set(by_env) for by_env in known.values()]
@@ -95,7 +98,7 @@ def comparable(outcome: BenchResult) -> tuple[dict[str, dict[str, NDArray[np.flo
 
 
 def together(outcome: BenchResult) -> Table:
-    """A row per algorithm: normalised scores over the environments that all of them ran on."""
+    """Return a table with a row per algorithm: normalised scores over the environments that all of them ran on."""
     header = ("algorithm", "environments", "runs", "IQM", "mean", "median")
     rows = []
     known, where = comparable(outcome)
@@ -107,7 +110,7 @@ def together(outcome: BenchResult) -> Table:
 
 
 def duels(outcome: BenchResult) -> Table:
-    """A row per pair of algorithms: who is better where both ran."""
+    """Return a table with a row per pair of algorithms: the probability that a run of the first is better."""
     rows = []
     known = normalised(outcome)
     for a, b in combinations(known, 2):
@@ -120,7 +123,7 @@ def duels(outcome: BenchResult) -> Table:
 
 
 def runs(outcome: BenchResult) -> Table:
-    """A row per run, finished or not."""
+    """Return a table with a row per run, finished or failed."""
     done = [
         (s.algorithm, s.env, str(s.seed), f"{s.steps:,}", f"{s.mean:.4g} ± {s.std:.4g}", f"{s.seconds:,.0f} s", "")
         for s in outcome.scores
@@ -131,5 +134,5 @@ def runs(outcome: BenchResult) -> Table:
 
 
 def all_tables(outcome: BenchResult) -> Sequence[Table]:
-    """Those that are not empty."""
+    """Return the tables that are not empty."""
     return [table for table in (cells(outcome), together(outcome), duels(outcome), runs(outcome)) if table.rows]

@@ -1,7 +1,7 @@
 """Settings files of rl-baselines3-zoo, `hyperparams/<algorithm>.yml`, as presets.
 
 Such a file has a table for each environment. Some values are Python expressions, such as "dict(activation_fn=nn.ReLU)". They
-are parsed and not evaluated: `dict(...)`, tables, lists, numbers, texts and the names of activations and optimisers are read.
+are parsed, not evaluated. Accepted are `dict(...)`, tables, lists, numbers, text, and the names of activations and optimisers.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from rlsdk.settings.environment_id import environment_id
 
 SUFFIXES = (".yml", ".yaml")
 FALLBACK = "default"
-"""The table for environments without one of their own."""
+"""The table for environments that have no table."""
 LONGEST = 10_000
-"""Characters of an expression."""
+"""Largest number of characters of an expression."""
 OURS = {"HerReplayBuffer": "hindsight"}
 NOISES = ("normal", "ornstein-uhlenbeck")
 WRAPPERS = {
@@ -29,25 +29,25 @@ WRAPPERS = {
     "MaskVelocityWrapper": "MaskVelocity",
     "TimeFeatureWrapper": "TimeFeature",
 }
-"""Wrappers of the zoo -> those of `rlsdk.environments`, which `--wrapper` takes by name."""
+"""Wrapper of rl-baselines3-zoo -> name in `rlsdk.environments`, which `--wrapper` accepts."""
 ELSEWHERE = {
     "env_kwargs": "give its entries with --env-kwargs NAME=VALUE",
     "vec_env_wrapper": "wrap the environments with --wrapper, or set normalize and frame_stack",
     "callback": "pass callbacks to learn() in Python, or use the options of rlsdk run",
 }
-"""Entries that are not settings, and what to do about them."""
+"""Entry that is not a setting -> what to do instead."""
 
 
 def is_rl_zoo_file(name: str) -> bool:
-    """Whether the name of a preset is that of such a file."""
+    """Whether the name of a preset is a settings file of rl-baselines3-zoo (.yml or .yaml)."""
     return name.endswith(SUFFIXES)
 
 
 def chosen_preset(name: str, spec: AlgorithmSpec, env: str | None) -> Preset:
-    """The preset that `--preset` names: one of the plugin, or the table of `env` in a file of rl-baselines3-zoo.
+    """Return the preset that `--preset` names: a preset of the plugin, or the table of `env` in a file of rl-baselines3-zoo.
 
     Raises:
-        SettingsError: there is none, or a file is named without an environment.
+        SettingsError: there is no such preset, or a file is named without an environment.
     """
     if not is_rl_zoo_file(name):
         return named_preset(spec.id, name)
@@ -57,12 +57,12 @@ def chosen_preset(name: str, spec: AlgorithmSpec, env: str | None) -> Preset:
 
 
 def rl_zoo_preset(path: Path, spec: AlgorithmSpec, env: str) -> Preset:
-    """The table of the environment id `env` in a file of rl-baselines3-zoo, as a preset of an algorithm.
+    """Return the table of the environment id `env` in a file of rl-baselines3-zoo, as a preset of an algorithm.
 
-    The table `default` is taken where the environment has none. Its wrappers are not applied: `env` must name its own.
+    If the environment has no table, use the table `default`. Wrappers in the table are not applied: `env` must name them.
 
     Raises:
-        SettingsError: the file cannot be read, has no such table, or an entry that the algorithm does not have.
+        SettingsError: the file cannot be read, has no table for the environment, or an entry that the algorithm does not have.
     """
     wanted = environment_id(env)
     tables = load_settings(path)
@@ -83,7 +83,7 @@ def rl_zoo_preset(path: Path, spec: AlgorithmSpec, env: str) -> Preset:
 
 
 def _settings(entries: dict[str, object], spec: AlgorithmSpec, place: str) -> dict[str, object]:
-    """Our settings for the entries, checked."""
+    """Return the entries as settings of rlsdk, checked."""
     kind, deviation = entries.pop("noise_type", None), entries.pop("noise_std", None)
     if kind is not None:
         if kind not in NOISES or isinstance(deviation, bool) or not isinstance(deviation, int | float):
@@ -105,7 +105,7 @@ def _settings(entries: dict[str, object], spec: AlgorithmSpec, place: str) -> di
 
 
 def _require_wrapped(wrappers: object, place: str, *, wrapped: bool) -> None:
-    """Raises SettingsError where the table has wrappers, and the environment of the run has none."""
+    """Raise SettingsError if the table has wrappers but the environment of the run has none."""
     if not wrappers or wrapped:
         return
     given = [_wrapper(item) for item in (wrappers if isinstance(wrappers, list) else [wrappers])]
@@ -119,7 +119,7 @@ def _require_wrapped(wrappers: object, place: str, *, wrapped: bool) -> None:
 
 
 def _wrapper(item: object) -> tuple[str, str]:
-    """The place of a wrapper, and its arguments as a text."""
+    """Return the import path of a wrapper, and its arguments as text."""
     if not isinstance(item, Mapping) or not item:
         return str(item), ""
     name, arguments = next(iter(item.items()))
@@ -128,7 +128,7 @@ def _wrapper(item: object) -> tuple[str, str]:
 
 
 def _count(entries: dict[str, object], name: str, place: str) -> int | None:
-    """A positive whole number, taken out of the entries; the zoo writes 1e6 too."""
+    """Remove an entry and return it as a positive whole number; None if it is absent. rl-baselines3-zoo also writes 1e6."""
     value = entries.pop(name, None)
     if value is None:
         return None
@@ -138,7 +138,7 @@ def _count(entries: dict[str, object], name: str, place: str) -> int | None:
 
 
 def _value(value: object, place: str) -> object:
-    """A value of the file: a Python expression is parsed, a name of the zoo is replaced."""
+    """Return a value of the file. Python expressions are parsed, and names of rl-baselines3-zoo are replaced."""
     if not isinstance(value, str):
         return value
     if value in OURS:
@@ -154,7 +154,7 @@ def _value(value: object, place: str) -> object:
 
 
 def _read(node: ast.expr) -> object:
-    """The value of an expression of literals, `dict(...)` and names.
+    """Return the value of an expression that consists of literals, `dict(...)` and names.
 
     Raises:
         SettingsError: it is another expression.

@@ -1,8 +1,8 @@
-"""The folder a command-line run leaves behind.
+"""The folder that a run of the command line writes.
 
-config.toml        every setting as run, commented; `rlsdk run ALGO --config config.toml` repeats it
+config.toml        every setting of the run, with comments; `rlsdk run ALGO --config config.toml` repeats the run
 run.json           algorithm, environment, steps, seed, versions, status
-metrics.csv        metrics.jsonl
+metrics.csv        metrics by step        metrics.jsonl   the same as JSON lines
 checkpoints/       step_000010000.rlsdk ...: everything training needs to continue
 best.rlsdk         the agent with the best evaluation       final.rlsdk   the agent at the end
 learning_curve.png (with the extra `plot`)
@@ -34,12 +34,12 @@ T = TypeVar("T")
 
 
 def folder_name(env: str) -> str:
-    """An environment's id as part of a path."""
+    """Return an environment id as part of a path. Characters other than letters, digits, -, _ and . become -."""
     return "".join(c if c.isalnum() or c in "-_." else "-" for c in env)
 
 
 class RunDirectory:
-    """Paths and records of one run."""
+    """The paths and records of one run."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -51,7 +51,7 @@ class RunDirectory:
 
     @staticmethod
     def choose(out: Path | None, algorithm: str, env: str, seed: int) -> RunDirectory:
-        """`out`, or a new folder under runs/ named after what runs in it."""
+        """Return the directory `out`, or a new one under runs/ named after the algorithm, environment, seed and time."""
         if out is not None:
             return RunDirectory(out)
         stamp = time.strftime("%Y%m%d-%H%M%S")
@@ -59,11 +59,11 @@ class RunDirectory:
 
     @contextmanager
     def created(self, kind: str = RUN) -> Iterator[None]:
-        """Make the folder and hold it inside the block. A run that ended before it left an agent gives way.
+        """Create the folder and lock it inside the block. An earlier run in it that left no agent is replaced.
 
         Raises:
-            SettingsError: it cannot be written, a run is running in it, it holds one, or a command whose file is not `kind`
-            wrote into it.
+            SettingsError: the folder cannot be written, a run is running in it, it contains a run, or a command whose file is
+                not `kind` wrote into it.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -90,10 +90,10 @@ class RunDirectory:
 
     @contextmanager
     def taken_up(self) -> Iterator[None]:
-        """Hold the folder of a run inside the block.
+        """Lock the folder of an existing run inside the block.
 
         Raises:
-            SettingsError: it holds no run, or a run is running in it.
+            SettingsError: the folder contains no run, or a run is running in it.
         """
         if not self.record.is_file():
             raise SettingsError(f"{self.path} holds no run to resume ({self.record.name} is missing)")
@@ -101,7 +101,7 @@ class RunDirectory:
             yield
 
     def written(self) -> list[Path]:
-        """The paths a run writes to, of those that exist."""
+        """Return the existing paths that a run writes to."""
         return [
             path
             for folder in (self.path, self.checkpoints, replay_folder(self.checkpoints))
@@ -109,30 +109,30 @@ class RunDirectory:
         ]
 
     def worth_storing(self) -> list[Path]:
-        """The files that sinks store: settings, agents, videos."""
+        """Return the files that sinks store: settings, agents, videos."""
         videos = (path for suffix in ("*.mp4", "*.gif") for path in sorted(self.path.glob(suffix)))
         return [path for path in (self.config, self.best, self.final, *videos) if path.is_file()]
 
     def write_config(self, kind: type[object], values: dict[str, object], header: str) -> None:
-        """The settings as run, as a file that runs them again."""
+        """Write the settings of the run as a file that `rlsdk run --config` accepts."""
         write_whole(self.config, commented_toml(kind, values, header=header).encode())
 
     def write_record(self, record: RunRecord) -> None:
-        """Replace run.json, whole or not at all."""
+        """Replace run.json atomically."""
         temporary = self.record.with_suffix(".json.part")
         temporary.write_text(json.dumps(record.as_table(), indent=1) + "\n", encoding="utf-8")
         os.replace(temporary, self.record)
 
     def read_record(self) -> RunRecord:
-        """The content of run.json.
+        """Return the content of run.json.
 
         Raises:
-            SettingsError: it is missing or damaged.
+            SettingsError: the file is missing or damaged.
         """
         return RunRecord.read(self.record)
 
     def forget_after(self, step: int) -> None:
-        """Drop logged metrics beyond `step`: a run that was killed logs again what came after its last checkpoint."""
+        """Remove logged metrics after `step`. A resumed run logs the steps after its last checkpoint again."""
         for path in (self.csv, self.jsonl):
             if path.exists():
                 lines = read_text(path, MAX_METRICS).splitlines(keepends=True)
@@ -142,37 +142,37 @@ class RunDirectory:
                 os.replace(temporary, path)
 
     def best_evaluation(self) -> float:
-        """The highest mean return an evaluation of this run has reached, minus infinity before the first."""
+        """Return the highest mean return of an evaluation of this run; minus infinity before the first evaluation."""
         if not self.csv.exists():
             return float("-inf")
         return max(read_metric(self.csv, "eval/mean_reward")[1], default=float("-inf"))
 
     @property
     def checkpointed(self) -> bool:
-        """Whether there is something to resume from."""
+        """Whether there is a checkpoint from which the run can be resumed."""
         return self.record.exists() and any(self.checkpoints.glob("step_*.rlsdk"))
 
     @property
     def trained_steps(self) -> int:
-        """Steps at the newest checkpoint, by its name; 0 where there is none."""
+        """The steps at the newest checkpoint, according to its name; 0 if there is none."""
         names = (path.stem.removeprefix("step_") for path in self.checkpoints.glob("step_*.rlsdk"))
         return max((int(name) for name in names if name.isdecimal()), default=0)
 
     def _traces(self) -> list[Path]:
-        """Files that a new run would continue, or take for its own."""
+        """Return files of an earlier run that a new run would extend or mistake for its own."""
         own = (self.csv, self.jsonl, self.best, self.final)
         return [path for path in own if path.exists()] + sorted(self.checkpoints.glob("step_*.rlsdk"))
 
     def start_over(self) -> None:
-        """Drop the traces of a run that left nothing to resume from."""
+        """Remove the files of a run that has no checkpoint."""
         for path in (self.csv, self.jsonl, self.record, self.best):
             path.unlink(missing_ok=True)
 
     def newest(self, load: Callable[[Path], T]) -> T:
-        """What `load` makes of the newest checkpoint that is whole; a warning names those that are not.
+        """Return `load(path)` for the newest checkpoint that is not damaged. Warn about damaged ones.
 
         Raises:
-            SettingsError: there is none.
+            SettingsError: there is no such checkpoint.
         """
         for path in sorted(self.checkpoints.glob("step_*.rlsdk"), reverse=True):
             try:
@@ -184,7 +184,7 @@ class RunDirectory:
 
 
 def _step_of(line: str) -> int | None:
-    """The step a line of metrics begins with, None for a header."""
+    """Return the step at the beginning of a line of metrics; None for a header."""
     text = line.partition(",")[0].removeprefix('{"step": ')
     return int(text) if text.isdigit() else None
 

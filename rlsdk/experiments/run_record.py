@@ -1,4 +1,4 @@
-"""The record of a run, run.json: everything that shapes it, and what became of it."""
+"""The record of a run, run.json: its options, its status and its result."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class FinalEvaluation:
 
 @attrs.frozen(kw_only=True)
 class RunRecord:
-    """What run.json holds. `--resume` takes everything from here that the command line leaves out."""
+    """The content of run.json. `--resume` takes every option that the command line does not give from this record."""
 
     algorithm: str
     env: str | None
-    """None where a data set was all there was."""
+    """The environment id; None if the run only has a data set."""
     dataset: str | None = None
-    """The name of the data set that it learns from."""
+    """The name of the data set that the algorithm learns from."""
     steps: int
     n_envs: int
     eval_every: int
@@ -45,16 +45,16 @@ class RunRecord:
     threads: int = 1
     collectors: int | None = None
     executor: str = "processes"
-    """Where collectors are."""
+    """Name of the executor that runs the collectors."""
     max_lag: int = 0
-    """Rounds that collectors may be ahead of the learner."""
+    """Number of rounds that collectors may be ahead of the learner."""
     max_restores: int = 0
-    """How often a training that diverges continues with earlier parameters."""
+    """How often earlier parameters are restored if the training diverges."""
     sinks: tuple[str, ...] = ()
     policy_from: str | None = None
-    """The file whose policy the run began with."""
+    """The file with the policy that the run began with."""
     places: dict[str, str] = attrs.field(factory=dict)
-    """Settings that name a place on disk, by dotted name."""
+    """The settings that are paths on disk: dotted name -> path."""
     status: str = "running"
     error: str | None = None
     env_steps: int | None = None
@@ -64,25 +64,25 @@ class RunRecord:
 
     @property
     def place(self) -> str:
-        """The environment, or the data set where there is none, for people."""
+        """The environment, or the data set if there is no environment, as text for messages."""
         return self.env or f"the data set {self.dataset}"
 
     def as_table(self) -> dict[str, object]:
-        """For JSON; what is not known is left out."""
+        """Return the record as a table for JSON, without entries that are None."""
         return {name: value for name, value in attrs.asdict(self).items() if value is not None}
 
     @staticmethod
     def read(path: Path) -> RunRecord:
-        """The record in a file.
+        """Return the record in a file.
 
         Raises:
-            SettingsError: it is missing or damaged; the message names the entry.
+            SettingsError: the file is missing or damaged. The message names the entry.
         """
         return RunRecord.of(read_table(path), str(path))
 
     @staticmethod
     def of(table: Mapping[str, object], source: str) -> RunRecord:
-        """The record in a table; raises as `read`."""
+        """Return the record in a table. `source` names the table in errors. Raises as `read`."""
         entries = Entries(table, source)
         steps, dataset = entries.count("steps"), entries.optional_text("dataset")
         return RunRecord(

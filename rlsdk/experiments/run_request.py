@@ -26,12 +26,12 @@ RESUMABLE = (
     "max_lag",
     "max_restores",
 )
-"""Options a resumed run takes from its record, unless they are given again."""
+"""Options that a resumed run takes from its record, unless they are given again."""
 
 
 @attrs.frozen(kw_only=True)
 class RunRequest:
-    """A run; None: not given."""
+    """The options of a run. None means that an option is not given."""
 
     algorithm: str
     env: str | None = None
@@ -45,34 +45,34 @@ class RunRequest:
     stop_at: float | None = None
     resume: bool = False
     trust: bool = False
-    """A resumed run may import the module, and write to the places, that its files name."""
+    """Whether the files of a resumed run may name modules to import, and paths outside of its folder to write to."""
     threads: int | None = None
     use_preset: bool = True
-    """Start from the plugin's tuned settings for the environment, where it ships some."""
+    """Whether to start from the plugin's tuned settings for the environment, if it has some."""
     preset: str | None = None
-    """Name of the preset to start from; None: that of the environment."""
+    """Name of the preset to start from; None: the preset of the environment."""
     vectorization: str | None = None
     """How the training environments are stepped; see `make_vec_env`."""
     sinks: tuple[str, ...] | None = None
     """Names of further metric sinks: `console`, `tensorboard`, or a plugin's."""
     profile: bool = False
-    """Print where the time went."""
+    """Whether to print the time that each part of the training took."""
     collectors: int | None = None
-    """Collectors that share the training environments; see `make_vec_env`."""
+    """Number of collectors that share the training environments; see `make_vec_env`."""
     executor: str | None = None
-    """Where collectors are."""
+    """Name of the executor that runs the collectors."""
     max_lag: int | None = None
-    """Rounds that collectors may be ahead of the learner."""
+    """Number of rounds that collectors may be ahead of the learner."""
     max_restores: int | None = None
-    """How often a training that diverges continues with earlier parameters."""
+    """How often earlier parameters are restored if the training diverges."""
     policy_from: Path | None = None
-    """An agent file, or a run directory, whose policy the run begins with."""
+    """An agent file or a run directory with the policy that the run begins with."""
 
     def explicit(self) -> dict[str, Any]:
-        """The options that were given, of those that a resumed run may change.
+        """Return the given options among `RESUMABLE`.
 
         Raises:
-            SettingsError: one is out of range.
+            SettingsError: an option is out of range, or two options contradict each other.
         """
         given = {name: getattr(self, name) for name in RESUMABLE if getattr(self, name) is not None}
         for name, value in given.items():
@@ -88,7 +88,7 @@ class RunRequest:
         return given
 
     def as_table(self) -> dict[str, object]:
-        """For JSON: the options, without where and how the run is resumed."""
+        """Return the options as a table for JSON, without `out`, `resume` and `trust`."""
         table = attrs.asdict(self)
         if self.policy_from is not None:
             table["policy_from"] = str(self.policy_from)
@@ -96,10 +96,10 @@ class RunRequest:
 
     @staticmethod
     def of(entries: Entries) -> RunRequest:
-        """The request in a table.
+        """Return the request in a table.
 
         Raises:
-            SettingsError: an entry is wrong.
+            SettingsError: an entry is missing or has a wrong type or value.
         """
         known: dict[str, Any] = {
             "steps": entries.optional_count("steps", least=1),

@@ -1,4 +1,4 @@
-"""Where a command-line run writes its metrics."""
+"""The metric sinks of a run of the command line."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from rlsdk.sinks.sink import Scalar
 
 BUILT_IN = ("console", "tensorboard")
 Maker = Callable[[Path, bool], MetricSink]
-"""Makes a sink for a run directory; the flag: whether the run is resumed."""
+"""Function that makes a sink for a run directory. The second argument is True if the run is resumed."""
 
 
 def named_sinks(names: Iterable[str]) -> list[Maker]:
-    """What makes the sinks of these names.
+    """Return the functions that make the sinks of these names.
 
     Raises:
-        SettingsError: there is none of a name. PluginError: the plugin that offers it is broken.
+        SettingsError: there is no sink of a name.
+        PluginError: the plugin that offers it is broken.
     """
     return [_named(name) for name in names]
 
@@ -41,7 +42,7 @@ def _named(name: str) -> Maker:
 
 
 def described_run(record: RunRecord) -> dict[str, Scalar]:
-    """What sinks show of a run beside its settings."""
+    """Return the metadata of a run that sinks show in addition to its settings."""
     names = ("algorithm", "env", "seed", "steps", "n_envs", "device", "preset")
     system = {f"versions.{name}": str(version) for name, version in record.system.items()}
     return {**{name: getattr(record, name) for name in names}, **system}

@@ -1,4 +1,4 @@
-"""A run from start to end: environment, agent, evaluation, checkpoints and the files it leaves."""
+"""A run of the command line: environment, agent, evaluations, checkpoints and files."""
 
 from __future__ import annotations
 
@@ -54,30 +54,30 @@ from rlsdk.sinks import CsvSink, JsonlSink, MetricSink, begin_run, several, take
 
 COLLECTING = ("collectors", "executor", "max_lag")
 NEED_ENVIRONMENT = ("eval_every", "stop_at", *COLLECTING)
-"""Options without a meaning where there is only a data set."""
+"""Options that have no meaning if the run only has a data set."""
 __all__ = ["RunRequest", "RunResult", "run", "starting_settings", "width"]
 
 
 @attrs.frozen
 class RunResult:
-    """What came of a run."""
+    """The result of a run."""
 
     directory: RunDirectory
     seed: int
     evaluation: Evaluation | None
-    """None without an environment."""
+    """The final evaluation; None without an environment."""
     env_steps: int
     seconds: float
     interrupted: bool
     unit: str = "steps"
-    """Of `env_steps`: steps of the environment, or updates where a data set is all there is."""
+    """The unit of `env_steps`: steps of the environment, or updates if the run only has a data set."""
     needs_trust: bool = False
-    """Whether the run can only be resumed with `--trust`."""
+    """Whether the run can be resumed only with `--trust`."""
 
 
 @attrs.frozen(kw_only=True)
 class Prepared:
-    """A run that can begin."""
+    """A run that is ready to train."""
 
     agent: Agent
     directory: RunDirectory
@@ -87,10 +87,10 @@ class Prepared:
 
 
 def run(request: RunRequest) -> RunResult:
-    """Train as asked.
+    """Train an agent as the request describes, and write the run directory.
 
     Raises:
-        RlsdkError: an error in the request, the environment or the files; written files stay.
+        RlsdkError: the request, the environment or a file has an error. Files that were written remain.
     """
     spec = load(request.algorithm)
     prepare = _resumed if request.resume else _started
@@ -101,7 +101,7 @@ def run(request: RunRequest) -> RunResult:
 
 
 def _train(prepared: Prepared, interrupt: StopOnInterrupt, *, profile: bool) -> None:
-    """Train to the end, write the last checkpoint and the final agent, close the environments."""
+    """Train to the end, write the last checkpoint and the final agent, and close the environments."""
     agent, directory, record = prepared.agent, prepared.directory, prepared.record
     checkpoints = CheckpointCallback(record.checkpoint_every, directory.checkpoints)
     sinks: list[MetricSink] = []
@@ -110,7 +110,7 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, *, profile: bool) -> 
             sinks += _sinks(prepared)
             begin_run(sinks, described_run(record), resumed=prepared.resumed)
             agent.set_logger(several(sinks))
-            # evaluations come before checkpoints
+            # the order matters: evaluations run before checkpoints
             restoring = [RestoreOnDivergence(at_most=record.max_restores)] if record.max_restores else []
             watchers: list[Callback] = [ProgressBar(), interrupt, *restoring, *evaluator, checkpoints]
             left = record.steps - agent.num_timesteps
@@ -118,11 +118,11 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, *, profile: bool) -> 
                 with printed_profile(agent, record.place) if profile else nullcontext():
                     agent.learn(left, callback=watchers, reset_num_timesteps=False, threads=record.threads)
         checkpoints.save(agent)
-        agent.save(directory.final)  # while the environments are open: the file holds the running episodes
+        agent.save(directory.final)  # before the environments close: the file includes running episodes
         take_files(sinks, directory.worth_storing())
     except BaseException as error:
         with contextlib.suppress(OSError):
-            if isinstance(error, EnvironmentFault) and agent.num_timesteps:  # the agent itself is sound
+            if isinstance(error, EnvironmentFault) and agent.num_timesteps:  # the agent is intact
                 checkpoints.save(agent)
             status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
             directory.write_record(
@@ -137,7 +137,7 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, *, profile: bool) -> 
 
 
 def _close(env: Any, use: str) -> None:
-    """Close an environment that is no longer needed; a failure is printed, as the results do not depend on it."""
+    """Close an environment. A failure is only printed, because the results do not depend on it."""
     try:
         env.close()
     except Exception as error:
@@ -147,13 +147,13 @@ def _close(env: Any, use: str) -> None:
 def _sinks(prepared: Prepared) -> list[MetricSink]:
     directory, agent = prepared.directory, prepared.agent
     made: list[MetricSink] = [CsvSink(directory.csv), JsonlSink(directory.jsonl)]
-    name = f"{agent.spec.id.upper()}-{folder_name(directory.path.resolve().name)}"  # no other run continues it
+    name = f"{agent.spec.id.upper()}-{folder_name(directory.path.resolve().name)}"  # unique: no other run appends to it
     made += chosen_sinks(agent.config, name, fresh=not prepared.resumed)
     return made + [make(directory.path, prepared.resumed) for make in prepared.sinks]
 
 
 def _finish(prepared: Prepared, seconds: float, *, interrupted: bool) -> RunResult:
-    """Evaluate the final agent and write down what came of the run."""
+    """Evaluate the final agent, write the record and the learning curve, and return the result."""
     agent, directory, record = prepared.agent, prepared.directory, prepared.record
     began = time.perf_counter()
     evaluation = None if record.env is None else _evaluated(agent, record.env, record.eval_episodes)
@@ -181,7 +181,7 @@ def _finish(prepared: Prepared, seconds: float, *, interrupted: bool) -> RunResu
 
 
 def _evaluated(agent: Agent, name: str, episodes: int) -> Evaluation:
-    """Episodes of the final agent."""
+    """Evaluate the final agent."""
     env = make_vec_env(name)
     try:
         return run_episodes(agent, env, episodes, seed=agent.derived_seed("final evaluation"))
@@ -222,7 +222,7 @@ def _evaluator(record: RunRecord, directory: RunDirectory) -> Iterator[list[Eval
 
 @contextmanager
 def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
-    """A new run in a folder of its own."""
+    """Prepare a new run in a new folder."""
     given = request.env or request.settings.get("env")
     env = given if isinstance(given, str) else environment_of(spec, request.settings)
     makers = named_sinks(request.sinks or ())
@@ -242,7 +242,7 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
                 " it out"
             )
         agent.env_name = env
-        config = attrs.evolve(agent.config, env=env)  # `env_groups`: one for each collector
+        config = attrs.evolve(agent.config, env=env)  # the agent set `env_groups`: one per collector
         record = RunRecord(
             algorithm=spec.id,
             env=env,
@@ -264,14 +264,14 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
 
 
 def _preset(request: RunRequest, spec: AlgorithmSpec, env: str | None) -> Preset | None:
-    """The preset to start from."""
+    """Return the preset to start from; None if there is none."""
     if request.preset is not None:
         return chosen_preset(request.preset, spec, env)
     return preset(spec.id, env) if request.use_preset and env is not None else None
 
 
 def _environments(request: RunRequest, env: str, count: int, unused: contextlib.ExitStack) -> ConnectedEnv:
-    """The training environments of a new run, which `unused` closes."""
+    """Return the training environments of a run. The stack `unused` closes them."""
     where: dict[str, Any] = {"vectorization": request.vectorization or "auto", "max_lag": request.max_lag or 0}
     if request.collectors is not None:
         where |= {"collectors": request.collectors, "executor": request.executor or "processes"}
@@ -281,17 +281,17 @@ def _environments(request: RunRequest, env: str, count: int, unused: contextlib.
 
 
 def _versions(spec: AlgorithmSpec) -> dict[str, str]:
-    """Of Python, the platform, the packages of the core, and the algorithm's own."""
+    """Return the versions of Python, the platform, the packages of the core, and the package of the algorithm."""
     plugin = plugin_of(spec)
     own = {} if plugin is None or not plugin.version else {plugin.distribution: plugin.version}
     return {**system_info(), **own}
 
 
 def _options(request: RunRequest, known: Preset | None, env: str | None) -> dict[str, Any]:
-    """The options of a new run.
+    """Return the options of a new run.
 
     Raises:
-        SettingsError: one is out of range, or needs an environment, or there is no number of steps.
+        SettingsError: an option is out of range or needs an environment, or there is no number of steps.
     """
     explicit = request.explicit()
     if env is None and (playing := [name for name in NEED_ENVIRONMENT if explicit.get(name)]):
@@ -325,17 +325,17 @@ def _announce(agent: Agent, record: RunRecord, known: Preset | None, *, chosen: 
 
 
 def starting_settings(spec: AlgorithmSpec, known: Preset | None, settings: Mapping[str, object]) -> dict[str, Any]:
-    """`settings` over those of a preset, over the first policy."""
+    """Return the settings of a new run. `settings` have priority over the preset, and the preset over the first policy."""
     return merge({"policy": spec.policies[0], **(known.settings if known else {})}, settings)
 
 
 def width(spec: AlgorithmSpec, known: Preset | None, n_envs: int | None) -> int:
-    """Environments stepped together: the given number, else the preset's, else the algorithm's."""
+    """Return the number of environments: `n_envs` if given, else the preset's, else the algorithm's default."""
     return ((known and known.n_envs) or spec.default_envs) if n_envs is None else n_envs
 
 
 def _described(known: Preset, unit: str) -> str:
-    """The settings of a preset on one line. `unit`: of its steps."""
+    """Return the settings of a preset on one line. `unit` is the unit of its steps."""
     values = ", ".join(f"{name}={value}" for name, value in flat_scalars(known.settings).items())
     width = f" with n_envs={known.n_envs}" if known.n_envs else ""
     return f"{values or 'the defaults'}; made for {known.steps:,} {unit}{width}"
@@ -343,7 +343,7 @@ def _described(known: Preset, unit: str) -> str:
 
 @contextmanager
 def _resumed(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
-    """The run in a folder, as it stood at its newest whole checkpoint."""
+    """Prepare the run in a folder, with the state of its newest undamaged checkpoint."""
     if request.out is None:
         raise SettingsError("--resume needs --out DIR, the directory of the run to continue")
     data = {name: value for name, value in request.settings.items() if name in dataset_names(spec.config_type)}
@@ -374,10 +374,10 @@ def _resumed(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
 
 
 def _checked(request: RunRequest, directory: RunDirectory, spec: AlgorithmSpec) -> RunRecord:
-    """The record of a run to continue, with the options that were given laid over it.
+    """Return the record of a run to continue. The given options replace those of the record.
 
     Raises:
-        SettingsError: it is damaged, of another run, or has entries that an untrusted file may not have.
+        SettingsError: the record is damaged, belongs to another run, or has entries that an untrusted file may not have.
     """
     stored = directory.read_record()
     if stored.algorithm != spec.id:

@@ -1,4 +1,4 @@
-"""Results of finished runs, read from their folders."""
+"""Scores of finished runs, read from their folders."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Score:
     env: str
     seed: int
     budget: int
-    """Environment steps it should train for."""
+    """Environment steps that the run was planned to take."""
     steps: int
-    """And took: an update may end later."""
+    """Environment steps that the run took. They can exceed `budget`, because the last round may end later."""
     mean: float
     std: float
     episodes: int
@@ -33,10 +33,10 @@ class Score:
 
 
 def score_of(folder: Path) -> Score | None:
-    """The score of a run directory, None where the run is not finished, or had no environment to be evaluated in.
+    """Return the score of a run directory; None if the run is not finished, or had no environment for evaluations.
 
     Raises:
-        SettingsError: its record is damaged.
+        SettingsError: the record of the run is damaged.
     """
     record = RunDirectory(folder).read_record()
     if record.status != "finished" or record.env is None:
@@ -59,7 +59,7 @@ def score_of(folder: Path) -> Score | None:
 
 
 def scores_below(folder: Path) -> list[Score]:
-    """The scores of every finished run at or below a folder, ordered by environment, algorithm and seed.
+    """Return the scores of all finished runs at or below a folder, ordered by environment, algorithm and seed.
 
     Raises:
         SettingsError: there is no finished run, or a record is damaged.
@@ -72,12 +72,12 @@ def scores_below(folder: Path) -> list[Score]:
 
 
 def means(scores: Iterable[Score]) -> NDArray[np.float64]:
-    """The mean returns of runs, one value each."""
+    """Return the mean returns of the runs [N]."""
     return np.asarray([score.mean for score in scores], dtype=np.float64)
 
 
 def write_csv(scores: Sequence[Score], path: Path) -> None:
-    """One row per run."""
+    """Write a CSV file with one row per run."""
     fields = [field.name for field in attrs.fields(Score)]
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)

@@ -1,4 +1,4 @@
-"""Saved agents, and episodes played with them, here or wherever an executor does its work."""
+"""Load saved agents, and run episodes with them in this process or with an executor."""
 
 from __future__ import annotations
 
@@ -24,46 +24,46 @@ from rlsdk.settings.environment_id import applied
 
 @attrs.frozen
 class EvaluationRequest:
-    """How many episodes are played, and how. The result depends on all of these, not on where the parts are played."""
+    """The number of episodes, and how they are run. The result depends on all fields, but not on the executor."""
 
     episodes: int = 20
     n_envs: int = 1
-    """Environments of each part that are stepped together."""
+    """Number of environments of each part that are stepped together."""
     deterministic: bool = True
     seed: int = 0
-    """Of the first environment; the others have the following ones, through all parts."""
+    """Seed of the first environment. The other environments, through all parts, have the seeds that follow."""
     parts: int = 1
-    """Shares of the episodes that can be played at the same time."""
+    """Number of parts into which the episodes are split. Parts can run at the same time."""
 
     def of_part(self, index: int) -> EvaluationRequest:
-        """What one part plays."""
+        """Return the request of one part: its number of episodes and its seed."""
         episodes = (self.episodes + index) // self.parts
         return attrs.evolve(self, episodes=episodes, seed=self.seed + index * self.n_envs, parts=1)
 
 
 @attrs.frozen
 class Part:
-    """An item of work: episodes played with the agent of a file."""
+    """Work for an executor: episodes with the agent of a file."""
 
     file: NDArray[np.uint8]
-    """Its bytes: executors send large arrays that items have in common once."""
+    """The bytes of the agent file. Executors send a large array only once if several items contain it."""
     env: str
     request: EvaluationRequest
 
     def play(self) -> Evaluation:
-        """The episodes of this part."""
+        """Run the episodes of this part."""
         return _played(load(io.BytesIO(self.file.tobytes())), self.env, self.request)
 
 
 @attrs.frozen
 class StoredEvaluation:
-    """The episodes, and the id of the environment."""
+    """The evaluation of a saved agent, and the id of the environment."""
 
     env: str
     result: Evaluation
 
     def statistics(self) -> Statistics | None:
-        """Interquartile mean and interval; None without scipy."""
+        """Return the interquartile mean and its interval; None if scipy is not installed."""
         try:
             return self.result.statistics()
         except SettingsError:
@@ -73,18 +73,19 @@ class StoredEvaluation:
 def evaluate_stored(
     file: Path, env: str | None, request: EvaluationRequest, executor: str = "processes", *, trust: bool = False
 ) -> StoredEvaluation:
-    """Play episodes with the agent of a file, several parts side by side with `executor`; for `env` and `trust` see
-    `stored_agent`.
+    """Run episodes with the agent of a file. `executor` runs several parts at the same time.
+
+    `env` and `trust` are those of `stored_agent`.
 
     Raises:
-        SettingsError: there are more parts than episodes, no such executor, or what `stored_agent` raises.
+        SettingsError: there are more parts than episodes, there is no such executor, or as `stored_agent`.
     """
     agent, name = stored_agent(file, env, trust=trust)
     if not 1 <= request.parts <= max(1, request.episodes):
         episodes = counted(request.episodes, "episode")
         raise SettingsError(f"{request.parts} parts of {episodes}: give 1 to {request.episodes} parts")
     if request.parts == 1:
-        jobs_for(None, 1, 1, executor)  # refuses an unknown executor
+        jobs_for(None, 1, 1, executor)  # raises SettingsError for an unknown executor
         return StoredEvaluation(name, _played(agent, name, request))
     agent.save(data := io.BytesIO())
     shared = np.frombuffer(data.getvalue(), np.uint8)
@@ -108,11 +109,14 @@ def _played(agent: Agent, env: str, request: EvaluationRequest) -> Evaluation:
 
 
 def stored_agent(file: Path, env: str | None, *, trust: bool = False) -> tuple[Agent, str]:
-    """The agent of a file, and the id of its environment: `env`, or the one it was trained on where that is None or begins
-    with `?`, which adds arguments and wrappers. With `trust` the file may name a module to import.
+    """Return the agent of a file, and the id of the environment to use.
+
+    This is `env`, if given. If `env` is None, it is the environment of the training. If `env` begins with `?`, its arguments
+    and wrappers are added to that of the training. With `trust`, the file may name a module to import.
 
     Raises:
-        SettingsError: neither can be used.
+        SettingsError: the file names no environment, or one that needs `trust`.
+        ArtifactError: as `rlsdk.agent.load`.
     """
     agent = load(file)
     if env is not None and not env.startswith("?"):

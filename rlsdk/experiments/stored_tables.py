@@ -1,4 +1,4 @@
-"""JSON tables that are read back. They may be damaged, or written by someone else."""
+"""Read JSON tables from files. The files may be damaged, or written by someone else, so every entry is checked."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ MAX_COUNT = 2**53
 
 
 def read_text(path: Path, limit: int = MAX_BYTES) -> str:
-    """The text of a regular file.
+    """Return the text of a regular file.
 
     Raises:
-        SettingsError: it is missing, no file, larger than `limit` bytes, or not UTF-8.
+        SettingsError: the path is missing or not a file, the file is larger than `limit` bytes, or it is not UTF-8.
     """
     try:
-        if not path.is_file():  # reading a named pipe would wait for ever
+        if not path.is_file():  # reading a named pipe would never end
             raise SettingsError(f"{path} is missing, or is not a file")
         if path.stat().st_size > limit:
             raise SettingsError(f"{path} is damaged: it is larger than {limit:,} bytes")
@@ -32,10 +32,10 @@ def read_text(path: Path, limit: int = MAX_BYTES) -> str:
 
 
 def read_table(path: Path) -> dict[str, Any]:
-    """The JSON object in a file.
+    """Return the JSON object in a file.
 
     Raises:
-        SettingsError: as `read_text`, or it holds something else.
+        SettingsError: as `read_text`, or the file does not contain a JSON object.
     """
     try:
         table = json.loads(read_text(path))
@@ -50,7 +50,10 @@ def read_table(path: Path) -> dict[str, Any]:
 
 
 class Entries:
-    """The entries of a table, each checked as it is taken; `source` names the table in errors."""
+    """The entries of a table. Every method checks an entry and raises SettingsError if it is wrong or missing.
+
+    `source` names the table in errors.
+    """
 
     def __init__(self, table: Mapping[str, object], source: str) -> None:
         self.table, self.source = table, source
@@ -61,54 +64,54 @@ class Entries:
         return SettingsError(f"{self.source} is damaged: {name} = {str(self.table[name])[:80]!r} is not {wanted}")
 
     def count(self, name: str, default: int | None = None, least: int = 1, most: int = MAX_COUNT) -> int:
-        """A whole number; without a default the entry is required."""
+        """Return the entry `name` as a whole number from `least` to `most`. Without a default, it is required."""
         value = self.table.get(name, default)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             raise self._wrong(name, f"a whole number from {least} to {most}")
         return value
 
     def number(self, name: str, default: float | None = None) -> float:
-        """A finite number."""
+        """Return the entry `name` as a finite number. Without a default, it is required."""
         value = self.table.get(name, default)
         if isinstance(value, bool) or not isinstance(value, int | float) or not -1e300 < value < 1e300:
             raise self._wrong(name, "a finite number")
         return float(value)
 
     def optional_number(self, name: str) -> float | None:
-        """A finite number, or nothing."""
+        """Return the entry `name` as a finite number; None if it is absent."""
         return None if self.table.get(name) is None else self.number(name)
 
     def optional_count(self, name: str, least: int = 0, most: int = MAX_COUNT) -> int | None:
-        """A whole number, or nothing."""
+        """Return the entry `name` as a whole number from `least` to `most`; None if it is absent."""
         return None if self.table.get(name) is None else self.count(name, least=least, most=most)
 
     def optional_text(self, name: str) -> str | None:
-        """A text, or nothing."""
+        """Return the entry `name` as text; None if it is absent."""
         return None if self.table.get(name) is None else self.text(name)
 
     def text(self, name: str, default: str | None = None) -> str:
-        """A text."""
+        """Return the entry `name` as text. Without a default, it is required."""
         value = self.table.get(name, default)
         if not isinstance(value, str):
             raise self._wrong(name, "a text")
         return value
 
     def flag(self, name: str, default: bool) -> bool:
-        """True or false."""
+        """Return the entry `name` as a bool, or `default` if it is absent."""
         value = self.table.get(name, default)
         if not isinstance(value, bool):
             raise self._wrong(name, "true or false")
         return value
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """A list of texts, empty when absent."""
+        """Return the entry `name` as a tuple of texts, empty if it is absent."""
         value = self.table.get(name) or []
         if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
             raise self._wrong(name, "a list of texts")
         return tuple(value)
 
     def table_of(self, name: str) -> dict[str, Any]:
-        """A table, empty when absent."""
+        """Return the entry `name` as a table, empty if it is absent."""
         value = self.table.get(name)
         if value is None:
             return {}

@@ -1,4 +1,4 @@
-"""What the trials of one study have in common: with other values their scores are not comparable."""
+"""The options and settings that all trials of a study share. If they differ, scores are not comparable."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 FORMER = ("algorithm", "env", "steps", "settings", "n-envs")
-"""What studies hold that were begun before their identity was a table, in this order."""
+"""The entries, in order, of the list that earlier versions stored instead of a table."""
 ABSENT = "nothing"
 
 
 def identity(known: str) -> dict[str, Any]:
-    """The option or setting that trials share -> its value, from the text that a study holds."""
+    """Return option or setting -> value, given the text that a study stores."""
     stored = json.loads(known)
     table = dict(zip(FORMER, stored, strict=False)) if isinstance(stored, list) else dict(stored)
     settings = _flat(table.pop("settings", {}), "--set ")
@@ -20,7 +20,7 @@ def identity(known: str) -> dict[str, Any]:
 
 
 def _flat(table: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """The values of nested tables, by dotted name."""
+    """Return the values of nested tables, by dotted name."""
     flat: dict[str, Any] = {}
     for name, value in table.items():
         flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
@@ -28,8 +28,10 @@ def _flat(table: Mapping[str, Any], prefix: str) -> dict[str, Any]:
 
 
 def differences(known: str, wanted: str) -> str:
-    """How a study that holds `known` differs from `wanted`, for people; "" where it does not. What a former
-    study did not note is not compared."""
+    """Return how a study with the identity `known` differs from `wanted`, as text; "" if it does not.
+
+    Entries that earlier versions did not store are not compared.
+    """
     before, now = identity(known), identity(wanted)
     if isinstance(json.loads(known), list):
         now = {name: value for name, value in now.items() if name in before or name.startswith("--set ")}

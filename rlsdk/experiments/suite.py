@@ -1,24 +1,24 @@
-"""A suite: which algorithms are run on which environments, for how long, and what is documented of them elsewhere.
+"""A suite: the algorithms to run, their environments and numbers of steps, and documented results. Its file is TOML:
 
 [suite]
 description = "..."
-episodes = 20              # of the evaluation every run ends with
+episodes = 20              # of the final evaluation of every run
 
 [ranges]
-CartPole-v1 = [22.0, 500.0]  # returns that count as 0 and as 1 where environments are put together; a cell may have its own
+CartPole-v1 = [22.0, 500.0]  # returns that are normalised to 0 and 1; a cell may have its own
 
 [[cells]]
 algorithm = "trpo"
 env = "CartPole-v1"
-steps = 100_000            # left out: the preset's
+steps = 100_000            # if left out: the steps of the preset
 range = [22.0, 500.0]      # instead of the one in [ranges]
-documented = [500.0, 0.0]  # mean and deviation; source names the place
+documented = [500.0, 0.0]  # mean and standard deviation from `source`
 source = "..."
-measure = true             # false: too large for one machine, run only with --all
-[cells.settings]           # over the preset's
+measure = true             # false: too large for one machine; run only with --all or --budget
+[cells.settings]           # replace those of the preset
 
-The cells of a built-in suite come from the installed plugins: each ships `suites/<name of the suite>.toml` beside its manifest,
-with [[cells]] for its own algorithm (`algorithm` may be left out). A plugin whose file has [suite] adds a suite of that name.
+The cells of a built-in suite come from the installed plugins. A plugin contains `suites/<name of the suite>.toml` next to its
+manifest, with [[cells]] for its own algorithm (`algorithm` may be left out). If the file has [suite], it adds a new suite.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ FOLDER = Path(str(files("rlsdk.experiments"))) / "suite_files"
 
 @attrs.frozen(kw_only=True)
 class Cell:
-    """One algorithm on one environment."""
+    """One algorithm on one environment. The module describes the fields."""
 
     algorithm: str
     env: str
@@ -57,13 +57,13 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Algorithm and environment as text for messages."""
         return f"{self.algorithm} on {self.env}"
 
 
 @attrs.frozen(kw_only=True)
 class Suite:
-    """Cells under a name."""
+    """A named collection of cells. `episodes` is the number of episodes of the final evaluations."""
 
     name: str
     description: str
@@ -71,10 +71,10 @@ class Suite:
     episodes: int = 20
 
     def only(self, algorithms: tuple[str, ...]) -> Suite:
-        """The cells of these algorithms; () leaves all.
+        """Return the suite with only the cells of these algorithms; () returns all cells.
 
         Raises:
-            SettingsError: an algorithm that has no cell, or is not installed.
+            SettingsError: an algorithm has no cell, or is not installed.
         """
         known = sorted({cell.algorithm for cell in self.cells})
         for algorithm in algorithms:
@@ -84,13 +84,13 @@ class Suite:
         return attrs.evolve(self, cells=selected)
 
     def changed(self, change: str | None) -> Suite:
-        """Its environments with more arguments and wrappers, as `changed_environment` gives them."""
+        """Return the suite with `change`, a value of `changed_environment`, applied to its environments."""
         cells = tuple(attrs.evolve(cell, env=applied(change, cell.env)) for cell in self.cells)
         return attrs.evolve(self, cells=cells)
 
 
 def _instead(algorithm: str, known: list[str]) -> str:
-    """What to do about an algorithm that has no cell: the cells of one that is not installed are in its package."""
+    """Return advice for an algorithm without a cell. If it is not installed, its cells are in its package."""
     try:
         find(algorithm)
     except PluginError as error:
@@ -99,17 +99,17 @@ def _instead(algorithm: str, known: list[str]) -> str:
 
 
 def suites() -> tuple[str, ...]:
-    """Names of the suites of rlsdk and of the installed plugins, sorted."""
+    """Return the names of the suites of rlsdk and of the installed plugins, sorted."""
     return tuple(sorted({*_own_files(), *suite_files()}))
 
 
 def load_suite(name: str) -> Suite:
-    """A suite by its name, with the cells of every installed plugin, or one in a file.
+    """Return a suite, given its name or a .toml file. A named suite has the cells of every installed plugin.
 
-    A plugin whose file is damaged is left out, with a warning.
+    If the file of a plugin is damaged, its cells are left out, with a warning.
 
     Raises:
-        SettingsError: there is none of that name, or the file is damaged.
+        SettingsError: there is no suite of that name, or the file is damaged.
     """
     known, path = suites(), Path(name)
     if name in known:
@@ -123,12 +123,12 @@ def load_suite(name: str) -> Suite:
 
 
 def _own_files() -> dict[str, Path]:
-    """The suites that rlsdk itself describes: name -> file."""
+    """Return name -> file of the suites that rlsdk itself describes."""
     return {path.stem: path for path in sorted(FOLDER.glob("*.toml"))}
 
 
 def _gathered(name: str) -> Suite:
-    """The description, by rlsdk or else by the first plugin that has one, with the cells of all plugins."""
+    """Return the suite with the cells of all plugins. Its description is that of rlsdk, or of the first plugin that has one."""
     own = _own_files().get(name)
     header = load_settings(own) if own else {}
     cells: list[Cell] = []
@@ -143,7 +143,7 @@ def _gathered(name: str) -> Suite:
 
 
 def _with_algorithm(table: Mapping[str, Any], algorithm: str) -> dict[str, Any]:
-    """The table of a plugin's file, each cell with the plugin's algorithm."""
+    """Return the table of a plugin's file, with the plugin's algorithm in each cell."""
     cells = table.get("cells", [])
     if not isinstance(cells, list) or not all(isinstance(cell, dict) for cell in cells):
         raise SettingsError("cells is not a list of tables; write each cell as [[cells]]")
@@ -153,7 +153,7 @@ def _with_algorithm(table: Mapping[str, Any], algorithm: str) -> dict[str, Any]:
 
 
 def _structured(name: str, place: str, table: Mapping[str, object]) -> Suite:
-    """The suite `name` in a table that stands at `place`."""
+    """Return the suite `name` in a table. `place` names the file in errors."""
     if wrong := sorted(set(table) - {"suite", "ranges", "cells"}):
         raise SettingsError(f"suite {place}: unknown tables {wrong}; accepted: [suite], [ranges] and [[cells]]")
     header, ranges = table.get("suite", {}), table.get("ranges", {})
@@ -187,7 +187,7 @@ def _structured(name: str, place: str, table: Mapping[str, object]) -> Suite:
 
 
 def _require_sound(table: object, known: Iterable[str], where: str) -> None:
-    """Raises SettingsError: a key of a table is unknown, or a count is not a positive whole number."""
+    """Raise SettingsError if a key of a table is unknown, or a count is not a positive whole number."""
     if not isinstance(table, Mapping):
         return
     for key, value in table.items():

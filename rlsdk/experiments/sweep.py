@@ -1,4 +1,4 @@
-"""The same run with several seeds, side by side: one run directory per seed, one summary, one picture."""
+"""Run the same request with several seeds at the same time: one run directory per seed, one summary, one picture."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ from rlsdk.settings.dataset import as_dataset, dataset_names
 from rlsdk.settings.load import nested
 
 MAX_SEEDS, LISTED = 10_000, 5
-"""Seeds of a sweep, and those that a message lists."""
+"""The largest number of seeds of a sweep, and the number of seeds that a message lists."""
 HERE = "in-process"
-"""The executor whose work takes the signals of the program itself, so that Ctrl-C reaches a run only."""
+"""Name of the executor that works in this process, where Ctrl-C interrupts the run. `reported` raises it again afterwards."""
 REQUEST, SUMMARY, CURVES = SEEDS, "summary.json", "learning_curves.png"
 
 
 @attrs.frozen(kw_only=True)
 class Sweep:
-    """What is run: `request`, once for each of the seeds, at most `jobs` at a time on the executor of that name."""
+    """The plan of a sweep: run `request` once for each seed, at most `jobs` at the same time, with the named executor."""
 
     request: RunRequest
     seeds: tuple[int, ...]
@@ -60,7 +60,7 @@ class Sweep:
 
 @attrs.frozen(kw_only=True)
 class SeedResult:
-    """What came of one seed; `error` is None where it finished, `mean` where there was no environment to evaluate in."""
+    """The result of one seed. `error` is None if the run finished; `mean` is None if it failed or had no environment."""
 
     seed: int
     folder: Path
@@ -68,11 +68,11 @@ class SeedResult:
     std: float | None = None
     error: str | None = None
     interrupted: bool = False
-    """Whether Ctrl-C or a signal ended the run early; it is saved."""
+    """Whether Ctrl-C or a signal ended the run early. The run is saved."""
 
 
 def seeds_from(first: int | None, count: int) -> tuple[int, ...]:
-    """`count` seeds, from `first` (default 0) upwards.
+    """Return `count` consecutive seeds, beginning with `first` (default 0).
 
     Raises:
         SettingsError: count < 1.
@@ -84,11 +84,13 @@ def seeds_from(first: int | None, count: int) -> tuple[int, ...]:
 
 
 def jobs_for(wanted: int | None, count: int, threads: int | None, executor: str = "processes") -> int:
-    """Runs at a time: the given number, limited by the number of seeds and by the cores their threads need. The cores of other
-    machines are counted by their executor, which refuses a number that is too large.
+    """Return the number of runs at the same time: `wanted`, limited by the number of seeds and by the available cores.
+
+    Every run needs `threads` cores. For executors of plugins, the executor counts the cores and refuses a number that is too
+    large.
 
     Raises:
-        SettingsError: fewer than one, or no such executor.
+        SettingsError: `wanted` is less than one, or there is no such executor.
     """
     if wanted is not None and wanted < 1:
         raise SettingsError(f"--jobs {wanted} must be a positive whole number")
@@ -102,11 +104,13 @@ def jobs_for(wanted: int | None, count: int, threads: int | None, executor: str 
 
 
 def sweep(plan: Sweep) -> list[SeedResult]:
-    """Run every seed that is not finished yet; a seed that fails does not stop the others.
+    """Run every seed that is not finished yet. A seed that fails does not stop the others.
 
     Raises:
-        PluginError: no such algorithm. EnvironmentFault: no such environment. SettingsError: wrong settings, no folder, or one
-        that holds something else or is in use. KeyboardInterrupt: runs were stopped and saved.
+        PluginError: there is no such algorithm.
+        EnvironmentFault: there is no such environment.
+        SettingsError: the settings are wrong, or the folder is missing, in use, or contains something else.
+        KeyboardInterrupt: runs were stopped and saved.
     """
     _require_possible(plan.request)
     with stoppable(plan.executor, plan.jobs) as executor, _folder(plan) as folder:
@@ -119,7 +123,7 @@ def sweep(plan: Sweep) -> list[SeedResult]:
 
 
 def _require_possible(request: RunRequest) -> None:
-    """Raises what would be wrong with every seed."""
+    """Raise the errors that would occur with every seed, before any run begins."""
     require_vectorization(request.vectorization or "auto")
     spec, env = load(request.algorithm), request.env or request.settings.get("env")
     if env is None:
@@ -131,7 +135,7 @@ def _require_possible(request: RunRequest) -> None:
 
 
 def folder_of(plan: Sweep) -> Path:
-    """The folder of a sweep: that of the request, or a new one under runs/."""
+    """Return the folder of a sweep: that of the request, or a new one under runs/."""
     if plan.request.out is not None:
         return plan.request.out
     return RunDirectory.choose(None, plan.request.algorithm, place_of(plan.request), plan.seeds[0]).path
@@ -139,7 +143,7 @@ def folder_of(plan: Sweep) -> Path:
 
 @contextlib.contextmanager
 def _folder(plan: Sweep) -> Iterator[Path]:
-    """The folder of the sweep, held inside the block, with what it runs written down."""
+    """Lock the folder of the sweep inside the block, and store the plan there."""
     folder = folder_of(plan)
     written = folder / REQUEST
     if written.exists() and not plan.request.resume and any(folder.rglob("*.rlsdk")):
@@ -152,7 +156,7 @@ def _folder(plan: Sweep) -> Iterator[Path]:
 
 
 def _found_anywhere(request: RunRequest) -> RunRequest:
-    """`request` with full paths of what it reads: the command that continues it may be given in another folder."""
+    """Return `request` with absolute paths of the files it reads, because it may be continued from another folder."""
     settings = dict(request.settings)
     for name in dataset_names(load(request.algorithm).config_type):
         found = None if settings.get(name) is None else as_dataset(settings[name])
@@ -163,11 +167,11 @@ def _found_anywhere(request: RunRequest) -> RunRequest:
 
 
 def stored(asked: RunRequest, jobs: int | None = None) -> Sweep | None:
-    """The sweep in the folder `asked.out`, to continue, with the options of `asked` laid over it; None where there is none.
+    """Return the sweep in the folder `asked.out` to continue it, with the options of `asked`; None if there is none.
 
     Raises:
-        SettingsError: its record is damaged, of another algorithm, or has entries that an untrusted file may not have; or a
-        seed has been trained for more steps than `asked` has.
+        SettingsError: the record is damaged, belongs to another algorithm, or names modules or paths that are not trusted. It
+            is also raised if a seed has been trained for more steps than `asked` has, or `asked` has settings.
     """
     folder = asked.out
     if folder is None or not (folder / REQUEST).exists():
@@ -193,7 +197,7 @@ def stored(asked: RunRequest, jobs: int | None = None) -> Sweep | None:
     require_own_executor(stepped, str(source), trust=asked.trust or asked.vectorization is not None)
     _require_enough_steps(asked.steps, folder, _seeds(entries))
     settings = merge(request.settings, asked.settings)
-    given = {**asked.explicit(), "settings": settings, "executor": None}  # a run's executor is for its collectors
+    given = {**asked.explicit(), "settings": settings, "executor": None}  # the executor of a run is for its collectors
     laid_over = attrs.evolve(request, out=folder, resume=True, trust=asked.trust, **given)
     return Sweep(
         request=laid_over,
@@ -206,10 +210,10 @@ def stored(asked: RunRequest, jobs: int | None = None) -> Sweep | None:
 
 
 def require_same_seeds(asked: RunRequest, known: Sweep | None, count: int | None) -> None:
-    """Check `--seeds` of a command that continues the runs in `asked.out`: those of the sweep `known`, if any.
+    """Check `--seeds` of a command that continues the runs in `asked.out`: their number must be that of the sweep `known`.
 
     Raises:
-        SettingsError: the folder holds another number of seeds, or no sweep.
+        SettingsError: the folder contains another number of seeds, or no sweep.
     """
     if count is None:
         return
@@ -228,7 +232,11 @@ def require_same_seeds(asked: RunRequest, known: Sweep | None, count: int | None
 
 
 def _require_enough_steps(asked: int | None, folder: Path, seeds: tuple[int, ...]) -> None:
-    """Raises SettingsError where a seed was to be trained for more steps than `asked`, and has been."""
+    """Check that no seed has been trained for more than `asked` steps. Steps beyond its planned number do not count.
+
+    Raises:
+        SettingsError: a seed has.
+    """
     for directory in [] if asked is None else [RunDirectory(folder / f"seed-{seed}") for seed in seeds]:
         wanted = directory.read_record().steps if directory.checkpointed else 0
         if asked is not None and asked < min(wanted, directory.trained_steps):
@@ -248,16 +256,16 @@ def _seeds(entries: Entries) -> tuple[int, ...]:
 
 def _of_seed(plan: Sweep, folder: Path, seed: int) -> RunRequest:
     settings = {**plan.request.settings, "seed": seed}
-    vectorization = plan.request.vectorization or ("sync" if plan.jobs > 1 else None)  # other seeds take the cores
+    vectorization = plan.request.vectorization or ("sync" if plan.jobs > 1 else None)  # other seeds use the cores
     out = folder / f"seed-{seed}"
     return attrs.evolve(plan.request, settings=settings, out=out, vectorization=vectorization)
 
 
 def run_seed(request: RunRequest, *, quiet: bool = False, shared: Path | None = None, here: bool = False) -> SeedResult:
-    """One seed, in a process of its own or `here`; what it prints goes to `log.txt` in its folder.
+    """Run one seed, in this process if `here`, else in a process of its own. Its output goes to `log.txt` in its folder.
 
     Raises:
-        KeyboardInterrupt: it was interrupted `here`, so no other seed begins.
+        KeyboardInterrupt: the run was interrupted and `here` is True. No other seed begins.
         SettingsError: this machine does not see the file `shared`, which is in the folder of all seeds.
     """
     require_shared(shared)
@@ -266,7 +274,11 @@ def run_seed(request: RunRequest, *, quiet: bool = False, shared: Path | None = 
 
 
 def require_shared(file: Path | None) -> None:
-    """Raises SettingsError where an executor brought the work to a machine that does not see a file of the program."""
+    """Check that the machine that does the work sees a file of the program.
+
+    Raises:
+        SettingsError: it does not, so results would be lost.
+    """
     if file is not None and not file.exists():
         raise SettingsError(
             f"machine {socket.gethostname()} does not see {file}, so its results would be lost; give the full path of a"
@@ -275,8 +287,10 @@ def require_shared(file: Path | None) -> None:
 
 
 def reported(request: RunRequest, name: str, *, here: bool) -> SeedResult:
-    """`finished`, and a line under `name` about it on standard error, as standard output may be JSON; what goes wrong is in
-    the result. Raises as `run_seed`."""
+    """Return `finished(request)`, and print a line about it that begins with `name`. RlsdkErrors become part of the result.
+
+    The line goes to standard error, because standard output may be JSON. Raises as `run_seed`.
+    """
     assert request.out is not None
     try:
         result = finished(request)
@@ -292,7 +306,7 @@ def reported(request: RunRequest, name: str, *, here: bool) -> SeedResult:
 
 
 def finished(request: RunRequest) -> SeedResult:
-    """What came of a run: of one that is there and finished, or of resuming it, or of starting it.
+    """Return the result of a run. If it is not finished, resume it or start it first.
 
     Raises:
         RlsdkError: as `run`.
@@ -300,12 +314,12 @@ def finished(request: RunRequest) -> SeedResult:
     assert request.out is not None
     directory = RunDirectory(request.out)
     done = directory.read_record() if directory.record.exists() else None
-    # the last round of a run may go beyond its steps
+    # the last round of a run may exceed its steps
     trained = 0 if done is None else max(done.steps, directory.trained_steps)
     if done is None or done.status != "finished" or trained < (request.steps or 0):
         if done is not None and not directory.checkpointed:
             with directory.taken_up():
-                directory.start_over()  # a run that was stopped before its first checkpoint
+                directory.start_over()  # the run was stopped before its first checkpoint
         run_quietly(_resumed(request) if directory.checkpointed else attrs.evolve(request, resume=False))
         done = directory.read_record()
         if done.status == "interrupted":
@@ -319,17 +333,17 @@ def finished(request: RunRequest) -> SeedResult:
 
 
 def _resumed(request: RunRequest) -> RunRequest:
-    """A resumed run takes its settings from its folder, except the paths and the environment named here."""
+    """Return the request to resume a run. Only paths and the environment are given again; the folder has the other settings."""
     settings: dict[str, Any] = {}
     for name, place in places_in(request.settings).items():
         settings = merge(settings, nested(name.split("."), place))
-    for name in dataset_names(load(request.algorithm).config_type):  # agent files hold no path
+    for name in dataset_names(load(request.algorithm).config_type):  # agent files do not store paths
         settings |= {name: request.settings[name]} if request.settings.get(name) is not None else {}
     return attrs.evolve(request, resume=True, n_envs=None, settings=settings)
 
 
 def run_quietly(request: RunRequest) -> None:
-    """`run`, with standard output and error in a file."""
+    """Call `run` with standard output and standard error in `log.txt` of its folder."""
     assert request.out is not None
     request.out.mkdir(parents=True, exist_ok=True)
     with (
@@ -354,7 +368,7 @@ def _summarise(folder: Path, results: list[SeedResult]) -> None:
 
 @contextlib.contextmanager
 def stoppable(executor: str, jobs: int) -> Iterator[Executor]:
-    """The executor of that name, closed afterwards; SIGTERM and SIGHUP stop its work as Ctrl-C does."""
+    """Yield the executor of that name, and close it after the block. Inside the block, SIGTERM and SIGHUP act like Ctrl-C."""
     made = make_executor(executor, jobs)
     before = {number: signal.signal(number, signal.default_int_handler) for number in _ending()}
     try:
@@ -368,6 +382,6 @@ def stoppable(executor: str, jobs: int) -> Iterator[Executor]:
 
 
 def _ending() -> list[signal.Signals]:
-    """The signals that stop work, as far as they are not ignored: `nohup` ignores the hang-up of a terminal."""
+    """Return the signals that stop work, without those that are ignored: `nohup` ignores the hang-up of a terminal."""
     known = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
     return [number for number in known if signal.getsignal(number) != signal.SIG_IGN]

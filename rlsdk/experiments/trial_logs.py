@@ -1,4 +1,4 @@
-"""What a trial of a search writes: its metrics to sinks, and its progress to the log of the worker that runs it."""
+"""The output of a trial of a search: metrics for sinks, and progress for the log of its worker."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from rlsdk.sinks.sink import Scalar
 
 
 class SinkRefused(Exception):  # noqa: N818  # named after the event
-    """A sink could not begin: this ends the search, where an error of a trial does not."""
+    """A sink could not begin. This ends the search, unlike an error of a trial."""
 
 
 def worker_folder(out: Path, worker: int) -> Path:
-    """The folder with the log of a worker."""
+    """Return the folder with the log of a worker."""
     return out / f"worker-{worker}"
 
 
 @contextlib.contextmanager
 def trial_sinks(names: Sequence[str], folder: Path, details: Mapping[str, Scalar]) -> Iterator[list[MetricSink]]:
-    """The sinks of a trial, closed after the block.
+    """Yield the sinks of a trial, and close them after the block.
 
     Raises:
-        SinkRefused: one cannot begin.
+        SinkRefused: a sink cannot begin.
     """
     sinks: list[MetricSink] = []
     try:
@@ -46,7 +46,7 @@ def trial_sinks(names: Sequence[str], folder: Path, details: Mapping[str, Scalar
 
 @contextlib.contextmanager
 def trial_progress(out: Path, worker: int, trial: int) -> Iterator[ProgressBar]:
-    """Writes progress to the log of the worker, from which `watching` reads it."""
+    """Yield a progress bar that writes to the log of the worker. `watching` reads this log."""
     folder = worker_folder(out, worker)
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "log.txt", "a", encoding="utf-8") as log:
@@ -54,7 +54,7 @@ def trial_progress(out: Path, worker: int, trial: int) -> Iterator[ProgressBar]:
 
 
 class _Named:
-    """A stream that puts a name before every line."""
+    """A text stream that puts a name before every line."""
 
     def __init__(self, stream: TextIO, name: str) -> None:
         self.stream, self.name = stream, name

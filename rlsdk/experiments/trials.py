@@ -1,4 +1,4 @@
-"""One trial of a search: a piece of work for any executor."""
+"""One trial of a search, as work for any executor."""
 
 from __future__ import annotations
 
@@ -38,13 +38,14 @@ if TYPE_CHECKING:
 
 JOURNAL = SEARCH
 EVALUATIONS = 10
-"""Of one trial; after each but the last it may be given up."""
+"""Number of evaluations of one trial. A trial may be pruned after each of them except the last."""
 PRUNERS = ("median", "halving")
 
 
 @attrs.frozen(kw_only=True)
 class Tuning:
-    """What is searched for: the highest return of `algorithm` on `env` after `steps`, in `trials` trials."""
+    """The plan of a search: find the settings with the highest return of `algorithm` on `env` after `steps`, in `trials`
+    trials."""
 
     algorithm: str
     env: str
@@ -52,33 +53,33 @@ class Tuning:
     trials: int
     out: Path
     settings: dict[str, Any] = attrs.field(factory=dict)
-    """Fixed: not searched."""
+    """Settings that are fixed, not searched."""
     n_envs: int | None = None
     episodes: int = 10
     jobs: int = 1
     seed: int = 0
     prune: bool = True
     pruner: str = "median"
-    """One of `PRUNERS`: how trials are found that are given up."""
+    """One of `PRUNERS`: the rule by which trials are pruned."""
     sinks: tuple[str, ...] = ()
     """Names of further metric sinks of every trial."""
     executor: str = "processes"
-    """Where trials run; one at a time runs in this process instead of in `processes`."""
+    """Name of the executor that runs the trials. With `processes` and one job, trials run in this process instead."""
 
     def base(self) -> dict[str, Any]:
-        """Settings before the search, from the plugin's preset and what is fixed."""
+        """Return the settings before the search: those of the plugin's preset and the fixed ones."""
         return starting_settings(load(self.algorithm), preset(self.algorithm, self.env), self.settings)
 
     def width(self) -> int:
-        """Environments stepped together."""
+        """Return the number of environments that are stepped together."""
         return width(load(self.algorithm), preset(self.algorithm, self.env), self.n_envs)
 
     def space(self) -> tuple[Range, ...]:
-        """What is searched."""
+        """Return the ranges that are searched."""
         return search_space(load(self.algorithm).config_type, flat_scalars(self.settings))
 
     def identity(self) -> str:
-        """What trials of one study have in common, see `rlsdk.experiments.study_identity`."""
+        """Return as JSON the values that all trials of a study share, see `rlsdk.experiments.study_identity`."""
         shared = {
             "algorithm": self.algorithm,
             "env": self.env,
@@ -91,7 +92,8 @@ class Tuning:
         return json.dumps(shared, sort_keys=True, default=str)
 
     def command(self, file: Path) -> str:
-        """The command that trains with the settings in `file`, which hold no path of a data set."""
+        """Return the command that trains with the settings in `file`. It names data sets, because the file has no paths of
+        them."""
         words = ["rlsdk", "run", self.algorithm, "--config", str(file), "--steps", str(self.steps)]
         words += ["--n-envs", str(self.width())]
         names = [
@@ -107,30 +109,30 @@ class Tuning:
 
 @attrs.frozen
 class Begun:
-    """A trial that is to be run."""
+    """A trial to run, with its values."""
 
     worker: int
-    """The number of its place among those that run at a time; its log has the progress."""
+    """Number of the slot in which the trial runs. There is one slot per job, and its log shows the progress."""
     trial: optuna.Trial
     values: dict[str, Any]
-    """Dotted name -> value."""
+    """The searched settings: dotted name -> value."""
 
 
 @attrs.frozen
 class Outcome:
-    """What came of a trial."""
+    """The result of a trial."""
 
     score: float | None = None
-    """None: it was given up, or it failed."""
+    """The mean return; None if the trial was pruned or failed."""
     reason: str | None = None
-    """Why it failed."""
+    """The reason of a failure."""
 
 
 def run_trial(plan: Tuning, quiet: bool, begun: Begun) -> Outcome:
-    """Train with the settings of a trial; its score is the mean return of its last evaluation.
+    """Train with the settings of a trial. The score is the mean return of the last evaluation.
 
     Raises:
-        SettingsError: a sink cannot begin, or this machine does not see the study.
+        SettingsError: a sink cannot begin, or this machine does not see the folder of the study.
     """
     require_shared(plan.out / JOURNAL)
     number, worker = begun.trial.number, begun.worker
@@ -158,7 +160,7 @@ def run_trial(plan: Tuning, quiet: bool, begun: Begun) -> Outcome:
 
 
 def _score(plan: Tuning, begun: Begun, seed: int, sinks: list[MetricSink], progress: ProgressBar) -> float | None:
-    """The mean return of the last evaluation; None where the trial was given up."""
+    """Return the mean return of the last evaluation; None if the trial was pruned."""
     settings, trial = with_values(plan.base(), begun.values), begun.trial
     envs, eval_env = make_vec_env(plan.env, plan.width(), vectorization="sync"), make_vec_env(plan.env)
     try:
@@ -183,20 +185,20 @@ def _score(plan: Tuning, begun: Begun, seed: int, sinks: list[MetricSink], progr
 
 
 class _Reports(Callback):
-    """Reports to the study how a trial does, and ends it where others did better."""
+    """Callback that reports evaluations to the study, and stops the trial if the pruner decides so."""
 
     def __init__(self, trial: optuna.Trial, prune: bool) -> None:
         self.trial, self.prune = trial, prune
 
     def on_evaluation(self, run: Any, evaluation: Evaluation) -> bool:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # where a worker died the trial runs again, and reports the same again
+            warnings.simplefilter("ignore")  # if a worker died, the trial runs again and repeats its reports
             self.trial.report(evaluation.mean, run.num_timesteps)
         return not (self.prune and self.trial.should_prune())
 
 
 def with_values(settings: dict[str, Any], values: Mapping[str, object]) -> dict[str, Any]:
-    """`settings` with values under dotted names laid over them."""
+    """Return `settings` with `values` added. Their names are dotted."""
     for name, value in values.items():
         settings = merge(settings, nested(name.split("."), value))
     return settings

@@ -1,4 +1,4 @@
-"""A stored file may not choose which module is imported, or where something is written or read."""
+"""Checks of stored files. Untrusted files may not choose which module is imported, or which files are read or written."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 def require_own_choices(
     request: RunRequest, source: Path, env: str | None, places: Mapping[str, object], files: Iterable[Path]
 ) -> None:
-    """Check what the record `source` would decide for `request`: its environment, its places, and the files that will be
-    written beside it. What the request gives again is its own choice.
+    """Check what the record `source` would decide for `request`: environment, paths, and the files that will be written.
+
+    Values that the request gives again are not checked, because the user chose them.
 
     Raises:
-        SettingsError: a module would be imported, or something written elsewhere, and the request does not trust the folder.
+        SettingsError: a module would be imported, or a file outside the folder written, and the request does not trust it.
     """
     given = places_in(request.settings)
     named = {name: place for name, place in places.items() if name not in given}
@@ -33,10 +34,10 @@ def require_own_choices(
 
 
 def require_same_environment(given: str | None, stored: str | None, held: str) -> None:
-    """Check the environment that a command gives again, if any, against that of the run it continues.
+    """Check that the environment `given` to a command, if any, is that of the run to continue.
 
     Raises:
-        SettingsError: it is another one. `held` begins the message.
+        SettingsError: it is another one. The message begins with `held`.
     """
     if given is None or (stored is not None and environment_id(given) == environment_id(stored)):
         return
@@ -46,11 +47,12 @@ def require_same_environment(given: str | None, stored: str | None, held: str) -
 
 
 def require_own_environment(env: str, source: str, *, trust: bool) -> str:
-    """`env`, unless it is an id such as `package:Env-v0` or `Ant-v5?xml_file=/tmp/ant.xml`: a module would be imported, or a
-    file read.
+    """Return `env` after a check: it may not import a module or read a file unless `source` is trusted.
+
+    Such ids are `package:Env-v0` and `Ant-v5?xml_file=/tmp/ant.xml`.
 
     Raises:
-        SettingsError: it is one, and `source` is not trusted.
+        SettingsError: it is such an id, and `source` is not trusted.
     """
     if not trust and environment_id(env).reads_more:
         raise SettingsError(
@@ -64,7 +66,7 @@ def require_own_executor(executor: str, source: str, *, trust: bool) -> None:
     """Check an executor that `source` names.
 
     Raises:
-        SettingsError: it is a place in a module, which would be imported, and `source` is not trusted.
+        SettingsError: the name refers to a module, which would be imported, and `source` is not trusted.
     """
     if is_place(executor) and not trust:
         raise SettingsError(
@@ -74,7 +76,7 @@ def require_own_executor(executor: str, source: str, *, trust: bool) -> None:
 
 
 def places_in(settings: Mapping[str, object]) -> dict[str, str]:
-    """The settings in a nested table that name a place on disk, by dotted name."""
+    """Return the settings in a nested table that are paths on disk: dotted name -> path."""
     found = {}
     for name in PLACES:
         value: Any = settings
@@ -86,7 +88,7 @@ def places_in(settings: Mapping[str, object]) -> dict[str, str]:
 
 
 def without_places(settings: Mapping[str, object]) -> set[str]:
-    """The dotted names of the other settings in a nested table."""
+    """Return the dotted names of the settings in a nested table that are not paths on disk."""
     return set(_dotted(settings)) - set(PLACES)
 
 
@@ -98,10 +100,10 @@ def _dotted(settings: Mapping[str, object]) -> list[str]:
 
 
 def require_own_places(places: Mapping[str, object], folder: Path, source: str, *, trust: bool) -> None:
-    """Check places that `source` names.
+    """Check the paths that `source` names.
 
     Raises:
-        SettingsError: one lies outside `folder`, and `source` is not trusted.
+        SettingsError: a path is outside `folder`, and `source` is not trusted.
     """
     for name, place in places.items():
         inside = isinstance(place, str) and "\0" not in place and _inside(Path(place), folder)
@@ -113,10 +115,10 @@ def require_own_places(places: Mapping[str, object], folder: Path, source: str, 
 
 
 def require_own_files(paths: Iterable[Path], *, trust: bool) -> None:
-    """Check files that are about to be written.
+    """Check files before they are written.
 
     Raises:
-        SettingsError: one is a symbolic link, which leads elsewhere, and its folder is not trusted.
+        SettingsError: a file is a symbolic link, so another file would be written, and the folder is not trusted.
     """
     for path in paths:
         if path.is_symlink() and not trust:
@@ -128,5 +130,5 @@ def require_own_files(paths: Iterable[Path], *, trust: bool) -> None:
 def _inside(place: Path, folder: Path) -> bool:
     try:
         return place.resolve().is_relative_to(folder.resolve())
-    except (OSError, RuntimeError):  # a loop of links
+    except (OSError, RuntimeError):  # a cycle of symbolic links
         return False

@@ -1,4 +1,4 @@
-"""A search for hyper-parameters: trials as many at a time as there are workers; it continues where it was stopped."""
+"""A search for hyper-parameters. Each worker runs one trial at a time. A stopped search can be continued."""
 
 from __future__ import annotations
 
@@ -30,18 +30,24 @@ if TYPE_CHECKING:
     import optuna
 
 BEST, REASON, STOPPED = "best.toml", "reason", "stopped"
-"""The file of the best settings, and what is noted of trials: why one failed, and that the search was stopped in it."""
+"""The file with the best settings, and names of attributes of trials in the study.
+
+`reason` stores why a trial failed. `stopped` marks trials that ran when the search was stopped.
+"""
 STARTING, WARMUP = 5, 4
-"""Of the median: trials that are not given up, and the part of the steps that none is."""
+"""Parameters of the median pruner.
+
+It prunes nothing before `STARTING` trials have ended, and no trial in the first 1 / `WARMUP` of its steps.
+"""
 REDUCTION = 3
-"""Of successive halving: one of so many trials continues."""
+"""Parameter of successive halving: one in this many trials continues."""
 LOOK = 1.0
-"""Seconds until Ctrl-C is seen on every system."""
+"""Longest wait in seconds. On some systems, Ctrl-C has no effect during a wait."""
 
 
 @attrs.frozen(kw_only=True)
 class Best:
-    """What a search found."""
+    """The result of a search: the best score, its values, the settings file, and the number of trials."""
 
     score: float
     values: dict[str, Any]
@@ -52,12 +58,13 @@ class Best:
 
 
 def tune(plan: Tuning) -> Best:
-    """Search until the study has `plan.trials` trials, those of earlier calls counted, and write the best settings.
+    """Search until the study has `plan.trials` trials, including those of earlier calls. Write the best settings.
 
     Raises:
-        SettingsError: Optuna is not installed, nothing can be searched, no such pruner, the folder holds another study, or
-            every trial failed.
-        EnvironmentFault: no such environment. KeyboardInterrupt: it was stopped; finished trials are kept.
+        SettingsError: Optuna is not installed, there is nothing to search, there is no such pruner, the folder contains another
+            study, or every trial failed.
+        EnvironmentFault: there is no such environment.
+        KeyboardInterrupt: the search was stopped. Finished trials are saved.
     """
     if not plan.space():
         raise SettingsError(
@@ -65,7 +72,7 @@ def tune(plan: Tuning) -> Best:
         )
     if plan.pruner not in PRUNERS:
         raise SettingsError(f"unknown pruner {plan.pruner!r}; {suggest(plan.pruner, PRUNERS)}")
-    # errors that every trial would raise are raised now, before the folder is this search's
+    # raise errors that every trial would raise now, before the search writes into the folder
     bind(load(plan.algorithm).config_type, (), {**plan.base(), "env": plan.env})
     make_vec_env(plan.env).close()
     named_sinks(plan.sinks)
@@ -78,7 +85,7 @@ def tune(plan: Tuning) -> Best:
 
 
 def _open(plan: Tuning) -> optuna.Study:
-    """The study in the folder, made where there is none."""
+    """Return the study in the folder. Create it if there is none."""
     try:
         import optuna
         from optuna.storages import JournalStorage
@@ -117,23 +124,23 @@ def _pruner(plan: Tuning) -> optuna.pruners.BasePruner:
 
 
 def _counted(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
-    """The trials that are over. Those in which a search was stopped do not count."""
+    """Return the trials that have ended, except those that ran when a search was stopped."""
     trials = study.get_trials(deepcopy=False)
     return [trial for trial in trials if trial.state.is_finished() and not trial.user_attrs.get(STOPPED)]
 
 
 class _Search:
-    """Begins trials while there are places, each as a piece of work of its own: one that is given up makes room at once."""
+    """Submits trials to the executor, one per free slot. A trial that is pruned frees its slot immediately."""
 
     def __init__(self, plan: Tuning, study: optuna.Study, executor: Executor) -> None:
         self.plan, self.study, self.executor = plan, study, executor
         self.free = list(range(plan.jobs))[::-1]
         self.trials = dict[int, "optuna.Trial"]()
-        """Place -> the trial that runs there."""
+        """Slot -> the trial that runs there."""
         self.running = dict[Future[Outcome], int]()
 
     def run(self) -> None:
-        """Until the study has enough trials.
+        """Run trials until the study has enough.
 
         Raises:
             SettingsError: a sink cannot begin, or a machine does not see the study.
@@ -142,7 +149,7 @@ class _Search:
             while self.trials or self._missing():
                 while self.free and self._missing():
                     self._begin()
-                    self._collect(0.0)  # in this process the trial is over now, and the next one learns from it
+                    self._collect(0.0)  # an in-process trial has ended; the next one learns from it
                 self._collect(LOOK)
         finally:
             self._stop()
@@ -154,7 +161,7 @@ class _Search:
         import optuna
 
         number = len(self.study.get_trials(deepcopy=False))
-        seed = derive(self.plan.seed, "sampler", number) % 2**31  # of the trial: a continued search repeats none
+        seed = derive(self.plan.seed, "sampler", number) % 2**31  # differs by trial: a continued search repeats none
         self.study.sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True)
         place, trial = self.free.pop(), self.study.ask()
         self.trials[place] = trial
@@ -163,11 +170,11 @@ class _Search:
         self.running[self.executor.submit(work, Begun(place, trial, values))] = place
 
     def _collect(self, seconds: float) -> None:
-        """Record the outcome of the trials that are over."""
+        """Record the outcomes of the trials that have ended. Wait for one at most `seconds`."""
         for future in wait(self.running, timeout=seconds, return_when=FIRST_COMPLETED).done:
             try:
                 outcome = future.result()
-            except WorkError as error:  # it ended its process each time
+            except WorkError as error:  # the trial ended its process every time
                 outcome = Outcome(reason=str(error))
             place = self.running.pop(future)
             self._record(self.trials.pop(place), outcome)
@@ -195,7 +202,7 @@ class _Search:
         return self.study.tell(trial, score, None if score is not None else state)
 
     def _stop(self) -> None:
-        """Trials that run are lost, and do not count."""
+        """Cancel the running trials, and mark them so that they do not count."""
         from optuna.trial import TrialState
 
         for future in self.running:
@@ -233,7 +240,7 @@ def _summary(plan: Tuning, study: optuna.Study) -> Best:
 
 
 class _Fixed:
-    """Answers as a trial that is over did."""
+    """A stand-in for a finished trial that suggests its values."""
 
     def __init__(self, values: Mapping[str, object]) -> None:
         self.values = values

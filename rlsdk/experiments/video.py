@@ -1,4 +1,4 @@
-"""Videos of agents at work (extra `video`)."""
+"""Videos of agents in environments (extra `video`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEFAULT_FPS = 30
 
 @attrs.frozen
 class Recording:
-    """A video that was written, and what happened in it."""
+    """A video file: its path, number of frames, frames per second, and the returns of its episodes."""
 
     path: Path
     frames: int
@@ -32,11 +32,12 @@ class Recording:
 def record_video(
     agent: Agent, env: str, path: str | Path, *, episodes: int = 1, seed: int = 0, deterministic: bool = True
 ) -> Recording:
-    """Play `episodes` episodes of the environment with id `env` and write its pictures to `path` (.mp4 or .gif).
+    """Run `episodes` episodes of the environment with id `env` and write the rendered frames to `path` (.mp4 or .gif).
 
     Raises:
-        SettingsError: another suffix, or the packages are missing. EnvironmentFault: the environment draws nothing.
-        ArtifactError: the place cannot be written.
+        SettingsError: another suffix, less than one episode, or packages are missing.
+        EnvironmentFault: the environment renders no image.
+        ArtifactError: the file cannot be written.
     """
     target = Path(path)
     if target.suffix not in SUFFIXES:
@@ -62,7 +63,7 @@ def record_video(
 
 
 def _frames_per_second(metadata: object) -> float:
-    """What an environment declares, or the default."""
+    """Return the frames per second in the metadata of an environment, or the default."""
     declared = metadata.get("render_fps") if isinstance(metadata, dict) else None
     return float(declared or DEFAULT_FPS)
 
@@ -72,7 +73,7 @@ def _imageio(suffix: str) -> ModuleType:
         import imageio.v3
 
         if suffix == ".mp4":
-            import imageio_ffmpeg  # noqa: F401  # writes it
+            import imageio_ffmpeg  # noqa: F401  # imageio writes .mp4 with it
     except ImportError:
         raise SettingsError("videos need imageio and imageio-ffmpeg: pip install rlsdk[video]") from None
     return imageio.v3
@@ -91,7 +92,7 @@ def _play(agent: Agent, envs: Any, episodes: int, seed: int, deterministic: bool
 
 
 def _frame(envs: Any) -> object:
-    """The current picture of the environment, uint8 [H, W, 3], with even sides as video encoders need them."""
+    """Return the rendered frame of the environment, uint8 [H, W, 3]. H and W are padded to even numbers for video encoders."""
     image = np.asarray(envs.env_method("render")[0])
     if image.ndim != 3 or image.dtype != np.uint8:
         raise EnvironmentFault(f"environment {envs.name!r} draws no uint8 image with render_mode='rgb_array'")

@@ -1,4 +1,4 @@
-"""Progress of runs that run elsewhere, such as the seeds of a sweep: the newest line of each one's log."""
+"""Show the progress of runs in other processes, such as the seeds of a sweep: the newest line of each log."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 from rlsdk.runtime.output import is_quiet, print_line
 
 SECONDS = 10.0
-"""Between two looks."""
+"""Seconds between two reads of the logs."""
 LAST_BYTES = 400
 
 
 @contextlib.contextmanager
 def watching(folders: Mapping[str, Path], seconds: float = SECONDS) -> Iterator[None]:
-    """Inside the block, print a line for each run that has made progress since the last look. `folders`: name -> run directory.
+    """Inside the block, print a line for each run that has made progress since the last read. `folders`: name -> run directory.
 
     Logs that this machine does not see, such as those of an executor on other machines, are left out.
     """
@@ -45,7 +45,7 @@ def _watch(folders: Mapping[str, Path], shown: dict[str, str], stop: threading.E
 
 
 def _progress(log: Path) -> str:
-    """The newest line about steps in a log, "" where there is none."""
+    """Return the newest line about steps in a log; "" if there is none."""
     try:
         with log.open("rb") as stream:
             stream.seek(max(0, os.fstat(stream.fileno()).st_size - LAST_BYTES))

@@ -1,4 +1,4 @@
-"""Agents and data, in and out. Public names are imported on first use."""
+"""Import, export and recording of agents and data. Public names are imported on first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Actions as environments get them."""
+"""Clip actions to the bounds of an action space, as environments do."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from rlsdk.spaces import Box, Space, map_leaves
 
 
 def within_bounds(space: Space, action: Features) -> Features:
-    """Actions [N, *shape], nested as `space`, with those of Boxes clipped to their bounds; N rows each."""
+    """Return the actions [N, *shape], nested as `space`. Those of Box spaces are clipped to their bounds."""
 
     def clipped(path: str, leaf: Space, rows: Tensor) -> Tensor:
-        """Rows [N, *shape]."""
+        """Return the rows [N, *shape] of one leaf, clipped if the leaf is a Box."""
         if not isinstance(leaf, Box):
             return rows
         low, high = (torch.from_numpy(bound.copy()) for bound in (leaf.low, leaf.high))

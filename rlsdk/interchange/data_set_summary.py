@@ -1,4 +1,4 @@
-"""What a data set holds, in numbers and words."""
+"""A summary of a data set in numbers and words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ QUARTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 @attrs.frozen(eq=False)
 class DataSetSummary:
-    """Of E episodes."""
+    """The summary of a data set with E episodes."""
 
     path: Path
     digest: str
@@ -24,14 +24,14 @@ class DataSetSummary:
     observation_space: str
     action_space: str
     returns: NDArray[np.float64]
-    """[E]: the sum of each episode's rewards."""
+    """[E]: the sum of the rewards of each episode."""
     lengths: NDArray[np.int64]
-    """[E], in steps."""
+    """[E]: the number of steps of each episode."""
     terminated: int
-    """Episodes that ended with the task; the others were cut off."""
+    """Number of terminated episodes. The others were truncated."""
     masks: bool
     seeds: tuple[int, ...]
-    """Those that are known."""
+    """The known seeds of episodes."""
 
     @property
     def episodes(self) -> int:
@@ -42,13 +42,13 @@ class DataSetSummary:
         return int(self.lengths.sum())
 
     def as_table(self) -> dict[str, object]:
-        """For JSON."""
+        """Return the summary as a table for JSON."""
         numbers = {"returns": self.returns.tolist(), "lengths": self.lengths.tolist(), "seeds": list(self.seeds)}
         counts = {"episodes": self.episodes, "steps": self.steps, "path": str(self.path)}
         return {**attrs.asdict(self), **counts, **numbers}
 
     def rows(self) -> dict[str, str]:
-        """Name and text of each row for people."""
+        """Return name -> text for each row of a table that people read."""
         known = f"{len(self.seeds)} known, from {min(self.seeds)} to {max(self.seeds)}" if self.seeds else "not known"
         return {
             "data set": f"{self.path}, digest {self.digest[:12]}",
@@ -69,7 +69,7 @@ def _quartiles(values: NDArray[np.float64] | NDArray[np.int64]) -> str:
 
 
 def summary_of(path: str | Path) -> DataSetSummary:
-    """The summary of a data set; reads rewards and ends, and neither observations nor actions.
+    """Return the summary of a data set. Observations and actions are not read.
 
     Raises:
         ArtifactError: the file is missing or damaged.
@@ -78,7 +78,11 @@ def summary_of(path: str | Path) -> DataSetSummary:
 
 
 def summarised(episodes: Episodes) -> DataSetSummary:
-    """The summary of a file of episodes; raises ArtifactError: it is damaged."""
+    """Return the summary of an open file of episodes.
+
+    Raises:
+        ArtifactError: the file is damaged.
+    """
     file = episodes.file
     header = file.header
     rewards = file.step_column("reward").double().numpy()

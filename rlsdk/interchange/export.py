@@ -1,8 +1,11 @@
-"""Policies for programs without rlsdk: ONNX, or torch's own format, with everything `predict` does inside.
+"""Export policies for programs without rlsdk, as ONNX or in torch's own format. They include everything that `predict` does.
 
-Inputs are what the environment gives: `observation` (`observation.KEY` for Dict observations), `action_mask` where the
-agent uses masks, and for policies that remember something `episode_start` and `state.000`, ... Outputs are `action` (in the
-units of the environment, deterministic, clipped to its bounds) and `next_state.000`, ...: feed them back, zeros at first.
+Inputs are `observation` as the environment returns it (`observation.KEY` for Dict observations), and `action_mask` if the agent
+uses masks. Policies with a state (recurrent networks, stacked frames) also have the inputs `episode_start`
+and `state.000`, ...
+
+Outputs are `action` and, for policies with a state, `next_state.000`, ... The action is deterministic, in the units of the
+environment, and clipped to its bounds. The next states are the states of the next call; the first states are zeros.
 """
 
 from __future__ import annotations
@@ -49,25 +52,25 @@ if TYPE_CHECKING:
 FORMATS = {"onnx": ".onnx", "torch-export": ".pt2"}
 TOLERANCE = 1e-5
 ROWS = 3
-"""Rows of the examples the policy is traced with."""
+"""Batch size of the examples with which the policy is traced."""
 
 
 @attrs.frozen
 class Exported:
-    """A written policy: names of inputs and outputs in order, and what states are."""
+    """A policy file: the names of its inputs and outputs in order, and the form of its states."""
 
     path: Path
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     states: tuple[tuple[str, tuple[int, ...]], ...]
-    """(dtype, shape without the batch) of each."""
+    """(dtype, shape without the batch axis) of each state."""
 
 
 class ExportedPolicy(nn.Module):
-    """The deterministic policy as a function of tensors."""
+    """The deterministic policy of an agent as a module from tensors to tensors."""
 
     def __init__(self, agent: AssembledAgent, *, masks: bool) -> None:
-        """`masks`: whether it has the input `action_mask`."""
+        """With `masks`, the module has the input `action_mask`."""
         super().__init__()
         self.policy, self.preprocessing = agent.parts.policy, agent.preprocessing
         self.action_space = agent.context.action_space
@@ -79,7 +82,7 @@ class ExportedPolicy(nn.Module):
         self.state_indices = self._states()
 
     def _states(self) -> list[int]:
-        """Which leaves of the carry acting changes; the rest is for exploring."""
+        """Return the indices of the leaves of the carry that acting changes. Only exploration uses the others."""
         mask = torch.ones(ROWS, self.masks, dtype=torch.bool) if self.masks else None
         act = self._act(self.example, torch.ones(ROWS, dtype=torch.bool), mask, self.carry)
         before, after = tree.leaves(self.carry), tree.leaves(act.carry)
@@ -88,25 +91,25 @@ class ExportedPolicy(nn.Module):
     def _act(
         self, features: Features, is_first: Tensor, mask: Tensor | None, carry: Features
     ) -> Act[Features, Features]:
-        """Actions [N, ..] for N observations; `is_first` bool [N], `mask` bool [N, A] or None."""
+        """Return actions [N, ..] for N observations, given `is_first` bool [N] and `mask` bool [N, A] or None."""
         seen = Observation(features, is_first, mask)
         return self.preprocessing.act(self.policy, seen, carry, deterministic=True, generator=torch.Generator())
 
     @property
     def input_names(self) -> list[str]:
-        """In the order `forward` takes them."""
+        """Names of the inputs, in the order of the arguments of `forward`."""
         memory = ["episode_start", *(f"state.{i:03d}" for i in range(len(self.state_indices)))]
         masks = ["action_mask"] if self.masks else []
         return [*_names(self.observation_space, "observation"), *masks, *(memory if self.state_indices else [])]
 
     @property
     def output_names(self) -> list[str]:
-        """In the order `forward` gives them."""
+        """Names of the outputs, in the order in which `forward` returns them."""
         states = [f"next_state.{i:03d}" for i in range(len(self.state_indices))]
         return [*_names(self.action_space, "action"), *states]
 
     def examples(self) -> tuple[Tensor, ...]:
-        """Inputs to trace with, [ROWS, ..] each."""
+        """Return example inputs for tracing, each [ROWS, ..]."""
         leaves = tree.leaves(self.carry)
         mask = [torch.ones(ROWS, self.masks, dtype=torch.bool)] if self.masks else []
         memory = [torch.ones(ROWS, dtype=torch.bool), *(leaves[i] for i in self.state_indices)]
@@ -133,12 +136,12 @@ def _zeros(leaf: Space, rows: int) -> Tensor:
 
 
 def _in_own_dtype(path: str, leaf: Space, action: Tensor) -> Tensor:
-    """Actions [N, ..] of a Box in its dtype, as `predict` gives them; float64 where torch has none such."""
+    """Return actions [N, ..] of a Box in its dtype, as `predict` does, or in float64 if torch does not have the dtype."""
     return action.to(getattr(torch, leaf.dtype, torch.float64)) if isinstance(leaf, Box) else action
 
 
 def _names(space: Space, prefix: str) -> list[str]:
-    """One name per leaf, in the order of `tree.leaves`."""
+    """Return one name per leaf, in the order of `tree.leaves`."""
     if isinstance(space, Dict):
         return [name for key, child in sorted(space.spaces.items()) for name in _names(child, f"{prefix}.{key}")]
     if isinstance(space, Tuple):
@@ -147,7 +150,7 @@ def _names(space: Space, prefix: str) -> list[str]:
 
 
 def _modules(policy: object) -> list[nn.Module]:
-    """The torch modules of a policy, through what is wrapped around it."""
+    """Return the torch module of a policy inside its wrappers, in a list; an empty list if there is none."""
     while not isinstance(policy, nn.Module) and hasattr(policy, "inner"):
         policy = policy.inner
     return [policy] if isinstance(policy, nn.Module) else []
@@ -156,22 +159,24 @@ def _modules(policy: object) -> list[nn.Module]:
 def export(
     agent: Agent,
     path: str | Path,
-    format: str = "onnx",  # noqa: A002  # its common name
+    format: str = "onnx",  # noqa: A002  # the common name of this argument
     *,
     masks: bool | None = None,
 ) -> Exported:
-    """Write the policy of an agent, for batches of any size.
+    """Write the policy of an agent to a file. It accepts batches of any size.
 
     Args:
-        agent: whose policy.
-        path: where to; the format's suffix is appended to names without one, or with a number there, such as `run-0.5`.
+        agent: the agent whose policy is exported.
+        path: the file to write. The suffix of the format is appended to a name without a suffix, or with a number as suffix,
+            such as `run-0.5`.
         format: `onnx` (extra `export`) or `torch-export` (read with `torch.export.load`).
-        masks: whether it takes action masks; None: if the agent needs them, or was trained with those of an environment.
+        masks: add an input for action masks. None: if the agent needs them, or was trained with those of an environment.
 
     Raises:
-        SettingsError: unknown format, the extra is missing, masks for an agent that ignores them, or keys of a Dict that give
-        two inputs the same name. ArtifactError: the place cannot be written. UsageError: the policy cannot be traced, or does
-        something else than the agent when it is.
+        SettingsError: the format is unknown, the extra is missing, the agent ignores masks, or keys of a Dict space give two
+            inputs the same name.
+        ArtifactError: the file cannot be written.
+        UsageError: the policy cannot be traced, or the traced policy acts differently from the agent.
     """
     target = target_of(path, format)
     module = _module(agent, masks)
@@ -187,8 +192,12 @@ def export(
     return Exported(target, tuple(module.input_names), tuple(module.output_names), states)
 
 
-def target_of(path: str | Path, format: str) -> Path:  # noqa: A002  # as `export` has it
-    """The file that `export` writes; raises SettingsError for an unknown format, or a name of something else."""
+def target_of(path: str | Path, format: str) -> Path:  # noqa: A002  # the name that `export` uses
+    """Return the file that `export` writes for `path`.
+
+    Raises:
+        SettingsError: the format is unknown, or the suffix belongs to another format, an agent file or a model card.
+    """
     if format not in FORMATS:
         raise SettingsError(f"unknown format {format!r}; accepted: {', '.join(FORMATS)}")
     if Path(path).suffix in (".rlsdk", ".md"):
@@ -203,7 +212,11 @@ def target_of(path: str | Path, format: str) -> Path:  # noqa: A002  # as `expor
 
 
 def _module(agent: Agent, masks: bool | None) -> ExportedPolicy:
-    """The policy to trace; raises SettingsError where it cannot have these inputs."""
+    """Return the policy as a module for tracing.
+
+    Raises:
+        SettingsError: the agent does not use masks, or two inputs or outputs would have the same name.
+    """
     state = agent.training_state(exclude=["training"])
     twin = _twin(state)
     if masks and not (twin.masks.used and twin.masks.rule.size):
@@ -219,13 +232,13 @@ def _module(agent: Agent, masks: bool | None) -> ExportedPolicy:
 
 
 def format_of(path: str | Path | None) -> str | None:
-    """The format that a file's suffix stands for; None for other suffixes."""
+    """Return the format of a file with this suffix; None for other suffixes."""
     suffix = "" if path is None else Path(path).suffix
     return next((name for name, own in FORMATS.items() if own == suffix), None)
 
 
 def _twin(state: TrainingState) -> AssembledAgent:
-    """The same agent on the CPU, whose networks are run by torch alone."""
+    """Return a copy of the agent on the CPU whose networks use only torch operations."""
     config = attrs.evolve(state.config, device="cpu")
     networks = getattr(config, "policy_kwargs", None)
     if networks is not None and hasattr(networks, "kernel"):
@@ -252,7 +265,13 @@ def _traced(module: ExportedPolicy) -> torch.export.ExportedProgram:
 
 @torch.no_grad()
 def _require_agreement(program: torch.export.ExportedProgram, module: ExportedPolicy) -> None:
-    """Compare the two on made-up observations: what depends on something outside the graph would show."""
+    """Check that the traced program and the module return the same. Float inputs are random, the others are the examples.
+
+    The outputs differ if the policy depends on something outside of the graph.
+
+    Raises:
+        UsageError: they differ.
+    """
     generator = torch.Generator().manual_seed(0)
     for _ in range(3):
         examples = [
@@ -267,12 +286,12 @@ def _require_agreement(program: torch.export.ExportedProgram, module: ExportedPo
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without torch's warnings about its own internals, and without the thread of its progress bars, even of hidden ones."""
+    """Suppress torch's warnings about its internals, and the thread that monitors its progress bars, even hidden ones."""
     logger, bars = logging.getLogger("torch.onnx"), cast("Any", torch.hub).tqdm
     before, interval = logger.level, getattr(bars, "monitor_interval", None)
     logger.setLevel(logging.ERROR)
     if interval is not None:
-        bars.monitor_interval = 0  # no thread then
+        bars.monitor_interval = 0  # without an interval, no thread starts
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -286,7 +305,7 @@ def _quiet() -> Iterator[None]:
 def _torch(program: torch.export.ExportedProgram, module: ExportedPolicy) -> bytes:
     stream = io.BytesIO()
     names = {"inputs.json": json.dumps(module.input_names), "outputs.json": json.dumps(module.output_names)}
-    with _quiet():  # it warns about weights that share a storage, which are written whole
+    with _quiet():  # torch warns about weights that share storage; they are written completely
         torch.export.save(program, stream, extra_files=names)
     return stream.getvalue()
 
@@ -307,7 +326,7 @@ def _onnx(program: torch.export.ExportedProgram, module: ExportedPolicy) -> byte
 
 
 def model_card(agent: Agent, exported: Exported | None = None, results: str | None = None) -> str:
-    """A page in Markdown: what the agent is, what it was trained on, with what, and what it reached."""
+    """Return a page in Markdown about an agent: environment, training, results, settings and versions."""
     from rlsdk.settings import flat_scalars
 
     spec, context = agent.spec, agent.context

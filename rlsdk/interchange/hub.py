@@ -1,7 +1,7 @@
-"""Agents on a model hub, through the hub's own library (extra `hub`): the agent file and its model card.
+"""Upload and download agents with huggingface_hub (extra `hub`): the agent file and its model card.
 
-An agent file holds tensors and JSON only, so one from a hub runs no code when it is read. Access tokens and the hub's address
-are the library's business (`HF_TOKEN`, `HF_ENDPOINT`, `hf auth login`).
+An agent file contains only tensors and JSON, so reading a file from a hub runs no code. huggingface_hub reads access tokens and
+the hub's address itself (`HF_TOKEN`, `HF_ENDPOINT`, `hf auth login`).
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ HEADER = "---\nlibrary_name: rlsdk\ntags: [reinforcement-learning, rlsdk]\n---\n
 
 
 def push(path: str | Path, repo: str, *, private: bool = False, results: str | None = None) -> str:
-    """Upload an agent file and its model card to the repository `repo` (`owner/name`), made if need be; returns its address.
+    """Upload an agent file and its model card to a repository, which is created if it does not exist. Return its address.
 
     Args:
         path: the agent file; it is uploaded as `agent.rlsdk`.
-        repo: where to.
-        private: whether a new repository is.
-        results: scores for the card.
+        repo: the repository that receives the files, as `owner/name`.
+        private: create the repository as private if it does not exist.
+        results: a sentence with scores for the model card.
 
     Raises:
-        SettingsError: the extra is missing. ArtifactError: no whole agent file, no such name, or the hub refused.
+        SettingsError: the extra is missing.
+        ArtifactError: the agent file is missing or damaged, `repo` has another form, or the upload failed.
     """
     library, source = _library(), existing(path)
     _require_name(repo)
@@ -48,10 +49,12 @@ def push(path: str | Path, repo: str, *, private: bool = False, results: str | N
 
 
 def pull(repo: str, *, revision: str | None = None) -> Path:
-    """Download the agent file of a repository, unless the local copy is the newest; `rlsdk.load` takes the path.
+    """Download the agent file of a repository, unless the local copy is up to date. Return its path, which `rlsdk.load`
+    accepts.
 
     Raises:
-        SettingsError: the extra is missing. ArtifactError: no such name, there is none, or it is not a whole agent file.
+        SettingsError: the extra is missing.
+        ArtifactError: `repo` is not `owner/name`, the download failed, or the file is not an intact agent file.
     """
     library = _library()
     _require_name(repo)
@@ -64,7 +67,7 @@ def pull(repo: str, *, revision: str | None = None) -> Path:
 
 
 def _require_name(repo: str) -> None:
-    """Checked here, as the hub's library asks the network first, several times."""
+    """Check that `repo` is `owner/name`, because huggingface_hub would send several requests before it reports an error."""
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", repo):
         raise ArtifactError(f"{shown(repo, 80)} does not name a repository; write OWNER/NAME, such as me/pendulum")
 

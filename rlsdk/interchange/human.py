@@ -1,4 +1,4 @@
-"""A person at the keyboard as what acts, to record demonstrations (needs pygame and a display)."""
+"""Record demonstrations of a person at the keyboard (needs pygame and a display)."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ LEAVE = "escape"
 
 
 class Keys(Protocol):
-    """Where keys come from."""
+    """A source of pressed keys."""
 
     def held(self, picture: Any) -> Collection[str]:
-        """Names of the keys that are held, once `picture` uint8 [H, W, 3] is shown.
+        """Show `picture` uint8 [H, W, 3], and return the names of the keys that are pressed.
 
         Raises:
-            PlayerLeftError: the person leaves.
+            PlayerLeftError: the person stops playing.
         """
         ...
 
 
 class PygameKeys:
-    """A window of pygame. Escape, or closing it, leaves."""
+    """A pygame window. Escape, or closing the window, stops playing."""
 
     def __init__(self, fps: float = FRAMES_PER_SECOND) -> None:
-        """Raises SettingsError: no pygame, or no display."""
+        """Prepare the display, for `fps` pictures per second. Raises SettingsError if pygame or a display is missing."""
         try:
             import pygame
         except ImportError:
@@ -49,7 +49,7 @@ class PygameKeys:
             )
         self.pygame: Any = pygame
         self.fps, self.screen = fps, cast("Any", None)
-        pygame.display.init()  # `pygame.init` opens sound too, and complains where there is none
+        pygame.display.init()  # `pygame.init` also opens sound, and fails without a sound device
         self.clock = pygame.time.Clock()
 
     def held(self, picture: Any) -> Collection[str]:
@@ -83,19 +83,23 @@ def record_human(
     actions: Mapping[str, int] | None = None,
     seed: int | None = None,
 ) -> Path:
-    """Record episodes that a person plays to a data set; returns its path. Whole episodes are stored when the person leaves.
+    """Record episodes that a person plays to a data set, and return its path.
+
+    If the person stops earlier, the complete episodes are stored.
 
     Args:
-        env: id of an environment with Discrete actions that draws pictures.
+        env: id of an environment with Discrete actions that renders images.
         n_episodes: number of episodes.
-        path: as for `record_episodes`.
-        keys: where keys come from; None is a window of pygame.
-        actions: the action of each key, "none" while no key of them is held; None takes those that the environment declares,
-            else digits.
-        seed: of the first reset.
+        path: the file, as for `record_episodes`.
+        keys: the source of pressed keys; None opens a window of pygame.
+        actions: key -> action; "none" is the action while no other key is pressed. None: the keys that the environment
+            declares, else digits.
+        seed: seed of the first reset.
 
     Raises:
-        SettingsError: no display, other actions, or no whole episode. EnvironmentFault: the environment draws nothing.
+        SettingsError: there is no display, actions are not Discrete, an action or key does not exist, or no episode was
+            completed.
+        EnvironmentFault: the environment renders no image.
     """
     source = keys or PygameKeys()
     envs = make_vec_env(env, 1, env_kwargs={"render_mode": "rgb_array"}, vectorization="sync")
@@ -113,7 +117,7 @@ def record_human(
 
 
 def _picture(envs: Any) -> Any:
-    """The current picture, uint8 [H, W, 3]."""
+    """Return the rendered frame, uint8 [H, W, 3]."""
     image = np.asarray(envs.env_method("render")[0])
     if image.ndim != 3 or image.dtype != np.uint8:
         raise EnvironmentFault(f"environment {envs.name!r} draws no uint8 image with render_mode='rgb_array'")
@@ -121,10 +125,10 @@ def _picture(envs: Any) -> Any:
 
 
 def _actions_of(envs: Any, given: Mapping[str, int]) -> dict[str, int]:
-    """The action of each key: those given, else those that the environment declares, else digits.
+    """Return key -> action: the given ones, else those that the environment declares, else digits.
 
     Raises:
-        SettingsError: actions are not Discrete, there is no such action, or no such key.
+        SettingsError: actions are not Discrete, or an action or key does not exist.
     """
     space = envs.action_space
     if not isinstance(space, Discrete):
@@ -139,7 +143,7 @@ def _actions_of(envs: Any, given: Mapping[str, int]) -> dict[str, int]:
 
 
 def _declared(envs: Any) -> dict[str, int]:
-    """The keys that an environment declares, as gymnasium's `play` reads them, of those that are pressed alone."""
+    """Return the single keys that an environment declares in `get_keys_to_action`, as gymnasium's `play` reads them."""
     try:
         combinations = envs.env_method("get_keys_to_action")[0]
     except RlsdkError:
@@ -148,7 +152,7 @@ def _declared(envs: Any) -> dict[str, int]:
 
 
 def _single(combination: Any) -> str:
-    """The name of the one key of a combination, `none` of an empty one."""
+    """Return the name of the only key of a combination; `none` for an empty combination."""
     if not combination:
         return "none"
     text = combination[0] if isinstance(combination[0], str) else chr(combination[0])

@@ -1,4 +1,4 @@
-"""Data sets of Minari (extra `offline`), in and out."""
+"""Import and export data sets of Minari (extra `offline`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rlsdk.spaces import map_leaves
 
 
 class MinariDataset(Protocol):
-    """What is used of `minari.MinariDataset`."""
+    """The methods of `minari.MinariDataset` that are used."""
 
     @property
     def observation_space(self) -> object: ...
@@ -33,17 +33,18 @@ class MinariDataset(Protocol):
 
 
 def import_minari(dataset: str | MinariDataset, path: str | Path) -> Path:
-    """Write the episodes of a Minari data set to a file of ours; returns its path. Their `infos["action_mask"]` [T + 1, A]
-    becomes the action masks.
+    """Write the episodes of a Minari data set to a data set of rlsdk, and return its path.
+
+    `infos["action_mask"]` [T + 1, A] of an episode becomes its action masks.
 
     Args:
-        dataset: the data set, or the id of one that `minari download` brought.
-        path: the file; `.safetensors` is appended to a name without suffix.
+        dataset: the data set, or the id of a data set that `minari download` has downloaded.
+        path: the file to write; `.safetensors` is appended to a name without suffix.
 
     Raises:
-        SettingsError: the extra is missing, or `dataset` is something else. ArtifactError: there is no such data set, or the
-        place cannot be written.
-        ObservationError: episodes that do not fit its spaces.
+        SettingsError: the extra is missing, or `dataset` is something else.
+        ArtifactError: there is no such data set, or the file cannot be written.
+        ObservationError: an episode does not fit the spaces of the data set.
     """
     found = _loaded(dataset) if isinstance(dataset, str) else dataset
     if not hasattr(found, "iterate_episodes"):
@@ -62,7 +63,7 @@ def import_minari(dataset: str | MinariDataset, path: str | Path) -> Path:
 
 
 def _seeds(dataset: MinariDataset) -> dict[int, int]:
-    """Number of the episode -> the seed that Minari stored beside it, where there is one."""
+    """Return number of the episode -> its seed, for episodes whose seed Minari stored."""
     read = getattr(getattr(dataset, "storage", None), "get_episode_metadata", None)
     if read is None:
         return {}
@@ -83,15 +84,18 @@ def _loaded(name: str) -> MinariDataset:
 
 
 def export_minari(path: str | Path, name: str, **description: str) -> None:
-    """Write a file of recorded episodes to Minari's local data sets, as `name` (`namespace/name-v0`). Action masks are
-    written to `infos["action_mask"]`; the environment is named if its id is registered
-    with gymnasium.
+    """Write a data set of rlsdk to Minari's local data sets, under `name` (`namespace/name-v0`).
 
-    `description`: `algorithm_name`, `author`, ... as `minari.create_dataset_from_buffers` takes them.
+    Action masks become `infos["action_mask"]`. The environment is named if its id is registered with gymnasium.
+
+    Args:
+        path: the data set of rlsdk.
+        name: the id of the new Minari data set. It must end with a version.
+        **description: further arguments of `minari.create_dataset_from_buffers`, such as `algorithm_name` and `author`.
 
     Raises:
-        SettingsError: the extra is missing, or `name` has no version. ArtifactError: the file is missing or damaged, or Minari
-        refuses.
+        SettingsError: the extra is missing, or `name` has no version.
+        ArtifactError: the file is missing or damaged, or Minari raises an error.
     """
     try:
         import minari
@@ -134,7 +138,7 @@ def _arrays(space: object, features: Features) -> Features:
 
 
 def _last(episode: RecordedEpisode, flag: bool) -> list[bool]:
-    """False for every step but the last."""
+    """Return a flag for each step: `flag` for the last step, False for the others."""
     flags = torch.zeros(len(episode.rewards), dtype=torch.bool)
     flags[-1] = flag
     found: list[bool] = flags.tolist()

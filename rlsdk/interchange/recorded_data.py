@@ -1,4 +1,4 @@
-"""Recorded episodes of any origin: checked, and put into an agent's replay buffer."""
+"""Check recorded episodes of any origin, and add them to the replay buffer of an agent."""
 
 from __future__ import annotations
 
@@ -19,23 +19,26 @@ if TYPE_CHECKING:
     from rlsdk.agent import Agent
 
 MASKS = "action_mask"
-"""The entry of `infos` that holds action masks, as in gymnasium."""
+"""The entry of `infos` with action masks, as in gymnasium."""
 
 
 def remember(agent: Agent, episodes: Iterable[object]) -> int:
-    """Put recorded episodes into the replay buffer of an agent; returns how many transitions that were.
+    """Add recorded episodes to the replay buffer of an agent, and return the number of transitions.
+
+    An episode can come from a data set (`rlsdk.buffers.open_episodes(path)`) or from Minari (`dataset.iterate_episodes()`). It
+    can also be any object with the attributes or keys `observations` [T + 1, ..], nested like the space, `actions` [T, ..],
+    `rewards` [T], `terminations` [T] and `truncations` [T]. Optional: `infos` with `action_mask` bool [T + 1, A]. If the last
+    step is neither terminated nor truncated, the episode counts as truncated.
 
     Args:
-        agent: of an off-policy algorithm with one environment; `rlsdk.environments.RecordedOnly` stands in for it where there
-            are only its spaces. With `normalize` its statistics take the observations in.
-        episodes: those of a data set (`rlsdk.buffers.open_episodes(path)`), Minari's (`dataset.iterate_episodes()`), or
-            anything with attributes or keys `observations` [T + 1, ..], nested as the space is, `actions` [T, ..], `rewards`
-            [T], `terminations` [T], `truncations` [T], and perhaps `infos` with `action_mask` bool [T + 1, A]. An episode whose
-            last step is neither counts as truncated.
+        agent: an agent of an off-policy algorithm with one environment. If there is no environment,
+            `rlsdk.environments.RecordedOnly` provides its spaces. With `normalize`, the observations update the statistics.
+        episodes: the recorded episodes.
 
     Raises:
-        UsageError: the algorithm has no replay buffer, or several environments. SettingsError: more transitions than
-        `buffer_size`. ObservationError: lengths or shapes that do not fit, or numbers that are not finite.
+        UsageError: the algorithm has no replay buffer, or the agent has several environments.
+        SettingsError: there are more transitions than `buffer_size`.
+        ObservationError: lengths or shapes do not fit, or numbers are not finite.
     """
     buffer = agent.parts.buffer
     if buffer is None:
@@ -50,14 +53,14 @@ def remember(agent: Agent, episodes: Iterable[object]) -> int:
         count += len(checked[-1].rewards)
         if count > room:
             raise SettingsError(f"the recordings hold more than buffer_size = {room} transitions; raise it")
-    for episode in checked:  # all of them, or none
+    for episode in checked:  # after all checks, so that either all episodes are added or none
         rollout = as_rollout(episode, str(agent.device), agent.parts.behavior_policy.initial_carry(1))
         buffer.extend(rollout if normalizer is None else normalizer.rollout(rollout))
     return count
 
 
 def as_rollout(episode: RecordedEpisode, device: str, carry: Features = ()) -> Rollout[Features, tuple[()]]:
-    """An episode as the loop would have collected it from one environment: leaves [T, 1, ..], which ends with it."""
+    """Return an episode as a rollout of one environment, with leaves [T, 1, ..]. The rollout ends with the episode."""
     steps = len(episode.rewards)
     first = torch.zeros(steps + 1, 1, dtype=torch.bool)
     first[0] = True
@@ -80,10 +83,11 @@ def as_rollout(episode: RecordedEpisode, device: str, carry: Features = ()) -> R
 
 
 def episode_of(spaces: tuple[Space, Space], given: object, where: str) -> RecordedEpisode:
-    """An episode of any origin, as `remember` takes them, in the dtypes of `spaces` (of observations, of actions).
+    """Return an episode of any origin (see `remember`) in the dtypes of `spaces`: (observation space, action space).
 
     Raises:
-        ObservationError: it does not fit the spaces or itself; the message begins with `where`.
+        ObservationError: the episode does not fit the spaces, or its parts do not fit each other. The message begins with
+            `where`.
     """
     if not isinstance(given, RecordedEpisode):
         rewards = np.asarray(_part(given, "rewards", where))
@@ -100,15 +104,16 @@ def episode_of(spaces: tuple[Space, Space], given: object, where: str) -> Record
 
 
 def _masks(space: Space, given: object) -> Any:
-    """The action masks in the infos of an episode; None where it has none, or the action space no choices."""
+    """Return the action masks in the infos of an episode; None if there are none, or if the action space has no choices."""
     infos = given.get("infos") if isinstance(given, Mapping) else getattr(given, "infos", None)
     return infos.get(MASKS) if isinstance(infos, Mapping) and choices_of(space) else None
 
 
 def _ends_terminated(given: object, shape: tuple[int, ...], where: str) -> bool:
-    """Whether the last step ended the task; raises ObservationError when steps before it did, or ran out of time.
+    """Return whether the last step is terminated. `shape` is that of the rewards.
 
-    `shape`: of the rewards.
+    Raises:
+        ObservationError: an earlier step is terminated or truncated.
     """
     terminated, truncated = (_flags(given, name, shape, where) for name in ("terminations", "truncations"))
     if bool((terminated | truncated)[:-1].any()):
@@ -127,7 +132,7 @@ def _part(given: object, name: str, where: str) -> Any:
 
 
 def _flags(given: object, name: str, shape: tuple[int, ...], where: str) -> NDArray[np.bool_]:
-    """bool [T]."""
+    """Return the entry `name` as bool [T]."""
     flags = np.asarray(_part(given, name, where))
     if flags.shape != shape or flags.dtype.kind not in "biuf" or not np.isin(flags, (0, 1)).all():
         raise ObservationError(

@@ -1,4 +1,4 @@
-"""Steps of vectors of environments, taken apart into the episodes they belong to."""
+"""Split the steps of vector environments into episodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rlsdk.spaces import Space
 
 @dataclass(slots=True)
 class _Running:
-    """The episode that one environment is in: rows [T, ..] of what happened."""
+    """The unfinished episode of one environment: a list with one entry per step for each part."""
 
     observations: list[Features]
     masks: list[Tensor | None]
@@ -27,21 +27,22 @@ class _Running:
 
 
 class Recorder:
-    """Puts the steps of B environments together to episodes; the rows are copied to the CPU."""
+    """Assembles the steps of B environments into episodes. The rows are copied to the CPU."""
 
     def __init__(self, observation: Observation, action_space: Space, seeds: Sequence[int | None] = ()) -> None:
         """
         Args:
-            observation: of B environments; those whose episode does not begin with it are recorded from the next one on.
-            action_space: actions are clipped to its bounds, as the environment does.
-            seeds: what each of the B environments was reset with; () is not known.
+            observation: the current observation of B environments. Environments in the middle of an episode are recorded from
+                their next episode on.
+            action_space: the space to whose bounds actions are clipped, as the environment does.
+            seeds: the seed of the reset of each of the B environments; () if unknown.
         """
         self.action_space, count = action_space, len(observation.is_first)
         begins, first = observation.is_first.tolist(), [*seeds] if len(seeds) == count else [None] * count
         self._running = [_begun(observation, row, first[row]) if begins[row] else None for row in range(count)]
 
     def step(self, action: Features, step: EnvStep) -> list[tuple[int, RecordedEpisode]]:
-        """Take in the actions [B, ..] and what came of them; (environment, episode) of each episode that ended."""
+        """Add the actions [B, ..] and the resulting step. Return (environment, episode) of each episode that ended."""
         ended = (step.terminated | step.truncated).nonzero().squeeze(-1).tolist()
         played = within_bounds(self.action_space, tree.map_tensors(lambda leaf: leaf.cpu(), action))
         whole: list[tuple[int, RecordedEpisode]] = []
@@ -72,14 +73,14 @@ def _begun(observation: Observation, row: int, seed: int | None) -> _Running:
 
 
 def _see(running: _Running, observation: Observation, row: int) -> None:
-    """Take in the observation of one environment, row `row` of [B]."""
+    """Append the observation of one environment, row `row` of [B]."""
     running.observations.append(_row(observation.features, row))
     mask = observation.action_mask
     running.masks.append(None if mask is None else mask[row].cpu().clone())
 
 
 def _whole(running: _Running, terminated: bool) -> RecordedEpisode:
-    """The rows of an episode stacked."""
+    """Return the episode with its rows stacked."""
 
     def stacked(rows: list[Features]) -> Features:
         return tree.map_tensors(lambda *leaves: torch.stack(leaves), *rows)

@@ -1,4 +1,4 @@
-"""Episodes recorded to a data set: of an agent, of random actions, or of anything that acts."""
+"""Record episodes to a data set: of an agent, of random actions, or of a function that chooses actions."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from rlsdk.agent import Agent
 
 ActsOn = Callable[[Observation], Features]
-"""Gives actions [B, ..] in environment units for B observations, both on the CPU."""
+"""Function from B observations to actions [B, ..] in environment units, both on the CPU."""
 
 
 class PlayerLeftError(Exception):
-    """Raised by what acts: no further episode is recorded."""
+    """An `ActsOn` raises it to end the recording. The unfinished episode is not recorded."""
 
 
 def record_episodes(
@@ -40,24 +40,24 @@ def record_episodes(
     deterministic: bool = False,
     seed: int | None = None,
 ) -> Path:
-    """Play `n_episodes` episodes and write them to a data set; returns its path.
+    """Run `n_episodes` episodes, write them to a data set, and return its path.
 
-    What the environment gave is recorded raw: observations before any normalisation or stacking, true rewards, actions as the
-    environment got them, action masks, terminations and time limits apart. The agent's random streams are not touched.
+    The data of the environment is recorded unchanged: observations before normalisation and stacking, true rewards, action
+    masks, terminations and truncations. Actions are clipped to their bounds. The random streams of the agent do not change.
 
     Args:
-        model: who acts: an agent, "random" for uniformly sampled actions (of those that are allowed), or a function of
-            observations.
-        env: anything `learn` accepts, with the agent's spaces; not the training environment.
-        n_episodes: over all environments, each of which plays its share.
-        path: the file; `.safetensors` is appended to a name without suffix. It is replaced as a whole, at the end.
-        deterministic: the policy's mode instead of samples.
-        seed: of the first resets, and of the policy's samples. Each environment derives its own, which the first episode of
-            each holds: a reset with it gives the same first observation.
+        model: an agent, "random" for uniformly sampled actions (only those that are allowed), or a function of observations.
+        env: anything that `learn` accepts, with the spaces of the agent, but not the training environment.
+        n_episodes: number of episodes over all environments. Each environment runs an equal share.
+        path: the file; `.safetensors` is appended to a name without suffix. The file is replaced atomically, at the end.
+        deterministic: use the mode of the policy instead of samples.
+        seed: seed of the first resets and of sampled actions. Each environment derives its own seed from it. The first episode
+            of each environment stores that seed: a reset with it returns the same first observation.
 
     Raises:
-        SettingsError: `n_episodes` is not positive. UnsupportedSpaceError: other spaces. ArtifactError: the place cannot be
-        written.
+        SettingsError: `n_episodes` is not positive.
+        UnsupportedSpaceError: the environment has other spaces than the agent.
+        ArtifactError: the file cannot be written.
     """
     if isinstance(n_episodes, bool) or not isinstance(n_episodes, int) or n_episodes < 1:
         raise SettingsError(f"n_episodes = {n_episodes!r} must be a positive whole number")
@@ -80,7 +80,7 @@ def record_in(
     n_envs: int = 1,
     **how: Any,
 ) -> Path:
-    """`record_episodes` in `n_envs` environments with the id `env`; `how`: its further arguments."""
+    """Call `record_episodes` with `n_envs` environments with the id `env`. `how` contains its further arguments."""
     envs = make_vec_env(env, n_envs)
     try:
         return record_episodes(model, envs, n_episodes, path, **how)
@@ -104,7 +104,7 @@ def _acting(
 
 
 def random_player(space: Space, generator: Generator) -> ActsOn:
-    """Plays uniformly sampled actions, of those that the mask allows."""
+    """Return a function that samples actions uniformly, only those that the mask allows."""
 
     def act(observation: Observation) -> Features:
         return random_actions(space, len(observation.is_first), observation.action_mask, generator)
@@ -113,7 +113,7 @@ def random_player(space: Space, generator: Generator) -> ActsOn:
 
 
 def _seeded(seed: int | None) -> Generator:
-    """A generator; `seed` None takes one from the operating system."""
+    """Return a generator with `seed`; None takes a seed from the operating system."""
     generator = Generator()
     if seed is None:
         generator.seed()
@@ -123,10 +123,10 @@ def _seeded(seed: int | None) -> Generator:
 
 
 def _played(act: ActsOn, envs: VectorEnv, count: int, seed: int | None) -> list[RecordedEpisode]:
-    """`count` episodes, in the order they ended; fewer where who acts has left.
+    """Return `count` episodes in the order in which they ended; fewer if `act` raises PlayerLeftError.
 
     Raises:
-        SettingsError: it left before one was over.
+        SettingsError: it was raised before an episode was completed.
     """
     quota = [(count + i) // envs.num_envs for i in range(envs.num_envs)]
     observation = envs.reset(seed)

@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 
 class RecordEpisodes(Callback):
-    """Records the whole episodes of a training, and writes them when it ends. The training is the same to the bit.
+    """Record the complete episodes of a training, and write them when it ends. The training is identical bit for bit.
 
-    Observations and rewards are those of the environment, before `normalize`. Episodes that had begun before `learn`, or are
-    not over when it ends, are left out.
+    Observations and rewards are those of the environment, before `normalize`. Episodes that began before `learn`, or have not
+    ended when it ends, are left out.
     """
 
     def __init__(self, path: str | Path, n_episodes: int | None = None) -> None:
         """
         Args:
-            path: the file; `.safetensors` is appended to a name without suffix. It is replaced as a whole.
-            n_episodes: the first so many episodes; None records all, which takes memory for each step.
+            path: the file; `.safetensors` is appended to a name without suffix. The file is replaced atomically.
+            n_episodes: number of episodes to record, beginning with the first. None records all; memory grows with each step.
 
         Raises:
             SettingsError: `n_episodes` is not positive.
@@ -47,8 +47,13 @@ class RecordEpisodes(Callback):
         self._recorder: Recorder | None = None
 
     def on_training_start(self, run: Run) -> None:
-        """Raises UsageError: observations of single steps are not seen, or are stacked. ArtifactError: the place cannot be
-        written."""
+        """Begin the recording.
+
+        Raises:
+            UsageError: the raw observations of single steps are not available, because the algorithm runs whole episodes, or
+                because of `frame_stack`.
+            ArtifactError: the file cannot be written.
+        """
         require_place(self.path)
         agent, self.episodes = run.driven, []
         if not agent.acting or isinstance(agent.parts.plan, NormalizesEpisodes):
@@ -61,7 +66,7 @@ class RecordEpisodes(Callback):
         seen: Observation = tree.map_tensors(lambda *leaves: torch.cat(leaves), *groups)
         fresh = (
             not (agent.cursor and agent.cursor.env_steps) and agent.env is not None
-        )  # later episodes continue the random numbers
+        )  # seeds are known only before the first step
         seeds: Sequence[int | None] = getattr(agent.env, "reset_seeds", ()) if fresh else ()
         self._recorder = Recorder(seen, agent.context.action_space, seeds)
 
@@ -72,7 +77,11 @@ class RecordEpisodes(Callback):
                 self.episodes.append(episode)
 
     def on_training_end(self, run: Run) -> None:
-        """Write the episodes; warns where there are none. Raises ArtifactError: the place cannot be written."""
+        """Write the episodes. Warn if there are none.
+
+        Raises:
+            ArtifactError: the file cannot be written.
+        """
         if not self.episodes:
             warnings.warn(
                 f"RecordEpisodes: no episode began and ended in this training, so {self.path} is not written; train for longer",

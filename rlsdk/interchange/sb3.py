@@ -1,7 +1,7 @@
-"""Agents from files of stable-baselines3 and sb3-contrib: settings and weights are read, nothing in the file is run.
+"""Import agents from files of stable-baselines3 and sb3-contrib. Settings and weights are read; no code in the file is run.
 
-What such a file holds only as a pickle (functions, classes, spaces) is not read: the environment gives the spaces, and settings
-that were functions keep their defaults unless they are given.
+Functions, classes and spaces, which a file stores only as pickles, are not read. The environment provides the spaces. Settings
+that are functions have their defaults unless they are given.
 """
 
 from __future__ import annotations
@@ -72,26 +72,26 @@ __all__ = [
 OURS = ("policy", "env", "seed", "device", "policy_kwargs", "normalize", "frame_stack", "tensorboard_log")
 """Settings that are not taken from a file."""
 _LEARNT = {"log_ent_coef": "ent_coef"}
-"""Learnt numbers of a file -> the setting they begin with; where that is given, they are not taken."""
+"""Learnt number in a file -> the setting that is its initial value. The number is ignored if the setting is given."""
 
 
 def import_sb3(
     path: str | Path, algorithm: str, env: object, *, vecnormalize: str | Path | None = None, **changes: object
 ) -> Agent:
-    """An agent that predicts what the agent in the file does.
+    """Return an agent whose predictions are those of the agent in the file.
 
     Args:
         path: the `.zip` file.
-        algorithm: id of the plugin to load it into, such as `trpo`.
-        env: the environment it was trained on, or anything else with its spaces.
+        algorithm: id of the plugin for the new agent, such as `trpo`.
+        env: the environment of the training, or any other with the same spaces.
         vecnormalize: an `.npz` file with `mean`, `var` and `count` of the observations' statistics, for agents that were
-            trained under `VecNormalize` (docs/interchange.md writes one). Other bounds than the defaults go into `changes`:
-            `normalize={"clip_obs": 5.0}`.
-        changes: settings, over those of the file; for what the file holds only as a pickle.
+            trained under `VecNormalize`. docs/interchange.md shows how to write it. Bounds other than the defaults go into
+            `changes`: `normalize={"clip_obs": 5.0}`.
+        changes: settings that replace those of the file, or that the file stores only as a pickle.
 
     Raises:
-        ArtifactError: no such file, or its weights do not fit. SettingsError: the plugin imports nothing, or a setting is
-        wrong.
+        ArtifactError: there is no such file, or its weights do not fit.
+        SettingsError: the plugin has no import, or a setting is wrong.
     """
     from rlsdk.agent import make
     from rlsdk.agent.construction_limit import ConstructionLimit
@@ -123,7 +123,12 @@ def import_sb3(
 
 
 def _translated(spec: AlgorithmSpec, weights: Mapping[str, object], envs: ConnectedEnv, path: str | Path) -> Translated:
-    """What the plugin makes of the weights; raises ArtifactError where it does not know them."""
+    """Return the plugin's translation of the weights.
+
+    Raises:
+        ArtifactError: the plugin does not support these weights.
+        PluginError: the plugin returns something else than a `Translated`.
+    """
     assert spec.from_sb3 is not None
     try:
         translated = spec.from_sb3(weights, envs.action_space)
@@ -140,12 +145,12 @@ def _translated(spec: AlgorithmSpec, weights: Mapping[str, object], envs: Connec
 
 
 def _known(spec: AlgorithmSpec) -> set[str]:
-    """Settings of the plugin that a file may give."""
+    """Return the settings of the plugin that may come from a file."""
     return {field.name for field in attrs.fields(spec.config_type)} - set(OURS)
 
 
 def _settings(spec: AlgorithmSpec, foreign: Foreign, translated: Translated, space: Space) -> dict[str, Any]:
-    """Those of the file, and of networks those that its weights and the observations show."""
+    """Return the settings in the file, with the network settings that follow from its weights and the observations."""
     settings = {name: value for name, value in foreign.settings.items() if name in _known(spec)}
     networks = {name: value for name, value in foreign.networks.items() if name in _network_settings(spec.config_type)}
     if not convolves_arrays(foreign.weights, space):
@@ -160,8 +165,12 @@ def _of_other_spaces(path: str | Path, env: str | None, error: Exception) -> Art
 
 
 def _set_weights(agent: Agent, translated: Translated, foreign: Foreign, path: str | Path) -> None:
-    """Raises ArtifactError: weights do not fit, or the policy's are not complete, or it would see images differently."""
-    inner = getattr(agent.policy, "inner", agent.policy)  # without normalisation
+    """Set the weights of the agent.
+
+    Raises:
+        ArtifactError: weights do not fit, weights of the policy are missing, or images have another order of axes.
+    """
+    inner = getattr(agent.policy, "inner", agent.policy)  # the policy inside the normalisation
     if missing := sorted({name for name, _ in inner.named_parameters()} - set(translated.parameters["policy"])):
         lacks = ", ".join(missing)
         raise ArtifactError(
@@ -176,7 +185,7 @@ def _set_weights(agent: Agent, translated: Translated, foreign: Foreign, path: s
 
 
 def _network_settings(config_type: type[object]) -> set[str]:
-    """Names of the entries of `policy_kwargs`."""
+    """Return the names of the entries of `policy_kwargs`."""
     return {
         entry.name for setting in describe(config_type) if setting.name == "policy_kwargs" for entry in setting.children
     }
@@ -191,7 +200,7 @@ def _warn_of_unread(path: str | Path, settings: list[str]) -> None:
 
 
 def _set_statistics(agent: Agent, path: Path) -> None:
-    """The observations' running statistics from an `.npz` file."""
+    """Set the running statistics of observations from an `.npz` file."""
     try:
         with zipfile.ZipFile(path) as archive:
             for info in archive.infolist():

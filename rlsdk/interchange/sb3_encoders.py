@@ -1,4 +1,4 @@
-"""The documented encoders of observations in files of stable-baselines3, and how they see observations."""
+"""The documented encoders of observations in files of stable-baselines3, and the form of observations that they read."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ IMAGES = (
     ("features_extractor.linear.", "encoder.linear."),
     ("features_extractor.encoders.", "encoder.encoders."),
 )
-"""Beginnings of names of the weights of encoders, there and here. The last ones are those that `placed` names."""
+"""Pairs of prefixes of names of encoder weights: in stable-baselines3, in rlsdk. `placed` introduces the last one."""
 _WEIGHT = re.compile(
     r"(?P<start>.*?features_extractor\.)(?:extractors\.(?P<entry>[^.]+)\.)?(?P<layer>cnn|linear)(?P<rest>\.[024]\.(?:weight|bias))"
 )
 _LAYERS = ("cnn.0", "cnn.2", "cnn.4", "linear.0")
 _PARTS = {f"{layer}.{part}" for layer in _LAYERS for part in ("weight", "bias")}
-"""Weights of the documented encoder of images."""
+"""Names of the weights of the documented image encoder."""
 _CUSTOM = "a custom features extractor is not imported"
 
 
 def placed(weights: Mapping[str, Tensor], stated: Iterable[str], space: Space) -> dict[str, Tensor]:
-    """Weights [..] as plugins translate them: those of an image in a Dict have the number of its entry in `space` in their
-    names, "features_extractor.encoders.2.convolutions.0.weight", and not the entry's own name; others stay as they are.
+    """Return the weights [..] with the names that plugins translate.
+
+    Weights of an image in a Dict contain the number of its entry in `space` instead of the entry's name:
+    "features_extractor.encoders.2.convolutions.0.weight". Other names do not change.
 
     Raises:
         ValueError: `space` has other entries than those `stated` in the file, or has them in another order.
@@ -57,11 +59,13 @@ def _listed(entries: Sequence[str]) -> str:
 
 
 def image_encoder(weights: Mapping[str, Tensor], prefix: str = "") -> tuple[str, dict[str, object]]:
-    """("Cnn", "MultiInput" or "Mlp", settings of the encoder), from weights [..] called prefix + "features_extractor." + ...,
-    with names as `placed` gives them. "Mlp" has no weights: its observations are vectors, or a Dict of them.
+    """Return ("Cnn", "MultiInput" or "Mlp", settings of the encoder) for weights [..] with names from `placed`.
+
+    Only weights whose names begin with `prefix` + "features_extractor." belong to the encoder. "Mlp" has none: observations are
+    vectors, or a Dict of vectors.
 
     Raises:
-        ValueError: a features extractor that this does not know.
+        ValueError: the weights belong to another features extractor.
     """
     start = f"{prefix}features_extractor."
     found = {name.removeprefix(start) for name in weights if name.startswith(start)}
@@ -81,10 +85,10 @@ def image_encoder(weights: Mapping[str, Tensor], prefix: str = "") -> tuple[str,
 
 
 def common_encoder(weights: Mapping[str, Tensor], prefixes: Sequence[str]) -> tuple[str, dict[str, object]]:
-    """`image_encoder` of several networks, each with its own weights [..].
+    """Return `image_encoder` of several networks, each with its own weights [..].
 
     Raises:
-        ValueError: they have different ones, or one that this does not know.
+        ValueError: the networks have different encoders, or one that is not documented.
     """
     found = [image_encoder(weights, prefix) for prefix in prefixes]
     if any(each != found[0] for each in found):
@@ -93,33 +97,34 @@ def common_encoder(weights: Mapping[str, Tensor], prefixes: Sequence[str]) -> tu
 
 
 def same_encoder(weights: Mapping[str, Tensor], one: str, other: str) -> bool:
-    """Whether weights [..] whose names begin with `one` equal those that begin with `other`, where there are such."""
+    """Whether the weights [..] with the prefix `one` equal those with the prefix `other`, or the latter do not exist."""
     pairs = [(weights[name], weights.get(other + name.removeprefix(one))) for name in weights if name.startswith(one)]
     return all(two is None or torch.equal(first, two) for first, two in pairs)
 
 
 def require_plain(weights: Mapping[str, Tensor]) -> None:
-    """Raises ValueError: observations of these weights [..] go through a features extractor, which is not imported."""
+    """Raise ValueError if the weights [..] include a features extractor, which is not imported."""
     if any("features_extractor" in name for name in weights):
         raise ValueError("encoders of images and custom features extractors are not imported")
 
 
-# --- how encoders see observations -------------------------------------------------------------------------------------
+# --- the form of observations that encoders read -----------------------------------------------------------------------
 
 
 def convolves_arrays(weights: Iterable[str], space: Space) -> bool:
-    """Whether convolutions, found from names of weights, see other arrays of `space` than bytes 0 ... 255."""
+    """Whether convolutions, found by names of weights, read arrays of `space` that are not images of bytes 0 to 255."""
     leaves = _leaves(space)
     seen = [leaf for entry in _convolved(weights) if isinstance(leaf := leaves.get(entry), Box)]
     return not all(leaf.is_image for leaf in seen)
 
 
 def require_same_axes(weights: Iterable[str], stated: Mapping[str, Shape], space: Space) -> None:
-    """Images of `space` must reach networks with their axes as in the file: channels first, for layers without convolutions
-    too.
+    """Check that networks read the axes of images in `space` in the order of the file: channels first.
+
+    This also matters for layers without convolutions.
 
     Raises:
-        ValueError: they would be read in another order than that in which the model was trained.
+        ValueError: images would be read in another order than in the training.
     """
     convolved = _convolved(weights)
     for entry, leaf in _leaves(space).items():
@@ -138,11 +143,11 @@ def _leaves(space: Space) -> dict[str, Space]:
 
 
 def _convolved(weights: Iterable[str]) -> set[str]:
-    """Entries of observations that go through convolutions; "" for those without entries."""
+    """Return the entries of observations that go through convolutions; "" for observations without entries."""
     found = [match for name in weights if (match := _WEIGHT.fullmatch(name))]
     return {match["entry"] or "" for match in found if match["layer"] == "cnn"}
 
 
 def _without_ones(shape: tuple[int, ...]) -> list[int]:
-    """Axes of length 1 do not change the order of numbers."""
+    """Return the lengths other than 1: axes of length 1 do not change the order of numbers."""
     return [n for n in shape if n != 1]

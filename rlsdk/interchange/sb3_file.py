@@ -1,4 +1,4 @@
-"""What a file of stable-baselines3 holds: its settings, and its weights by name. Nothing in the file is run."""
+"""Read the settings and the weights in a file of stable-baselines3. No code in the file is run."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from torch import Tensor
 from rlsdk.errors import ArtifactError
 
 MAX_SETTINGS, SMALL, MAX_GROWTH = 16 * 2**20, 2**20, 4
-"""Bytes of settings; bytes that weights may have in any case; how many times the file's size they may be."""
+"""Limits of unpacked contents: bytes of the settings; weights may have `MAX_GROWTH` times the size of the file plus `SMALL`
+bytes."""
 _STATED = ("use_expln", "full_std", "clip_mean", "squash_output", "normalize_images")
-"""Settings of networks that predictions depend on and weights do not show."""
+"""Settings of networks that affect predictions and do not follow from the weights."""
 ACTIVATION = re.compile(r"<class 'torch\.nn\.modules\.activation\.(?P<name>\w+)'>")
 _EXTRACTOR = re.compile(
     r"<class 'stable_baselines3\.common\.torch_layers\.(FlattenExtractor|NatureCNN|CombinedExtractor)'>"
@@ -27,15 +28,18 @@ _EXTRACTOR = re.compile(
 _ENTRY = re.compile(
     r"""(?:'(?P<key>[^'\\]{1,200})'|"(?P<quoted>[^"\\]{1,200})")(?:: |, )\w{1,30}\((?:[^()]*\((?P<shape>[\d, ]{0,200})\))?"""
 )
-"""An entry of a Dict space as text: 'camera': Box(0, 255, (3, 36, 36), uint8)."""
+"""Matches an entry of a Dict space as text: 'camera': Box(0, 255, (3, 36, 36), uint8)."""
 Shape = tuple[int, ...] | None
 ADVICE = "give the .zip that model.save(path) of that library wrote"
 
 
 @attrs.frozen
 class Foreign:
-    """What is in a file: settings as JSON has them, those of networks that weights do not show, weights by name, the settings
-    that only a pickle holds, and the shapes of observations: of the entries of a Dict in order, or of "" for all others."""
+    """The contents of a file: settings in JSON, network settings that do not follow from the weights, and weights by name.
+
+    `pickled` names the settings that are stored only as pickles. `observations` has the shapes of the entries of a Dict in
+    order; for other observations, its only key is "".
+    """
 
     settings: dict[str, object]
     networks: dict[str, object]
@@ -45,10 +49,10 @@ class Foreign:
 
 
 def read_sb3(path: str | Path) -> Foreign:
-    """Settings and weights of a file.
+    """Read the settings and weights in a file.
 
     Raises:
-        ArtifactError: it is not a file of stable-baselines3, or expands to far more than its size.
+        ArtifactError: it is not a file of stable-baselines3, or its contents are much larger than the file.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -58,7 +62,7 @@ def read_sb3(path: str | Path) -> Foreign:
             loaded = [_loaded(_member(archive, name, most)) for name in sorted(stored, reverse=True)]
     except FileNotFoundError:
         raise ArtifactError(f"there is no file {path}; {ADVICE}") from None
-    except Exception as error:  # a foreign file may break in any way; torch's restricted reader raises its own errors
+    except Exception as error:  # a damaged file can raise any error; torch's restricted reader raises its own
         raise ArtifactError(
             f"{path} is not a file of stable-baselines3: {type(error).__name__}: {error}; {ADVICE}"
         ) from None
@@ -72,7 +76,11 @@ def read_sb3(path: str | Path) -> Foreign:
 
 
 def _loaded(content: bytes) -> Any:
-    """A stored object, read by torch's restricted reader; raises ArtifactError for tensors that are not plain."""
+    """Return a stored object, read by torch's restricted reader.
+
+    Raises:
+        ArtifactError: weights are compressed, or a tensor is not a plain one.
+    """
     with zipfile.ZipFile(io.BytesIO(content)) as inner:
         if sum(info.file_size for info in inner.infolist()) > len(content):
             raise ArtifactError("its weights are compressed")
@@ -82,27 +90,29 @@ def _loaded(content: bytes) -> Any:
 
 
 def _networks(given: object) -> dict[str, object]:
-    """What `policy_kwargs` of a file states of networks and weights do not show. A class is stored as a pickle with its name as
-    text beside it; the name is enough for an activation of torch."""
+    """Return network settings in `policy_kwargs` of a file that do not follow from the weights.
+
+    A class is stored as a pickle, next to its name as text. For activations of torch, the name is enough.
+    """
     if not isinstance(given, dict):
         return {}
     found: dict[str, object] = {name: given[name] for name in _STATED if name in given}
     arguments = given.get("features_extractor_kwargs")
     scaled = isinstance(arguments, dict) and arguments.get("normalized_image") is True
-    if scaled or given.get("normalize_images") is False:  # then all arrays of three dimensions are images
+    if scaled or given.get("normalize_images") is False:  # then all 3-dimensional arrays are images
         found["features_extractor_kwargs"] = {"normalized_image": True}
     activation = given.get("activation_fn")
     if isinstance(activation, str):
         named = ACTIVATION.fullmatch(activation)
         found["activation_fn"] = named["name"] if named else activation
     extractor = given.get("features_extractor_class")
-    if isinstance(extractor, str) and not _EXTRACTOR.fullmatch(extractor):  # weights show the documented ones
+    if isinstance(extractor, str) and not _EXTRACTOR.fullmatch(extractor):  # weights imply the documented ones
         found["features_extractor_class"] = extractor
     return found
 
 
 def _observations(given: object) -> dict[str, Shape]:
-    """Shapes by entry, of the texts beside a pickled space; see `Foreign`. A shape that is not stated is None."""
+    """Return entry -> shape, read from the text next to a pickled space; see `Foreign`. None is an unknown shape."""
     if not isinstance(given, dict):
         return {}
     if isinstance(entries := given.get("spaces"), str):
@@ -112,19 +122,27 @@ def _observations(given: object) -> dict[str, Shape]:
 
 
 def _shape(text: str | None) -> Shape:
-    """The numbers in a text; None: there is no shape."""
+    """Return the numbers in a text as a shape; None for None."""
     return None if text is None else tuple(map(int, re.findall(r"\d+", text)))
 
 
 def _member(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
-    """A member, unpacked; raises ArtifactError before that when it is longer than `most` bytes."""
+    """Return the unpacked content of a member of the archive.
+
+    Raises:
+        ArtifactError: it is longer than `most` bytes. This is checked before unpacking.
+    """
     if (size := archive.getinfo(name).file_size) > most:
         raise ArtifactError(f"its {name!r} is {size} bytes long, more than {most}")
     return archive.read(name)
 
 
 def _require_whole(loaded: object) -> None:
-    """Raises ArtifactError for tensors that are not plain, or repeat numbers to seem larger than what the file holds."""
+    """Check that all tensors are plain, finite, and stored completely.
+
+    Raises:
+        ArtifactError: a tensor is not, or repeats numbers so that it is larger than its storage.
+    """
     for name, value in loaded.items() if isinstance(loaded, Mapping) else ():
         if not isinstance(name, str):
             raise ArtifactError("its weights have no names")

@@ -1,4 +1,4 @@
-"""What plugins translate the weights of stable-baselines3 with: names and shapes of layers."""
+"""Functions with which plugins translate weights of stable-baselines3: names and shapes of layers."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from rlsdk.interchange.sb3_encoders import IMAGES, common_encoder, same_encoder
 
 _UNSHARED = tuple((f"vf_{theirs}", f"critic_{ours}") for theirs, ours in IMAGES)
 _ACTORS = {"policy": "actor", "actor_target": "actor_target"}
-"""Of TD3 and DDPG: our name -> theirs."""
+"""Networks of TD3 and DDPG: name in rlsdk -> name in stable-baselines3."""
 
 
 @attrs.frozen
 class Translated:
-    """What a plugin makes of foreign weights: the name of its policy, settings of networks, and parameters as
-    `Agent.set_parameters` takes them."""
+    """A plugin's translation of weights: policy name, network settings, and parameters for `Agent.set_parameters`."""
 
     policy: str
     networks: Mapping[str, object]
@@ -26,21 +25,26 @@ class Translated:
 
 
 def renamed(weights: Mapping[str, Tensor], names: Sequence[tuple[str, str]]) -> dict[str, Tensor]:
-    """Weights [..] whose name begins with the first of a pair, under one that begins with the second; others are left out."""
+    """Return weights [..] with replaced prefixes of names: each pair is (old prefix, new prefix). Other weights are left
+    out."""
     return {
         new + name.removeprefix(old): w for old, new in names for name, w in weights.items() if name.startswith(old)
     }
 
 
 def require_names(weights: Mapping[str, Tensor], *starts: str) -> None:
-    """Raises LookupError: no weight [..] has a name that begins so; the file is that of another algorithm."""
+    """Check that for each of `starts` there is a weight [..] whose name begins with it.
+
+    Raises:
+        LookupError: there is none, so the file belongs to another algorithm.
+    """
     for start in starts:
         if not any(name.startswith(start) for name in weights):
             raise LookupError(start)
 
 
 def layers_of(weights: Mapping[str, Tensor], prefix: str) -> list[Tensor]:
-    """The weight matrices [outputs, inputs] called prefix + number + ".weight", in order."""
+    """Return the weight matrices [outputs, inputs] with names prefix + number + ".weight", in the order of the numbers."""
     numbers = sorted(
         int(name.removeprefix(prefix).removesuffix(".weight"))
         for name in weights
@@ -50,31 +54,36 @@ def layers_of(weights: Mapping[str, Tensor], prefix: str) -> list[Tensor]:
 
 
 def hidden(weights: Mapping[str, Tensor], prefix: str, *, output: bool = False) -> list[int]:
-    """Widths of hidden layers, from matrices [outputs, inputs]; with `output` the last one is not hidden."""
+    """Return the widths of hidden layers, from matrices [outputs, inputs]. With `output`, the last matrix is the output
+    layer."""
     found = [len(weight) for weight in layers_of(weights, prefix)]
     return found[:-1] if output else found
 
 
 def network_of(weights: Mapping[str, Tensor], prefix: str, names: Sequence[tuple[str, str]]) -> dict[str, Tensor]:
-    """Weights [..] of one network, whose names begin with `prefix`: those of its encoder, and those that `names` renames as
-    `renamed` does."""
+    """Return the weights [..] of one network, whose names begin with `prefix`.
+
+    These are the weights of its encoder, and those that `names` renames (see `renamed`).
+    """
     own = {name.removeprefix(prefix): weight for name, weight in weights.items() if name.startswith(prefix)}
     return renamed(own, [*names, *IMAGES])
 
 
 def actor_critic(weights: Mapping[str, Tensor], memory: str = "") -> Translated:
-    """Policies of the on-policy algorithms, for vectors [F], images [C, H, W] or a Dict of both; `memory` is in the policy's
-    name, "" or "Lstm".
+    """Translate the policy of an on-policy algorithm. Observations are vectors [F], images [C, H, W] or a Dict of both.
+
+    `memory` is the part of the policy's name for recurrent policies: "" or "Lstm".
 
     Raises:
-        ValueError: an encoder this does not know. LookupError: weights of another algorithm.
+        ValueError: the encoder is not supported.
+        LookupError: the weights belong to another algorithm.
     """
     require_names(weights, "action_net.", "value_net.", *(["lstm_actor."] if memory else []))
     if not memory and any(name.startswith("lstm_actor.") for name in weights):
         raise LookupError("lstm_actor.")
     own = not same_encoder(weights, "features_extractor.", "vf_features_extractor.")
     kind, networks = common_encoder(weights, ["", "vf_"] if own else [""])
-    gsde = "log_std" in weights and weights["log_std"].dim() == 2  # [latent, actions]; one number per action without
+    gsde = "log_std" in weights and weights["log_std"].dim() == 2  # [latent, actions]; otherwise one per action
     names = [
         ("mlp_extractor.policy_net.", "body."),
         ("mlp_extractor.value_net.", "critic_body."),
@@ -93,12 +102,15 @@ def actor_critic(weights: Mapping[str, Tensor], memory: str = "") -> Translated:
 
 
 def critic_count(weights: Mapping[str, Tensor]) -> int:
-    """Critics of an off-policy algorithm with Box actions, whose weights are [out, in]."""
+    """Return the number of critics of an off-policy algorithm with Box actions, whose weights are [out, in]."""
     return sum(name.startswith("critic.qf") and name.endswith(".0.weight") for name in weights)
 
 
 def stacked_critics(weights: Mapping[str, Tensor], network: str) -> dict[str, Tensor]:
-    """Those of `network` (critic, critic_target) side by side: weights [out, in] of each become [critics, in, out]."""
+    """Return the critics of `network` (critic or critic_target) stacked.
+
+    The weights [out, in] of each critic become [critics, in, out].
+    """
     found = {}
     for i in range(0, 2 * len(layers_of(weights, f"{network}.qf0.")), 2):
         names = [f"{network}.qf{member}.{i}." for member in range(critic_count(weights))]
@@ -108,10 +120,11 @@ def stacked_critics(weights: Mapping[str, Tensor], network: str) -> dict[str, Te
 
 
 def deterministic_actor_critic(weights: Mapping[str, Tensor]) -> Translated:
-    """Actor, critics and the targets of both, of TD3 and DDPG, from weights [out, in].
+    """Translate the actor, the critics and their targets of TD3 and DDPG, from weights [out, in].
 
     Raises:
-        ValueError: an encoder this does not know. LookupError: weights of another algorithm.
+        ValueError: the encoder is not supported.
+        LookupError: the weights belong to another algorithm.
     """
     require_names(weights, "actor.mu.", "actor_target.mu.", "critic.qf0.", "critic_target.qf0.")
     last = 2 * len(layers_of(weights, "actor.mu.")) - 2
@@ -122,17 +135,18 @@ def deterministic_actor_critic(weights: Mapping[str, Tensor]) -> Translated:
 
 
 def soft_actor_critic(weights: Mapping[str, Tensor]) -> Translated:
-    """The actor of SAC and TQC, and their critics side by side, from weights [out, in].
+    """Translate the actor of SAC and TQC, and the critics, stacked, from weights [out, in].
 
     Raises:
-        ValueError: an encoder this does not know. LookupError: weights of another algorithm.
+        ValueError: the encoder is not supported, or gSDE has separate layers.
+        LookupError: the weights belong to another algorithm.
     """
-    gsde = "actor.log_std" in weights  # a table; without, a layer gives deviations
+    gsde = "actor.log_std" in weights  # gSDE has a matrix; otherwise a layer computes the deviations
     deviations = "actor.log_std" if gsde else "actor.log_std."
     require_names(weights, "actor.mu.", deviations, "critic.qf0.", "critic_target.qf0.")
     if any(name.startswith("actor.sde_features_extractor.") for name in weights):
         raise ValueError("gSDE with separate layers (sde_net_arch) is not imported")
-    clipped = "actor.mu.0.weight" in weights  # the layer stands before a clip of the mean
+    clipped = "actor.mu.0.weight" in weights  # a clip of the mean follows the layer
     layers = [
         ("latent_pi.", "body."),
         ("mu.0." if clipped else "mu.", "mean."),
@@ -145,8 +159,10 @@ def soft_actor_critic(weights: Mapping[str, Tensor]) -> Translated:
 
 
 def _with_critics(weights: Mapping[str, Tensor], actors: Iterable[str], widths: list[int]) -> Translated:
-    """Critics and their targets, which may read the features of the actor, from weights [out, in]; `widths`: of the actor's
-    hidden layers."""
+    """Translate critics and their targets from weights [out, in]. Critics may read the features of the actor.
+
+    `widths` are those of the actor's hidden layers.
+    """
     kind, networks = common_encoder(weights, [f"{network}." for network in (*actors, "critic", "critic_target")])
     shared = kind != "Mlp" and same_encoder(weights, "actor.features_extractor.", "critic.features_extractor.")
     critic = stacked_critics(weights, "critic")

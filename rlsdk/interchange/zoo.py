@@ -1,7 +1,7 @@
-"""Trained agents that installed packages bring: `rlsdk.zoo.load("tqc/Pendulum-v1")`.
+"""Trained agents in installed packages: `rlsdk.zoo.load("tqc/Pendulum-v1")`.
 
-A package names a folder in its manifest, `zoo = "agents"`. There `ALGORITHM/ENVIRONMENT.rlsdk` is an agent, and the `.toml` of
-the same name beside it a `ZooAgent`. Finding, checking and reading them runs no code of the package.
+A package names a folder in its manifest, `zoo = "agents"`. In it, `ALGORITHM/ENVIRONMENT.rlsdk` is an agent, and the `.toml` of
+the same name is its record, a `ZooAgent`. Finding, checking and reading them runs no code of the package.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from rlsdk.agent import Agent
 
 LIMIT = 256 * 1024 * 1024
-"""Bytes of an agent file."""
+"""Largest size of an agent file in bytes."""
 PACKAGE = "rlsdk-zoo"
 
 
 @attrs.frozen(kw_only=True)
 class ZooResult:
-    """What an agent reached, deterministic, in episodes that start from other seeds than its training."""
+    """The result of an agent: returns of deterministic episodes with other seeds than in training."""
 
     episodes: int
     seed: int
-    """The seed that the episodes start from."""
+    """The seed of the environments in these episodes."""
     mean: float
     std: float
     """Standard deviation over episodes."""
@@ -59,32 +59,32 @@ def _line(instance: object, field: attrs.Attribute[str], value: str) -> None:
 
 @attrs.frozen(kw_only=True)
 class ZooAgent:
-    """A trained agent in an installed package: where it came from, and what it reached."""
+    """The record of a trained agent in an installed package: its origin and its result."""
 
     algorithm: str = attrs.field(validator=_line)
     environment: str = attrs.field(validator=_line)
     package: str = attrs.field(validator=_line)
-    """What brings the algorithm: `pip install` takes it."""
+    """The package with the algorithm, as `pip install` accepts it."""
     command: str = attrs.field(validator=_line)
-    """Trains the agent again."""
+    """The command that trains the agent."""
     seed: int
     steps: int
-    """Environment steps it was trained for."""
+    """Environment steps of the training."""
     seconds: float
-    """How long training took."""
+    """Duration of the training."""
     size: int
-    """Bytes of the file."""
+    """Size of the agent file in bytes."""
     sha256: str = attrs.field(validator=_digest)
-    """Of the file."""
+    """SHA-256 of the agent file."""
     weights_sha256: str = attrs.field(validator=_digest)
-    """Of its weights alone: `command` gives the same again, with the same versions on the same kind of processor."""
+    """SHA-256 of the weights alone. `command` reproduces it with the same versions on the same kind of processor."""
     result: ZooResult
     versions: dict[str, str]
-    """Of Python and the packages it was trained with."""
+    """Versions of Python and the packages in the training."""
     zoo: str = ""
-    """The distribution that has the agent."""
+    """The distribution that contains the agent."""
     path: Path = attrs.field(factory=Path)
-    """The agent file. `read` returns what is in it, checked."""
+    """The agent file. `read` returns its checked content."""
 
     @property
     def name(self) -> str:
@@ -93,14 +93,14 @@ class ZooAgent:
 
     @property
     def qualified_name(self) -> str:
-        """`zoo:algorithm/environment`: one agent, where several zoos have the name."""
+        """`zoo:algorithm/environment`, which is unique if several zoos have the same name."""
         return f"{self.zoo}:{self.name}"
 
     def read(self) -> bytes:
-        """The agent file, once its SHA-256 is that of the record.
+        """Return the content of the agent file, after a check of its SHA-256.
 
         Raises:
-            ArtifactError: it is missing or altered.
+            ArtifactError: the file is missing or altered.
         """
         fix = f"install it again: pip install --force-reinstall --no-deps {self.zoo}"
         try:
@@ -117,7 +117,7 @@ class ZooAgent:
         return data
 
     def card(self) -> str:
-        """A page in Markdown: what the agent is, what it reached, how it was made, how to use it."""
+        """Return a page in Markdown: what the agent is, its result, how it was trained, and how to use it."""
         result, versions = self.result, ", ".join(f"{name} {value}" for name, value in self.versions.items())
         return CARD.format(agent=self, result=result, versions=versions)
 
@@ -168,10 +168,10 @@ weights (`agent.set_env`, `agent.learn`); critics, optimisers and memories start
 
 
 def agents() -> tuple[ZooAgent, ...]:
-    """Every trained agent of the installed packages, by name. A damaged record is left out with a warning.
+    """Return every trained agent of the installed packages, sorted by name. Damaged records are left out, with a warning.
 
     Raises:
-        PluginError: no installed package has any.
+        PluginError: no installed package has trained agents.
     """
     found = list[ZooAgent]()
     for plugin in plugins():
@@ -188,10 +188,13 @@ def agents() -> tuple[ZooAgent, ...]:
 
 
 def find(name: str) -> ZooAgent:
-    """The agent of this name, `tqc/Pendulum-v1`, or `rlsdk-zoo:tqc/Pendulum-v1` where several packages have it.
+    """Return the agent with this name, such as `tqc/Pendulum-v1`.
+
+    If several packages have the name, use `rlsdk-zoo:tqc/Pendulum-v1`.
 
     Raises:
-        ArtifactError: there is none, or several. PluginError: no installed package has any.
+        ArtifactError: there is no such agent, or several.
+        PluginError: no installed package has trained agents.
     """
     everything = agents()
     matches = [agent for agent in everything if name in (agent.name, agent.qualified_name)]
@@ -208,10 +211,11 @@ def find(name: str) -> ZooAgent:
 
 
 def load(name: str, env: object = None, device: str = "auto", **kwargs: object) -> Agent:
-    """The trained agent of this name, its file checked first; other arguments as for `rlsdk.load`.
+    """Load the trained agent with this name, after a check of its file. The other arguments are those of `rlsdk.load`.
 
     Raises:
-        ArtifactError: no agent has the name, or its file is damaged. PluginError: no zoo, or not its algorithm, is installed.
+        ArtifactError: no agent has the name, or its file is damaged.
+        PluginError: no package with trained agents is installed, or the algorithm is not installed.
     """
     from rlsdk.agent import load as load_file
 
@@ -219,7 +223,7 @@ def load(name: str, env: object = None, device: str = "auto", **kwargs: object) 
 
 
 def _near(name: str, everything: tuple[ZooAgent, ...]) -> list[str]:
-    """Names that may have been meant: of the same spelling but for a few letters, else of the algorithm or the environment."""
+    """Return similar names: those that differ in a few letters, else those with the same algorithm or environment."""
     names = [agent.name for agent in everything]
     if close := get_close_matches(name, names, n=3, cutoff=0.75):
         return close
@@ -229,7 +233,7 @@ def _near(name: str, everything: tuple[ZooAgent, ...]) -> list[str]:
 
 
 def _reason(error: BaseException, kind: type[object] | None) -> str:
-    """What is wrong with one entry of a record."""
+    """Return the error in one entry of a record as text."""
     from cattrs.v import format_exception
 
     return str(error) if isinstance(error, ArtifactError) else format_exception(error, kind)

@@ -1,4 +1,4 @@
-"""Hyper-parameters: one attrs class per algorithm, read strictly, shown everywhere. Imports no torch."""
+"""Hyper-parameters of algorithms: config classes (attrs), strict reading, and their description. Imports no torch."""
 
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.dataset import Dataset

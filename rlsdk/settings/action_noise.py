@@ -1,4 +1,5 @@
-"""Noise added to unit actions. These classes are settings, torch-free to import; `NoisyPolicy` applies them."""
+"""Noise added to actions in [-1, 1] (unit actions). These classes are settings and import no torch; `NoisyPolicy` applies
+them."""
 
 from __future__ import annotations
 
@@ -38,17 +39,17 @@ def _standard_normal(like: Tensor, generator: Generator) -> Tensor:
 
 @attrs.frozen
 class NormalActionNoise:
-    """Independent Gaussian noise in unit actions; `mean` and `sigma` are numbers or one number per action dimension."""
+    """Independent Gaussian noise for unit actions. `mean` and `sigma` are one number, or one number per action dimension."""
 
     mean: tuple[float, ...] = attrs.field(converter=_numbers)
     sigma: tuple[float, ...] = attrs.field(converter=_deviations)
 
     def started(self, state: Tensor, is_first: Tensor) -> Tensor:
-        """The state [B, A] before a step; where an episode starts, `is_first` bool [B], it is 0."""
+        """Return the state [B, A] before a step: 0 where an episode starts (`is_first`, bool [B]), else `state`."""
         return state.masked_fill(is_first.unsqueeze(-1), 0.0)
 
     def step(self, state: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
-        """(noise [B, A], next state [B, A]); this noise has no memory, the state stays as it is."""
+        """Return (noise [B, A], next state [B, A]). This noise has no memory, so the state does not change."""
         noise = state.new_tensor(self.mean) + state.new_tensor(self.sigma) * _standard_normal(state, generator)
         return noise, state
 
@@ -58,8 +59,10 @@ class NormalActionNoise:
 
 @attrs.frozen
 class OrnsteinUhlenbeckActionNoise:
-    """Brownian noise with friction, x' = x + theta (mean - x) dt + sigma sqrt(dt) n; starts at `initial_noise`, a number or one
-    per action dimension (None: 0), in every episode."""
+    """Ornstein-Uhlenbeck process: x' = x + theta (mean - x) dt + sigma sqrt(dt) n, with n standard normal.
+
+    Every episode starts at `initial_noise`: one number, or one number per action dimension; None means 0.
+    """
 
     mean: tuple[float, ...] = attrs.field(converter=_numbers)
     sigma: tuple[float, ...] = attrs.field(converter=_deviations)
@@ -68,14 +71,15 @@ class OrnsteinUhlenbeckActionNoise:
     initial_noise: tuple[float, ...] | None = attrs.field(default=None, converter=attrs.converters.optional(_numbers))
 
     def started(self, state: Tensor, is_first: Tensor) -> Tensor:
-        """The state [B, A] before a step; where an episode starts, `is_first` bool [B], it is the initial noise."""
+        """Return the state [B, A] before a step: `initial_noise` where an episode starts (`is_first`, bool [B]), else
+        `state`."""
         if self.initial_noise is None:
             return state.masked_fill(is_first.unsqueeze(-1), 0.0)
         first = state.new_tensor(self.initial_noise).expand_as(state)
         return first.where(is_first.unsqueeze(-1), state)
 
     def step(self, state: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
-        """(noise [B, A], next state [B, A]): the noise is the next state."""
+        """Return (noise [B, A], next state [B, A]). The noise is the next state."""
         drift = self.theta * (state.new_tensor(self.mean) - state) * self.dt
         diffusion = state.new_tensor(self.sigma) * math.sqrt(self.dt) * _standard_normal(state, generator)
         following = state + drift + diffusion
@@ -95,7 +99,13 @@ KINDS: dict[str, Callable[..., ActionNoise]] = {
 
 
 def require_noise_stays(before: ActionNoise | None, now: ActionNoise | None) -> None:
-    """Raises UsageError: the noise of a living agent becomes None or was None, which needs another policy for collecting."""
+    """Check that a change of settings neither adds noise to an existing agent nor removes it.
+
+    Both would need another policy for collecting.
+
+    Raises:
+        UsageError: exactly one of `before` and `now` is None.
+    """
     if (before is None) != (now is None):
         raise UsageError(
             "action_noise cannot begin or end while the agent lives; give noise with sigma = 0, or"
@@ -104,10 +114,10 @@ def require_noise_stays(before: ActionNoise | None, now: ActionNoise | None) -> 
 
 
 def as_action_noise(value: Mapping[str, object] | ActionNoise | None) -> ActionNoise | None:
-    """A noise object, or a table such as `{kind = "normal", mean = 0, sigma = 0.1}`.
+    """Return a noise object, given the object, a table such as `{kind = "normal", mean = 0, sigma = 0.1}`, or None.
 
     Raises:
-        SettingsError: neither, or wrong fields.
+        SettingsError: the value is something else, or the table has wrong fields.
     """
     if value is None or isinstance(value, NormalActionNoise | OrnsteinUhlenbeckActionNoise):
         return value

@@ -1,4 +1,4 @@
-"""Hyper-parameters of actor-critic networks (`policy_kwargs` of on-policy algorithms), and of their rollouts."""
+"""Hyper-parameters of actor-critic networks: `policy_kwargs` of on-policy algorithms."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlsdk.settings.networks import NetworkConfig, arguments_of_class, as_activa
 
 @attrs.frozen(kw_only=True)
 class ActorCriticConfig(NetworkConfig):
-    """What every actor-critic policy has."""
+    """The network settings of every actor-critic policy."""
 
     net_arch: dict[str, tuple[int, ...]] | None = attrs.field(
         default=None,
@@ -54,13 +54,13 @@ class ActorCriticConfig(NetworkConfig):
 
 
 def memory_of(policy: str) -> str | None:
-    """The memory in a policy's name: `lstm`, `gru`, or None."""
+    """Return the kind of recurrent network that a policy's name contains: `lstm`, `gru`, or None."""
     return next((kind for kind in ("lstm", "gru") if kind.capitalize() in policy), None)
 
 
 @attrs.frozen(kw_only=True)
 class RecurrentConfig(ActorCriticConfig):
-    """What recurrent policies have besides."""
+    """The network settings of recurrent policies."""
 
     lstm_hidden_size: int = attrs.field(default=256, validator=in_range(1), metadata=glossary.LSTM_HIDDEN_SIZE)
     n_lstm_layers: int = attrs.field(default=1, validator=in_range(1, 16), metadata=glossary.N_LSTM_LAYERS)

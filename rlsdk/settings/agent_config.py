@@ -1,4 +1,4 @@
-"""The parameters all agents share."""
+"""The constructor parameters that all agents have."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlsdk.settings.preprocessing import Normalization, as_normalization
 
 
 def as_folder(value: object) -> str | None:
-    """A folder as text; paths are taken too."""
+    """Return a folder as text, given text, a path or None."""
     if value is None:
         return None
     if not isinstance(value, str | PathLike) or not isinstance(path := fspath(value), str):
@@ -22,7 +22,7 @@ def as_folder(value: object) -> str | None:
 
 
 def as_device(value: object) -> str:
-    """A device as text; a `torch.device` is taken too."""
+    """Return a device as text, given text or a `torch.device`."""
     if not isinstance(value, str) and type(value).__name__ != "device":
         raise SettingsError(f"device = {value!r} is not a device; give a text such as 'cpu', or a torch.device")
     return str(value)
@@ -30,14 +30,14 @@ def as_device(value: object) -> str:
 
 @attrs.frozen
 class AgentConfig:
-    """The constructor parameters every algorithm has. An algorithm's config class derives from it and adds its own.
+    """The constructor parameters that every algorithm has. The config class of an algorithm derives from it and adds others.
 
-    The fields are, in order, the constructor's parameters: `policy` and `env` first, then the algorithm's own, then
-    the keyword-only ones below.
+    The order of the fields is the order of the constructor's parameters: `policy` and `env`, then the algorithm's own
+    parameters, then the keyword-only ones below.
     """
 
     LIVE: ClassVar[tuple[str, ...]] = ()
-    """Settings of the core that can be assigned on an agent; `live` of a manifest adds to them."""
+    """Names of the settings that can be assigned on an existing agent. `live` of a plugin's manifest adds names."""
 
     policy: str = attrs.field(metadata=described("name of the policy, e.g. MlpPolicy"))
     env: object = attrs.field(

@@ -22,7 +22,7 @@ def _networks(value: Mapping[str, object] | ActorCriticConfig | None) -> ActorCr
 
 @attrs.frozen
 class ClippedPolicyConfig(AgentConfig):
-    """The constructor parameters of PPO, in order, with its defaults."""
+    """The constructor parameters of PPO, in order, with the defaults of PPO."""
 
     learning_rate: Schedule = attrs.field(
         default=Constant(3e-4), converter=as_schedule, validator=finite_schedule(), metadata=glossary.LEARNING_RATE
@@ -57,11 +57,14 @@ class ClippedPolicyConfig(AgentConfig):
 
 @attrs.frozen
 class ClippedPolicySdeConfig(ClippedPolicyConfig):
-    """Those of PPO for Box actions too, in the documented order: with state-dependent exploration before `target_kl`."""
+    """The constructor parameters of PPO with state-dependent exploration (gSDE), in the documented order.
+
+    The parameters of gSDE come before `target_kl`.
+    """
 
     use_sde: bool = attrs.field(default=False, metadata=glossary.USE_SDE)
     sde_sample_freq: int = attrs.field(default=-1, validator=in_range(-1), metadata=glossary.SDE_SAMPLE_FREQ)
-    # declared again, to follow `sde_sample_freq`
+    # declared again, so that it comes after `sde_sample_freq`
     target_kl: float | None = attrs.field(
         default=None, validator=in_range(0, open_low=True), metadata=glossary.EARLY_STOP_KL
     )

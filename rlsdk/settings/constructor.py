@@ -1,4 +1,4 @@
-"""How a config class becomes the constructor of an agent class: its signature, its documentation, its checks."""
+"""The constructor of an agent class, made from a config class: its signature, its docstring and its checks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Init = Callable[..., None]
 
 
 def configured_by(kind: Callable[P, object]) -> Callable[[Init], Callable[Concatenate[object, P], None]]:
-    """Give a constructor the parameters, types and documentation of the config class `kind`."""
+    """Return a decorator that gives a constructor the parameters, types and documentation of the config class `kind`."""
 
     def decorate(init: Init) -> Callable[Concatenate[object, P], None]:
         init.__signature__ = signature(kind)  # type: ignore[attr-defined,arg-type]
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 else:
 
     class class_only(classmethod):  # noqa: N801  # reads as the decorator it is
-        """A class method that refuses to be called on an instance, where it would look as if it worked in place."""
+        """A class method that raises UsageError when it is called on an instance, because it would not change that instance."""
 
         def __get__(self, instance: object, owner: type | None = None) -> object:
             if instance is not None:
@@ -42,7 +42,7 @@ else:
 
 
 def bind(kind: type[ConfigT], args: tuple[object, ...], kwargs: Mapping[str, object]) -> ConfigT:
-    """The config for a constructor call, checked strictly.
+    """Return the config for the arguments of a constructor call, checked strictly.
 
     Raises:
         SettingsError: too many, repeated, unknown, mistyped or out-of-range arguments.

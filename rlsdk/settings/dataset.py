@@ -13,34 +13,34 @@ import attrs
 from rlsdk.errors import ArtifactError, SettingsError
 
 SUFFIX = ".safetensors"
-"""Of data sets; a name may be given without it."""
+"""Suffix of data sets. A path may be given without it."""
 OTHER_FORMATS = (".npz", ".npy", ".h5", ".hdf5", ".pkl", ".pt", ".csv", ".json", ".zip", ".rlsdk")
-"""Suffixes of files in other formats, though some hold episodes."""
+"""Suffixes of other file formats, which are refused even if the file contains episodes."""
 MAX_HEADER = 16 * 2**20
-"""Bytes of the header of a data set."""
+"""Largest header of a data set, in bytes."""
 
 
 @attrs.frozen
 class Dataset:
-    """Which data set, and where it is. Give the path: `dataset="demo.safetensors"`.
+    """A data set: its name, digest and path. Settings give the path: `dataset="demo.safetensors"`.
 
-    Agent files hold `name` and `digest`, never the path; training needs it again. `rlsdk.buffers.open_episodes` reads the
-    episodes, when they are needed.
+    Agent files store `name` and `digest`, never the path. To continue training, give the path again.
+    `rlsdk.buffers.open_episodes` reads the episodes when they are needed.
     """
 
     name: str
-    """The file's name without folder and suffix."""
+    """Name of the file without folder and suffix."""
     digest: str
-    """SHA-256 of the file's header, which holds those of everything else."""
+    """SHA-256 of the file's header. The header contains the digests of all other contents."""
     path: str | None = attrs.field(default=None, eq=False)
-    """None where the agent was loaded without the data set: it predicts, but does not train."""
+    """Path of the file. None if the agent was loaded without the data set: it can predict, but not train."""
 
     @staticmethod
     def at(path: str | PathLike[str], digest: str | None = None) -> Dataset:
-        """The data set in the file at `path`, whose suffix may be left out; only its header is read.
+        """Return the data set in the file at `path`, which may lack the suffix. Only the header of the file is read.
 
         Raises:
-            ArtifactError: there is no such file, it is not a data set, or not the one with this `digest`.
+            ArtifactError: there is no such file, it is not a data set, or its digest differs from `digest`.
         """
         place = data_file(path)
         found = hashlib.sha256(header_bytes(place)).hexdigest()
@@ -52,27 +52,30 @@ class Dataset:
         return Dataset(place.stem, found, str(place))
 
     def to_setting(self) -> dict[str, str]:
-        """What files store."""
+        """Return the table that files store: name and digest."""
         return {"name": self.name, "digest": self.digest}
 
 
 def suffixed(path: Path) -> Path:
-    """The path with the suffix of data sets where it has none."""
+    """Return the path, with the suffix of data sets added if it has no suffix."""
     return path.with_name(path.name + SUFFIX) if path.name and not path.suffix else path
 
 
 def data_file(path: str | PathLike[str]) -> Path:
-    """The file of a data set: `demo.safetensors` for `demo` too, unless there is a file `demo`."""
+    """Return the file of a data set. `demo` means `demo.safetensors`, unless a file `demo` exists."""
     place = Path(path)
     whole = suffixed(place)
     return whole if whole.is_file() and not place.is_file() else place
 
 
 def as_dataset(value: object) -> Dataset:
-    """A data set from its path, or from a table with `path` and `digest`, or with `name` and `digest` as files have it.
+    """Return a data set, given one, its path, a table with `path` and `digest`, or a table with `name` and `digest`.
+
+    Files store the last form.
 
     Raises:
-        SettingsError: it is something else. ArtifactError: as `Dataset.at`.
+        SettingsError: the value has none of these forms.
+        ArtifactError: as `Dataset.at`.
     """
     if isinstance(value, Dataset):
         return value
@@ -90,16 +93,16 @@ def as_dataset(value: object) -> Dataset:
 
 
 def dataset_names(config_type: type[object]) -> list[str]:
-    """The names of the settings of a config class that are data sets."""
+    """Return the names of the settings of a config class that are data sets."""
     hints = get_type_hints(config_type)
     return [name for name, hint in hints.items() if hint is Dataset or Dataset in get_args(hint)]
 
 
 def header_bytes(path: Path) -> bytes:
-    """The header of a safetensors file.
+    """Return the header of a safetensors file.
 
     Raises:
-        ArtifactError: there is no such file, or it cannot have such a header.
+        ArtifactError: the file is missing, unreadable, incomplete, in another format, or its header exceeds `MAX_HEADER`.
     """
     try:
         if not path.is_file():

@@ -40,7 +40,7 @@ class DeterministicActorCriticNetworks(NetworkConfig):
 def as_networks(
     value: Mapping[str, object] | DeterministicActorCriticNetworks | None,
 ) -> DeterministicActorCriticNetworks:
-    """Network settings from a table."""
+    """Return the network settings, given a table of them, the settings object or None."""
     if isinstance(value, DeterministicActorCriticNetworks):
         return value
     return structure(value or {}, DeterministicActorCriticNetworks)

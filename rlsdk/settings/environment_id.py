@@ -1,6 +1,6 @@
-"""Ids of environments with arguments and wrappers, as one text: `HalfCheetah-v5?ctrl_cost_weight=0.2&wrapper=TimeFeature`.
+"""Environment ids with arguments and wrappers, as one text: `HalfCheetah-v5?ctrl_cost_weight=0.2&wrapper=TimeFeature`.
 
-Agent files, records of runs and suites hold this text, from which the same environment is made again.
+Agent files, records of runs and suites store this text. The same environment can be made from it again.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from rlsdk.errors import SettingsError
 from rlsdk.settings.load import parse_value
 
 WRAPPER = "wrapper"
-"""The name under which wrappers are listed, innermost first."""
+"""Name of the argument that lists wrappers, innermost first."""
 PLAIN = "/:,.+-_[]'\""
-"""What stays readable in a value, besides letters and digits."""
+"""Characters of a value, in addition to letters and digits, that are not percent-encoded."""
 
 
 @attrs.frozen
 class EnvironmentId:
-    """A gymnasium id, the arguments it is made with, and the names of the wrappers around it."""
+    """A gymnasium id, the arguments of `gymnasium.make`, and the names of the wrappers, innermost first."""
 
     name: str
     kwargs: Mapping[str, object] = attrs.field(factory=dict)
@@ -35,18 +35,24 @@ class EnvironmentId:
         return f"{self.name}?{'&'.join(given)}" if given else self.name
 
     def over(self, base: EnvironmentId) -> EnvironmentId:
-        """These arguments laid over those of `base`, these wrappers around its own."""
+        """Return this id applied to `base`: its arguments are added to or replace those of `base`, its wrappers come outside.
+
+        An empty name stands for the name of `base`.
+        """
         return EnvironmentId(self.name or base.name, {**base.kwargs, **self.kwargs}, base.wrappers + self.wrappers)
 
     @property
     def reads_more(self) -> bool:
-        """Whether making it may import a module or read a file that the text names."""
+        """Whether making this environment may import a module or read a file that the id names.
+
+        True if the id or a wrapper contains `:`, or if an argument is text with `/`, `\\` or `~`.
+        """
         texts = [text for value in self.kwargs.values() for text in _texts(value)]
         return ":" in "".join((self.name, *self.wrappers)) or any(set(text) & set("/\\~") for text in texts)
 
 
 def environment_id(text: str) -> EnvironmentId:
-    """The id, arguments and wrappers that a text holds. Values are true, false, none, numbers, lists, or text: as in `--set`.
+    """Parse the id, arguments and wrappers in a text. Values are read as in `--set`: true, false, none, numbers, lists or text.
 
     >>> environment_id("Ant-v5?healthy_reward=0.5&wrapper=TimeFeature").kwargs
     {'healthy_reward': 0.5}
@@ -70,9 +76,9 @@ def environment_id(text: str) -> EnvironmentId:
 
 
 def changed_environment(env: str | None, arguments: Iterable[str] | None, wrappers: Iterable[str] | None) -> str | None:
-    """`env` with arguments, each `NAME=VALUE`, and wrappers of the command line.
+    """Return `env` with the arguments (each `NAME=VALUE`) and wrappers of the command line added.
 
-    Without `env` the text begins with `?`: `applied` lays it over another id.
+    If `env` is None, the text begins with `?`, and `applied` adds it to another id. None if there is nothing to add.
 
     Raises:
         SettingsError: an argument is not `NAME=VALUE`.
@@ -90,18 +96,21 @@ def changed_environment(env: str | None, arguments: Iterable[str] | None, wrappe
 
 
 def applied(change: str | None, env: str) -> str:
-    """`env` with what `changed_environment` gave: the other id, or its arguments and wrappers laid over those of `env`."""
+    """Return the environment id that results from `change`, a value of `changed_environment`, and `env`.
+
+    If `change` begins with `?`, its arguments and wrappers are added to `env`; otherwise it replaces `env`.
+    """
     if change is None or not change.startswith("?"):
         return change or env
     return str(environment_id(change).over(environment_id(env)))
 
 
 def text_of(name: str, kwargs: Mapping[str, object], wrappers: Iterable[object]) -> str | None:
-    """The id with more arguments and wrappers; None where text cannot hold one of them, such as a function."""
+    """Return the id `name` with more arguments and wrappers as text; None if text cannot represent one, such as a function."""
     chosen = tuple(wrappers)
     if not all(isinstance(wrapper, str) for wrapper in chosen):
         return None
-    if WRAPPER in kwargs:  # the text would read as a wrapper
+    if WRAPPER in kwargs:  # as text, the argument would be read as a wrapper
         return None
     try:
         return str(EnvironmentId("", kwargs, tuple(map(str, chosen))).over(environment_id(name)))
@@ -110,10 +119,10 @@ def text_of(name: str, kwargs: Mapping[str, object], wrappers: Iterable[object])
 
 
 def _written(name: str, value: object) -> str:
-    """The text of a value, which `parse_value` reads back.
+    """Return the text of a value. `parse_value` reads it back.
 
     Raises:
-        SettingsError: it has none.
+        SettingsError: the value has no text form.
     """
     text = "none" if value is None else value if isinstance(value, str) else _json(name, value)
     if isinstance(value, str) and parse_value(text) != value:

@@ -1,4 +1,4 @@
-"""What config classes are written with: documented fields and validators."""
+"""Building blocks of config classes: documented fields and validators."""
 
 from __future__ import annotations
 
@@ -14,15 +14,21 @@ Validator = Callable[[object, "attrs.Attribute[Any]", object], None]
 
 
 Affects = Literal["training", "speed", "memory", "logging", "device", "refusals"]
-"""What a setting changes: `training` (what is learnt or done), the `speed` of the same computation (results are the same up to
-rounding), the `memory` it takes or its `logging` (results are the same to the bit), the `device` it runs on (results are the
-same up to rounding), or the `refusals`, which environments and data are an error (results are the same to the bit)."""
+"""What a setting changes:
+
+- `training`: what is learnt or done.
+- `speed`: the speed of the same computation. Results are the same up to rounding.
+- `memory`: the memory that is used. Results are identical bit for bit.
+- `logging`: what is logged. Results are identical bit for bit.
+- `device`: the device of the computation. Results are the same up to rounding.
+- `refusals`: which environments and data raise an error. Results are identical bit for bit.
+"""
 
 MEMORY = "memory"
-"""What a setting needs that has an effect in policies with a memory only."""
+"""Argument of `needs` for settings that have an effect only in policies with a memory."""
 
 
-def described(  # all but the text have defaults
+def described(  # all arguments except the text have defaults
     text: str,
     *,
     unit: str = "",
@@ -31,13 +37,13 @@ def described(  # all but the text have defaults
     affects: Affects = "training",
     examples: tuple[object, ...] = (),
 ) -> dict[str, object]:
-    """Field metadata: what the hyper-parameter does, its unit, where its default comes from, a sensible tuning range.
+    """Return field metadata: the meaning of a hyper-parameter, its unit, the source of its default and a range for tuning.
 
-    The contract kit reads `affects`, what the setting changes, and `examples`: values beside the default, each of which changes
-    that. They are for settings whose values do not follow from the type, such as names, tables and classes.
+    The contract kit reads `affects` and `examples`. `affects` is what the setting changes. `examples` are values other than the
+    default, each of which has that effect. Give them if valid values do not follow from the type: names, tables and classes.
 
     Raises:
-        ValueError: an unknown `affects`.
+        ValueError: `affects` is unknown.
     """
     if affects not in get_args(Affects):
         raise ValueError(f"affects = {affects!r} of the setting {text!r} is not one of {', '.join(get_args(Affects))}")
@@ -45,15 +51,18 @@ def described(  # all but the text have defaults
 
 
 def needs(what: str) -> dict[str, object]:
-    """Further metadata of a hyper-parameter, `described(..) | needs("use_sde")`, that has no effect otherwise: `what` is the
-    setting of the algorithm that must be true, or `MEMORY`. Agents that change it without that warn."""
+    """Return metadata of a hyper-parameter that has an effect only with another one: `described(..) | needs("use_sde")`.
+
+    `what` is the setting of the algorithm that must be true, or `MEMORY`. Agents warn if the hyper-parameter is changed without
+    `what`.
+    """
     return {"needs": what}
 
 
 def in_range(
     low: float = -math.inf, high: float = math.inf, *, open_low: bool = False, open_high: bool = False
 ) -> Validator:
-    """A validator for finite numbers between `low` and `high`; None passes (optional fields)."""
+    """Return a validator of finite numbers between `low` and `high`. None passes, for optional fields."""
     interval = f"{'(' if open_low else '['}{low:g}, {high:g}{')' if open_high else ']'}"
 
     def check(_: object, attribute: attrs.Attribute[object], value: object) -> None:
@@ -70,7 +79,10 @@ def in_range(
 
 
 def finite_schedule(*, positive: bool = True) -> Validator:
-    """A validator for schedules: every value of it is finite and not negative (the start is positive)."""
+    """Return a validator of schedules: every value must be finite and not negative.
+
+    With `positive`, the value at the start of training must be greater than 0.
+    """
 
     def check(_: object, attribute: attrs.Attribute[object], value: object) -> None:
         if not isinstance(value, Schedule):
@@ -85,17 +97,17 @@ def finite_schedule(*, positive: bool = True) -> Validator:
 
 
 def _level(schedule: Schedule, name: str, remaining: float) -> float:
-    """The schedule's value; raises ValueError where a caller's function fails."""
+    """Return the schedule's value; raise ValueError if the user's function fails."""
     try:
         return schedule(remaining)
-    except Exception as error:  # of the caller's function
+    except Exception as error:  # any error of the user's function
         problem = " ".join(f"{type(error).__name__}: {error}".split())
         raise ValueError(f"{name} fails where {remaining:g} of the training remains: {problem}") from None
 
 
 @attrs.frozen
 class Choice:
-    """The validator that `choice` makes."""
+    """Validator of values from a list; `choice` makes it."""
 
     options: tuple[object, ...]
 
@@ -105,5 +117,5 @@ class Choice:
 
 
 def choice(*options: object) -> Validator:
-    """A validator for values out of a short list."""
+    """Return a validator of values from a short list."""
     return Choice(options)

@@ -1,4 +1,4 @@
-"""How often to train: every n vector steps, or every n episodes."""
+"""The training frequency: updates after every n vector steps, or after every n episodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UNITS = ("step", "episode")
 
 @attrs.frozen
 class TrainFrequency:
-    """`count` vector steps or finished episodes between two rounds of updates."""
+    """Number of vector steps or finished episodes (`unit`: step or episode) between two rounds of updates."""
 
     count: int
     unit: str
@@ -23,10 +23,10 @@ class TrainFrequency:
 
 
 def as_train_frequency(value: int | Sequence[object] | TrainFrequency) -> TrainFrequency:
-    """4 -> every 4 steps; (1, "episode") -> after each episode.
+    """Return a training frequency: 4 means every 4 vector steps, (1, "episode") means after each episode.
 
     Raises:
-        SettingsError: not positive, or an unknown unit.
+        SettingsError: the count is not positive, or the unit is unknown.
     """
     if isinstance(value, TrainFrequency):
         return value

@@ -1,4 +1,4 @@
-"""The meaning of each hyper-parameter that several algorithms have, written once."""
+"""Descriptions of the hyper-parameters that several algorithms have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Config classes that derive from another one and change defaults, without changing the order of parameters."""
+"""Config classes that derive from another one and change defaults or make keyword-only parameters positional."""
 
 from __future__ import annotations
 
@@ -11,23 +11,25 @@ Fields = list["attrs.Attribute[object]"]
 
 @attrs.frozen
 class Default:
-    """Another default value, and where it comes from."""
+    """A new default value, and its source."""
 
     value: object
     source: str = ""
 
 
 def defaults(**changes: object) -> Callable[[type, Fields], Fields]:
-    """A `field_transformer` for `attrs.frozen`: fields with other defaults, each a value or a `Default` with its source.
+    """Return a `field_transformer` for `attrs.frozen` that changes defaults. Each is a value, or a `Default` with its source.
+
+    The order of the parameters does not change.
 
     Raises:
-        TypeError: when the class is made: there is no such field.
+        TypeError: there is no such field. The error occurs when the class is created.
     """
 
     def changed(kind: type, fields: Fields) -> Fields:
         if unknown := sorted(set(changes) - {field.name for field in fields}):
             raise TypeError(f"{kind.__name__} has no fields {unknown}, whose defaults are given")
-        # as the class's own: attrs passes over inherited fields when it makes classes that derive from this one
+        # marked as not inherited: attrs ignores inherited fields when a class derives from this one
         own = [field.evolve(inherited=False) for field in fields]
         return [_with(field, changes[field.name]) if field.name in changes else field for field in own]
 
@@ -35,12 +37,12 @@ def defaults(**changes: object) -> Callable[[type, Fields], Fields]:
 
 
 def positional(**places: str) -> Callable[[type, Fields], Fields]:
-    """A `field_transformer` for `attrs.frozen`: inherited keyword-only fields become positional, each after another field.
+    """Return a `field_transformer` for `attrs.frozen` that makes inherited keyword-only fields positional.
 
     `positional(n_steps="optimize_memory_usage")` puts `n_steps` after `optimize_memory_usage`.
 
     Raises:
-        TypeError: when the class is made: there is no such field.
+        TypeError: there is no such field. The error occurs when the class is created.
     """
 
     def changed(kind: type, fields: Fields) -> Fields:

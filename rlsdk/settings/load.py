@@ -1,4 +1,4 @@
-"""Settings from files and from the command line. TOML through the standard library, YAML 1.2 through ruamel.yaml."""
+"""Settings from files and from the command line. The standard library reads TOML, ruamel.yaml reads YAML 1.2."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 from rlsdk.errors import SettingsError
 
 POINT_AT_AN_END = re.compile(r"[+-]?(\d+\.|\.\d+)(e[+-]?\d+)?", re.IGNORECASE | re.ASCII)
-"""Numbers that are none in TOML: .99 and 1."""
+"""Numbers that begin or end with a decimal point, such as .99 and 1., which TOML does not accept."""
 SUFFIXES = (".toml", ".yaml", ".yml")
 
 
 def load_settings(path: Path) -> dict[str, object]:
-    """The table in a `.toml`, `.yaml` or `.yml` file.
+    """Return the table in a `.toml`, `.yaml` or `.yml` file.
 
     Raises:
-        SettingsError: the file is missing, of another kind, damaged, or not a table.
+        SettingsError: the file is missing or damaged, has another suffix, or does not contain a table.
     """
     if path.suffix not in SUFFIXES:
         raise SettingsError(f"settings file {path} must end in .toml, .yaml or .yml")
@@ -51,13 +51,13 @@ def _load_yaml(path: Path, text: str) -> dict[str, object]:
 
 
 def parse_assignments(assignments: Iterable[str]) -> dict[str, object]:
-    """`["a.b=1e-3", "c=text"]` as nested settings; values are read as TOML, and as plain text where they are none.
+    """Return nested settings, given assignments such as `["a.b=1e-3", "c=text"]`. `parse_value` reads the values.
 
     >>> parse_assignments(["policy_kwargs.n_critics=5", "ent_coef=auto_0.1"])
     {'policy_kwargs': {'n_critics': 5}, 'ent_coef': 'auto_0.1'}
 
     Raises:
-        SettingsError: no `=`, or an empty name.
+        SettingsError: an assignment has no `=`, or a name is empty.
     """
     result: dict[str, object] = {}
     for assignment in assignments:
@@ -70,14 +70,17 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, object]:
 
 
 def nested(keys: Sequence[str], value: object) -> dict[str, object]:
-    """`{"a": {"b": value}}` for the keys a, b."""
+    """Return nested tables: `{"a": {"b": value}}` for the keys a and b."""
     for key in reversed(keys[1:]):
         value = {key: value}
     return {keys[0]: value}
 
 
 def parse_value(text: str) -> object:
-    """A value of the command line: read as TOML, with none, True and False besides; plain text where it is none of these."""
+    """Parse a value of the command line: none, null, True, False or a value in TOML.
+
+    Text that is none of these is returned unchanged.
+    """
     if text.lower() in ("none", "null"):
         return None
     if text in ("True", "False"):
@@ -89,7 +92,7 @@ def parse_value(text: str) -> object:
 
 
 def merge(below: Mapping[str, object], above: Mapping[str, object]) -> dict[str, Any]:
-    """`below` with the values of `above` laid over it, table by table."""
+    """Return `below` with the values of `above` added. Values of `above` replace those of `below`; nested tables are merged."""
     merged = dict(below)
     for name, value in above.items():
         old = merged.get(name)

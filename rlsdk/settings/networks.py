@@ -1,4 +1,4 @@
-"""Hyper-parameters of networks that every policy has (`policy_kwargs`). Torch-free: modules are named, not imported."""
+"""Hyper-parameters of networks that every policy has (`policy_kwargs`). Modules are named, so torch is not imported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ACTIVATIONS = ("elu", "gelu", "identity", "leaky_relu", "relu", "selu", "silu", 
 EXTRACTORS = ("CombinedExtractor", "FlattenExtractor", "NatureCNN")
 KERNELS = ("auto", "autograd", "numpy", "torch")
 OPTIMIZERS = ("adadelta", "adagrad", "adam", "adamax", "adamw", "nadam", "radam", "rmsprop", "sgd")
-"""Element-wise optimisers: they may see all parameters as one flat vector."""
+"""Names of element-wise optimisers. They may receive all parameters as one flat vector."""
 MAX_LAYERS, MAX_WIDTH = 256, 2**20
 
 
@@ -24,7 +24,7 @@ def _key(name: str) -> str:
 
 
 def _named(value: object, options: tuple[str, ...], what: str) -> str | Callable[..., object]:
-    """A registered name for names and for torch's own classes; other callables as they are."""
+    """Return the registered name for a name or for a class of torch itself; other callables unchanged."""
     text = value if isinstance(value, str) else getattr(value, "__name__", "")
     known = {_key(option): option for option in options}
     is_torch_class = getattr(value, "__module__", "").startswith("torch.")
@@ -36,17 +36,17 @@ def _named(value: object, options: tuple[str, ...], what: str) -> str | Callable
 
 
 def as_activation(value: str | Callable[..., object]) -> str | Callable[..., object]:
-    """`torch.nn.ReLU` or `"relu"` -> `"relu"`; other callables stay (they are not stored in files)."""
+    """Return `"relu"` for `torch.nn.ReLU` or `"relu"`. Other callables are returned unchanged; files do not store them."""
     return _named(value, ACTIVATIONS, "activation")
 
 
 def as_optimizer(value: str | Callable[..., object] | None) -> str | Callable[..., object] | None:
-    """`torch.optim.Adam` or `"adam"` -> `"adam"`; other callables stay (they are not stored in files)."""
+    """Return `"adam"` for `torch.optim.Adam` or `"adam"`. Other callables are returned unchanged; files do not store them."""
     return _named(value, OPTIMIZERS, "optimizer")
 
 
 def as_features_extractor(value: object) -> object:
-    """rlsdk's own extractors by name; other classes and functions stay (they are not stored in files)."""
+    """Return the name of an rlsdk extractor. Other classes and functions are returned unchanged; files do not store them."""
     name = value if isinstance(value, str) else getattr(value, "__name__", "")
     if name in EXTRACTORS and (isinstance(value, str) or getattr(value, "__module__", "").startswith("rlsdk.networks")):
         return name
@@ -58,7 +58,10 @@ def as_features_extractor(value: object) -> object:
 
 
 def as_module_class(value: ValueT) -> ValueT:
-    """A class or function that makes a torch module, or None; files name it, and it is given again when they are loaded."""
+    """Check a class or function that makes a torch module, or None.
+
+    Files store only its name, so it must be given again when the agent is loaded.
+    """
     if value is None or callable(value) or isinstance(value, Mapping):
         return value
     raise SettingsError(
@@ -67,23 +70,28 @@ def as_module_class(value: ValueT) -> ValueT:
 
 
 def arguments_of_class(instance: object, attribute: attrs.Attribute[Any], value: Mapping[str, object]) -> None:
-    """The validator of `<name>_kwargs`: without the class `<name>_class` that takes them, arguments would do nothing."""
+    """Validate `<name>_kwargs`: arguments need the class `<name>_class` that receives them.
+
+    Raises:
+        ValueError: there are arguments, but no class.
+    """
     name = attribute.name.replace("_kwargs", "_class")
     if value and getattr(instance, name) is None:
         raise ValueError(f"{attribute.name} = {value!r} are arguments of {name}, which is not given; give it too")
 
 
 def as_kernel(value: object) -> str:
-    """One of `KERNELS`."""
+    """Check that the value is one of `KERNELS`, and return it as text."""
     if value not in KERNELS:
         raise SettingsError(f"kernel {value!r} is unknown; {suggest(str(value), KERNELS)}")
     return str(value)
 
 
 def as_net_arch(value: object) -> dict[str, tuple[int, ...]] | None:
-    """Hidden layer widths by network: `[256, 256]` gives the same to all (key `""`), a table gives each its own.
+    """Return the hidden layer widths by network.
 
-    A list that ends with a table, `[128, {"vf": [256]}]`, has layers that all networks share first (key `shared`).
+    `[256, 256]` applies to all networks (key `""`). A table gives each network its own widths. A list that ends with a table,
+    `[128, {"vf": [256]}]`, begins with layers that all networks share (key `shared`).
     """
     if value is None:
         return None
@@ -99,10 +107,10 @@ def as_net_arch(value: object) -> dict[str, tuple[int, ...]] | None:
 
 
 def as_widths(value: Any) -> tuple[int, ...]:
-    """Widths of hidden layers.
+    """Return the widths of hidden layers as a tuple.
 
     Raises:
-        SettingsError: too many of them, or one is not a whole number from 1 to `MAX_WIDTH`.
+        SettingsError: there are more than `MAX_LAYERS`, or one is not a whole number from 1 to `MAX_WIDTH`.
     """
     layers = tuple(value)
     if len(layers) > MAX_LAYERS:
@@ -113,7 +121,7 @@ def as_widths(value: Any) -> tuple[int, ...]:
 
 
 def optional_widths(value: object) -> tuple[int, ...] | None:
-    """`as_widths`, and None for None."""
+    """Return `as_widths(value)`, or None for None."""
     return None if value is None else as_widths(value)
 
 
@@ -125,17 +133,17 @@ def widths(
     names: tuple[str, ...] = (),
     absent: tuple[int, ...] | None = None,
 ) -> tuple[int, ...]:
-    """Layer widths of network `name`.
+    """Return the layer widths of the network `name`.
 
     Args:
-        net_arch: as `as_net_arch` gives it.
-        name: of the network.
-        default: widths where there is no `net_arch`.
-        names: all that a table may have; () = any.
-        absent: widths of a network that the table leaves out; None = it must be there.
+        net_arch: widths by network, as `as_net_arch` returns them.
+        name: the name of the network, such as `pi`.
+        default: the widths if `net_arch` is None.
+        names: the names that `net_arch` may contain; () allows any.
+        absent: the widths if `net_arch` is a table without `name`; None raises an error instead.
 
     Raises:
-        NetArchError: `net_arch` is a table without that network, or with one that the policy has not.
+        NetArchError: `net_arch` is a table without this network, or with a network that the policy does not have.
     """
     if net_arch is None:
         return default
@@ -152,7 +160,7 @@ def widths(
 
 @attrs.frozen(kw_only=True)
 class NetworkConfig:
-    """The part of `policy_kwargs` that all policies share; a plugin's policy settings derive from it."""
+    """The part of `policy_kwargs` that all policies share. The network settings of a plugin derive from it."""
 
     activation_fn: str | Callable[..., Any] = attrs.field(
         default="relu",

@@ -1,4 +1,4 @@
-"""Hyper-parameters that off-policy algorithms share; a plugin's config derives from these classes."""
+"""Hyper-parameters that off-policy algorithms share. The config classes of plugins derive from these classes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class OffPolicyConfig(AgentConfig):
 
 @attrs.frozen
 class ContinuousOffPolicyConfig(OffPolicyConfig):
-    """Those of algorithms for Box actions, in order."""
+    """The constructor parameters of off-policy algorithms for Box actions, in order."""
 
     action_noise: ActionNoise | None = attrs.field(
         default=None,
@@ -69,7 +69,7 @@ class ContinuousOffPolicyConfig(OffPolicyConfig):
             examples=({"kind": "normal", "mean": 0.0, "sigma": 0.3},),
         ),
     )
-    # declared again, to follow `action_noise`
+    # declared again, so that they come after `action_noise`
     replay_buffer_class: str | Callable[..., Any] | None = attrs.field(
         default=None, metadata=glossary.REPLAY_BUFFER_CLASS
     )

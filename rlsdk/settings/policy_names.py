@@ -1,4 +1,4 @@
-"""The documented classes of policies, as names for the parameter `policy`."""
+"""Names of policies that can be imported like the documented policy classes, for the parameter `policy`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from rlsdk.errors import UsageError
 
 
 class PolicyName(str):
-    """A policy's name that can be imported: `PolicyName("MlpPolicy")` is given wherever "MlpPolicy" is.
+    """The name of a policy as an object that can be imported. `PolicyName("MlpPolicy")` and "MlpPolicy" are equivalent.
 
     Raises:
-        UsageError: a class statement names it as its base.
+        UsageError: a class statement uses the name as its base class.
     """
 
     __slots__ = ()

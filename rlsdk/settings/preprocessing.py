@@ -1,4 +1,4 @@
-"""Settings of the preprocessing of observations and rewards, the same for every algorithm."""
+"""Settings of the preprocessing of observations and rewards. They are the same for every algorithm."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlsdk.settings.strict import structure
 
 @attrs.frozen(kw_only=True)
 class Normalization:
-    """Running normalisation of observations and rewards."""
+    """Settings of the normalisation of observations and rewards by running statistics."""
 
     norm_obs: bool = attrs.field(default=True, metadata=described("normalise the float parts of observations"))
     norm_reward: bool = attrs.field(
@@ -49,10 +49,10 @@ class Normalization:
 
 
 def as_normalization(value: bool | Mapping[str, object] | Normalization | None) -> Normalization | None:
-    """True, or a table of settings, or nothing.
+    """Return the settings, given a table of them, True (all defaults), False or None (both: no normalisation).
 
     Raises:
-        SettingsError: something else, or an unknown or mistyped setting.
+        SettingsError: the value is something else, or a setting is unknown or mistyped.
     """
     if value is None or value is False:
         return None

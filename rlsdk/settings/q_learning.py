@@ -1,4 +1,4 @@
-"""Hyper-parameters of value methods for discrete actions: DQN and what derives from it."""
+"""Hyper-parameters of value methods for discrete actions: DQN and algorithms derived from it."""
 
 from __future__ import annotations
 
@@ -86,6 +86,6 @@ class QLearningConfig(OffPolicyConfig):
     )
 
     def exploration_rate(self, progress: float) -> float:
-        """Epsilon after this share of the training: a line from the first to the last value, then constant."""
+        """Return epsilon after the share `progress` of the training: linear from the first to the last value, then constant."""
         done = 1.0 if self.exploration_fraction == 0.0 else min(1.0, progress / self.exploration_fraction)
         return self.exploration_initial_eps + done * (self.exploration_final_eps - self.exploration_initial_eps)

@@ -1,4 +1,4 @@
-"""Settings of rlsdk's own that had other names when an agent file was written."""
+"""Former names of settings, which agent files of earlier versions contain."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ NETWORK_SETTINGS = {"engine": "kernel"}
 
 
 def with_current_names(settings: Mapping[str, object]) -> dict[str, object]:
-    """Settings as stored, with those of `policy_kwargs` by their current names."""
+    """Return the stored settings with the current names in `policy_kwargs`."""
     networks = settings.get("policy_kwargs")
     if not isinstance(networks, Mapping):
         return dict(settings)

@@ -1,4 +1,4 @@
-"""A config class shown: as a table of fields, a commented settings file, a docstring and a signature."""
+"""Descriptions of a config class: a table of fields, a commented settings file, a docstring and a signature."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rlsdk.settings.strict import unstructure
 
 @attrs.frozen
 class FieldDoc:
-    """One hyper-parameter as shown to users. `children` are the fields of a nested table."""
+    """The description of one hyper-parameter for users. `children` are the fields of a nested table."""
 
     name: str
     type: str
@@ -29,13 +29,13 @@ class FieldDoc:
 
 
 def describe(kind: type[object]) -> tuple[FieldDoc, ...]:
-    """Every hyper-parameter of a config class in constructor order."""
+    """Return the description of every hyper-parameter of a config class, in constructor order."""
     hints = get_type_hints(kind)
     return tuple(_describe(field, hints[field.name]) for field in parameters(kind))
 
 
 def parameters(kind: type[object]) -> list[attrs.Attribute[object]]:
-    """The fields in constructor order: positional ones first, then the keyword-only ones."""
+    """Return the fields in constructor order: positional ones first, then keyword-only ones."""
     fields = list(attrs.fields(cast("Any", kind)))
     return [f for f in fields if not f.kw_only] + [f for f in fields if f.kw_only]
 
@@ -57,7 +57,7 @@ def _describe(field: attrs.Attribute[object], hint: type[object]) -> FieldDoc:
 
 
 def default_of(field: attrs.Attribute[object]) -> object:
-    """The default of a field as an agent sees it."""
+    """Return the default of a field after its factory and its converter."""
     default: Any = field.default
     value = default.factory() if isinstance(default, attrs.Factory) else default  # type: ignore[arg-type]
     converter = cast("object", field.converter)
@@ -69,7 +69,7 @@ def _type_name(hint: object) -> str:
 
 
 def signature(kind: type[object]) -> inspect.Signature:
-    """The signature of `__init__` that a config class gives its agent class."""
+    """Return the signature of `__init__` of an agent class whose config class is `kind`."""
     hints = get_type_hints(kind)
     values = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
     for field in parameters(kind):
@@ -80,8 +80,8 @@ def signature(kind: type[object]) -> inspect.Signature:
 
 
 def docstring(kind: type[object]) -> str:
-    """The text of a constructor: an `Args:` section that documents every hyper-parameter."""
-    lines = ["Make an agent.", "", "Args:"]  # a line without indentation after the first, or `help` loses all of it
+    """Return the docstring of a constructor: an `Args:` section that documents every hyper-parameter."""
+    lines = ["Make an agent.", "", "Args:"]  # `help` removes all indentation unless a later line has none
     for doc in describe(kind):
         lines.append(fill(f"{doc.name}: {_sentence(doc)}", 100, initial_indent="    ", subsequent_indent="        "))
         for child in doc.children:
@@ -98,7 +98,7 @@ def _sentence(doc: FieldDoc) -> str:
 
 
 def commented_toml(kind: type[object], values: Mapping[str, object], *, header: str = "") -> str:
-    """A settings file that documents itself: every field with its help, set to `values` or its default."""
+    """Return a settings file with comments: every field with its description, set to its entry in `values` or its default."""
     lines = [f"# {line}" for line in header.splitlines()] + [""]
     tables: list[tuple[FieldDoc, Mapping[str, object]]] = []
     for doc in describe(kind):
@@ -122,7 +122,7 @@ def _toml_field(doc: FieldDoc, value: object) -> list[str]:
 
 
 def toml_value(value: object) -> str:
-    """A value as TOML writes it; None, which TOML lacks, as `none`."""
+    """Return a value in TOML syntax. None, which TOML does not have, becomes `none`."""
     if value is None:
         return "none"
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""A schedule: a hyper-parameter as a function of the training that remains. Torch-free."""
+"""A schedule: a hyper-parameter as a function of the remaining training progress. Imports no torch."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import attrs
 
 @runtime_checkable
 class Schedule(Protocol):
-    """A value for each `progress_remaining`, which falls from 1 at the start of training to 0 at its end."""
+    """A function from `progress_remaining`, which falls from 1 at the start of training to 0 at its end, to a value."""
 
     def __call__(self, progress_remaining: float) -> float: ...
 
     def to_setting(self) -> object:
-        """What is written to a settings file; `rlsdk.settings.schedules.as_schedule` reads it back."""
+        """Return the value that a settings file stores; `rlsdk.settings.schedules.as_schedule` reads it."""
         ...
 
 
 @attrs.frozen
 class Constant:
-    """Always `value`."""
+    """A schedule that always returns `value`."""
 
     value: float = attrs.field(converter=float)
 

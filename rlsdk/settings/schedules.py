@@ -1,4 +1,4 @@
-"""All schedules, and the forms in which settings give them. Torch-free.
+"""All schedules, and the forms in which settings give them. Imports no torch.
 
 A schedule can be written as a number (`3e-4`), a string (`"lin_3e-4"`: falls linearly to 0), a table
 (`{kind = "linear", start = 3e-4, end = 1e-5}`) or an object of this module. Nothing is ever evaluated as code.
@@ -32,7 +32,7 @@ __all__ = [
 
 @attrs.frozen
 class Linear:
-    """From `start` to `end` in a straight line; `end` is reached after the share `until` of training."""
+    """A linear schedule from `start` to `end`. It reaches `end` after the share `until` of training, then stays constant."""
 
     start: float = attrs.field(converter=float)
     end: float = attrs.field(default=0.0, converter=float)
@@ -61,7 +61,7 @@ MAX_POINTS = 10_000
 
 @attrs.frozen
 class Piecewise:
-    """Straight lines through `points`, pairs (share of training done, value); constant outside them."""
+    """A piecewise linear schedule through `points`: pairs (share of training done, value). It is constant outside them."""
 
     points: tuple[tuple[float, float], ...] = attrs.field(converter=_points)
 
@@ -88,7 +88,7 @@ class Piecewise:
 
 @attrs.frozen
 class Custom:
-    """A caller's own function. It cannot be stored in an agent file; give it again when loading."""
+    """A schedule that calls a user's function. Agent files cannot store it; give it again when loading."""
 
     function: Callable[[float], float]
 
@@ -105,18 +105,18 @@ KINDS: dict[str, Callable[..., Schedule]] = {"constant": Constant, "linear": Lin
 
 
 def optional_schedule(value: ScheduleLike | None) -> Schedule | None:
-    """`as_schedule`, and None for None."""
+    """Return `as_schedule(value)`, or None for None."""
     return None if value is None else as_schedule(value)
 
 
 def as_schedule(value: ScheduleLike) -> Schedule:
-    """The schedule a user wrote in any of the accepted forms.
+    """Return the schedule for a value in any of the accepted forms.
 
     >>> as_schedule("lin_3e-4")(0.5)
     0.00015
 
     Raises:
-        SettingsError: none of the accepted forms.
+        SettingsError: the value has none of the accepted forms.
     """
     if isinstance(value, bool):
         raise SettingsError(f"{value!r} is not a schedule; {ACCEPTED}")

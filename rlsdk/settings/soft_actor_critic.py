@@ -1,4 +1,4 @@
-"""Hyper-parameters of the soft actor-critic family."""
+"""Hyper-parameters of the soft actor-critic family, such as SAC."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ class SoftActorCriticNetworks(NetworkConfig):
 
 
 def parse_entropy_coefficient(value: str | float) -> tuple[float, bool]:
-    """(initial value, learnt?) of `"auto"`, `"auto_0.1"` or a number.
+    """Return (initial value, whether it is learnt) for `"auto"`, `"auto_0.1"` or a number.
 
     Raises:
-        SettingsError: anything else, or not positive (a fixed coefficient may be 0).
+        SettingsError: the value has another form, is not finite, or is not positive (a fixed coefficient may be 0).
     """
     try:
         learnt = isinstance(value, str) and value.startswith("auto")
@@ -90,10 +90,10 @@ def _networks(value: Mapping[str, object] | SoftActorCriticNetworks | None) -> S
 
 
 def as_bounds(value: object) -> tuple[float, float] | None:
-    """Two finite numbers, the lower one first, or None.
+    """Return two finite numbers, the lower one first, or None.
 
     Raises:
-        ValueError: anything else.
+        ValueError: the value is something else.
     """
     if value is None:
         return None
@@ -160,7 +160,7 @@ class SoftActorCriticConfig(ContinuousOffPolicyConfig):
 
     @property
     def sde_period(self) -> int | None:
-        """Steps between noise matrices within a rollout; None: one per rollout."""
+        """Number of steps between noise matrices within a rollout. None: one noise matrix per rollout."""
         return self.sde_sample_freq if self.sde_sample_freq > 0 else None
 
     @property
@@ -169,5 +169,5 @@ class SoftActorCriticConfig(ContinuousOffPolicyConfig):
         return not (self.use_sde and self.use_sde_at_warmup)
 
     def target_entropy_for(self, dimensions: int) -> float:
-        """The target entropy for actions of so many dimensions."""
+        """Return the target entropy for actions with this number of dimensions."""
         return -float(dimensions) if self.target_entropy == "auto" else float(self.target_entropy)

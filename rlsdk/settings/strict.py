@@ -1,5 +1,8 @@
-"""Plain data to config objects and back, strictly: no value is coerced, except that 1e6 is a whole number; unknown names
-are refused with the closest known one."""
+"""Strict conversion between plain data and config objects.
+
+Values are not coerced, except that a float such as 1e6 is accepted as a whole number. Unknown names raise an error that
+suggests the closest known name.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ ConfigT = TypeVar("ConfigT")
 
 @runtime_checkable
 class HasSetting(Protocol):
-    """An object with a form of its own in settings files."""
+    """An object that defines its own form in settings files."""
 
     def to_setting(self) -> object: ...
 
@@ -39,7 +42,7 @@ def _fits(value: object, kind: type) -> bool:
 
 
 def _is_whole(value: object) -> bool:
-    """Whether it is a float such as 1e6, which stands for a whole number."""
+    """Whether the value is a float such as 1e6, which is accepted as a whole number."""
     return isinstance(value, float) and value.is_integer()
 
 
@@ -59,7 +62,7 @@ def _is_union(kind: object) -> bool:
 
 
 def _structure_union(value: object, kind: object) -> object:
-    """The first member that takes the value as it is."""
+    """Convert the value to the first type of a union that accepts it. A float stays a float if the union has float."""
     members = get_args(kind)
     if isinstance(value, float) and float in members:
         return value
@@ -120,7 +123,7 @@ _converter.register_structure_hook_func(_is_callable, _structure_callable)
 
 @_converter.register_structure_hook_factory(attrs.has)
 def _structure_class(kind: type[object]) -> Callable[[Any, object], object]:
-    """Objects of the class as they are, tables field by field."""
+    """Return the function that converts tables to `kind` field by field, and returns objects of `kind` unchanged."""
     from_table = make_dict_structure_fn(
         kind,
         _converter,
@@ -132,10 +135,10 @@ def _structure_class(kind: type[object]) -> Callable[[Any, object], object]:
 
 
 def structure(values: Mapping[str, object], kind: type[ConfigT]) -> ConfigT:
-    """A `kind` (an attrs class) from plain values, checked field by field.
+    """Return an object of the attrs class `kind`, made from plain values. Every field is checked.
 
     Raises:
-        SettingsError: names every field that is unknown, mistyped or out of range, each with what is accepted.
+        SettingsError: a field is unknown, mistyped or out of range. The message names each such field and what it accepts.
     """
     names = [f.name for f in attrs.fields(cast("Any", kind))]
     if not isinstance(values, Mapping):
@@ -166,7 +169,7 @@ def _explain(group: ClassValidationError, kind: type[Any], values: Mapping[str, 
 
 
 def _converted_wrongly(kind: type[Any], values: Mapping[str, object], problem: str) -> str | None:
-    """The field whose converter raised `problem`, which does not name it."""
+    """Return the name of the field whose converter raised `problem`. The message `problem` does not contain it."""
     for field in attrs.fields(kind):
         convert = cast("object", field.converter)
         if field.name in values and callable(convert):
@@ -179,10 +182,10 @@ def _converted_wrongly(kind: type[Any], values: Mapping[str, object], problem: s
 
 
 def unstructure(value: object) -> Any:
-    """Plain data (JSON or TOML) for a config value; `structure` reads it back.
+    """Return plain data (JSON or TOML) for a config value; `structure` reads it.
 
-    Objects are written as `to_setting()` returns them. Classes, functions and tables with keys that are not text cannot be
-    written; they become `{"object": "module:name"}`, which loading replaces through `custom_objects`.
+    Objects with `to_setting()` become what it returns. Classes, functions and tables with keys that are not text cannot be
+    stored. They become `{"object": "module:name"}`, and loading replaces this entry through `custom_objects`.
     """
     if isinstance(value, HasSetting) and not isinstance(value, type):
         return value.to_setting()
@@ -199,7 +202,7 @@ def unstructure(value: object) -> Any:
 
 
 def flat_scalars(config: object) -> dict[str, bool | int | float | str]:
-    """Every setting under its dotted name, as a truth value, number or text; for tables of runs."""
+    """Return every setting under its dotted name, as bool, number or text, for tables of runs. None is left out."""
     flat: dict[str, bool | int | float | str] = {}
     pending = list(unstructure(config).items())
     while pending:
@@ -212,7 +215,7 @@ def flat_scalars(config: object) -> dict[str, bool | int | float | str]:
 
 
 def evolve(config: ConfigT, changes: Mapping[str, object]) -> ConfigT:
-    """A copy of `config` with some fields replaced, each checked as strictly as at first.
+    """Return a copy of `config` with some fields replaced. All fields are checked again.
 
     Raises:
         SettingsError: as `structure`.
