@@ -20,6 +20,7 @@ import rlsdk
 from rlsdk.environments.toy import FakeImageEnv, HybridActionEnv, SimpleMultiObsEnv, TMazeEnv
 from rlsdk.errors import ArtifactError, SettingsError, UsageError
 from rlsdk.interchange.export import export, model_card
+from rlsdk.networks import BaseFeaturesExtractor
 
 ort = pytest.importorskip("onnxruntime")
 STEPS = 200
@@ -206,6 +207,29 @@ class Forgetful(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.calls += 1
         return x * self.calls
+
+
+class CountingExtractor(BaseFeaturesExtractor):
+    """Features of pictures that are larger with every call."""
+
+    def __init__(self, observation_space: Any) -> None:
+        super().__init__(observation_space, features_dim=1)
+        self.calls = 0
+
+    def forward(self, pictures: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return pictures.flatten(1).mean(1, keepdim=True) * self.calls
+
+
+def test_policies_of_pictures_are_compared_on_pictures_that_differ(tmp_path: Path) -> None:
+    odd = rlsdk.make(
+        "ppo",
+        policy="CnnPolicy",
+        env=FakeImageEnv(36, 3, action_space=gym.spaces.Box(-1, 1, (1,))),
+        policy_kwargs={"features_extractor_class": CountingExtractor},
+    )
+    with pytest.raises(UsageError, match="does not do what the agent does"):
+        export(odd, tmp_path / "x", "torch-export")
 
 
 def test_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

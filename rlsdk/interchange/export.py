@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from rlsdk import tree
 from rlsdk.agent.agent_file import system_info
@@ -29,6 +29,7 @@ from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.agent.assembly import assemble
 from rlsdk.agent.training_state import TrainingState
 from rlsdk.errors import SettingsError, UsageError
+from rlsdk.exploration.uniform_actions import random_actions
 from rlsdk.interchange.bounds import within_bounds
 from rlsdk.records import Act, Features, Observation
 from rlsdk.runtime.whole_files import write_whole
@@ -114,6 +115,26 @@ class ExportedPolicy(nn.Module):
         mask = [torch.ones(ROWS, self.masks, dtype=torch.bool)] if self.masks else []
         memory = [torch.ones(ROWS, dtype=torch.bool), *(leaves[i] for i in self.state_indices)]
         return (*tree.leaves(self.example), *mask, *(memory if self.state_indices else []))
+
+    def random_inputs(self, generator: Generator) -> tuple[Tensor, ...]:
+        """Return random inputs of the form of `examples`: observations, allowed actions, episode starts and states."""
+        observation = random_actions(self.observation_space, ROWS, None, generator)
+        pairs = zip(tree.leaves(self.example), tree.leaves(observation), strict=True)
+        states = [tree.leaves(self.carry)[i] for i in self.state_indices]
+        inputs = [drawn.to(example.dtype) for example, drawn in pairs]
+        inputs += [self._random_mask(generator)] if self.masks else []
+        inputs += [torch.rand(ROWS, generator=generator) < 0.5, *states] if states else []
+        return tuple(torch.randn(e.shape, generator=generator) if e.is_floating_point() else e for e in inputs)
+
+    def _random_mask(self, generator: Generator) -> Tensor:
+        """Return masks bool [ROWS, A] that allow at least one value of every choice."""
+        mask = torch.rand(ROWS, self.masks, generator=generator) < 0.5
+        first = 0
+        for size in choices_of(self.action_space):
+            allowed = first + torch.randint(size, (ROWS,), generator=generator)
+            mask[torch.arange(ROWS), allowed] = True
+            first += size
+        return mask
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         left = list(inputs)
@@ -265,7 +286,7 @@ def _traced(module: ExportedPolicy) -> torch.export.ExportedProgram:
 
 @torch.no_grad()
 def _require_agreement(program: torch.export.ExportedProgram, module: ExportedPolicy) -> None:
-    """Check that the traced program and the module return the same. Float inputs are random, the others are the examples.
+    """Check that the traced program and the module return the same for random inputs.
 
     The outputs differ if the policy depends on something outside of the graph.
 
@@ -274,10 +295,8 @@ def _require_agreement(program: torch.export.ExportedProgram, module: ExportedPo
     """
     generator = torch.Generator().manual_seed(0)
     for _ in range(3):
-        examples = [
-            torch.randn(e.shape, generator=generator) if e.is_floating_point() else e.clone() for e in module.examples()
-        ]
-        for found, wanted in zip(program.module()(*examples), module(*examples), strict=True):
+        inputs = module.random_inputs(generator)
+        for found, wanted in zip(program.module()(*inputs), module(*inputs), strict=True):
             if not torch.allclose(found.double(), wanted.double(), atol=TOLERANCE, rtol=TOLERANCE):
                 raise UsageError(
                     "the exported policy does not do what the agent does; its `act` must depend on its inputs alone"
