@@ -69,8 +69,8 @@ class NormalizesEpisodes(Protocol):
     """A plan that plays whole episodes with `EpisodePlayer` and normalises their observations itself."""
 
     def with_normalizer(self, normalizer: Any) -> Any:
-        """Return the plan with running statistics of observations (`rlsdk.networks.ObservationNormalizer`), or None for
-        none."""
+        """Return the plan with `normalizer`, the running statistics of observations (an `ObservationNormalizer`); None:
+        without."""
         ...
 
 
