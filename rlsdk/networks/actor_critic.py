@@ -300,7 +300,7 @@ class ActorCritic(nn.Module):
             observation: a record, or observations of the agent's space in numpy or torch, one or [N, ..].
             memory: the carry that `predict` returned; None: episodes start here. An array is used as `action_masks`.
             action_masks: bool [A] or [N, A], True where the action is allowed.
-            episode_starts: bool [N], True where an episode has just begun; None: everywhere.
+            episode_starts: bool [N], True where an episode has just begun; None: everywhere without `memory`, else nowhere.
 
         Raises:
             ObservationError: the observation is outside the space.
