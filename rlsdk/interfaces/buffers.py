@@ -16,7 +16,7 @@ BatchT_co = TypeVar("BatchT_co", covariant=True)
 
 @runtime_checkable
 class Buffer(Stateful, Protocol[ItemT_contra, BatchT_co]):
-    """Stores collected experience and samples batches of it. Its further duties depend on the type of the batches:
+    """Stores collected experience and samples batches of it. The type of the batches determines their contents:
 
     - `Transitions`: every row is a stored step with the action, mask, extras and info of that step and the next
       observation. Its discount is 0 only at terminations. With n-step returns, a row covers n steps of one episode, or

@@ -18,7 +18,7 @@ ResultT = TypeVar("ResultT")
 class Collector(Protocol):
     """Collects experience. It holds the environments, or a connection to them, and the acting states.
 
-    The environments are divided into groups. Each group has its own random numbers for acting. The data therefore
+    The environments are divided into groups. Each group has separate random numbers for acting. The data therefore
     depend on the number of groups, but not on the process that steps a group.
     """
 
@@ -29,7 +29,10 @@ class Collector(Protocol):
 
     @property
     def acting(self) -> tuple[ActingState[Any], ...]:
-        """The acting state of each group. `collect` replaces these records and modifies none in place."""
+        """The acting state of each group: the next observation and the policy's carry.
+
+        `collect` replaces these records and modifies none in place.
+        """
         ...
 
     def collect(
@@ -40,7 +43,9 @@ class Collector(Protocol):
         on_step: Callable[[int], object] | None = None,
         ends_round: bool = True,
     ) -> Rollout[CarryT, ExtrasT]:
-        """Step every environment [B] `length` times [T] with the policy; fewer times if a callback ends the training.
+        """Make `length` vector steps [T], each of which steps every environment [B] once, and return them as a rollout.
+
+        There are fewer steps if a callback ends the training.
 
         Args:
             policy: chooses the actions. The first `collect` of a round calls its `begin_rollout` before the first step.

@@ -9,8 +9,10 @@ from torch import Generator, Tensor
 
 @runtime_checkable
 class Distribution(Protocol):
-    """An immutable distribution over actions. Results have the batch shape [N]: log-probabilities are summed over
-    action dimensions."""
+    """An immutable distribution over actions, for N rows.
+
+    Log-probabilities, entropies and divergences have the shape [N]: they are summed over the dimensions of an action.
+    """
 
     def sample(self, generator: Generator) -> Tensor: ...
 

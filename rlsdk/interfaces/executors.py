@@ -14,8 +14,8 @@ class Executor(Protocol):
     """Runs independent items of work in this process, in other processes or on other machines, with the same results.
 
     If the process or machine of an item dies, the item is run again, a bounded number of times; then `WorkError` is
-    raised. An exception of an item is raised in the calling process with its own class, if that can be imported, else
-    as `WorkError`. The traceback of the other process is in the notes of the exception.
+    raised. An exception of an item is raised in the calling process with its class, if that can be imported, else as
+    `WorkError`. The traceback of the other process is in the notes of the exception.
     """
 
     def map(self, work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> list[ResultT]:
@@ -35,7 +35,7 @@ class Executor(Protocol):
 
 
 class StatefulWorkers(Protocol):
-    """Workers that run until they are closed. Each has its own function, which may store state between requests."""
+    """Workers that run until they are closed. Each has a separate function, which may store state between requests."""
 
     def ask(self, requests: Mapping[int, object]) -> dict[int, Any]:
         """Send one request to each of some workers, which work in parallel, and return their answers by worker number.
@@ -47,7 +47,8 @@ class StatefulWorkers(Protocol):
         ...
 
     def replace(self, index: int) -> None:
-        """Start a new worker in place of one that died. Its function is made again, without the earlier state."""
+        """Start a new worker in place of one that died. It calls its maker again for a new function, without the
+        earlier state."""
         ...
 
     def close(self) -> None:

@@ -52,8 +52,9 @@ class BuildContext:
     observation_normalizer: Conversion = as_it_is
     """Normalises observations [.., *shape] per leaf, with frames stacked, as the networks receive them.
 
-    It uses the current statistics and does not change them. Only algorithms with their own buffer or data need it:
-    on-policy rollouts, and the `Transitions` and `Sequences` of `Parts.sample`, are normalised already.
+    It uses the current statistics and does not change them. Only algorithms with a buffer or data outside of
+    `Parts.buffer` need it: on-policy rollouts, and the `Transitions` and `Sequences` of `Parts.sample`, are normalised
+    already.
     """
     reward_normalizer: Callable[[Tensor], Tensor] = as_it_is
     """Normalises rewards of any shape as the algorithm learns from them; see `observation_normalizer`."""
@@ -108,7 +109,7 @@ class Parts(Generic[BatchT]):
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """The argument of `Plan.rounds`: the collector and the parts, and from where to where the training counts."""
+    """The argument of `Plan.rounds`: the collector, the parts, the random streams, and the range of counts to train over."""
 
     collector: Collector
     parts: Parts

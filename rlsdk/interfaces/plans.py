@@ -16,7 +16,7 @@ class Plan(Protocol[TrainingT_contra]):
     """The training loop of an algorithm. `TrainingT` is always `rlsdk.training.Training`.
 
     `rlsdk.training` has the plans `OnPolicyPlan`, `OffPolicyPlan`, `PopulationPlan` and `OfflinePlan`. A plugin may
-    define its own: any object with these members.
+    define another one: any object with these members.
     """
 
     @property
@@ -37,8 +37,8 @@ class Plan(Protocol[TrainingT_contra]):
     def rounds(self, training: TrainingT_contra, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
         """Train from `cursor` until `training.end`, and yield the new cursor and a report after every round.
 
-        The driver may leave the loop after any round and call `rounds` again with the last cursor. Counts never
-        decrease.
+        A round is one pass of the loop: collect data, then update. The driver may leave the loop after any round and
+        call `rounds` again with the last cursor. Counts never decrease.
         """
         ...
 

@@ -16,7 +16,11 @@ ExtrasT = TypeVar("ExtrasT")
 
 @runtime_checkable
 class Policy(Stateful, Protocol[CarryT, ExtrasT]):
-    """A function (observation, carry) -> Act. What it remembers between steps is in the carry, never in the object."""
+    """A function (observation, carry) -> Act.
+
+    The carry contains everything that the policy passes from one step to the next, such as the state of an LSTM. The
+    object itself does not change while it acts.
+    """
 
     def initial_carry(self, batch: int) -> CarryT:
         """Return the carry [batch, ..] of environments at the start of an episode."""
@@ -25,7 +29,11 @@ class Policy(Stateful, Protocol[CarryT, ExtrasT]):
     def act(
         self, observation: Observation, carry: CarryT, *, deterministic: bool, generator: Generator
     ) -> Act[CarryT, ExtrasT]:
-        """Return the actions [B] or [B, A], in the units and with the nesting of the action space, without gradients.
+        """Return actions, the next carry and extras for the observations of B environments, without gradients.
+
+        `Act.action` is [B] or [B, A], in the units of the action space and nested like it. `Act.extras` are further
+        outputs that the algorithm needs, such as log-probabilities. With `deterministic`, the action is the most likely
+        one instead of a sample.
 
         Actions lie inside the action space, except unsquashed Box actions: the environment adapter clips those, and
         their `log_prob` is that of the unclipped action. Buffers store the action that `act` returned. If a plan
@@ -33,8 +41,8 @@ class Policy(Stateful, Protocol[CarryT, ExtrasT]):
         `log_prob`.
 
         Rows are independent: acting on one row or on many gives the same deterministic action. Random numbers come only
-        from `generator`. In rows with `observation.is_first`, the policy ignores what the carry remembers of earlier
-        steps; only exploration noise that is sampled per rollout (gSDE) remains.
+        from `generator`. In rows with `observation.is_first`, the policy ignores the recurrent state in the carry. Only
+        exploration noise that is sampled per rollout (gSDE) remains.
         """
         ...
 

@@ -30,8 +30,10 @@ SUMMED = 64
 
 
 def affine(x: Tensor, matrix: Tensor, bias: Tensor) -> Tensor:
-    """x [N, I] or [C, N, I] times matrix [I, O] or [C, I, O] plus bias [1, O] or [C, 1, O] -> [N, O] or [C, N, O], on
-    the CPU."""
+    """Return x matrix + bias on the CPU, [N, O] or [C, N, O].
+
+    x is [N, I] or [C, N, I], matrix [I, O] or [C, I, O], bias [1, O] or [C, 1, O].
+    """
     if matrix.ndim == 3:
         return torch.baddbmm(bias, x.expand(matrix.shape[0], -1, -1), matrix)
     if AHEAD and (rows := x.shape[0]) >= ROWS and rows * matrix.numel() >= WORTH and x.dtype is torch.float32:

@@ -27,7 +27,7 @@ Trace = list[Array]
 """The input of a forward pass and the output of every layer after its activation; or a list of the traces of members."""
 _grad = attrgetter("grad")
 BLOCK = 2048
-"""The number of rows that are evaluated at once if no trace is needed.
+"""The number of rows that are evaluated together if no trace is needed.
 
 The outputs of layers then stay in the caches, in memory that the previous block has freed. New memory pages from the
 operating system cost more than the arithmetic of narrow layers.

@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from rlsdk.kernels.greedy_acting import GreedyActing
 
 NUMPY_WIDTH, NUMPY_SIZE = 128, 128 * 128
-"""numpy is faster up to this width, and up to this product of width and batch rows: its calls take a third of the time of
-torch's, and the arithmetic is small."""
+"""numpy is faster up to this width, and up to this product of width and batch rows.
+
+Its calls take a third of the time of torch's, and the arithmetic is small.
+"""
 
 LARGE_SIZE = 2**17
 """From this product of width and batch rows on, the memory of batches is reused. The C library reuses smaller arrays itself."""
@@ -143,7 +145,7 @@ def policy_evaluator(
 
 
 def policy_loss(choice: KernelChoice, reference: PolicyLoss) -> PolicyLoss:
-    """Return the loss of an actor-critic method, for rows on the CPU or `reference`."""
+    """Return the fastest loss of an actor-critic method: a kernel for rows on the CPU, else `reference`."""
     if choice.setting in ("autograd", "torch") or choice.device != "cpu" or not may_use("policy_loss"):
         return reference
     from rlsdk.kernels.policy_loss import PolicyLossKernel

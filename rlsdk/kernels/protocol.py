@@ -314,8 +314,10 @@ class ActorCriticLayers:
 
 
 def is_linear(module: nn.Module) -> bool:
-    """Whether a module is exactly a linear layer. Derived classes, such as torch's parametrised layers, may compute
-    other values."""
+    """Whether a module is exactly an `nn.Linear` or an `EnsembleLinear`.
+
+    Derived classes, such as torch's parametrised layers, may compute other values.
+    """
     return type(module) is nn.Linear or bool(type(module).__dict__.get("is_ensemble_linear", False))
 
 

@@ -75,8 +75,8 @@ def sequential(modules: Iterable[nn.Module], x: Tensor) -> Tensor:
 def pairwise_huber(current: Tensor, target: Tensor, asymmetry: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return (the sum of w e over all pairs i, j and all rows, 0-d; the sum of w over j, [.., N, K]).
 
-    For each pair, d = y_j - z_i, c = clamp(d, -1, 1), e = d - c / 2, and w = (c + asymmetry_i |c|) times the weight of
-    the row.
+    For each pair, d = y_j - z_i, c = clamp(d, -1, 1) and e = d - c / 2. The weight w of the pair is (c + asymmetry_i
+    |c|) times the weight of the row.
 
     Args:
         current: z, float [.., N, K].

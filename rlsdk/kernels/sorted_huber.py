@@ -1,9 +1,9 @@
 """Sums over all pairs of predicted quantiles and target atoms, computed by sorting instead of visiting the pairs.
 
-For a quantile z, the Huber function of y - z has four formulas: for atoms y below z - 1, from there to z, from z to z +
-1, and above. The result of each segment follows from the number of its atoms, their sum and the sum of their squares.
-These are differences of prefix sums over the sorted atoms. A row takes (K + M) log(K + M) steps instead of K M. The
-sums are float64, because small differences of prefix sums lose digits.
+For a quantile z, the Huber function of y - z has four formulas, one per segment of atoms y. The segments are divided at
+z - 1, z and z + 1. The result of a segment follows from the number of its atoms, their sum and the sum of their
+squares. These are differences of prefix sums over the sorted atoms. A row takes (K + M) log(K + M) steps instead of K
+M. The sums are float64, because small differences of prefix sums lose digits.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ class _Look:
 
 
 _looks: WeakValueDictionary[tuple[object, ...], _Look] = WeakValueDictionary()
-"""Checks by the ids of the networks, which the check keeps alive, and the names of children."""
+"""Checks by the ids of the networks and the names of children. A check refers to its networks, so the ids stay valid."""
 
 
 class Structure:

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from rlsdk.kernels.greedy_acting import GreedyActing
 
 Vjp = Callable[[Tensor], None]
-"""A function that takes the gradient of a loss with respect to outputs, and writes that with respect to the parameters
-into their `grad`, which it assumes to be zero."""
+"""A function of the gradient of a loss with respect to outputs.
+
+It writes the gradient with respect to the parameters into their `grad`, which it assumes to be zero.
+"""
 
 
 @explains_documented_methods

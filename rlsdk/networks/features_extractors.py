@@ -20,7 +20,8 @@ from rlsdk.errors import SettingsError, UnsupportedSpaceError
 class BaseFeaturesExtractor(nn.Module):
     """The base class of users' features extractors: `forward(observations)` returns float32 [N, features_dim].
 
-    A constructor that knows the width only after building its layers sets `self._features_dim` at its end.
+    If the width depends on the layers that the constructor builds, the constructor sets `self._features_dim` at its
+    end.
     """
 
     def __init__(self, observation_space: Any, features_dim: int = 0) -> None:

@@ -36,12 +36,12 @@ class LeafNormalizer:
 
     @property
     def mean(self) -> Tensor:
-        """float64 [1, *shape]."""
+        """The mean, float64 [1, *shape]."""
         return self._mean.tensor
 
     @property
     def deviation(self) -> Tensor:
-        """sqrt(variance + epsilon), float64 [1, *shape]."""
+        """The deviation sqrt(variance + epsilon), float64 [1, *shape]."""
         return self._deviation.tensor
 
     def update(self, values: Tensor) -> None:

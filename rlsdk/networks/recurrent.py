@@ -20,7 +20,7 @@ KINDS: dict[str, type[nn.LSTM | nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
 
 
 class Memory(Protocol):
-    """A memory between encoder and heads. Its state is a tuple of tensors [B, ..]; () if it remembers nothing."""
+    """A memory between encoder and heads. Its state is a tuple of tensors [B, ..]; () for a memory without state."""
 
     features_dim: int
 
@@ -42,7 +42,7 @@ class Memory(Protocol):
 
 
 class NoMemory(nn.Module):
-    """A memory that remembers nothing and returns the features unchanged."""
+    """A memory without state, which returns the features unchanged."""
 
     def __init__(self, features_dim: int) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class NoMemory(nn.Module):
 
 
 class LinearMemory(NoMemory):
-    """A linear layer in place of a memory. It remembers nothing, but its output has the width of the actor's memory."""
+    """A linear layer in place of a memory. It has no state, but its output has the width of the actor's memory."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__(outputs)
@@ -126,5 +126,5 @@ def _forgotten(state: tuple[Tensor, ...], is_first: Tensor) -> tuple[Tensor, ...
 
 
 def build_memory(kind: str | None, inputs: int, hidden: int, layers: int, arguments: Mapping[str, Any]) -> nn.Module:
-    """Build a memory by name (`lstm`, `gru`); for None, one that remembers nothing."""
+    """Build a memory by name (`lstm`, `gru`); for None, one without state."""
     return NoMemory(inputs) if kind is None else RecurrentMemory(kind, inputs, hidden, layers, arguments)

@@ -87,8 +87,7 @@ class SearchPolicy(nn.Module):
 
 @attrs.frozen
 class NumpyPolicy:
-    """Computes the actions of `SearchPolicy` for several candidates at once, without torch. It can be pickled for other
-    processes."""
+    """Computes the actions of `SearchPolicy` for several candidates together, without torch. It can be pickled."""
 
     shapes: tuple[tuple[int, int, bool], ...]
     """(outputs, inputs, whether it has a bias) of each layer."""

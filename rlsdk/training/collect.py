@@ -18,7 +18,7 @@ from rlsdk.records import Act, ActingState, Episode, FinalObservations, Observat
 CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
 CHUNK = 32
-"""The number of steps that are copied to the storage of a rollout at once."""
+"""The number of steps that are copied together to the storage of a rollout."""
 _Finals = tuple[int, Tensor, Observation]
 """(index of the step, the rows that ended with it as bool [B], their final observations)."""
 
@@ -92,7 +92,7 @@ def act_and_step(
 
 
 class _Rows(Generic[ExtrasT]):
-    """Collects steps [B] and copies them to storage [T, B], `CHUNK` steps at once.
+    """Collects steps [B] and copies them to storage [T, B], `CHUNK` steps together.
 
     Copying each step separately would take longer than the step of a small environment.
     """

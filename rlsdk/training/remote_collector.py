@@ -58,7 +58,7 @@ class Counting(Protocol):
 
 
 class RemoteCollector:
-    """Collects in several workers at once and returns one joined rollout.
+    """Collects in several workers in parallel and returns one joined rollout.
 
     The result equals that of one `LocalCollector` with the same number of groups. Workers return rollouts without
     normalisation. They are joined here, then normalised, and enter the running statistics.

@@ -52,7 +52,7 @@ class Run(RunRecord):
     def notify(self, event: str, *details: object) -> None:
         """Call the method `event` of every callback that has it.
 
-        If one returns False, the training stops: at once after `on_step`, else after this round.
+        If one returns False, the training stops: immediately after `on_step`, else after this round.
         """
         for handle in self.handlers[event]:
             if says_stop(handle(self, *details)):

@@ -39,8 +39,8 @@ class QLearning(Generic[ConfigT]):
     """Trains the values of the actions taken towards r + discount * (the target network's value of the greedy next
     action).
 
-    If an action consists of several choices, one network has separate values for each, and the loss is the mean over
-    choices (the branches of Tavakoli et al. 2018, arXiv:1711.08946, each with its own target).
+    If an action consists of several choices, one network has separate values for each. The loss is then the mean over
+    choices. These are the branches of Tavakoli et al. 2018, arXiv:1711.08946, each with a separate target.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class QLearning(Generic[ConfigT]):
         # the interval in whole vector steps, rounded down
         interval = max(self.config.target_update_interval // self.num_envs, 1) * self.num_envs
         due, self.since_target = divmod(self.since_target, interval)
-        if due:  # several updates, as `train` may count at once, equal one with a larger tau
+        if due:  # several due updates, as in `train`, equal one with a larger tau
             tau = self.config.tau
             self.target.update(tau if due == 1 else 1.0 - (1.0 - tau) ** due)
             self.target_updates += due
