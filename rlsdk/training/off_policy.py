@@ -122,8 +122,8 @@ class OffPolicyPlan:
     def learn_offline(self, training: Training, count: int, batch_size: int | None) -> Metrics:
         """Make `count` updates without collecting; see `rlsdk.interfaces.LearnsOffline`.
 
-        For an algorithm with `collected`, environment steps are counted as if the plan had collected steps for every
-        update.
+        An algorithm with `collected` receives counts of environment steps after every update, as if steps had been
+        collected. Afterwards it receives the real count.
         """
         size = self.batch_size if batch_size is None else batch_size
         updating = ReplayUpdates(training.parts, training.streams)

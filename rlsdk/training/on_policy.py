@@ -52,10 +52,10 @@ class OnPolicyPlan:
         return replace(self, n_steps=getattr(config, "n_steps", self.n_steps))
 
     def rounds(self, training: Training, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
-        """Train until `training.end` environment steps; yields after every update.
+        """Train until `training.end` environment steps; yields after every rollout and its update.
 
         Rollouts always have `n_steps` steps, so the last one may pass the end. A rollout that a callback cut short is
-        counted, but the algorithm does not learn from it. If the algorithm has `updates`, its own count of updates is
+        counted, but the algorithm does not learn from it. If the algorithm has `updates`, that count of updates is
         reported.
         """
         collector, parts = training.collector, training.parts
@@ -65,7 +65,7 @@ class OnPolicyPlan:
             rollout = collector.collect(policy, self.n_steps)
             length = len(rollout.steps.reward)
             cursor, metrics = Cursor(cursor.env_steps + length * collector.num_envs, cursor.updates), None
-            if length == self.n_steps and bool(rollout.steps.valid.any()):  # it may contain only filler rows
+            if length == self.n_steps and bool(rollout.steps.valid.any()):  # all rows may be filler rows
                 metrics = algorithm.update(rollout, progress=training.progress(cursor.env_steps))
                 if metrics is None:
                     raise unlike_metrics(metrics)

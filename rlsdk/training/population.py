@@ -33,7 +33,7 @@ class PopulationPlan:
     make_act: MakeAct
     episodes: int
     alive_bonus_offset: float = 0.0
-    """Is added to the reward of every step when candidates are scored."""
+    """A number that is added to the reward of every step when candidates are scored."""
     normalizer: ObservationNormalizer | None = None
     """The running statistics of observations; None: observations are not normalised."""
     needs_environment: ClassVar[bool] = True

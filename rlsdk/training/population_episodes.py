@@ -90,7 +90,7 @@ def play_episodes(
     Args:
         make_act: parameters [P, D] of the candidates that are playing -> the function that chooses their actions.
         space: the observation space.
-        environments: equal gymnasium environments.
+        environments: gymnasium environments, all of the same kind.
         requests: the requests; all with the same normalisation of observations.
 
     Raises:
