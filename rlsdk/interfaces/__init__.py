@@ -1,8 +1,8 @@
 """The interfaces of rlsdk. Read this first.
 
-They are Protocols: an object that has the methods implements them, without inheritance. Shapes use the letters of
-`rlsdk.records`.
-Every clause stated here is checked by `rlsdk.testing` (docs/contracts.md lists the clauses with their ids).
+The interfaces are Protocols (`typing.Protocol`): any object with the listed members implements one, without
+inheritance. Shapes use the letters defined in `rlsdk.records`. `rlsdk.testing` checks every requirement stated here;
+docs/contracts.md lists the checks with their ids.
 """
 
 from rlsdk.interfaces.algorithms import (

@@ -1,4 +1,4 @@
-"""Optional abilities of parts: the optional Protocols of `rlsdk.interfaces`, checked when parts are assembled."""
+"""The required and optional Protocols of each part, and the checks of parts when an agent is assembled."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ REQUIRED: dict[str, type[object]] = {
     "buffer": Buffer,
     "plan": Plan,
 }
-"""Part of `Parts` -> what it must be."""
+"""Field of `Parts` -> the Protocol that the part must implement."""
 OPTIONAL: dict[str, tuple[type[object], ...]] = {
     "policy": OF_POLICIES,
     "behavior": OF_POLICIES,
@@ -62,23 +62,27 @@ OPTIONAL: dict[str, tuple[type[object], ...]] = {
     "buffer": (Collected, HasEpisodeRewards, Prioritized, Reconfigurable, SamplesSeveral),
     "plan": (ChecksParts, FollowsSettings, HasRolloutLength, LearnsOffline, NormalizesEpisodes),
 }
-"""Part of `Parts` -> what it may be besides."""
+"""Field of `Parts` -> the Protocols that the part may implement in addition."""
 SIMILAR = 0.9
-"""From which ratio of `difflib` on a name counts as a misspelt one: prioritise for prioritize has 0.9."""
+"""The `difflib` ratio from which on a name counts as a misspelling; "prioritise" for "prioritize" has 0.9."""
 
 
 def ability(part: object, kind: type[AbilityT]) -> AbilityT | None:
-    """The part, where it has all members of the Protocol `kind`; else None.
+    """Return the part if it has all members of the Protocol `kind`; else None.
 
-    Parts that pass attributes on (`__getattr__`) count, which `isinstance` does not see since Python 3.12. Call it once,
-    outside of loops.
+    Members that a part provides through `__getattr__` count; `isinstance` ignores them since Python 3.12. Call this
+    function once, outside of loops.
     """
     return cast("AbilityT", part) if all(hasattr(part, name) for name in get_protocol_members(kind)) else None
 
 
 def shortcut(part: object, kind: type[AbilityT], method: str) -> AbilityT | None:
-    """The part, where it has the one method of the Protocol `kind`, which does what several calls of `method` do; else None.
-    None too where a subclass overrides `method` alone: its own would be left out."""
+    """Return the part if it implements the Protocol `kind`, whose single method replaces several calls of `method`;
+    else None.
+
+    Also None if a subclass or the object itself overrides `method` without the method of `kind`: the shortcut would
+    skip the override.
+    """
     (name,) = get_protocol_members(kind)
     found = ability(part, kind)
     if found is None or method in getattr(part, "__dict__", ()):
@@ -88,12 +92,13 @@ def shortcut(part: object, kind: type[AbilityT], method: str) -> AbilityT | None
 
 
 def check_part(part: object, role: str, algorithm: str) -> None:
-    """Check that a part has what its role needs, and that its optional abilities are spelt and called as they should be.
+    """Check that a part has the members its role requires, and that the names and arguments of its optional members are
+    right.
 
     Args:
-        part: of `rlsdk.interfaces.Parts`.
-        role: the name of its field, a key of `REQUIRED`.
-        algorithm: id, for messages.
+        part: a field of `rlsdk.interfaces.Parts`.
+        role: the name of that field, a key of `REQUIRED`.
+        algorithm: the id of the algorithm, for messages.
 
     Raises:
         PluginError: names the algorithm, the part, the member, and what to do.
@@ -111,13 +116,13 @@ def check_part(part: object, role: str, algorithm: str) -> None:
 
 
 def _members(kind: type[object]) -> list[str]:
-    """The members of a Protocol in the order it declares them, its own first."""
+    """The members of a Protocol in the order of declaration: those of the Protocol itself, then those of its bases."""
     members = get_protocol_members(kind)
     return [name for owner in kind.__mro__ for name in vars(owner) if name in members]
 
 
 def _check_call(part: object, kind: type[object], name: str, what: str) -> None:
-    """A method must be one, and take the arguments it is called with."""
+    """Check that a member that must be a method is callable, with the arguments that rlsdk passes to it."""
     declared, found = inspect.getattr_static(kind, name), getattr(part, name)
     if name == "begin_rollout" and found is not None:
         call = "begin_rollout(carry)"
@@ -140,14 +145,14 @@ def _check_call(part: object, kind: type[object], name: str, what: str) -> None:
 
 
 def _arguments(declared: Callable[..., object]) -> tuple[int, list[str]]:
-    """(positional arguments, names of keyword arguments) of a Protocol's method, without self."""
+    """(number of positional arguments, names of required keyword arguments) of a Protocol's method, without self."""
     _, *given = inspect.signature(declared).parameters.values()
     names = [p.name for p in given if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
     return sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in given), names
 
 
 def _rendered(declared: Callable[..., object]) -> str:
-    """`(batch, *, progress)`: the arguments of a Protocol's method, without self and types."""
+    """The arguments of a Protocol's method as text, without self and types: `(batch, progress=)`."""
     _, *given = inspect.signature(declared).parameters.values()
     return f"({', '.join(p.name + ('=' if p.kind is p.KEYWORD_ONLY else '') for p in given)})"
 

@@ -1,4 +1,4 @@
-"""Memories of experience and their optional abilities."""
+"""The `Buffer` Protocol, the part that stores experience, and its optional abilities."""
 
 from __future__ import annotations
 
@@ -16,69 +16,77 @@ BatchT_co = TypeVar("BatchT_co", covariant=True)
 
 @runtime_checkable
 class Buffer(Stateful, Protocol[ItemT_contra, BatchT_co]):
-    """A memory of collected experience. What it promises besides depends on what it samples; `rlsdk check` tests it.
+    """Stores collected experience and samples batches of it. The type of the batches determines their contents:
 
-    - `Transitions`: every row is a stored step with the action, mask, extras and info of that step, what it led to, and a
-      discount that is 0 at terminations only; or n steps of one episode, fewer at its end and at the newest row. All rows are
-      equally likely, but for a memory that is `Prioritized`.
-    - `Sequences`: every column holds consecutive steps of one environment, the next episode after the end of one. Padding and
-      filler rows are not `valid`. `loss_mask` is False there and in the first rows, which are for the carry alone.
-      `initial_carry` is that of the time.
-    - A record of the plugin's own: its meaning is the plugin's.
+    - `Transitions`: every row is a stored step with the action, mask, extras and info of that step and the next
+      observation. Its discount is 0 only at terminations. With n-step returns, a row covers n steps of one episode, or
+      fewer at the end of the episode and at the newest stored step. All rows are equally likely, unless the buffer is
+      `Prioritized`.
+    - `Sequences`: every column holds consecutive steps of one environment; after the end of an episode the next one
+      follows. Padding and filler rows are not `valid`. `loss_mask` is False in them and in the burn-in, the first rows,
+      which only update the carry. `initial_carry` is the carry of the policy when it acted on the first row.
+    - A record type of the plugin: the plugin defines its meaning.
 
-    In all of them filler rows (`StepData.valid` is False) and overwritten steps are never sampled, every other step can be, and
-    the state makes another memory sample the same, now and after further steps.
+    For all types: filler rows (`StepData.valid` is False) and overwritten steps are never sampled; every other step can
+    be. A second buffer that loads the state of the first samples the same batches, also after both receive the same
+    further steps.
     """
 
     def extend(self, item: ItemT_contra) -> None:
-        """Append what was collected: a `Rollout` [T, B] of raw observations and rewards. The oldest steps make room."""
+        """Append a `Rollout` [T, B] of observations and rewards without normalisation. A full buffer overwrites its
+        oldest steps."""
         ...
 
     def sample(self, size: int, generator: Generator) -> BatchT_co:
-        """`size` rows or sequences, drawn by `generator` alone; copies of what is stored."""
+        """Return `size` rows or sequences as copies of the stored data. All random numbers come from `generator`."""
         ...
 
     def __len__(self) -> int:
-        """Number of steps that can be sampled: never more than were stored, nor than the capacity."""
+        """The number of steps that can be sampled: at most the number of stored steps, and at most the capacity."""
         ...
 
     def bytes_required(self) -> int:
-        """Bytes of the full buffer, known before any of it is allocated; at least what `state_dict` of a full one holds."""
+        """The size of the full buffer in bytes, known before it is allocated; at least the size of the `state_dict` of
+        a full one."""
         ...
 
 
 @runtime_checkable
 class HasObservations(Protocol):
-    """A memory that is filled before the training begins; running statistics read its observations."""
+    """A buffer that is filled before the training begins. The normaliser computes its statistics from the buffer's
+    observations."""
 
     def observations(self) -> Iterator[Features]:
-        """All observations on which an action was taken, raw, in batches [N, ..]."""
+        """Yield all observations in which an action was taken, without normalisation, in batches [N, ..]."""
         ...
 
 
 @runtime_checkable
 class HasEpisodeRewards(Protocol):
-    """A memory that is filled before the training begins; the scaling of rewards (`normalize`) reads its rewards."""
+    """A buffer that is filled before the training begins. The scaling of rewards (`normalize`) uses the buffer's rewards."""
 
     def episode_rewards(self) -> Iterator[Tensor]:
-        """The rewards of each episode, raw, float32 [T]."""
+        """Yield the rewards of each episode, without normalisation, float32 [T]."""
         ...
 
 
 @runtime_checkable
 class SamplesSeveral(Protocol[BatchT_co]):
-    """A memory that samples several batches in less time than one after another."""
+    """A buffer that samples several batches together faster than one by one."""
 
     def sample_several(self, count: int, size: int, generator: Generator) -> BatchT_co:
-        """The rows of `count` batches of `size` rows, one batch after the other: those that `sample` would have given."""
+        """Return `count` batches of `size` rows, concatenated: the same rows that `count` calls of `sample` would return."""
         ...
 
 
 @runtime_checkable
 class Prioritized(Protocol):
-    """A memory that samples rows by their last errors."""
+    """A buffer that samples rows according to their most recent errors (prioritised replay)."""
 
     def prioritize(self, index: Tensor, error: Tensor, /) -> object:
-        """`index`: int64 [N], of the batch; `error`: float32 [N], see `HasTdError`. Errors are NaN or infinite where training
-        diverged: leave the priority of such a row alone, as training may continue from earlier parameters."""
+        """Set the priorities of the sampled rows `index`, int64 [N], from their errors, float32 [N]; see `HasTdError`.
+
+        Errors are NaN or infinite if the training diverged. Leave the priorities of such rows unchanged, as the
+        training may continue from earlier parameters.
+        """
         ...

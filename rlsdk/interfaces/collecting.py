@@ -1,4 +1,4 @@
-"""What steps environments: collectors of experience, and players of whole episodes."""
+"""The Protocols of collectors, which step environments, and of players of whole episodes."""
 
 from __future__ import annotations
 
@@ -16,20 +16,23 @@ ResultT = TypeVar("ResultT")
 
 
 class Collector(Protocol):
-    """Collects experience. It holds environments, here or elsewhere, and their acting states.
+    """Collects experience. It holds the environments, or a connection to them, and the acting states.
 
-    Environments come in groups. Random numbers for acting are sampled per group, so the data depend on the number of
-    groups and never on where a group is stepped.
+    The environments are divided into groups. Each group has separate random numbers for acting. The data therefore
+    depend on the number of groups, but not on the process that steps a group.
     """
 
     @property
     def num_envs(self) -> int:
-        """Environments of all groups, B."""
+        """The number of environments of all groups together, B."""
         ...
 
     @property
     def acting(self) -> tuple[ActingState[Any], ...]:
-        """The acting state of each group; `collect` replaces them and changes none in place."""
+        """The acting state of each group: the next observation and the policy's carry.
+
+        `collect` replaces these records and modifies none in place.
+        """
         ...
 
     def collect(
@@ -40,24 +43,26 @@ class Collector(Protocol):
         on_step: Callable[[int], object] | None = None,
         ends_round: bool = True,
     ) -> Rollout[CarryT, ExtrasT]:
-        """`length` steps [T] of every environment [B]; fewer where a callback ends the training in between.
+        """Make `length` vector steps [T], each of which steps every environment [B] once, and return them as a rollout.
+
+        There are fewer steps if a callback ends the training.
 
         Args:
-            policy: acts; a first `collect` of a round calls its `begin_rollout` before the first step.
-            length: T.
-            on_step: called after every vector step with the number of environment steps of this call so far.
-            ends_round: False where the round continues with further calls; `end_round` ends it then.
+            policy: chooses the actions. The first `collect` of a round calls its `begin_rollout` before the first step.
+            length: the number of vector steps, T.
+            on_step: called after every vector step with the number of environment steps that this call has made so far.
+            ends_round: False if the round continues with further calls; the plan then ends it with `end_round`.
         """
         ...
 
     def end_round(self) -> None:
-        """End the round of collecting: callbacks get `on_rollout_end`. Without a round nothing happens."""
+        """End the round of collecting and call `on_rollout_end` of the callbacks. Outside of a round it does nothing."""
         ...
 
 
 @runtime_checkable
 class EpisodePlayer(Protocol):
-    """A collector that plays whole episodes, wherever its environments are."""
+    """A collector that plays whole episodes, in this or in other processes."""
 
     @property
     def observation_space(self) -> Space: ...
@@ -65,8 +70,10 @@ class EpisodePlayer(Protocol):
     def play(
         self, work: Callable[[Sequence[Any], Sequence[ItemT]], list[ResultT]], items: Sequence[ItemT]
     ) -> list[ResultT]:
-        """`work(environments, items)` for all items, in parts wherever environments are; results in the order of the items.
+        """Call `work(environments, items)` where the environments are, and return the results in the order of the
+        items.
 
-        `work` and items are picklable. There are fewer results where a callback ends the training in between.
+        The items may be divided over several calls. `work` and items must be picklable. There are fewer results if a
+        callback ends the training in between.
         """
         ...

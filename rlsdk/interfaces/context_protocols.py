@@ -1,4 +1,4 @@
-"""What a `BuildContext` holds besides spaces and numbers: rewards of goals, stacked frames, normalisation."""
+"""Protocols of optional fields of `BuildContext`: rewards for other goals, stacked frames, normalisation."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ NestedT = TypeVar("NestedT")
 
 
 class GoalRewards(Protocol):
-    """The rewards of a goal environment for other goals than its own."""
+    """Computes the rewards that a goal environment would give for other goals than the desired goal of the episode."""
 
     def compute_reward(self, achieved: Tensor, goal: Tensor) -> tuple[Tensor, Tensor | None]:
-        """(reward float32 [M], terminated bool [M] or None) where `achieved` [M, ..] was reached and `goal` [M, ..] wanted."""
+        """Return (reward float32 [M], terminated bool [M] or None) for `achieved` [M, ..] when the goal is `goal` [M, ..]."""
         ...
 
 
 class Frames(Protocol):
-    """How observations of the algorithm are put together from the environment's last ones."""
+    """Stacks frames: the last `count` observations of the environment, each from the space `single`, become one observation."""
 
     single: Space
     count: int
 
     def newest(self, features: NestedT) -> NestedT:
-        """The last frame [.., *single] of stacked observations [.., *stacked]."""
+        """Return the last frame [.., *single] of stacked observations [.., *stacked]."""
         ...
 
     def joined(self, frames: NestedT) -> NestedT:
-        """Frames [N, count, *single], the newest last, as stacked observations [N, *stacked]."""
+        """Stack frames [N, count, *single], the newest last, into observations [N, *stacked]."""
         ...
 
 
 class Conversion(Protocol):
-    """A function of tensors, or of mappings, tuples and records of tensors, that gives the same kind of value."""
+    """A function of tensors, or of mappings, tuples and records of tensors, that returns a value of the same structure."""
 
     def __call__(self, values: NestedT, /) -> NestedT: ...

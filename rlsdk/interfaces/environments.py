@@ -1,4 +1,4 @@
-"""Vectors of environments and their optional abilities, which are looked for by `isinstance`."""
+"""Vector environments and their optional abilities."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ ResultT = TypeVar("ResultT")
 class VectorEnv(Protocol):
     """B environments stepped together.
 
-    An agent takes any object with these members; its spaces may be gymnasium's. Optional abilities are the Protocols
-    that follow: `HasMasks`, `CapturesState`, `SelectsInfo`, `KeepsInfos`, `HasSeparateEnvs`, `PlaysEpisodes`.
+    An agent accepts any object with these members; the spaces may be those of gymnasium. The Protocols of optional
+    abilities are `HasMasks`, `CapturesState`, `SelectsInfo`, `KeepsInfos`, `HasSeparateEnvs` and `PlaysEpisodes`.
     """
 
     @property
@@ -40,7 +40,7 @@ class VectorEnv(Protocol):
 
 @runtime_checkable
 class HasMasks(Protocol):
-    """Environments that know before the first reset whether observations carry action masks."""
+    """Environments that state before the first reset whether observations contain action masks."""
 
     @property
     def has_masks(self) -> bool: ...
@@ -48,10 +48,10 @@ class HasMasks(Protocol):
 
 @runtime_checkable
 class CapturesState(Protocol):
-    """Environments whose state can be taken out and put back, so that a training resumes in the middle of episodes."""
+    """Environments whose state can be saved and restored, so that a training resumes in the middle of episodes."""
 
     def get_state(self) -> State:
-        """Raises `rlsdk.environments.states.OpaqueValue` where the state cannot be read."""
+        """Return the state. Raises `rlsdk.environments.states.OpaqueValue` if it cannot be read."""
         ...
 
     def set_state(self, state: State, /) -> object: ...
@@ -59,25 +59,25 @@ class CapturesState(Protocol):
 
 @runtime_checkable
 class SelectsInfo(Protocol):
-    """Environments that return the entries of `info` that an algorithm declares."""
+    """Environments that return selected entries of `info` as tensors, for algorithms that use them."""
 
     def select_info(self, names: Sequence[str], /) -> object:
-        """From now on `EnvStep.info` has these entries, float32 [B] each; none: it is empty."""
+        """Select the entries that `EnvStep.info` contains from now on, float32 [B] each. Without names it is empty."""
         ...
 
 
 @runtime_checkable
 class KeepsInfos(Protocol):
-    """Environments that give all of `info` where a callback needs it."""
+    """Environments that can return the complete `info` of each step, which some callbacks need."""
 
     def keep_infos(self, keep: bool, /) -> object:
-        """Whether `EnvStep.infos` holds B mappings from now on, or None."""
+        """Choose whether `EnvStep.infos` contains B mappings from now on; if False it is None."""
         ...
 
 
 @runtime_checkable
 class HasSeparateEnvs(Protocol):
-    """Vectors of separate environments, whose attributes and methods can be reached. `indices`: one, several, or all (None)."""
+    """Vectors of separate environments with accessible attributes and methods. `indices`: one, several, or all (None)."""
 
     def get_attr(self, name: str, indices: int | Sequence[int] | None = None) -> Sequence[object]: ...
 
@@ -95,5 +95,5 @@ class PlaysEpisodes(Protocol):
     def map(
         self, work: Callable[[Sequence[object], Sequence[ItemT]], list[ResultT]], items: Sequence[ItemT], /
     ) -> list[ResultT]:
-        """`work(environments, items)` for groups of items; returns their results in order."""
+        """Call `work(environments, items)` for groups of items; return the results in the order of the items."""
         ...

@@ -1,4 +1,4 @@
-"""Where independent pieces of work are done."""
+"""Protocols of executors, which run independent pieces of work, for example in other processes."""
 
 from __future__ import annotations
 
@@ -11,42 +11,44 @@ ResultT = TypeVar("ResultT")
 
 
 class Executor(Protocol):
-    """Runs independent items of work, here or elsewhere; results do not depend on where.
+    """Runs independent items of work in this process, in other processes or on other machines, with the same results.
 
-    An item is run again if its machine or process dies, a bounded number of times; then `WorkError` is raised. An exception
-    of an item is raised here as its own class where that can be imported here, else as `WorkError`; the trace of the other
-    process is among its notes.
+    If the process or machine of an item dies, the item is run again, a bounded number of times; then `WorkError` is
+    raised. An exception of an item is raised in the calling process with its class, if that can be imported, else as
+    `WorkError`. The traceback of the other process is in the notes of the exception.
     """
 
     def map(self, work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> list[ResultT]:
-        """`work(item)` for every item, in the order of the items. `work` and items are picklable.
+        """Return `work(item)` for every item, in the order of the items. `work` and the items must be picklable.
 
-        The first exception ends it: items that were not begun are not begun any more.
+        The first exception ends the call: items that have not started are not run.
         """
         ...
 
     def submit(self, work: Callable[[ItemT], ResultT], item: ItemT) -> Future[ResultT]:
-        """`work(item)` of one item, as a future; as many run at a time as there are workers."""
+        """Run `work(item)` and return a future. At most one item per worker runs at a time."""
         ...
 
     def close(self) -> None:
-        """End all workers that were started here; no `map` or `submit` follows."""
+        """End all workers that this executor started. Do not call `map` or `submit` afterwards."""
         ...
 
 
 class StatefulWorkers(Protocol):
-    """Workers that live on, each with a function of its own, which may remember things from one request to the next."""
+    """Workers that run until they are closed. Each has a separate function, which may store state between requests."""
 
     def ask(self, requests: Mapping[int, object]) -> dict[int, Any]:
-        """The answers to one request for each of some workers, which work at the same time.
+        """Send one request to each of some workers, which work in parallel, and return their answers by worker number.
 
-        A worker that died has a `rlsdk.executors.workers.WorkerDied` instead of an answer. An exception of a function is
-        raised here. Large arrays that are fields of `attrs` records travel by reference, once where requests share them.
+        A worker that died has a `rlsdk.executors.workers.WorkerDied` instead of an answer. An exception of a function
+        is raised in the calling process. Large arrays in fields of `attrs` records are passed by reference, and stored
+        once if several requests contain them.
         """
         ...
 
     def replace(self, index: int) -> None:
-        """Start a new worker in the place of one that died; its function is made again and remembers nothing."""
+        """Start a new worker in place of one that died. It calls its maker again for a new function, without the
+        earlier state."""
         ...
 
     def close(self) -> None:
@@ -56,9 +58,12 @@ class StatefulWorkers(Protocol):
 
 @runtime_checkable
 class HasStatefulWorkers(Executor, Protocol):
-    """An executor whose workers may keep state, which parallel collecting needs."""
+    """An executor whose workers can store state between requests, which parallel collecting needs."""
 
     def stateful_workers(self, makers: Sequence[Callable[[], Callable[[Any], object]]]) -> StatefulWorkers:
-        """A worker for each of the makers, which are picklable: called there, they give the function that answers its
-        requests. The workers end when this process does."""
+        """Start one worker for each of the makers, which must be picklable.
+
+        The worker calls its maker, which returns the function that answers requests. Workers end when the calling
+        process ends.
+        """
         ...

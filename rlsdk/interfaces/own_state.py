@@ -1,4 +1,4 @@
-"""States of objects found by looking: their networks, optimisers, generators, tensors, and objects with a `state_dict`."""
+"""Functions that collect and restore the state of an object from its attributes, such as networks and optimisers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from rlsdk.runtime.stored import put_back
 
 
 def state_of(owner: object, *, without: Collection[str] = ()) -> dict[str, object]:
-    """The state of an algorithm, plan or memory: that of each attribute that is a `torch.nn.Module`, an optimiser, a
-    `torch.Generator`, a tensor, or has `state_dict` and `load_state_dict`.
+    """Return the state of an algorithm, plan or buffer: the states of its attributes, by name.
 
-    Other attributes, numbers too, are settings: a count that must be remembered is an int64 tensor.
+    Included are attributes that are a `torch.nn.Module`, an optimiser, a `torch.Generator` or a tensor, or that have
+    `state_dict` and `load_state_dict`. Other attributes, also numbers, count as settings. Store a counter that must be
+    saved as an int64 tensor.
 
     >>> class Mine:
     ...     def state_dict(self):
@@ -26,14 +27,14 @@ def state_of(owner: object, *, without: Collection[str] = ()) -> dict[str, objec
     ...         load_state_of(self, state, without=["policy"])
 
     Args:
-        owner: whose state.
-        without: attributes that are saved elsewhere, such as the policy, which has a place of its own in files.
+        owner: the object.
+        without: attributes that are saved elsewhere, such as the policy, which files store separately.
     """
     return {name: stored_state(value) for name, value in _parts_of(owner, without).items()}
 
 
 def load_state_of(owner: object, state: Mapping[str, object], *, without: Collection[str] = ()) -> None:
-    """Put back what `state_of` gave, in place.
+    """Restore in place the state that `state_of` returned.
 
     Raises:
         ValueError: names, shapes or dtypes differ.
@@ -46,7 +47,7 @@ def load_state_of(owner: object, state: Mapping[str, object], *, without: Collec
 
 
 def stored_state(part: object) -> Any:
-    """The state of one thing, as files hold it: nested mappings of tensors and numbers."""
+    """Return the state of one attribute in the form that files store: nested mappings of tensors and numbers."""
     if isinstance(part, Tensor):
         return part
     if isinstance(part, Generator):
@@ -58,7 +59,7 @@ def stored_state(part: object) -> Any:
 
 
 def restore_state(part: object, state: Any) -> None:
-    """Put back the state of one thing. Raises ValueError, KeyError or RuntimeError when it is none of such a thing."""
+    """Restore the state of one attribute. Raises ValueError, KeyError or RuntimeError if the state does not fit it."""
     if isinstance(part, Tensor):
         if not isinstance(state, Tensor) or (state.shape, state.dtype) != (part.shape, part.dtype):
             raise ValueError(f"a stored tensor is not {part.dtype} of shape {tuple(part.shape)}")
@@ -74,7 +75,7 @@ def restore_state(part: object, state: Any) -> None:
 
 
 def _restore_optimizer(optimizer: Optimizer, state: State) -> None:
-    """Its settings stay; each parameter gets its state, tensors of the parameter's shape or single numbers."""
+    """Load the state of each parameter, tensors of the parameter's shape or single numbers. The optimiser's settings stay."""
     parameters = [each for group in optimizer.param_groups for each in group["params"]]
     known = {str(index): parameter for index, parameter in enumerate(parameters)}
     for index, values in state.items():
@@ -88,7 +89,7 @@ def _restore_optimizer(optimizer: Optimizer, state: State) -> None:
 
 
 def _parts_of(owner: object, without: Collection[str]) -> dict[str, object]:
-    """The attributes with a state."""
+    """The attributes that have a state."""
     kinds = (nn.Module, Optimizer, Generator, Tensor)
     own = {name: value for name, value in vars(owner).items() if name not in without}
     return {name: value for name, value in own.items() if isinstance(value, kinds) or _stateful(value)}

@@ -1,4 +1,4 @@
-"""What `build` takes and returns: `BuildContext` and `Parts`; and `Training`, which plans take."""
+"""The argument and the result of a plugin's `build` (`BuildContext`, `Parts`), and the argument of plans (`Training`)."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from rlsdk.spaces import Box, Space, leaf_spaces
 
 NestedT = TypeVar("NestedT")
 BatchT = TypeVar("BatchT", default=Any)
-"""What the buffer samples and the algorithm takes: `Transitions`, `Rollout`, `Scored`, or a record of the plugin's own."""
+"""The type that the buffer samples and the algorithm takes: `Transitions`, `Rollout`, `Scored`, or a record of the plugin."""
 
 
 def as_it_is(values: NestedT, /) -> NestedT:
-    """The values themselves, where nothing is normalised."""
+    """Return the values unchanged. The default conversion, used without normalisation."""
     return values
 
 
 @dataclass(frozen=True, slots=True)
 class BuildContext:
-    """Environment, device and random streams for which the parts are built."""
+    """The spaces, device and random streams for which `build` creates the parts."""
 
     observation_space: Space
     action_space: Space
@@ -40,33 +40,37 @@ class BuildContext:
     device: str
     streams: Streams
     masks: bool = False
-    """Whether observations carry action masks that the algorithm uses, if known when the parts are built."""
+    """Whether observations contain action masks that the algorithm uses, if known when the parts are built."""
     ignores_masks: bool = False
-    """Whether the algorithm ignores masks; memories need not store them."""
+    """Whether the algorithm ignores action masks; buffers then need not store them."""
     goals: GoalRewards | None = None
-    """Computes rewards for other goals, for memories that replace goals."""
+    """Computes rewards for other goals, for buffers that replace goals (hindsight replay)."""
     frames: Frames | None = None
-    """How frames are stacked, for memories that store each frame once; None: they are not stacked."""
+    """Describes how frames are stacked, for buffers that store each frame once; None if frames are not stacked."""
     to_gymnasium: Callable[[Space], Any] | None = None
-    """Makes the gymnasium space of one of ours, for users' features extractors."""
+    """Converts a space of rlsdk into a gymnasium space, for features extractors of users."""
     observation_normalizer: Conversion = as_it_is
-    """Observations [.., *shape] per leaf as the environment gives them (frames stacked) -> as networks see them, with the
-    current statistics. For algorithms that sample a memory of their own or bring their own data: rollouts on-policy, and the
-    `Transitions` and `Sequences` of `Parts.sample`, are normalised already. Statistics do not change."""
+    """Normalises observations [.., *shape] per leaf, with frames stacked, as the networks receive them.
+
+    It uses the current statistics and does not change them. Only algorithms with a buffer or data outside of
+    `Parts.buffer` need it: on-policy rollouts, and the `Transitions` and `Sequences` of `Parts.sample`, are normalised
+    already.
+    """
     reward_normalizer: Callable[[Tensor], Tensor] = as_it_is
-    """Rewards of any shape as the environment gives them -> as the algorithm learns from them; see `observation_normalizer`."""
+    """Normalises rewards of any shape as the algorithm learns from them; see `observation_normalizer`."""
     algorithm: str = ""
-    """Id of the algorithm, for errors."""
+    """Id of the algorithm, for error messages."""
 
     @property
     def observes_images(self) -> bool:
-        """Whether an observation holds an image."""
+        """Whether an observation contains an image."""
         return any(isinstance(leaf, Box) and leaf.is_image for _, leaf in leaf_spaces(self.observation_space))
 
 
 @dataclass(frozen=True, slots=True)
 class Parts(Generic[BatchT]):
-    """One assembled agent. `behavior` acts during training (exploration included), `policy` everywhere else."""
+    """The parts of one agent, as `build` returns them. `behavior` acts during training, with exploration; `policy`
+    otherwise."""
 
     policy: Policy[Any, Any]
     algorithm: Algorithm[BatchT]
@@ -74,25 +78,29 @@ class Parts(Generic[BatchT]):
     buffer: Buffer[Any, BatchT] | None = None
     behavior: Policy[Any, Any] | None = None
     info: tuple[str, ...] = ()
-    """Entries of environments' `info` that the algorithm reads from `StepData.info`, besides those of the manifest; for names
-    that a setting chooses."""
+    """Names of entries of the environment's `info` that the algorithm reads from `StepData.info`, in addition to those
+    in the manifest. Use this field for names that depend on a setting."""
     states: Mapping[str, Stateful] = field(default_factory=dict)
-    """Further networks, optimisers, memories and states by name, such as `{"curiosity": network, "returns": normalizer}`. They
-    are saved, resumed and moved to the agent's device; memories (with `extend` and `sample`) are saved where the replay buffer
-    is. A plan that has `state_dict` and `load_state_dict` needs no name here."""
+    """Further networks, optimisers, buffers and states by name, such as `{"curiosity": network, "returns":
+    normalizer}`.
+
+    They are saved, resumed and moved to the agent's device. Buffers (objects with `extend` and `sample`) are saved only
+    where the replay buffer is. A plan with `state_dict` and `load_state_dict` needs no entry.
+    """
     preprocess_batch: Conversion = as_it_is
-    """Given by the agent: what `buffer` samples -> what the algorithm learns from; see `rlsdk.preprocessing`."""
+    """Converts a batch of `buffer` into the batch that the algorithm learns from. The agent sets it; see
+    `rlsdk.preprocessing`."""
 
     @property
     def behavior_policy(self) -> Policy[Any, Any]:
-        """The policy that collects experience."""
+        """The policy that collects experience: `behavior`, or `policy` if there is none."""
         return self.policy if self.behavior is None else self.behavior
 
     def sample(self, size: int, generator: Generator) -> BatchT:
-        """A batch of the memory as the algorithm learns from it: normalised where the agent normalises.
+        """Return a batch of the buffer as the algorithm learns from it: normalised if the agent normalises.
 
         Raises:
-            UsageError: there is no memory, or it is empty.
+            UsageError: there is no buffer, or it is empty.
         """
         if self.buffer is None:
             raise UsageError("these parts have no memory to sample from; on-policy algorithms learn from rollouts")
@@ -101,30 +109,31 @@ class Parts(Generic[BatchT]):
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """What a plan trains with."""
+    """The argument of `Plan.rounds`: the collector, the parts, the random streams, and the range of counts to train over."""
 
     collector: Collector
     parts: Parts
     streams: Streams
     start: int
-    """Where progress counts from (for schedules), in the plan's unit."""
+    """The count, in the plan's unit, at which progress is 0 (for schedules)."""
     end: int
-    """Where the training ends, in the plan's unit; the last round may pass it."""
+    """The count, in the plan's unit, at which the training ends; the last round may exceed it."""
     device: str
 
     def progress(self, count: int) -> float:
-        """0 at the start of training ... 1 at its end."""
+        """Return the progress at `count`: 0 at the start of training, 1 at its end."""
         return min(1.0, (count - self.start) / max(1, self.end - self.start))
 
 
 ALL = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
-"""Kinds of spaces."""
+"""The names of all kinds of spaces."""
 
 
 def require_spaces(
     context: BuildContext, algorithm: str, *, actions: tuple[str, ...] = ALL, observations: tuple[str, ...] = ALL
 ) -> None:
-    """Refuse spaces an algorithm cannot handle; `actions` and `observations`: those it can, by default all there are.
+    """Refuse spaces that an algorithm does not support; `actions` and `observations` name those it supports, by default
+    all.
 
     Raises:
         UnsupportedSpaceError: names the space and lists what is supported.

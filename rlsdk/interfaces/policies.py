@@ -1,4 +1,4 @@
-"""What acts: policies, their optional abilities, and distributions over actions."""
+"""The `Policy` Protocol, the part that acts, and its optional abilities."""
 
 from __future__ import annotations
 
@@ -16,28 +16,39 @@ ExtrasT = TypeVar("ExtrasT")
 
 @runtime_checkable
 class Policy(Stateful, Protocol[CarryT, ExtrasT]):
-    """A function (observation, carry) -> Act. Its memory between steps is in the carry, never in the object."""
+    """A function (observation, carry) -> Act.
+
+    The carry contains everything that the policy passes from one step to the next, such as the state of an LSTM. The
+    object itself does not change while it acts.
+    """
 
     def initial_carry(self, batch: int) -> CarryT:
-        """The carry [batch, ..] of environments at the start of an episode."""
+        """Return the carry [batch, ..] of environments at the start of an episode."""
         ...
 
     def act(
         self, observation: Observation, carry: CarryT, *, deterministic: bool, generator: Generator
     ) -> Act[CarryT, ExtrasT]:
-        """Actions [B] or [B, A] in the units of the action space, nested as it is; no gradient. They lie inside it, but for
-        unsquashed Box actions: the adapter clips them, and `log_prob` is of the unclipped action. What is replayed is what
-        `act` returned: where a plan collects into `Parts.buffer`, Box actions without `log_prob` in the extras lie inside.
+        """Return actions, the next carry and extras for the observations of B environments, without gradients.
 
-        Rows are independent: acting on one row or on many gives the same deterministic action. Random numbers come
-        from `generator` only. Where `observation.is_first`, the row's memory in the carry is ignored; only exploration
-        noise that is sampled per rollout (gSDE) lasts longer.
+        `Act.action` is [B] or [B, A], in the units of the action space and nested like it. `Act.extras` are further
+        outputs that the algorithm needs, such as log-probabilities. With `deterministic`, the action is the most likely
+        one instead of a sample.
+
+        Actions lie inside the action space, except unsquashed Box actions: the environment adapter clips those, and
+        their `log_prob` is that of the unclipped action. Buffers store the action that `act` returned. If a plan
+        collects into `Parts.buffer`, Box actions must therefore lie inside the space unless the extras contain
+        `log_prob`.
+
+        Rows are independent: acting on one row or on many gives the same deterministic action. Random numbers come only
+        from `generator`. In rows with `observation.is_first`, the policy ignores the recurrent state in the carry. Only
+        exploration noise that is sampled per rollout (gSDE) remains.
         """
         ...
 
 
 class TorchPolicy(Policy[Any, Any], Protocol):
-    """`model.policy` as users see it: a policy that is a `torch.nn.Module`. Further members depend on the algorithm."""
+    """The type of `model.policy` for users: a policy that is a `torch.nn.Module`. Further members depend on the algorithm."""
 
     def parameters(self, recurse: bool = True) -> Iterator[nn.Parameter]: ...
 
@@ -48,29 +59,31 @@ class TorchPolicy(Policy[Any, Any], Protocol):
 
 @runtime_checkable
 class ActsForRollouts(Protocol):
-    """A policy that prepares acting once per rollout instead of once per step."""
+    """A policy that does preparatory work for acting once per rollout instead of once per step."""
 
     def rollout_act(self) -> Callable[..., Act[Any, Any]]:
-        """A function with the arguments and results of `act`, valid while layers and hooks of the policy stay as they are."""
+        """Return a function with the arguments and results of `act`. It is valid while the policy's layers and hooks do
+        not change."""
         ...
 
 
 @runtime_checkable
 class BeginsRollouts(Protocol[CarryT]):
-    """A policy whose carry changes where a rollout begins, as gSDE samples new noise."""
+    """A policy whose carry changes at the start of a rollout: gSDE samples new noise there."""
 
     @property
     def begin_rollout(self) -> Callable[[CarryT], CarryT] | None:
-        """A method or function (carry) -> carry, called before the first step of each rollout; None: nothing to do."""
+        """A method or function (carry) -> carry, called before the first step of each rollout; None if there is nothing
+        to do."""
         ...
 
 
 @runtime_checkable
 class FillsExtras(Protocol):
-    """A policy that may leave out the extras of single steps, as computing those of a whole rollout at once is faster."""
+    """A policy whose `act` may leave out some extras, because computing them once for a whole rollout is faster."""
 
     def estimates(self, steps: StepData[Any]) -> Any:
-        """The complete extras of steps [T, B]; called while the policy still has the weights it acted with."""
+        """Return the complete extras of steps [T, B]. The policy still has the weights it acted with when this is called."""
         ...
 
 
@@ -79,12 +92,12 @@ class Imitates(Protocol):
     """A policy that can be fitted to recorded actions, by `Agent.pretrain`."""
 
     def imitation_loss(self, observation: Observation, action: Any, starts: Tensor | None, /) -> Tensor:
-        """The loss of N recorded steps, float [N], with graph.
+        """Return the loss of N recorded steps, float [N], with its autograd graph.
 
         Args:
-            observation: of the steps, [N, ..], as the policy sees them.
-            action: [N, ..] in environment units, nested as the action space.
-            starts: bool [N], True where a sequence of consecutive rows begins, for policies with a memory; None: the rows
+            observation: the observations of the steps, [N, ..], as the policy receives them.
+            action: the actions [N, ..] in the units of the environment, nested like the action space.
+            starts: bool [N], True where a sequence of consecutive rows begins, for recurrent policies; None: the rows
                 belong to no sequence.
         """
         ...
@@ -92,8 +105,8 @@ class Imitates(Protocol):
 
 @runtime_checkable
 class EstimatesValues(Protocol):
-    """A policy, or an algorithm, that knows what observations are worth; the contract kit compares it with known values."""
+    """A policy or an algorithm that estimates values of observations. `rlsdk check` compares them with known values."""
 
     def state_values(self, observation: Observation, /) -> Tensor:
-        """V of observations [N] that begin episodes, float [N]: the discounted return that is expected to follow."""
+        """Return V, float [N], of observations [N] that begin episodes: the expected discounted return."""
         ...

@@ -1,4 +1,4 @@
-"""Checks that tensors from a file fit the spaces of an environment."""
+"""Checks that tensors from a file lie inside the spaces of an environment."""
 
 from __future__ import annotations
 
@@ -10,8 +10,14 @@ from rlsdk.spaces import Discrete, MultiBinary, MultiDiscrete, Space, map_leaves
 
 
 def require_inside(space: Space, value: Features, what: str) -> None:
-    """Raises ValueError when discrete leaves of `value` [.., *leaf], nested as `space` is, lie outside it: encoders and losses
-    pick rows by them."""
+    """Check that Discrete, MultiDiscrete and MultiBinary leaves of `value` [.., *leaf], nested like `space`, lie inside
+    it.
+
+    Encoders and losses use these values as indices.
+
+    Raises:
+        ValueError: a value lies outside; the message begins with `what`.
+    """
 
     def check(path: str, leaf: Space, rows: Tensor) -> Tensor:
         if isinstance(leaf, MultiBinary):

@@ -1,4 +1,4 @@
-"""Checks of what a plugin's `build` returned."""
+"""Checks of the `Parts` that a plugin's `build` returned."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ ACCEPTED: dict[str, tuple[object, ...]] = {
     "unit": ("steps", "updates"),
     "log_every": ("episodes", "rounds"),
 }
-"""Member of a plan -> accepted values."""
+"""Member of a plan -> its accepted values."""
 
 
 def require_parts(built: object, algorithm: str, info: tuple[str, ...] = ()) -> Parts:
-    """What a plugin's `build` returned, checked; `info`: the entries of `info` that its manifest declares.
+    """Check the value that a plugin's `build` returned, and return it. `info`: the entries of `info` in the plugin's
+    manifest.
 
     Raises:
-        PluginError: it is something else, has no plan, or a part lacks a method, misspells one or takes other arguments.
+        PluginError: it is not `Parts`, has no plan, or a part lacks a method, misspells one or takes other arguments.
         SettingsError: the settings chose parts that do not fit each other.
     """
     if not isinstance(built, Parts):
@@ -55,7 +56,7 @@ def require_parts(built: object, algorithm: str, info: tuple[str, ...] = ()) -> 
 
 
 def _check_plan(built: Parts, algorithm: str) -> None:
-    """Check the members of a plan, and those that it needs of the other parts."""
+    """Check the values of a plan's members, and the members of the other parts that the plan uses."""
     plan: object = built.plan
     for name, accepted in ACCEPTED.items():
         if (value := getattr(plan, name)) not in accepted:
@@ -71,10 +72,11 @@ def _check_plan(built: Parts, algorithm: str) -> None:
 
 
 def require_batches(parts: Parts) -> None:
-    """Check that the memory samples what the algorithm learns from, as far as their annotations name records or classes.
+    """Check that the buffer samples the type that the algorithm learns from, as far as annotations name records or
+    classes.
 
     Raises:
-        SettingsError: names the memory, the algorithm, both types, and what to do.
+        SettingsError: names the buffer, the algorithm, both types, and what to do.
     """
     if parts.buffer is None:
         return
@@ -92,15 +94,15 @@ def require_batches(parts: Parts) -> None:
 
 @lru_cache(256)
 def _annotations(function: Callable[..., object]) -> Mapping[str, object]:
-    """The annotations of a function; none where they cannot be evaluated, as some name types for type checkers only."""
+    """The annotations of a function; empty if they cannot be evaluated, for example if they use imports for type checkers."""
     try:
         return get_type_hints(function)
-    except Exception:  # annotations are a plugin's code
+    except Exception:  # evaluating annotations runs code of the plugin
         return {}
 
 
 def _class_in(method: Callable[..., object], name: str) -> type[object] | None:
-    """The class that the annotation of a parameter, or of `return`, names; None where there is no such annotation."""
+    """The class in the annotation of a parameter, or of `return`; None if there is no such annotation."""
     hint = _annotations(getattr(method, "__func__", method)).get(name)
     kind = get_origin(hint) or hint
     if not isinstance(kind, type) or kind is object or kind.__module__ == "typing" or is_protocol(kind):
@@ -109,7 +111,7 @@ def _class_in(method: Callable[..., object], name: str) -> type[object] | None:
 
 
 def _check_info(built: Parts, algorithm: str, declared: tuple[str, ...]) -> None:
-    """Refuse entries of `info` that the algorithm would never get."""
+    """Refuse entries of `info` that the algorithm would never receive."""
     if not declared:
         return
     kind = type(built.plan).__name__

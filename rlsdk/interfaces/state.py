@@ -1,4 +1,4 @@
-"""State that goes to files and back."""
+"""The Protocol of objects whose state is saved in files and restored from them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
 State = Mapping[str, Any]
-"""Nested mapping; leaves are tensors or JSON scalars. `state_dict` returns it, `load_state_dict` takes it."""
+"""A nested mapping whose leaves are tensors or JSON scalars. `state_dict` returns it, `load_state_dict` takes it."""
 
 
 @runtime_checkable
 class Stateful(Protocol):
-    """Something whose whole state can be taken out and put back, to the bit."""
+    """An object whose complete state can be saved and restored exactly, bit by bit."""
 
     def state_dict(self) -> State: ...
 

@@ -1,4 +1,4 @@
-"""Safe files."""
+"""The Protocol of readers and writers of files."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from torch import Tensor
 
 @runtime_checkable
 class Serializer(Protocol):
-    """Writes and reads tensors with a JSON document. Loading runs no code from the file."""
+    """Writes and reads tensors together with a JSON document. Loading a file runs no code from it."""
 
     def save(self, path: Path, tensors: Mapping[str, Tensor], document: Mapping[str, Any]) -> None: ...
 
     def load(self, path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]: ...
 
     def inspect(self, path: Path) -> dict[str, Any]:
-        """The document and the names, dtypes and shapes of the tensors, without reading the tensors."""
+        """Return the document and the names, dtypes and shapes of the tensors, without reading the tensors."""
         ...

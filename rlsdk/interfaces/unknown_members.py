@@ -1,4 +1,4 @@
-"""Errors for members that an implementation of an interface lacks."""
+"""Helpful errors for attributes that a class does not have."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ T = TypeVar("T", bound=type)
 
 
 def explaining(instead: Mapping[str, str]) -> Callable[[T], T]:
-    """A class decorator: names that the class lacks raise UnknownAttributeError; those in `instead`, which other libraries
-    document for such a class, name what to use."""
+    """Return a class decorator that makes unknown attributes raise UnknownAttributeError.
+
+    `instead` maps names that other libraries document for such a class to a hint, which the message contains.
+    """
 
     def unknown(self: object, name: str) -> NoReturn:
         hint = f"; {instead[name]}" if name in instead else ""
         raise UnknownAttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}")
 
     def decorated(kind: T) -> T:
-        setattr(kind, "__getattr__", unknown)  # noqa: B010  # hidden from type checkers, which find unknown names
+        setattr(kind, "__getattr__", unknown)  # noqa: B010  # set this way so that type checkers still report unknown names
         return kind
 
     return decorated

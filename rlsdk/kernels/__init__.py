@@ -1,7 +1,7 @@
-"""Every hand-made fast path: what computes faster than torch's modules and autograd, behind one protocol.
+"""Kernels: hand-written code that computes the same as torch's modules and autograd, faster, with one common protocol.
 
-Networks and losses get kernels from `rlsdk.kernels.factory`: `evaluate(inputs) -> (outputs, vjp)`. Without the
-kernels, `RLSDK_KERNELS=off`, the same is computed by torch, more slowly.
+Networks and losses get kernels from `rlsdk.kernels.factory`: `evaluate(inputs) -> (outputs, vjp)`. With
+`RLSDK_KERNELS=off` torch computes everything, more slowly.
 """
 
 from rlsdk.kernels.factory import seeded_draws

@@ -1,4 +1,4 @@
-"""An actor-critic network of dense layers, evaluated without autograd."""
+"""Evaluates an actor-critic network of dense layers without autograd."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ from rlsdk.records import Observation
 
 
 class ActorCriticKernel(Generic[RowsT]):
-    """Learns; see `rlsdk.kernels.protocol.PolicyEvaluator`. The parameters' `grad` are allocated."""
+    """Evaluates the network for learning; see `rlsdk.kernels.protocol.PolicyEvaluator`.
+
+    The `grad` of the parameters must be allocated.
+    """
 
     def __init__(self, layers: ActorCriticLayers, backend: Backend) -> None:
         self.layers, self.backend, self.name = layers, backend, backend.name
@@ -32,7 +35,7 @@ class ActorCriticKernel(Generic[RowsT]):
 
     @torch.no_grad()
     def prepared(self, rows: RowsT) -> RowsT:
-        """Encoded: that takes no parameters."""
+        """Return the rows with encoded observations, which is possible once because the encoder has no parameters."""
         if self.layers.is_vector:
             return rows
         encoded = self.layers.encoder(rows.observation.features)
@@ -55,7 +58,7 @@ class ActorCriticKernel(Generic[RowsT]):
         log_prob, entropy, head_vjp = self._taken(rows.observation, raw, action, distribution)
 
         def vjp(grad_log_prob: Tensor, grad_entropy: Tensor | None, grad_value: Tensor | None) -> None:
-            with torch.no_grad():  # as a decorator it would take a dozen microseconds for every batch
+            with torch.no_grad():  # a decorator would take some 12 microseconds per batch
                 self.actor.backward(actor_trace, head_vjp(grad_log_prob, grad_entropy), self._gradients[0])
                 if grad_value is not None:
                     self.critic.backward(critic_trace, array(grad_value)[:, None], self._gradients[1])
@@ -66,8 +69,11 @@ class ActorCriticKernel(Generic[RowsT]):
     def _taken(
         self, observation: Observation, raw: Array, action: Tensor, distribution: Callable[[], ClosedForm]
     ) -> tuple[Tensor, Tensor, Callable[[Tensor, Tensor | None], Array]]:
-        """(log-probabilities [N] of internal actions, entropies [N], vjp): `vjp` gives the gradient with respect to `raw`
-        [N, O] and writes that of the head's own parameters."""
+        """Return (log-probabilities [N] of internal actions, entropies [N], vjp).
+
+        `vjp` returns the gradient with respect to `raw` [N, O] and writes that of the head's own parameters to their
+        `grad`.
+        """
         head, array = self.layers.head, self.backend.array
         if head.sampling is not None:
             mask = observation.action_mask if self.layers.use_masks else None
@@ -92,25 +98,25 @@ class ActorCriticKernel(Generic[RowsT]):
 
     @torch.no_grad()
     def policy(self, rows: RowsT) -> tuple[Distribution, Tensor]:
-        """(distribution, log-probabilities [N] of the actions taken)."""
+        """Return (distribution, log-probabilities [N] of the actions taken)."""
         raw = self.actor(self.backend.array(rows.observation.features))
         distribution = self._distribution(rows.observation, raw)
         return distribution, distribution.log_prob(self.layers.head.from_environment(rows.action))
 
     def values(self, rows: RowsT, critic: Sequence[nn.Parameter]) -> tuple[Tensor, Callable[[Tensor], None]]:
-        """(values [N], vjp)."""
+        """Return (values [N], vjp)."""
         features = rows.observation.features
         value, vjp = self.critic.evaluate(features if self.shared is None else self.shared.first.evaluate(features)[0])
         return value.squeeze(1), lambda grad: vjp(grad.unsqueeze(1))
 
     def _distribution(self, observation: Observation, raw: Array) -> ClosedForm:
-        """Over internal actions, given what the head's linear layer gave, [N, O]."""
+        """The distribution over internal actions, given the output of the head's linear layer, [N, O]."""
         mask = observation.action_mask if self.layers.use_masks else None
         return self.layers.head.of(self.backend.tensor(raw), mask)
 
     @torch.no_grad()
     def _fisher_product(self, distribution: ClosedForm, trace: Trace, share: Tensor | float, v: Tensor) -> Tensor:
-        """J^T M J v [D]: forwards through the network, through the distribution's own information M, and back."""
+        """Compute J^T M J v [D]: J is the Jacobian of the network, M the Fisher information of the distribution."""
         actor, result, own = self.actor, torch.empty_like(v), self.layers.head.own_parameters
         given, found = self._views(v), self._views(result)
         change = self.backend.tensor(actor.jvp(trace, actor.arrays(given[id(p)] for p in actor.parameters)))
@@ -122,14 +128,17 @@ class ActorCriticKernel(Generic[RowsT]):
         return result
 
     def _views(self, flat: Tensor) -> dict[int, Tensor]:
-        """Segments of a vector [D], each shaped as its parameter, by the parameter's id."""
+        """Divide a vector [D] into segments with the shapes of the parameters, by the parameter's id."""
         parameters = self.layers.actor_parameters
         segments = torch.split(flat, [parameter.numel() for parameter in parameters])
         return {id(p): segment.view(p.shape) for p, segment in zip(parameters, segments, strict=True)}
 
 
 class ActorCriticActing:
-    """Acts in numpy for few rows, where calling torch would cost more than the arithmetic; else as `reference`."""
+    """Acts in numpy for few rows, for which calls of torch would take longer than the arithmetic.
+
+    On accelerators, and for values of many rows, it calls `reference`.
+    """
 
     def __init__(self, layers: ActorCriticLayers, reference: PolicyActor) -> None:
         self.layers, self.reference, self.head = layers, reference, layers.head
@@ -137,7 +146,7 @@ class ActorCriticActing:
         self.many_rows, self.sampler = DenseKernel(layers.actor, TORCH), sampler_of(layers.head.sampling)
 
     def act(self, observation: Observation, deterministic: bool, generator: Generator) -> Tensor:
-        """Actions [B, ..] in environment units."""
+        """Return actions [B, ..] in environment units."""
         first, layers = observation.is_first, self.layers
         if not first.is_cpu:
             return self.reference.act(observation, deterministic, generator)
@@ -152,12 +161,12 @@ class ActorCriticActing:
 
     @torch.no_grad()
     def _of_many(self, features: Array) -> Array:
-        """What the head's linear layer gives [B, O], for float32 [B, F]."""
+        """The output of the head's linear layer [B, O], for float32 [B, F]."""
         return self.many_rows(torch.from_numpy(features)).numpy()
 
     @torch.no_grad()
     def forward(self, observation: Observation) -> tuple[Callable[[], Distribution], Tensor]:
-        """(makes the distribution, values [N])."""
+        """Return (function that creates the distribution, values [N])."""
         if not observation.is_first.is_cpu:
             return self.reference.forward(observation)
         seen, mask = self._features(observation), observation.action_mask if self.layers.use_masks else None
@@ -166,12 +175,12 @@ class ActorCriticActing:
 
     @torch.no_grad()
     def values(self, observation: Observation) -> Tensor:
-        """[N]."""
+        """The values [N]."""
         if observation.is_first.shape[0] > ACTING_ROWS or not observation.is_first.is_cpu:
             return self.reference.values(observation)
         return torch.from_numpy(self.critic(self._features(observation))[:, 0])
 
     def _features(self, observation: Observation) -> Array:
-        """What both sides read, float32 [N, F]."""
+        """The input of actor and critic, float32 [N, F]."""
         seen, layers = observation.features, self.layers
         return (seen if layers.is_vector else layers.encoder(seen)).numpy()

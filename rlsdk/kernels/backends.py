@@ -1,9 +1,9 @@
 """The operations of a dense network in torch.
 
-torch multiplies float32 matrices by MKL, which gives processors of AMD its AVX2 kernels even where they have AVX-512. oneDNN,
-by which torch convolves, looks at what the processor can do instead: measured there it multiplies 256 x 256 matrices at 215
-GFLOP/s, MKL at 103 and numpy at 116, with the same rounding. The choice depends on the processor and on sizes alone, so that
-seeds repeat to the bit.
+torch multiplies float32 matrices with MKL, which uses AVX2 on AMD processors even if they have AVX-512. oneDNN, which
+torch uses for convolutions, examines the capabilities of the processor instead. On such a processor it multiplied 256 x
+256 matrices at 215 GFLOP/s, MKL at 103 and numpy at 116, with the same rounding. The choice depends only on the
+processor and on sizes, so runs with the same seed are equal bit by bit.
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ from rlsdk.kernels.large_backend import large_backend
 from rlsdk.kernels.numpy_backend import NUMPY, Activation, Array, Backend, relu_vjp, tanh_vjp
 
 WORTH = 1_500_000
-"""From so many multiplications on oneDNN is ahead, 1.2 to 2.1 times as fast; a call of it costs 10 us more."""
+"""From this number of multiplications on, oneDNN is 1.2 to 2.1 times as fast. A call of it costs 10 us more."""
 ROWS = 8
-"""For fewer rows it would rather copy the other matrix than multiply."""
+"""oneDNN is not used for fewer rows, because it would spend its time copying the other matrix."""
 SUMMED = 64
-"""With `out=`, multiply then copy; pays off from an inner size of 64."""
+"""With `out`, the result of oneDNN is copied, which is worthwhile from this inner size on."""
 
 
 def affine(x: Tensor, matrix: Tensor, bias: Tensor) -> Tensor:
-    """x [N, I] or [C, N, I] times matrix [I, O] or [C, I, O] plus bias [1, O] or [C, 1, O] -> [N, O] or [C, N, O], on the
-    processor."""
+    """Return x matrix + bias on the CPU, [N, O] or [C, N, O].
+
+    x is [N, I] or [C, N, I], matrix [I, O] or [C, I, O], bias [1, O] or [C, 1, O].
+    """
     if matrix.ndim == 3:
         return torch.baddbmm(bias, x.expand(matrix.shape[0], -1, -1), matrix)
     if AHEAD and (rows := x.shape[0]) >= ROWS and rows * matrix.numel() >= WORTH and x.dtype is torch.float32:
@@ -40,11 +42,11 @@ def affine(x: Tensor, matrix: Tensor, bias: Tensor) -> Tensor:
 
 
 def product(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
-    """[N, K] or [C, N, K] times [K, M] or [C, K, M] -> [N, M] or [C, N, M], on the processor."""
+    """[N, K] or [C, N, K] times [K, M] or [C, K, M] -> [N, M] or [C, N, M], on the CPU."""
     may = AHEAD and left.ndim == 2 and left.shape[0] >= ROWS and left.dtype is torch.float32
     if not may or left.shape[0] * right.numel() < WORTH or (out is not None and left.shape[-1] < SUMMED):
         return torch.matmul(left, right, out=out)
-    # oneDNN copies a first matrix that does not lie row by row: the smaller one, then
+    # oneDNN copies a first matrix that is not stored row by row, so the smaller one comes first
     if left.is_contiguous() or left.numel() <= right.numel():
         found = _linear(left, right.mT, None, "none", [], "")
     else:
@@ -53,7 +55,7 @@ def product(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
 
 
 def is_quick(left: Tensor, right: Tensor) -> bool:
-    """Whether oneDNN multiplies [N, K] with [K, M] faster."""
+    """Whether oneDNN is the faster way to multiply [N, K] with [K, M]."""
     return (
         AHEAD
         and left.ndim == right.ndim == 2
@@ -65,17 +67,17 @@ def is_quick(left: Tensor, right: Tensor) -> bool:
 
 
 def has_onednn() -> bool:
-    """Whether this build of torch carries it."""
+    """Whether this build of torch contains oneDNN."""
     return hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
 _linear: Callable[..., Tensor] = getattr(getattr(torch.ops.mkldnn, "_linear_pointwise", None), "default", torch.addmm)
-"""x [N, I], weight [O, I], bias [O] or None, and "none", [], "" -> [N, O] by oneDNN: what torch.compile calls where it has
-dense layers on processors."""
+"""x [N, I], weight [O, I], bias [O] or None, and "none", [], "" -> [N, O] by oneDNN. torch.compile uses it for dense
+layers on CPUs."""
 
 
 def _ahead() -> bool:
-    """Whether MKL does not use this processor's AVX-512, and this torch has oneDNN."""
+    """Whether MKL does not use this processor's AVX-512, and this version of torch has oneDNN."""
     if torch.backends.cpu.get_cpu_capability() != "AVX512" or not has_onednn():
         return False
     info = Path("/proc/cpuinfo")  # `platform.processor` is empty on Linux
@@ -86,13 +88,13 @@ AHEAD = _ahead()
 
 
 def _torch_relu_vjp() -> Callable[[Array, Array], Array]:
-    """What autograd calls, in one pass, where this torch has it."""
+    """Return the operation that autograd calls, which needs one pass over memory, if this version of torch has it."""
     fused = getattr(torch.ops.aten, "threshold_backward", None)
     return relu_vjp if fused is None else partial(fused.default, threshold=0)
 
 
 def _tanh(z: Tensor) -> Tensor:
-    """tanh of `z` [..], in place: numpy's takes a tenth of the time of torch's on a CPU; errors stay below 6e-8."""
+    """tanh of `z` [..], in place. On a CPU, numpy takes a tenth of torch's time; errors stay below 6e-8."""
     if not z.is_cpu or z.dtype is not torch.float32:
         return z.tanh_()
     array = z.numpy()

@@ -1,7 +1,7 @@
-"""torch's optimisers without its compiler.
+"""Creates and steps torch's optimisers without importing torch's compiler.
 
-torch keeps optimisers out of what it compiles, and imports its compiler for that when the first one is made or steps. The
-import takes two seconds, and is not needed where nothing is compiled. Where it is imported, nothing here differs from torch.
+torch excludes optimisers from compilation. For that it imports its compiler when the first optimiser is created or
+makes a step, which takes two seconds. If the compiler is already imported, the functions here do the same as torch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.optim import Optimizer, optimizer
 
 COMPILER = "torch._dynamo"
 MARK = "__dynamo_disable"
-"""torch calls what it finds under this name, or imports its compiler to make it."""
+"""torch calls the function in this attribute. Without the attribute it imports its compiler to create the function."""
 HOOKS = "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"
 GLOBAL_HOOKS = "_global_optimizer_pre_hooks", "_global_optimizer_post_hooks"
 _LOCK = threading.Lock()
@@ -25,7 +25,7 @@ _LOCK = threading.Lock()
 
 @contextmanager
 def without_compiler() -> Iterator[None]:
-    """Inside the block, an optimiser is made without importing torch's compiler."""
+    """Optimisers created inside the `with` block do not import torch's compiler."""
     function = getattr(Optimizer.add_param_group, "__wrapped__", None)
     with _LOCK:
         if function is None or COMPILER in sys.modules or hasattr(function, MARK):
@@ -39,7 +39,7 @@ def without_compiler() -> Iterator[None]:
 
 
 def step(made: Optimizer) -> None:
-    """`made.step()`, for torch's own classes without importing torch's compiler."""
+    """Call `made.step()`. For torch's own classes, torch's compiler is not imported."""
     kind = type(made)
     if COMPILER in sys.modules or not kind.__module__.startswith("torch.optim.") or _is_watched(made):
         made.step()
@@ -49,6 +49,6 @@ def step(made: Optimizer) -> None:
 
 
 def _is_watched(made: Optimizer) -> bool:
-    """Whether there is more to a step than the arithmetic: hooks, a schedule of torch, gradients through it."""
+    """Whether a step does more than the arithmetic: hooks, a learning-rate schedule of torch, or gradients through the step."""
     hooks = [getattr(made, name, True) for name in HOOKS] + [getattr(optimizer, name, True) for name in GLOBAL_HOOKS]
     return any(hooks) or "step" in vars(made) or made.defaults.get("differentiable", True)

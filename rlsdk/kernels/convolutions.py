@@ -10,7 +10,7 @@ from torch.nn.functional import conv2d
 
 
 def is_convolutional(modules: Sequence[nn.Module]) -> bool:
-    """Whether modules are convolutions without padding, each followed by ReLU, and `nn.Flatten()` at the end."""
+    """Whether modules are convolutions without padding, each followed by ReLU, with `nn.Flatten()` at the end."""
     *layers, last = modules
     pairs = list(zip(layers[::2], layers[1::2], strict=False))
     if type(last) is not nn.Flatten or (last.start_dim, last.end_dim) != (1, -1) or len(layers) % 2 or not layers:
@@ -27,16 +27,18 @@ def _is_plain(module: nn.Module) -> bool:
 
 
 class ConvolutionKernel:
-    """Channels last in memory, which takes a quarter less time, and the first weights scaled instead of the pixels, of which
-    there are many more."""
+    """Evaluates convolutions with channels last in memory, which takes a quarter less time.
+
+    `scale` is applied to the weights of the first layer, not to the pixels, of which there are many more.
+    """
 
     def __init__(self, modules: Sequence[nn.Module], scale: float, reference: Callable[[Tensor], Tensor]) -> None:
-        """`reference`: [N, channels, height, width] -> [N, features], used on accelerators."""
+        """`reference` computes [N, channels, height, width] -> [N, features] on accelerators."""
         self.layers = [module for module in modules if isinstance(module, nn.Conv2d)]
         self.scale, self.reference = scale, reference
 
     def __call__(self, pixels: Tensor) -> Tensor:
-        """[N, channels, height, width] -> [N, features], with a graph where there is one."""
+        """[N, channels, height, width] -> [N, features]. If autograd is on, the result has a graph."""
         if not pixels.is_cpu:
             return self.reference(pixels)
         values, scale = pixels.to(torch.float32, memory_format=torch.channels_last), self.scale

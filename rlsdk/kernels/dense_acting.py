@@ -15,7 +15,8 @@ from rlsdk.kernels.protocol import Acting
 
 
 class DenseActing:
-    """Acts in numpy for few rows, where calling torch would cost more than the arithmetic; else as `reference`."""
+    """Acts in numpy for few rows, for which calls of torch would take longer than the arithmetic; otherwise calls
+    `reference`."""
 
     def __init__(self, modules: Iterable[nn.Module], reference: Acting) -> None:
         self.kernel, self.reference = DenseKernel(modules, NUMPY), reference

@@ -1,7 +1,7 @@
-"""Linear layers and activations evaluated without autograd: forward, vector-Jacobian and Jacobian-vector products.
+"""Linear layers and activations without autograd: forward, vector-Jacobian and Jacobian-vector products.
 
-Arrays are views of the modules' parameters, so an optimiser, `load_state_dict` and files use the same memory
-as the kernel. The same code serves numpy and torch, single networks and ensembles.
+Arrays are views of the modules' parameters: the optimiser, `load_state_dict` and the kernel use the same memory. The
+same code serves numpy and torch, single networks and ensembles.
 """
 
 from __future__ import annotations
@@ -24,18 +24,21 @@ from rlsdk.kernels.numpy_backend import NUMPY, Activation, Array, Backend
 from rlsdk.kernels.protocol import is_dense, is_linear
 
 Trace = list[Array]
-"""The input of a forward pass and what every layer gave, activated; or those of members run one after another."""
+"""The input of a forward pass and the output of every layer after its activation; or a list of the traces of members."""
 _grad = attrgetter("grad")
 BLOCK = 2048
-"""Without a trace so many rows are evaluated at a time: what layers give stays in the caches, in memory that the
-last block has left; fresh pages from the system cost more than the arithmetic of narrow layers."""
+"""The number of rows that are evaluated together if no trace is needed.
+
+The outputs of layers then stay in the caches, in memory that the previous block has freed. New memory pages from the
+operating system cost more than the arithmetic of narrow layers.
+"""
 ACTING_ROWS = 32
-"""Up to this number of rows numpy acts faster, for any width."""
+"""Up to this number of rows, acting is faster in numpy for any width."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Views of one layer. `matrix` [.., I, O] for either layout of the module's weights."""
+    """Views of the parameters of one layer. `matrix` is [.., I, O] for both layouts of the module's weights."""
 
     matrix: Array
     bias: Array
@@ -43,10 +46,17 @@ class Layer:
 
 
 class DenseKernel:
-    """Linear modules (`weight` [O, I] and `bias` [O], or [C, I, O] and [C, 1, O] of C members) and activations between them."""
+    """Evaluates linear layers with activations between them.
+
+    A linear layer has `weight` [O, I] and `bias` [O], or, for C members of an ensemble, [C, I, O] and [C, 1, O].
+    """
 
     def __init__(self, modules: Iterable[nn.Module], backend: Backend = NUMPY, member: int | None = None) -> None:
-        """`member`: one of an ensemble alone. Raises ValueError: other modules; check `is_dense` first."""
+        """`member` is the index of one member of an ensemble, to evaluate it alone.
+
+        Raises:
+            ValueError: the modules are not dense, or have hooks; check `is_dense` first.
+        """
         self.modules, self.backend = list(modules), backend
         if not is_dense(self.modules) or any(map(is_hooked, self.modules)):
             raise ValueError(
@@ -94,7 +104,7 @@ class DenseKernel:
             return None
         x = inputs.numpy().reshape(count, -1, inputs.shape[-1])
         for layer in self._layers():
-            x = np.matmul(x, layer.matrix)  # multiplies each batch as `dot` does, unlike one product of all rows
+            x = np.matmul(x, layer.matrix)  # rounds like `dot` for each batch, unlike one product
             x += layer.bias
             if layer.activation is not None:
                 x = layer.activation.apply(x)
@@ -103,7 +113,7 @@ class DenseKernel:
     # --- arrays ------------------------------------------------------------------------------------------------------
 
     def forward(self, x: Array) -> tuple[Array, Trace]:
-        """(outputs [.., N, O], what `backward` and `jvp` need) for inputs [N, I]."""
+        """Return (outputs [.., N, O], the trace for `backward` and `jvp`) for inputs [N, I]."""
         if self.members and self._is_split(x):
             outputs, traces = zip(*map(DenseKernel.forward, self.members, repeat(x)), strict=True)
             return self.backend.stack(outputs), list(traces)
@@ -116,7 +126,7 @@ class DenseKernel:
         return x, trace
 
     def __call__(self, x: Array) -> Array:
-        """Outputs [.., N, O] alone, for inputs [N, I]."""
+        """Return only the outputs [.., N, O] for inputs [N, I]."""
         if self.members and self._is_split(x):
             return self.backend.stack(list(map(DenseKernel.__call__, self.members, repeat(x))))
         if len(x) > BLOCK and x.ndim == 2:
@@ -128,21 +138,21 @@ class DenseKernel:
         return x
 
     def blocks(self, x: Array) -> list[Array]:
-        """The rows of [N, I], `BLOCK` at a time."""
+        """Divide the rows of [N, I] into blocks of `BLOCK` rows."""
         return [x[start : start + BLOCK] for start in range(0, len(x), BLOCK)]
 
     def backward(self, trace: Trace, grad: Array, into: Sequence[Array] | None) -> None:
-        """Write the gradient of a loss with respect to every parameter `into` arrays shaped as they are.
+        """Write the gradient of a loss with respect to every parameter to the arrays `into`.
 
         Args:
-            trace: of the forward pass.
-            grad: gradient with respect to the outputs, [.., N, O].
-            into: as `gradients` and `arrays` give them; None = only pass back.
+            trace: the trace of the forward pass.
+            grad: the gradient with respect to the outputs, [.., N, O].
+            into: arrays as `gradients` and `arrays` return them; None: gradients of parameters are not computed.
         """
         self._backward(trace, grad, into, to_input=False)
 
     def input_grad(self, trace: Trace, grad: Array, into: Sequence[Array] | None = None) -> Array:
-        """The gradient with respect to the inputs, [.., N, I]; parameters' own are formed only where `into` is given."""
+        """Return the gradient with respect to the inputs, [.., N, I]. With `into`, also compute the gradients of parameters."""
         return self._backward(trace, grad, into, to_input=True)
 
     def _backward(self, trace: Trace, grad: Array, into: Sequence[Array] | None, *, to_input: bool) -> Array:
@@ -164,7 +174,8 @@ class DenseKernel:
         return grad
 
     def jvp(self, trace: Trace, direction: Sequence[Array]) -> Array:
-        """How the outputs change [.., N, O] when the parameters move in `direction` (as `arrays` gives it)."""
+        """Return the change of the outputs [.., N, O] if the parameters change by `direction`, arrays as `arrays`
+        returns them."""
         if self.members and isinstance(trace[0], list):
             each = zip(self.members, trace, zip(*direction, strict=True), strict=True)
             return self.backend.stack([member.jvp(*arguments) for member, *arguments in each])
@@ -178,7 +189,7 @@ class DenseKernel:
         return change
 
     def gradients(self) -> list[Array]:
-        """Views of the parameters' `grad`, for `backward`."""
+        """Return views of the parameters' `grad`, for `backward`."""
         own: list[Tensor] = list(map(_grad, self.parameters))
         places = list(map(Tensor.data_ptr, own))
         if places != self._gradient_places:
@@ -186,16 +197,16 @@ class DenseKernel:
         return self._gradients
 
     def arrays(self, tensors: Iterable[Tensor]) -> list[Array]:
-        """Tensors shaped as the parameters are, as arrays of the backend; biases [.., 1, O]."""
+        """Convert tensors shaped like the parameters to arrays of the backend; biases become [.., 1, O]."""
         found = [tensor.detach() if self.member is None else tensor.detach()[self.member] for tensor in tensors]
         return [self.backend.array(t.unsqueeze(0) if t.dim() == 1 else t) for t in found]
 
     def _is_split(self, x: Array) -> bool:
-        """Whether members are better run one after another, so that what they pass on stays in the cache."""
+        """Whether running members one after another is faster, because intermediate results then stay in the cache."""
         return self.backend is TORCH and x.ndim == 2 and x.shape[0] * self._widest >= backends.WORTH
 
     def _layers(self) -> list[Layer]:
-        """The layers, looked at again where a parameter was given other memory since."""
+        """The layers. Their views are made again if a parameter has other memory than before."""
         places, (before, layers) = list(map(Tensor.data_ptr, self.parameters)), self._known
         if places != before:
             self._require_kind()
@@ -208,11 +219,12 @@ class DenseKernel:
                 )
                 for i, kind in enumerate(kinds)
             ]
-            self._known = places, layers  # at once: agents predict from several threads
+            self._known = places, layers  # one assignment, because several threads may predict
         return layers
 
     def _require_kind(self) -> None:
-        """Raises UsageError: parameters were moved or converted, which torch's own layers would refuse when called."""
+        """Raises UsageError if parameters were moved or converted, which torch's own layers would refuse when they are
+        called."""
         for parameter in self.parameters:
             if (parameter.dtype, parameter.device) != self._kind:
                 raise UsageError(
@@ -221,7 +233,7 @@ class DenseKernel:
                 )
 
     def __getstate__(self) -> dict[str, object]:
-        """Views of memory are not copied and not sent."""
+        """Return the state without views of memory, which must not be copied or pickled."""
         return {"modules": self.modules, "backend": self.backend.name, "member": self.member}
 
     def __setstate__(self, state: dict[str, object]) -> None:
@@ -230,7 +242,7 @@ class DenseKernel:
 
 
 def _activations(modules: Sequence[nn.Module]) -> list[type[nn.Module]]:
-    """What follows each linear layer."""
+    """The class of the activation after each linear layer; `nn.Identity` if there is none."""
     following = [*modules[1:], None]
     pairs = zip(modules, following, strict=True)
     return [

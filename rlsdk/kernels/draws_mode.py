@@ -1,4 +1,4 @@
-"""Torch's own draws from generators of one seed, in one thread, without the global generator."""
+"""Seeds torch's random functions in one thread, without the global generator."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class SeededDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no types here
-    """Inside the block, torch functions without a generator of their own draw from generators of one seed, in this thread.
+    """Inside the `with` block, torch functions of this thread without their own generator draw from generators with one
+    seed.
 
-    They are those that torch's global generator would give after `torch.manual_seed(seed)`, to the bit.
+    The numbers equal those of torch's global generator after `torch.manual_seed(seed)`, bit by bit.
     """
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """No: torch would import its compiler, which takes two seconds, to leave this class out of what it compiles."""
+        """Return False. Otherwise torch would import its compiler, which takes two seconds."""
         return False
 
     def __init__(self, seed: int) -> None:
@@ -46,7 +47,7 @@ class SeededDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
         overload = {"default": "generator", "low": "low_generator"}.get(function._overloadname, "")
         if overload in packet.overloads():
             return getattr(packet, overload)(*args, **{**options, "generator": generator})
-        with _LOCK, torch.random.fork_rng(devices=[]):  # operations that know the global generator alone
+        with _LOCK, torch.random.fork_rng(devices=[]):  # operations that use only the global generator
             torch.default_generator.set_state(self._generator(torch.device("cpu")).get_state())
             found = function(*args, **options)
             self._generator(torch.device("cpu")).set_state(torch.default_generator.get_state())

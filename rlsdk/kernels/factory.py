@@ -1,4 +1,4 @@
-"""Selects kernels for networks and optimisers: each function returns the fastest one, or `reference` where none fits."""
+"""Selects kernels for networks and optimisers. Each function returns the fastest kernel, or `reference` if none fits."""
 
 from __future__ import annotations
 
@@ -32,11 +32,13 @@ if TYPE_CHECKING:
     from rlsdk.kernels.greedy_acting import GreedyActing
 
 NUMPY_WIDTH, NUMPY_SIZE = 128, 128 * 128
-"""Up to this width, and this product of width and rows of a batch, numpy is faster: its calls cost a third of torch's, and the
-arithmetic is small."""
+"""numpy is faster up to this width, and up to this product of width and batch rows.
+
+Its calls take a third of the time of torch's, and the arithmetic is small.
+"""
 
 LARGE_SIZE = 2**17
-"""From this product on, memory of batches is used again. The C library reuses the memory of smaller arrays."""
+"""From this product of width and batch rows on, the memory of batches is reused. The C library reuses smaller arrays itself."""
 
 
 def backend_name(choice: KernelChoice) -> str | None:
@@ -56,7 +58,16 @@ def dense_network(
     reference: DenseNetwork,
     member: int | None = None,
 ) -> DenseNetwork:
-    """For layers on an encoder's features. `reference`: calls the modules. `member`: one of an ensemble alone."""
+    """Return the kernel for layers that follow an encoder.
+
+    Args:
+        modules: the layers.
+        encoder: the encoder.
+        choice: the properties that determine the fastest kernel.
+        hooked: whether modules have hooks, which only `reference` calls.
+        reference: evaluates the network by calling its modules.
+        member: the index of one member of an ensemble, to evaluate it alone; None: all.
+    """
     name = backend_name(choice)
     if hooked or name is None or not may_use("dense_kernel") or has_parameters(encoder) or not is_dense(modules):
         return reference
@@ -69,7 +80,7 @@ def dense_network(
 def dense_acting(
     modules: Sequence[nn.Module], encoder: nn.Module, choice: KernelChoice, hooked: bool, reference: Acting
 ) -> Acting:
-    """The same for acting."""
+    """Return the kernel for acting with layers that follow an encoder."""
     off = hooked or backend_name(choice) is None or not may_use("dense_kernel")
     if off or has_parameters(encoder) or not is_dense(modules):
         return reference
@@ -81,7 +92,8 @@ def dense_acting(
 def greedy_acting(
     modules: Sequence[nn.Module], encoder: nn.Module, choice: KernelChoice, hooked: bool, actions: int
 ) -> GreedyActing | None:
-    """For acting with one value per action; None: where layers are others than dense ones."""
+    """Return the kernel for acting greedily with one value per action; None if no kernel fits, for example without
+    dense layers."""
     off = hooked or backend_name(choice) is None or not may_use("greedy_acting")
     if off or has_parameters(encoder) or not is_dense(modules):
         return None
@@ -93,7 +105,8 @@ def greedy_acting(
 def squashed_policy(
     layers: SquashedLayers | None, choice: KernelChoice, hooked: bool, reference: SquashedPolicy
 ) -> SquashedPolicy:
-    """For a squashed Gaussian policy. `layers`: None where it has others than `SquashedLayers`."""
+    """Return the kernel for a squashed Gaussian policy. `layers` is None if the policy has other layers than
+    `SquashedLayers`."""
     name = backend_name(choice)
     if layers is None or hooked or name is None or not may_use("squashed_kernel"):
         return reference
@@ -106,7 +119,10 @@ def squashed_policy(
 def policy_actor(
     layers: ActorCriticLayers | None, choice: KernelChoice, hooked: bool, reference: PolicyActor
 ) -> PolicyActor:
-    """For acting with an actor-critic network. `layers`: None where it has others than `ActorCriticLayers`."""
+    """Return the kernel for acting with an actor-critic network.
+
+    `layers` is None if the network has other layers than `ActorCriticLayers`.
+    """
     if layers is None or hooked or choice.setting == "autograd" or not may_use("actor_critic_kernel"):
         return reference
     from rlsdk.kernels.actor_critic_kernel import ActorCriticActing
@@ -117,7 +133,7 @@ def policy_actor(
 def policy_evaluator(
     layers: ActorCriticLayers | None, choice: KernelChoice, hooked: bool, reference: PolicyEvaluator[RowsT]
 ) -> PolicyEvaluator[RowsT]:
-    """For learning with an actor-critic network whose parameters' gradients are allocated."""
+    """Return the kernel for learning with an actor-critic network. Gradients of its parameters must be allocated."""
     name = backend_name(choice)
     if layers is None or hooked or name is None or not may_use("actor_critic_kernel") or not layers.differ_from_there:
         return reference
@@ -129,7 +145,7 @@ def policy_evaluator(
 
 
 def policy_loss(choice: KernelChoice, reference: PolicyLoss) -> PolicyLoss:
-    """Of an actor-critic method, for rows on the processor."""
+    """Return the fastest loss of an actor-critic method: a kernel for rows on the CPU, else `reference`."""
     if choice.setting in ("autograd", "torch") or choice.device != "cpu" or not may_use("policy_loss"):
         return reference
     from rlsdk.kernels.policy_loss import PolicyLossKernel
@@ -140,7 +156,8 @@ def policy_loss(choice: KernelChoice, reference: PolicyLoss) -> PolicyLoss:
 def convolutions(
     modules: Sequence[nn.Module], scale: float, hooked: bool, reference: Callable[[Tensor], Tensor]
 ) -> Callable[[Tensor], Tensor]:
-    """Takes pixels [N, channels, height, width] to features [N, F]; `scale` is what pixels are multiplied by."""
+    """Return the kernel that converts pixels [N, channels, height, width] to features [N, F]; pixels are multiplied by
+    `scale`."""
     if hooked or not may_use("convolutions"):
         return reference
     from rlsdk.kernels.convolutions import ConvolutionKernel, is_convolutional
@@ -149,7 +166,7 @@ def convolutions(
 
 
 def sequential(modules: Iterable[nn.Module], x: Tensor) -> Tensor:
-    """What modules give one after another, [N, I] -> [N, O], with a graph where there is one."""
+    """Call modules one after another, [N, I] -> [N, O]. If autograd is on, the result has a graph."""
     return _sequential()(modules, x) if is_on() else by_torch.sequential(modules, x)
 
 
@@ -163,9 +180,11 @@ def _sequential() -> Callable[[Iterable[nn.Module], Tensor], Tensor]:
 
 
 def seeded_draws(seed: int) -> AbstractContextManager[object]:
-    """Inside the block, torch functions without a generator of their own draw what they would after
-    `torch.manual_seed(seed)`. The global generator stays as it is; other threads' draws do not count, but where this torch has
-    no dispatch modes."""
+    """Inside the `with` block, torch functions without their own generator draw as after `torch.manual_seed(seed)`.
+
+    The global generator is not changed. Draws of other threads have no effect, unless this version of torch has no
+    dispatch modes.
+    """
     if exists("draws_mode") and find_spec("torch.utils._python_dispatch") is not None:
         from rlsdk.kernels.draws_mode import SeededDraws
 
@@ -176,7 +195,10 @@ def seeded_draws(seed: int) -> AbstractContextManager[object]:
 def optimizer_step(
     choice: object, optimizer: torch.optim.Optimizer, flat: nn.Parameter
 ) -> Callable[[torch.optim.Optimizer], bool]:
-    """A function that makes the step of an optimiser of this name with one parameter `flat` [D]; False where it cannot."""
+    """Return a function that makes the step of an optimiser with one parameter `flat` [D].
+
+    The function returns False if it cannot make the step; then call the optimiser.
+    """
     group = optimizer.param_groups[0]
     if choice == "adam" and group["fused"] and not group.get("decoupled_weight_decay") and may_use("fused_adam"):
         from rlsdk.kernels.fused_adam import AdamKernel

@@ -1,5 +1,7 @@
-"""Adam for one vector of parameters, without the overhead of `torch.optim.Adam.step`, which cost more than
-the arithmetic of a small network."""
+"""Adam for one vector of parameters, without the overhead of `torch.optim.Adam.step`.
+
+For a small network this overhead costs more than the arithmetic.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +16,18 @@ _fused: Callable[..., object] | None = getattr(torch, "_fused_adam_", None)
 
 
 class AdamKernel:
-    """The arithmetic of the fused `torch.optim.Adam.step`."""
+    """Makes the same step as the fused `torch.optim.Adam`."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, flat: nn.Parameter) -> None:
-        """`flat`: float [D], all that `optimizer` has."""
+        """`flat`, float [D], is the only parameter of `optimizer`."""
         self.optimizer, self.flat = optimizer, flat
         self._known = _fused is not None and all(hasattr(optimizer, name) for name in HOOKS)
 
     def step(self, optimizer: Any) -> bool:
-        """Make the step that `optimizer` would make; False where this is not known to be the same: it is another optimiser,
-        has more parameters, hooks or no moments yet."""
+        """Make the step that `optimizer` would make. Returns False, without a step, if the result might differ.
+
+        That is the case for another optimiser, further parameters, hooks, `amsgrad`, or before the first step.
+        """
         groups, moments, gradients = optimizer.param_groups, optimizer.state.get(self.flat), self.flat.grad
         options = groups[0]
         if not self._known or optimizer is not self.optimizer or not moments or gradients is None or options["amsgrad"]:

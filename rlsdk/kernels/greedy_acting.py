@@ -1,4 +1,4 @@
-"""Epsilon-greedy acting with dense layers in numpy, for few rows: a dozen torch calls would take longer than the network."""
+"""Epsilon-greedy acting with dense layers in numpy, for few rows: calls of torch would take longer than the network."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ from rlsdk.records import Observation
 
 
 class GreedyActing:
-    """Of one value per action; actions and random numbers are those of `rlsdk.networks.epsilon_greedy`."""
+    """Acts epsilon-greedily on one value per action. Actions and random numbers equal those of
+    `rlsdk.networks.epsilon_greedy`."""
 
     def __init__(self, modules: Iterable[nn.Module], actions: int) -> None:
-        """`actions`: how many there are, counted from 0."""
+        """`actions` is the number of actions, which are counted from 0."""
         self.kernel, self.actions = DenseKernel(modules, NUMPY), actions
 
     def fits(self, observation: Observation) -> bool:
-        """Whether there are few rows, on the processor, without masks."""
+        """Whether the observation has few rows, is on the CPU and has no mask."""
         first = observation.is_first
         return observation.action_mask is None and first.shape[0] <= ACTING_ROWS and first.is_cpu
 
     def __call__(self, features: Tensor, epsilon: Tensor | None, generator: Generator) -> Tensor:
-        """Actions int64 [N], for encoded observations [N, F]: random ones with probability `epsilon` (0-d; None: 0)."""
+        """Return actions int64 [N] for encoded observations [N, F]; each is random with probability `epsilon` (0-d;
+        None: 0)."""
         found = self.kernel(features.numpy()).argmax(-1)
         if epsilon is not None:
             drawn = torch.randint(self.actions, found.shape, generator=generator).numpy()

@@ -1,4 +1,4 @@
-"""Hooks and modes of torch that kernels would pass by. They have no public names."""
+"""Hooks and modes of torch that kernels would skip. torch has no public names for them."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ GLOBAL_HOOKS = tuple(
     if isinstance(getattr(torch_module, f"_global{name}", 0), dict)
 )
 function_modes: Callable[[], int] = getattr(torch._C, "_len_torch_function_stack", lambda: 1)
-"""How many modes watch torch's functions, of which a default device is one; 1 where this torch does not count them."""
+"""Returns the number of modes that intercept torch's functions (a default device is one); 1 if this torch does not
+count them."""
 KNOWN = hasattr(RemovableHandle, "next_id") and all(
     isinstance(getattr(nn.Module(), name, None), dict) for name in (*HOOKS, "_modules", "_parameters")
 )
-"""Whether this version of torch has the names that kernels read."""
+"""Whether this version of torch has the attributes that kernels read."""
 
 
 def is_hooked(module: nn.Module) -> bool:
-    """Whether the module has hooks, or a `forward` of its own instance."""
+    """Whether the module has hooks, or a `forward` set on the instance."""
     return (
         bool(any(GLOBAL_HOOKS) or "forward" in vars(module))
         or not KNOWN

@@ -1,7 +1,7 @@
-"""torch's operations for large arrays of narrow layers, with results in memory that is used again: fresh pages from the system
-cost more than the arithmetic on them.
+"""torch's operations for large arrays of narrow layers, with results in reused memory.
 
-[8192, 4] times [4, 64] takes 0.1 ms so; 1.0 ms into new memory; 1.2 ms by oneDNN, which always makes a new result.
+New memory pages from the operating system cost more than the arithmetic. [8192, 4] times [4, 64] takes 0.1 ms this way,
+1.0 ms into new memory, and 1.2 ms with oneDNN, which always allocates its result.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from rlsdk.kernels.memory import empty_like
 from rlsdk.kernels.numpy_backend import Activation, Array, Backend
 
 NARROW = 64
-"""From larger inner sizes on, what the backend of small arrays does is faster."""
+"""For larger inner sizes, the backend of small arrays is faster."""
 NAMES: dict[type[nn.Module], tuple[str, tuple[float, ...]]] = {
     nn.ReLU: ("threshold_backward", (0.0,)),
     nn.Tanh: ("tanh_backward", ()),
 }
-"""What autograd calls for activations, and its further arguments."""
+"""Class of an activation -> the operation that autograd calls, and its further arguments."""
 
 
 def large_backend(small: Backend) -> Backend:
-    """The same operations as those of torch's backend `small`."""
+    """Return a backend with the same operations as torch's backend `small`."""
     return replace(
         small,
         name="torch-large",
@@ -50,7 +50,7 @@ def _product(small: Backend, left: Tensor, right: Tensor, out: Tensor | None = N
 
 
 def _in_own_memory(kind: type[nn.Module], own: Activation | None) -> Activation | None:
-    """The same activation."""
+    """The same activation, with the gradient in reused memory."""
     name, settings = NAMES.get(kind, ("", ()))
     operation = getattr(torch.ops.aten, name, None) if name else None
     if own is None or operation is None or not hasattr(operation, "grad_input"):

@@ -1,4 +1,4 @@
-"""Calls modules one after another with their linear layers by the fastest products; differentiable."""
+"""Calls modules one after another, with the fastest matrix product for each linear layer. The result is differentiable."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rlsdk.kernels.backends import is_quick, product
 from rlsdk.kernels.hooks import is_hooked
 
 LARGE = 2**18
-"""Weights of so many numbers do not stay in a cache between two steps."""
+"""Weights with at least this number of entries do not stay in a cache between two steps."""
 
 
 def sequential(modules: Iterable[nn.Module], x: Tensor) -> Tensor:
-    """[N, I] -> [N, O], as `rlsdk.kernels.reference.sequential`."""
+    """[N, I] -> [N, O], the same as `rlsdk.kernels.reference.sequential`."""
     by_torch = _is_transformed() or x.dim() != 2
     for module in modules:
         if by_torch or is_hooked(module):
@@ -44,8 +44,10 @@ def _linear_layer(x: Tensor, layer: nn.Linear) -> Tensor:
 
 
 def _is_transformed() -> bool:
-    """Whether torch compiles or exports, maybe for other machines, or differentiates by `torch.func` or in forward mode:
-    it needs its own layers. True where this version of torch does not report it."""
+    """Whether torch compiles or exports the function, or differentiates it with `torch.func` or in forward mode.
+
+    Torch then needs its own layers. Also True if this version of torch does not report it.
+    """
     if torch.compiler.is_compiling():
         return True
     try:
@@ -59,13 +61,16 @@ def _is_transformed() -> bool:
 
 
 def _is_acting(x: Tensor, weight: Tensor) -> bool:
-    """Few rows [N, I], a large weight [O, I], no graph: numpy reads weights that no cache holds in two thirds of the time."""
+    """Whether there are few rows [N, I], a large weight [O, I] and no graph.
+
+    Then numpy needs two thirds of the time, because it reads uncached weights faster.
+    """
     few = x.is_cpu and x.shape[0] <= backends.ROWS and x.dtype is torch.float32 and not torch.is_grad_enabled()
     return few and weight.numel() >= LARGE
 
 
 class _Product(torch.autograd.Function):
-    """[N, K] times [K, M], differentiable as often as one likes."""
+    """The matrix product of [N, K] and [K, M], differentiable any number of times."""
 
     @staticmethod
     def forward(ctx: Any, left: Tensor, right: Tensor) -> Tensor:

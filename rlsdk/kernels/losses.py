@@ -1,4 +1,4 @@
-"""Losses by the fastest kernel."""
+"""Losses, computed by the fastest kernel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlsdk.kernels.switch import exists, is_on
 
 
 def pairwise_huber(current: Tensor, target: Tensor, asymmetry: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
-    """(sum, 0-d; gradients [.., N, K]), see `rlsdk.kernels.reference.pairwise_huber`."""
+    """Return (sum, 0-d; gradients [.., N, K]); see `rlsdk.kernels.reference.pairwise_huber`."""
     function = _fastest() if is_on() else by_torch.pairwise_huber
     return function(current, target, asymmetry, weight)
 

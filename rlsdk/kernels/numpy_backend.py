@@ -1,4 +1,4 @@
-"""The few operations a dense network needs, and numpy's."""
+"""The operations that a dense network needs, and their implementation in numpy."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import torch
 from torch import Tensor, nn
 
 Array = Any
-"""A numpy array or a tensor, as the backend has it."""
+"""A numpy array or a tensor, depending on the backend."""
 
 
 MANY = 4096
 Vjp = Callable[[Array, Array], Array]
-"""Given the gradient with respect to the output of an activation, and the output."""
+"""A function: (gradient with respect to an activation's output, that output) -> gradient with respect to its input."""
 
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """A function applied in place, and the gradient with respect to its input."""
+    """An activation function, applied in place, and the gradient with respect to its input."""
 
     apply: Callable[[Array], Array]
     vjp: Vjp
@@ -30,7 +30,7 @@ class Activation:
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """Operations on the arrays of one library."""
+    """The operations on the arrays of one library."""
 
     name: str
     array: Callable[[Tensor], Array]
@@ -39,15 +39,15 @@ class Backend:
     """x [.., N, I], matrix [.., I, O], bias [.., 1, O] -> a new array [.., N, O]."""
     product: Callable[..., Array]
     sum_rows: Callable[..., Array]
-    """Of [.., N, O] into `out` [.., 1, O]."""
+    """Sums [.., N, O] over N into `out` [.., 1, O]."""
     stack: Callable[[Sequence[Array]], Array]
     join: Callable[[Sequence[Array]], Array]
-    """Of [.., N, O]: rows one after another."""
+    """Concatenates the rows of several arrays [.., N, O]."""
     activations: dict[type[nn.Module], Activation | None]
-    """None: nothing follows."""
+    """Class of an activation -> its functions; None: no operation."""
 
     def __deepcopy__(self, memo: object) -> Backend:
-        """There is one of each; kernels compare them by identity."""
+        """Return the object itself: there is one object per backend, and kernels compare them by identity."""
         return self
 
 
@@ -62,7 +62,7 @@ def _ones(rows: int, kind: Any) -> Array:
 
 
 def _numpy_sum_rows(values: Array, out: Array) -> Array:
-    # a third of the time of `add.reduce`
+    # takes a third of the time of `add.reduce`
     return (np.dot if values.ndim == 2 else np.matmul)(_ones(values.shape[-2], values.dtype), values, out=out)
 
 
@@ -73,17 +73,17 @@ def _numpy_affine(x: Array, matrix: Array, bias: Array) -> Array:
 
 
 def _relu(z: Array) -> Array:
-    """max(z, 0) of [..], in place: from some thousand numbers on torch's takes a fifth of the time."""
+    """max(z, 0) of [..], in place. From some thousand numbers on, torch takes a fifth of numpy's time."""
     return np.maximum(z, 0.0, out=z) if z.size < MANY else torch.relu_(torch.from_numpy(z)).numpy()
 
 
 def relu_vjp(grad: Array, y: Array) -> Array:
-    """Of max(z, 0), given y."""
+    """The gradient with respect to z of y = max(z, 0)."""
     return grad * (y > 0.0)
 
 
 def tanh_vjp(grad: Array, y: Array) -> Array:
-    """Of tanh(z), given y."""
+    """The gradient with respect to z of y = tanh(z)."""
     return grad * (1.0 - y * y)
 
 

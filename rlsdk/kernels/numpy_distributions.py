@@ -1,5 +1,6 @@
-"""The commonest two distributions in numpy, for acting in few environments and learning from few rows, where calls of torch
-would take longer than the network. All equals `rlsdk.distributions` (tests compare them).
+"""The two most common distributions in numpy, for few environments and few rows.
+
+Calls of torch would take longer than the network. Results equal those of `rlsdk.distributions` (tests compare them).
 """
 
 from __future__ import annotations
@@ -18,36 +19,36 @@ HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
 class NormalSampler:
-    """Actions float [B, A]: mean + std * noise."""
+    """Samples actions float [B, A] as mean + std * noise."""
 
     def __init__(self, noise: NormalNoise) -> None:
         self.log_std = noise.log_std
         self._known: tuple[int, Floats] = 0, np.zeros(0, np.float32)
 
     def __call__(self, mean: Floats, mask: Tensor | None, generator: Generator) -> Floats:
-        """Actions [B, A] for means [B, A]; there are no masks."""
+        """Return actions [B, A] for means [B, A]. `mask` is not used."""
         noise: Floats = torch.randn(mean.shape, generator=generator).numpy()
         place, (before, log_std) = self.log_std.data_ptr(), self._known
-        if place != before:  # the parameter was given other memory
-            log_std = self.log_std.detach().numpy()[None]  # as the noise of one row: no broadcasting
-            self._known = place, log_std  # at once: agents predict from several threads
+        if place != before:  # the parameter has other memory than before
+            log_std = self.log_std.detach().numpy()[None]  # [1, A], like the noise of one row: no broadcasting
+            self._known = place, log_std  # one assignment, because several threads may predict
         noise *= np.exp(log_std)
         noise += mean
         return noise
 
     def __getstate__(self) -> dict[str, object]:
-        """Views of memory are not copied and not sent."""
+        """Return the state without views of memory, which must not be copied or pickled."""
         return {"log_std": self.log_std, "_known": (0, np.zeros(0, np.float32))}
 
 
 class GumbelSampler:
-    """Actions int64 [B]: the largest of logits and Gumbel noise."""
+    """Samples actions int64 [B] as the index of the largest sum of logit and Gumbel noise."""
 
     def __init__(self, noise: GumbelNoise) -> None:
         self.forbidden, self.smallest = np.float32(noise.forbidden), np.float32(noise.smallest)
 
     def __call__(self, logits: Floats, mask: Tensor | None, generator: Generator) -> NDArray[np.int64]:
-        """Actions [B] for logits [B, n], and bool [B, n] or None."""
+        """Return actions [B] for logits [B, n] and a mask, bool [B, n] or None."""
         if mask is not None:
             logits = np.where(mask.numpy(), logits, self.forbidden)
         noise = torch.empty(logits.shape).exponential_(generator=generator).numpy()
@@ -56,25 +57,26 @@ class GumbelSampler:
 
 
 Sampler = NormalSampler | GumbelSampler
-"""Internal actions [B, ..], given what the head's linear layer gave [B, ..], and the mask [B, ..]."""
+"""A function that returns internal actions [B, ..], given the output of the head's linear layer [B, ..] and the mask
+[B, ..]."""
 
 
 def sampler_of(noise: NormalNoise | GumbelNoise | None) -> Sampler | None:
-    """The sampler for this noise; None: the distribution samples."""
+    """Return the sampler for this noise; None: the distribution samples."""
     if noise is None:
         return None
     return NormalSampler(noise) if isinstance(noise, NormalNoise) else GumbelSampler(noise)
 
 
 class TakenChoices:
-    """One choice out of O: `log_prob` and `entropy` [N]; `vjp` gives gradients with respect to what the head's linear layer
-    gave [N, O], and to the head's own parameters [A].
+    """The actions taken under a categorical distribution of O values, with `log_prob` and `entropy` [N].
 
-    Inside all is [O, N]: numpy reduces the first axis row by row, three times as fast as short last ones.
+    `vjp` returns the gradients with respect to the output of the head's linear layer [N, O] and to the head's own
+    parameters. Arrays inside are [O, N]: numpy reduces the first axis three times as fast as a short last one.
     """
 
     def __init__(self, logits: Floats, action: Tensor, mask: Tensor | None, noise: GumbelNoise) -> None:
-        """`action`: int64 [N] from 0; `mask`: bool [N, O] or None."""
+        """`action` is int64 [N], counted from 0; `mask` is bool [N, O] or None."""
         if mask is not None:
             logits = np.where(mask.numpy(), logits, np.float32(noise.forbidden))
         self._chosen = action.numpy(), np.arange(len(logits))
@@ -88,7 +90,7 @@ class TakenChoices:
         self.entropy: Floats = -np.add.reduce(self._probs * self._log_probs)
 
     def vjp(self, grad_log_prob: Floats, grad_entropy: Floats | None) -> tuple[Floats]:
-        """onehot(a) - p, and -p (log p + H)."""
+        """The gradient of the log-probability is onehot(a) - p, that of the entropy -p (log p + H)."""
         per_row = -grad_log_prob
         if grad_entropy is not None:
             per_row = per_row - grad_entropy * (self._log_probs + self.entropy)
@@ -98,10 +100,11 @@ class TakenChoices:
 
 
 class TakenVectors:
-    """Gaussian vectors whose deviation does not depend on the observation; the same members."""
+    """The actions taken under a Gaussian whose deviation does not depend on the observation, with the members of
+    `TakenChoices`."""
 
     def __init__(self, mean: Floats, action: Tensor, noise: NormalNoise) -> None:
-        """`mean` and `action`: float [N, A]."""
+        """`mean` and `action` are float [N, A]."""
         log_std = noise.log_std.detach().numpy()[None]
         self._precision = np.exp(-log_std)
         self._standardised = action.numpy() - mean
@@ -112,7 +115,8 @@ class TakenVectors:
         self.entropy: Floats = np.full(len(mean), spread + np.float32(0.5 * mean.shape[1]))
 
     def vjp(self, grad_log_prob: Floats, grad_entropy: Floats | None) -> tuple[Floats, Floats]:
-        """z / std and z^2 - 1, with z = (a - mean) / std; the entropy's are 0 and 1."""
+        """With z = (a - mean) / std, the gradients of the log-probability are z / std and z^2 - 1, those of the entropy
+        0 and 1."""
         own = grad_log_prob.dot(self._squares - np.float32(1.0))
         if grad_entropy is not None:
             own += np.add.reduce(grad_entropy)
@@ -120,11 +124,11 @@ class TakenVectors:
 
 
 Taken = TakenChoices | TakenVectors
-"""Actions that were taken, under the distribution they are evaluated with."""
+"""The actions taken, under the distribution that is evaluated."""
 
 
 def taken(raw: Floats, action: Tensor, mask: Tensor | None, noise: NormalNoise | GumbelNoise) -> Taken:
-    """Internal actions [N, ..], given what the head's linear layer gave [N, O]."""
+    """Return the internal actions [N, ..] under the distribution with the head's output `raw` [N, O]."""
     if isinstance(noise, NormalNoise):
         return TakenVectors(raw, action, noise)
     return TakenChoices(raw, action, mask, noise)

@@ -1,6 +1,7 @@
-"""Sums over all pairs of predicted quantiles and target atoms, most of the cost of learning quantiles.
+"""Sums over all pairs of predicted quantiles and target atoms, which take most of the time of learning quantiles.
 
-In memory that is reused, in segments that fit the caches; or, where there are many on a CPU, without visiting the pairs at all.
+They are computed in reused memory and in segments that fit the caches. On a CPU, many pairs are summed by sorting
+instead.
 """
 
 from __future__ import annotations
@@ -15,16 +16,21 @@ from rlsdk.kernels.reference import pairwise_huber as by_torch
 from rlsdk.kernels.sorted_huber import sorted_huber
 
 SEGMENT = 640_000
-"""Temporaries of more numbers leave the caches: 64 rows of 200 x 200 took 2.4 ms in one segment, 1.5 ms in several."""
+"""The largest number of entries of temporaries that fit the caches.
+
+64 rows of 200 x 200 took 2.4 ms in one segment and 1.5 ms in several.
+"""
 PAIRS_PER_KEY = 21
-"""Visiting this many pairs takes as long as sorting one number. 64 rows, by pairs and sorted: 200 quantiles and 200 atoms 1.4
-and 0.60 ms, 100 and 100 0.36 and 0.32 ms."""
+"""Computing this number of pairs takes as long as sorting one number.
+
+64 rows took, by pairs and sorted: 1.4 and 0.60 ms for 200 quantiles and 200 atoms, 0.36 and 0.32 ms for 100 and 100.
+"""
 _memory = local()
-"""Of each thread: fresh pages from the system cost more than the arithmetic on them."""
+"""The reused memory of each thread. New memory pages from the operating system cost more than the arithmetic on them."""
 
 
 def pairwise_huber(current: Tensor, target: Tensor, asymmetry: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
-    """(sum, 0-d; gradients [.., N, K]), as `rlsdk.kernels.reference.pairwise_huber`."""
+    """Return (sum, 0-d; gradients [.., N, K]), the same as `rlsdk.kernels.reference.pairwise_huber`."""
     if worth_sorting(current, target):
         return sorted_huber(current, target, asymmetry, weight)
     if current.requires_grad or target.requires_grad:
@@ -36,7 +42,7 @@ def pairwise_huber(current: Tensor, target: Tensor, asymmetry: Tensor, weight: T
 
 
 def _in_segments(current: Tensor, target: Tensor, asymmetry: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
-    """As `pairwise_huber`, a part of the rows [N] at a time."""
+    """The same as `pairwise_huber`, computed for a part of the rows [N] at a time."""
     size = current.numel() * target.shape[-1]
     segments = math.ceil(size / SEGMENT)
     rows = math.ceil(current.shape[-2] / segments)
@@ -47,7 +53,7 @@ def _in_segments(current: Tensor, target: Tensor, asymmetry: Tensor, weight: Ten
 
 
 def worth_sorting(current: Tensor, target: Tensor) -> bool:
-    """Whether sorting is the faster way for `current` [.., K] and `target` [.., M], and one at all."""
+    """Whether sorting is possible and faster for `current` [.., K] and `target` [.., M]."""
     quantiles, atoms = current.shape[-1], target.shape[-1]
     if quantiles * atoms <= PAIRS_PER_KEY * (atoms + 3 * quantiles) or torch.compiler.is_compiling():
         return False
@@ -66,7 +72,7 @@ def _in_memory(current: Tensor, target: Tensor, asymmetry: Tensor, weight: Tenso
 
 
 def _temporaries(shape: tuple[int, ...], like: Tensor) -> list[Tensor]:
-    """Three uninitialised tensors [*shape], in the memory of the thread's earlier calls where that is large enough."""
+    """Return three uninitialised tensors [*shape], in the memory of earlier calls of the thread if it is large enough."""
     key, size = (shape, like.dtype, like.device), math.prod(shape)
     known: tuple[object, list[Tensor]] | None = getattr(_memory, "views", None)
     if known is not None and known[0] == key:

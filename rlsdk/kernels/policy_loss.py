@@ -1,5 +1,7 @@
-"""The loss of an actor-critic method in numpy: some thirty operations on short vectors, for which calls of torch would take
-three times as long."""
+"""The loss of an actor-critic method in numpy.
+
+It consists of about thirty operations on short vectors, for which calls of torch would take three times as long.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ Floats = NDArray[np.float32]
 class PolicyLossKernel:
     """See `rlsdk.kernels.protocol.PolicyLoss`."""
 
-    @np.errstate(all="ignore")  # what is not finite comes out so
+    @np.errstate(all="ignore")  # numbers that are not finite appear in the result
     def __call__(self, rows: LossRows, now: Evaluation, terms: LossTerms) -> tuple[Tensor, LossGrads]:
         size, weight = len(rows.target), None if rows.weight is None else rows.weight.numpy()
         share: Floats = np.full(size, 1.0 / size, np.float32) if weight is None else weight / np.add.reduce(weight)
@@ -47,7 +49,7 @@ class PolicyLossKernel:
 
 
 def normalized(advantage: Floats, weight: Floats | None) -> Floats:
-    """As `rlsdk.math.surrogate.normalized`, float [N]."""
+    """The same as `rlsdk.math.surrogate.normalized`, float [N]."""
     rows = advantage if weight is None else advantage[weight > 0.0]
     if len(rows) < 2:
         return advantage
@@ -60,7 +62,7 @@ def normalized(advantage: Floats, weight: Floats | None) -> Floats:
 
 
 def _value_error(rows: LossRows, now: Evaluation, clip: float | None, share: Floats) -> tuple[np.float32, Floats]:
-    """(mean of squared errors; half the gradient of each row's [N])."""
+    """(mean of squared errors; half of the gradient of each row's error [N])."""
     value, target = now.value.numpy(), rows.target.numpy()
     if clip is None:
         error = value - target

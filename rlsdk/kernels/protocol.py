@@ -1,7 +1,7 @@
-"""What a kernel is, and how networks describe themselves to kernels.
+"""The protocols of kernels, and the descriptions of networks from which kernels are made.
 
-A kernel computes what a network computes, and its gradients, faster than torch's modules and autograd. Callers do not
-depend on which kernel they get: torch autograd is one of them (`rlsdk.kernels.reference.Autograd`).
+A kernel computes the outputs of a network and their gradients faster than torch's modules and autograd. Callers do not
+depend on the kind of kernel; `rlsdk.kernels.reference.Autograd` implements the same protocol with torch's autograd.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ VjpT_co = TypeVar("VjpT_co", covariant=True)
 
 
 class Kernel(Protocol[InputsT_contra, OutputsT_co, VjpT_co]):
-    """Evaluates a network."""
+    """Evaluates a network and the gradients of its parameters."""
 
     @property
     def name(self) -> str:
@@ -30,48 +30,53 @@ class Kernel(Protocol[InputsT_contra, OutputsT_co, VjpT_co]):
         ...
 
     def evaluate(self, inputs: InputsT_contra, /) -> tuple[OutputsT_co, VjpT_co]:
-        """(outputs without graph, vjp).
+        """Return (outputs without graph, vjp).
 
-        `vjp` takes the gradient of a loss with respect to each output and writes that with respect to the parameters into their
-        `grad`, which is taken to be zero.
+        `vjp` takes the gradient of a loss with respect to each output. It writes the gradients with respect to the
+        parameters into their `grad`, which it assumes to be zero.
         """
         ...
 
 
 class DenseNetwork(Kernel[Tensor, Tensor, Callable[[Tensor], None]], Protocol):
-    """Evaluates [N, I] -> [.., N, O]."""
+    """Evaluates a network [N, I] -> [.., N, O]."""
 
     def evaluate_inputs(self, inputs: Tensor, /) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """(outputs [.., N, O] without graph, vjp): this `vjp` returns the gradient with respect to the inputs [N, I], and forms
-        none of the parameters."""
+        """Return (outputs [.., N, O] without graph, vjp), where `vjp` returns the gradient with respect to the inputs
+        [N, I].
+
+        Gradients of parameters are not computed.
+        """
         ...
 
     def outputs_of_several(self, inputs: Tensor, count: int, /) -> Tensor | None:
-        """What `evaluate` gives for each of `count` batches of equal size, whose rows stand in `inputs` [N, I] one batch after
-        the other, to the bit; None: one call for each takes as little time."""
+        """Return the outputs of `count` batches of equal size, which are concatenated in `inputs` [N, I].
+
+        They equal those of `evaluate` for each batch, bit by bit. Returns None if one call per batch is as fast.
+        """
         ...
 
 
 class Acting(Protocol):
-    """Raw outputs [N, O] of a network for encoded observations [N, I], without graph."""
+    """Computes the raw outputs [N, O] of a network for encoded observations [N, I], without graph."""
 
     def __call__(self, features: Tensor, /) -> Tensor: ...
 
 
 SampledVjp = Callable[[Tensor, Tensor], None]
-"""Takes the gradients of a loss with respect to actions [N, A] and log-densities [N]."""
+"""A function of the gradients of a loss with respect to actions [N, A] and log-densities [N]."""
 
 
 class SquashedPolicy(Kernel[tuple[Tensor, Tensor], tuple[Tensor, Tensor], SampledVjp], Protocol):
     """Evaluates (features [N, F], standard normal noise [N, A]) -> (unit actions [N, A], their log-densities [N])."""
 
     def act(self, features: Tensor, deterministic: bool, generator: Generator) -> Tensor:
-        """Unit actions [N, A] for features [N, F]."""
+        """Return unit actions [N, A] for features [N, F]."""
         ...
 
 
 class PolicyRows(Protocol):
-    """N steps to learn from, see `rlsdk.updates.PolicyBatch`."""
+    """N steps to learn from; see `rlsdk.updates.PolicyBatch`."""
 
     @property
     def observation(self) -> Observation: ...
@@ -85,36 +90,42 @@ class PolicyRows(Protocol):
 RowsT = TypeVar("RowsT", bound=PolicyRows)
 RowsT_contra = TypeVar("RowsT_contra", bound=PolicyRows, contravariant=True)
 Product = Callable[[Tensor], Tensor]
-"""A matrix times a vector [D]."""
+"""A function that multiplies a matrix with a vector [D]."""
 
 
 class PolicyVjp(Protocol):
-    """Takes the gradients of a loss with respect to log-probabilities, entropies (None: not in the loss) and values, float [N]
-    each, and writes that with respect to the parameters into their `grad`, which is taken to be zero."""
+    """Backpropagates the gradients of a loss with respect to log-probabilities, entropies and values, float [N] each.
+
+    The gradient of entropies is None if the loss has none. The gradients with respect to the parameters are written
+    into their `grad`, which is assumed to be zero.
+    """
 
     def __call__(self, grad_log_prob: Tensor, grad_entropy: Tensor | None, grad_value: Tensor | None, /) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluation:
-    """The network's outputs for N steps; tensors have no graph, except those of the distribution."""
+    """The network's outputs for N steps. Tensors have no graph, except those of the distribution."""
 
     made: Callable[[], Distribution]
-    """Makes `distribution`, which most updates do not need."""
-    log_prob: Tensor  # float [N], of the actions taken
+    """Creates `distribution`, which most updates do not need."""
+    log_prob: Tensor  # float [N], log-probabilities of the actions taken
     entropy: Tensor  # float [N]
     value: Tensor  # float [N]
     fisher: Callable[[], Product]
-    """The policy's Fisher information, averaged over the rows that count, times a direction in `actor_parameters`."""
+    """Returns a function that multiplies the policy's Fisher information with a direction [D] in `actor_parameters`.
+
+    The Fisher information is a weighted mean over the rows.
+    """
 
     @property
     def distribution(self) -> Distribution:
-        """Over internal actions."""
+        """The distribution over internal actions."""
         return self.made()
 
 
 class LossRows(PolicyRows, Protocol):
-    """The same as a policy's loss reads them; all float [N]."""
+    """The fields of a `PolicyBatch` that the loss of a policy uses, all float [N]."""
 
     @property
     def log_prob(self) -> Tensor: ...
@@ -128,72 +139,78 @@ class LossRows(PolicyRows, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LossTerms:
-    """Of what the loss of an actor-critic method is made."""
+    """The coefficients of the loss of an actor-critic method."""
 
     clip: float | None
-    """Of the ratio of likelihoods, arXiv:1707.06347, equation 7; None: -A log pi(a|s)."""
+    """The clip range of the probability ratio, arXiv:1707.06347, equation 7. None: the loss is -A log pi(a|s)."""
     clip_value: float | None
-    """How far values may move; None: freely."""
+    """The largest change of values; None: no limit."""
     ent_coef: float
     vf_coef: float
     normalize_advantage: bool
 
 
 LOSSES = ("policy", "value", "entropy", "approx_kl", "clip_fraction", "loss")
-"""The means that a policy's loss gives, float [6]; of entropy the negative one. Without clip 0 for the two of the ratio."""
+"""The means that `PolicyLoss` returns, float [6]. "entropy" is the negative entropy.
+
+Without `clip`, "approx_kl" and "clip_fraction" are 0.
+"""
 LossGrads = tuple[Tensor, Tensor | None, Tensor]
-"""Of the loss with respect to log-probabilities, entropies (None: not in the loss) and values, float [N] each."""
+"""Gradients of the loss with respect to log-probabilities, entropies (None: not in the loss) and values, float [N] each."""
 
 
 class PolicyLoss(Protocol):
-    """The loss of an actor-critic method: (means [6] called `LOSSES`, gradients [N])."""
+    """The loss of an actor-critic method: returns (the means named in `LOSSES`, [6]; the gradients [N])."""
 
     def __call__(self, rows: LossRows, now: Evaluation, terms: LossTerms, /) -> tuple[Tensor, LossGrads]: ...
 
 
 class PolicyEvaluator(Kernel[RowsT, Evaluation, PolicyVjp], Protocol[RowsT]):
-    """Evaluates a policy and its value function."""
+    """Evaluates a policy and its value function on recorded steps."""
 
     def prepared(self, rows: RowsT) -> RowsT:
-        """Work that is done once for all batches of `rows`; returns the rows to evaluate."""
+        """Do the work that is needed once for all batches of `rows`; return the rows to evaluate."""
         ...
 
     def policy(self, rows: RowsT) -> tuple[Distribution, Tensor]:
-        """(distribution, log-probabilities [N] of the actions taken) alone, without graph."""
+        """Return (distribution, log-probabilities [N] of the actions taken), without values and without graph."""
         ...
 
     def values(self, rows: RowsT, critic: Sequence[nn.Parameter]) -> tuple[Tensor, Callable[[Tensor], None]]:
-        """(values [N] without graph, vjp): `vjp` writes the gradient, given that with respect to the values [N], into the
-        `grad` of `critic`, the parameters that no action depends on."""
+        """Return (values [N] without graph, vjp).
+
+        `vjp` takes the gradient with respect to the values [N]. It writes the gradient with respect to `critic`, the
+        parameters that no action depends on, into their `grad`.
+        """
         ...
 
 
 class PolicyActor(Protocol):
-    """Acts with a policy that has no carry, and evaluates the observations it acted on."""
+    """Acts with a policy that has no carry, and evaluates observations."""
 
     def act(self, observation: Observation, deterministic: bool, generator: Generator) -> Tensor:
-        """Actions [B, ..] in environment units."""
+        """Return actions [B, ..] in environment units."""
         ...
 
     def forward(self, observation: Observation) -> tuple[Callable[[], Distribution], Tensor]:
-        """(makes the distribution, which not every update needs; values [N]), without graph."""
+        """Return (function that creates the distribution, which not every update needs; values [N]), without graph."""
         ...
 
     def values(self, observation: Observation) -> Tensor:
-        """[N], without graph."""
+        """The values [N], without graph."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class KernelChoice:
-    """What decides which kernel is the fastest for a network."""
+    """The properties of a network that determine its fastest kernel."""
 
     setting: str = "auto"
     """One of "auto", "autograd", "numpy", "torch"."""
     width: int = 1
-    """Of the widest layer."""
+    """The width of the widest layer."""
     rows: int = 1
-    """Of a training batch."""
+    """The number of rows of a training batch."""
     device: str = "cpu"
 
 
@@ -202,19 +219,19 @@ AUTOGRAD = KernelChoice("autograd")
 
 @dataclass(frozen=True, slots=True)
 class NormalNoise:
-    """Actions are raw outputs + exp(`log_std` [A]) * standard normal noise."""
+    """Actions are sampled as raw outputs + exp(`log_std` [A]) * standard normal noise."""
 
     log_std: Tensor
 
 
 @dataclass(frozen=True, slots=True)
 class GumbelNoise:
-    """Actions are where logits + Gumbel noise are largest."""
+    """Actions are sampled as the index of the largest sum of logit and Gumbel noise."""
 
     forbidden: float
-    """Logit of values that a mask forbids."""
+    """The logit of values that a mask forbids."""
     smallest: float
-    """Of the exponential numbers that noise is made of; smaller ones count as this."""
+    """Lower bound of the exponential random numbers from which the noise is computed."""
 
 
 class PlainHead(Protocol):
@@ -224,7 +241,7 @@ class PlainHead(Protocol):
 
     @property
     def own_parameters(self) -> Sequence[nn.Parameter]:
-        """Those of no layer, in the order in which the distribution's `vjp` gives their gradients."""
+        """The parameters outside of the linear layer, in the order of their gradients in the distribution's `vjp`."""
         ...
 
     @property
@@ -233,7 +250,7 @@ class PlainHead(Protocol):
         ...
 
     def of(self, raw: Tensor, mask: Tensor | None) -> ClosedForm:
-        """The distribution, given what the linear layer gave [N, O], and bool [N, O] or None."""
+        """Return the distribution, given the output of the linear layer [N, O] and a mask, bool [N, O] or None."""
         ...
 
     def to_environment(self, action: Tensor) -> Tensor: ...
@@ -242,7 +259,7 @@ class PlainHead(Protocol):
 
 
 class Reparameterised(Protocol):
-    """What kernels need of a squashed Gaussian, see `rlsdk.distributions.SquashedGaussian`."""
+    """The members of a squashed Gaussian that kernels use; see `rlsdk.distributions.SquashedGaussian`."""
 
     def transform(self, noise: Tensor) -> tuple[Tensor, Tensor]: ...
 
@@ -253,47 +270,54 @@ class Reparameterised(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SquashedLayers:
-    """A squashed Gaussian policy: body -> mean and log std, on encoded features."""
+    """The layers of a squashed Gaussian policy for encoded features: body -> mean and log std."""
 
     body: Sequence[nn.Module]
     mean: nn.Linear
     log_std: nn.Linear
     distribution: Callable[[Tensor, Tensor], Reparameterised]
-    """Of mean and log std [N, A]."""
+    """Returns the distribution, given mean and log std [N, A]."""
     log_std_range: tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ActorCriticLayers:
-    """A policy and its value function of dense layers, on encoders without parameters that are the same function."""
+    """The dense layers of a policy and its value function. Their encoders have no parameters and compute the same function."""
 
     encoder: nn.Module
     actor: Sequence[nn.Module]
-    """Hidden layers and the head's linear layer."""
+    """The hidden layers and the head's linear layer."""
     critic: Sequence[nn.Module]
     head: PlainHead
     actor_parameters: Sequence[nn.Parameter]
-    """All the distribution depends on, in the order of their entries in a vector [D]."""
+    """All parameters that the distribution depends on, in the order of their entries in a vector [D]."""
     is_vector: bool
-    """Whether the encoder only passes float32 vectors on."""
+    """Whether the encoder returns float32 vectors unchanged."""
     use_masks: bool
 
     @property
     def shared(self) -> int:
-        """How many modules at the beginning belong to both sides."""
+        """The number of modules at the beginning that actor and critic share."""
         pairs = zip(self.actor, self.critic, strict=False)
         return sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs))
 
     @property
     def differ_from_there(self) -> bool:
-        """Whether no other layer is used twice: only then each gradient is found in one place."""
+        """Whether actor and critic share no parameters after the first `shared` modules, and the rest of the actor is
+        dense.
+
+        Only then is the gradient of each parameter computed in one place.
+        """
         own = [*self.actor, *self.critic[self.shared :]]
         parameters = [parameter for module in own for parameter in module.parameters()]
         return len(set(map(id, parameters))) == len(parameters) and is_dense(self.actor[self.shared :])
 
 
 def is_linear(module: nn.Module) -> bool:
-    """Classes derived from them, such as torch's parametrised layers, may compute something else."""
+    """Whether a module is exactly an `nn.Linear` or an `EnsembleLinear`.
+
+    Derived classes, such as torch's parametrised layers, may compute other values.
+    """
     return type(module) is nn.Linear or bool(type(module).__dict__.get("is_ensemble_linear", False))
 
 

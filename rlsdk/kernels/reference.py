@@ -1,4 +1,4 @@
-"""What torch's modules and autograd compute: every kernel gives the same. Used where no kernel fits."""
+"""The reference of all kernels: torch's modules and autograd. It is also used where no kernel fits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Pair = tuple[Tensor, Tensor]
 
 
 class Autograd:
-    """A function [N, I] -> [.., N, O] of a network's parameters."""
+    """Evaluates a function [N, I] -> [.., N, O] that depends on a network's parameters."""
 
     name = "autograd"
 
@@ -20,7 +20,7 @@ class Autograd:
         self.function = function
 
     def evaluate(self, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
-        """See `rlsdk.kernels.protocol.Kernel`; inputs [N, I] may have a graph, which `vjp` goes through."""
+        """See `rlsdk.kernels.protocol.Kernel`. If the inputs [N, I] have a graph, `vjp` also backpropagates through it."""
         outputs = self.function(inputs)
         return outputs.detach(), lambda grad: backward((outputs,), (grad,))
 
@@ -32,11 +32,11 @@ class Autograd:
         return outputs.detach(), lambda grad: torch.autograd.grad(outputs, leaf, grad)[0]
 
     def outputs_of_several(self, inputs: Tensor, count: int) -> None:
-        """See `rlsdk.kernels.protocol.DenseNetwork`."""
+        """Return None, see `rlsdk.kernels.protocol.DenseNetwork`."""
 
 
 class AutogradPair:
-    """A function of two tensors and a network's parameters that gives two."""
+    """Evaluates a function that depends on a network's parameters, with two tensors as input and two as output."""
 
     name = "autograd"
 
@@ -44,13 +44,13 @@ class AutogradPair:
         self.function = function
 
     def evaluate(self, inputs: Pair) -> tuple[Pair, Callable[[Tensor, Tensor], None]]:
-        """See `rlsdk.kernels.protocol.Kernel`; a pair of inputs [N, ..] may have a graph, which `vjp` goes through."""
+        """See `rlsdk.kernels.protocol.Kernel`. If the two inputs [N, ..] have a graph, `vjp` also backpropagates through it."""
         first, second = self.function(inputs)
         return (first.detach(), second.detach()), lambda *grads: backward((first, second), grads)
 
 
 def backward(outputs: tuple[Tensor, ...], grads: tuple[Tensor | None, ...], *, retain_graph: bool = False) -> None:
-    """`torch.autograd.backward` of outputs [..] that require a gradient and have one in `grads` [..] (None: skipped)."""
+    """Call `torch.autograd.backward` for the outputs [..] that require a gradient and whose entry in `grads` is not None."""
     pairs = [(output, grad) for output, grad in zip(outputs, grads, strict=True) if grad is not None]
     trained = [(output, grad) for output, grad in pairs if output.requires_grad]
     if trained:
@@ -59,26 +59,28 @@ def backward(outputs: tuple[Tensor, ...], grads: tuple[Tensor | None, ...], *, r
 
 @contextmanager
 def seeded_draws(seed: int) -> Iterator[None]:
-    """Inside the block, torch's global generator is another one, of this seed."""
+    """Inside the `with` block, seed torch's global generator with `seed`. Its state is restored afterwards."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         yield
 
 
 def sequential(modules: Iterable[nn.Module], x: Tensor) -> Tensor:
-    """What modules give one after another, [N, I] -> [N, O]."""
+    """Call modules one after another, [N, I] -> [N, O]."""
     for module in modules:
         x = module(x)
     return x
 
 
 def pairwise_huber(current: Tensor, target: Tensor, asymmetry: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
-    """(sum_ij w e over all rows, 0-d; sum_j w, [.., N, K]) with d = y_j - z_i, c = clamp(d, -1, 1), e = d - c / 2 and
-    w = (c + asymmetry_i |c|) times the row's weight.
+    """Return (the sum of w e over all pairs i, j and all rows, 0-d; the sum of w over j, [.., N, K]).
+
+    For each pair, d = y_j - z_i, c = clamp(d, -1, 1) and e = d - c / 2. The weight w of the pair is (c + asymmetry_i
+    |c|) times the weight of the row.
 
     Args:
         current: z, float [.., N, K].
-        target: y, float [N, M], or with the dimensions in front that `current` has.
+        target: y, float [N, M], or with the same leading dimensions as `current`.
         asymmetry: 2 tau - 1 of quantiles tau in (0, 1), float [K].
         weight: float [N]; None = 1.
     """

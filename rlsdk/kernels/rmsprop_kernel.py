@@ -1,5 +1,7 @@
-"""RMSprop for one vector of parameters, without the overhead of `torch.optim.RMSprop.step`, which cost more than the arithmetic
-of a small network."""
+"""RMSprop for one vector of parameters, without the overhead of `torch.optim.RMSprop.step`.
+
+For a small network this overhead costs more than the arithmetic.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +16,15 @@ UNUSUAL = ("weight_decay", "momentum", "centered", "maximize", "differentiable",
 
 
 class RmspropKernel:
-    """The arithmetic of `torch.optim.RMSprop.step` with its default options but for `lr`, `alpha` and `eps`."""
+    """Makes the same step as `torch.optim.RMSprop` with default options; only `lr`, `alpha` and `eps` may differ."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, flat: nn.Parameter) -> None:
-        """`flat`: float [D], all that `optimizer` has."""
+        """`flat`, float [D], is the only parameter of `optimizer`."""
         self.optimizer, self.flat = optimizer, flat
 
     @torch.no_grad()
     def step(self, optimizer: Any) -> bool:
-        """Make the step that `optimizer` would make; False where this is not known to be the same."""
+        """Make the step that `optimizer` would make. Returns False, without a step, if the result might differ."""
         groups, moments, gradients = optimizer.param_groups, optimizer.state.get(self.flat), self.flat.grad
         options = groups[0]
         if (

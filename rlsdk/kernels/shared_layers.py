@@ -1,4 +1,4 @@
-"""The first dense layers of a policy, where they belong to its value function too: their gradient is a sum."""
+"""The first dense layers of a network, if policy and value function share them. Their gradient is a sum."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rlsdk.kernels.protocol import ActorCriticLayers
 
 
 class SharedLayers:
-    """Passes back what both sides pass to these layers."""
+    """Backpropagates the gradients of actor and critic through the layers that both share."""
 
     def __init__(self, layers: ActorCriticLayers, critic: DenseKernel) -> None:
-        """`critic`: of the layers that belong to the value function alone."""
+        """`critic` contains the layers of the value function alone."""
         count, backend = layers.shared, critic.backend
         self.first, self.actor = DenseKernel(layers.actor[:count], backend), DenseKernel(layers.actor[count:], backend)
         self.critic, self.depth = critic, len(self.first.linear)
-        """`depth`: of the trace of the whole actor, what the critic reads."""
+        """`depth`: the index of the critic's input in the trace of the whole actor."""
 
     @torch.no_grad()
     def vjp(
@@ -31,8 +31,15 @@ class SharedLayers:
         grad_entropy: Tensor | None,
         grad_value: Tensor | None,
     ) -> None:
-        """See `rlsdk.kernels.protocol.PolicyVjp`; gradients are [N]. `traces`: of the whole actor, and of the critic's own
-        layers; `head_vjp`: gives the gradient with respect to what the actor gave [N, O]."""
+        """Backpropagate gradients [N]; see `rlsdk.kernels.protocol.PolicyVjp`.
+
+        Args:
+            traces: the traces of the whole actor, and of the critic's own layers.
+            head_vjp: returns the gradient with respect to the actor's output [N, O].
+            grad_log_prob: gradient with respect to log-probabilities.
+            grad_entropy: gradient with respect to entropies; None: not in the loss.
+            grad_value: gradient with respect to values; None: not in the loss.
+        """
         actor, critic = traces
         grad = self.actor.input_grad(actor[self.depth :], head_vjp(grad_log_prob, grad_entropy), self.actor.gradients())
         if grad_value is not None:

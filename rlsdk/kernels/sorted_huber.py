@@ -1,9 +1,9 @@
-"""Sums over all pairs of predicted quantiles and target atoms that do not visit the pairs.
+"""Sums over all pairs of predicted quantiles and target atoms, computed by sorting instead of visiting the pairs.
 
-Seen from a quantile z, the Huber function of y - z is one formula for atoms y below z - 1, one up to z, one up to z + 1 and one
-above. Of each of the four segments it takes how many atoms there are, their sum and that of their squares, and these are
-differences of prefix sums over sorted atoms: (K + M) log(K + M) steps a row instead of K M. In float64, as prefix sums
-cancel.
+For a quantile z, the Huber function of y - z has four formulas, one per segment of atoms y. The segments are divided at
+z - 1, z and z + 1. The result of a segment follows from the number of its atoms, their sum and the sum of their
+squares. These are differences of prefix sums over the sorted atoms. A row takes (K + M) log(K + M) steps instead of K
+M. The sums are float64, because small differences of prefix sums lose digits.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ Counts = NDArray[np.int64]
 Numbers = NDArray[np.float64]
 
 
-@np.errstate(invalid="ignore", over="ignore")  # what is not finite comes out so
+@np.errstate(invalid="ignore", over="ignore")  # numbers that are not finite appear in the result
 def sorted_huber(current: Tensor, target: Tensor, asymmetry: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
-    """(sum, 0-d; gradients [.., N, K]), as `rlsdk.kernels.reference.pairwise_huber`."""
+    """Return (sum, 0-d; gradients [.., N, K]), the same as `rlsdk.kernels.reference.pairwise_huber`."""
     lead, quantiles = current.shape[:-1], current.shape[-1]
     atoms: NDArray[np.float32] = np.sort(target.expand(*lead, -1).reshape(-1, target.shape[-1]).numpy(), -1)
-    shift = atoms[:, :1].astype(np.float64)  # so that squares stay small, and the first atom is 0
+    shift = atoms[:, :1].astype(np.float64)  # makes squares small, and the first atom 0
     z, y = current.reshape(-1, quantiles).numpy() - shift, atoms - shift
     edges = _edges(z, y)
-    count = np.diff(edges, axis=0).astype(np.float64)  # of the four segments, [4, R, K], as all that follows
+    count = np.diff(edges, axis=0).astype(np.float64)  # of the four segments, [4, R, K], like all below
     total, squares = _between(edges, y), _between(edges, y * y)[1:3]
     products = count * z
-    away = np.abs(total - products)  # sums of |y - z|: the sign is the same all over a segment
+    away = np.abs(total - products)  # sums of |y - z|, whose sign is constant in a segment
     squares += z * (products - 2.0 * total)[1:3]
     far, near = count[::3], away[1:3]
-    huber = away[::3] + 0.5 * (squares - far)  # to the left and to the right of z, [2, R, K]
+    huber = away[::3] + 0.5 * (squares - far)  # left and right of z, [2, R, K]
     sides = np.stack([1.0 - asymmetry.numpy(), 1.0 + asymmetry.numpy()])[:, None]
     if weight is not None:
         sides = sides * weight.expand(lead).reshape(-1, 1).numpy()
@@ -41,12 +41,14 @@ def sorted_huber(current: Tensor, target: Tensor, asymmetry: Tensor, weight: Ten
 
 
 def _edges(z: Numbers, y: Numbers) -> Counts:
-    """Where the ends of the four segments of each z [R, K] lie among the ascending atoms y [R, M], of which the first is 0, as
-    places in a flat array that has M + 1 entries a row: [5, R, K].
+    """Return the ends of the four segments of each z [R, K] among the ascending atoms y [R, M], of which the first is
+    0.
 
-    All numbers of a row are sorted together, each with its place in the lowest bits, where it changes less than rounding. They
-    are sorted as integers, so that nothing not finite is an exception; the order of negative ones is another then, which does
-    not matter: atoms are not negative.
+    They are indices [5, R, K] into a flat array with M + 1 entries per row.
+
+    All numbers of a row are sorted together. The lowest bits of each contain its index, which changes it less than
+    rounding. They are sorted as integers, so that numbers that are not finite need no special case. Negative numbers
+    are then in another order, which has no effect, because atoms are not negative.
     """
     (rows, quantiles), atoms = z.shape, y.shape[1]
     keys = np.concatenate([y, z - 1.0, z, z + 1.0], axis=1)
@@ -74,5 +76,5 @@ def _between(edges: Counts, values: Numbers) -> Numbers:
 
 
 def _starts(rows: int, width: int) -> Counts:
-    """Where each row starts in a flat array, [R, 1]."""
+    """The index of the first entry of each row in a flat array, [R, 1]."""
     return np.arange(0, rows * width, width)[:, None]

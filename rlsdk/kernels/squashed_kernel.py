@@ -1,4 +1,4 @@
-"""A squashed Gaussian policy of dense layers, evaluated without autograd."""
+"""Evaluates a squashed Gaussian policy of dense layers without autograd."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from rlsdk.kernels.protocol import SampledVjp, SquashedLayers, SquashedPolicy
 
 
 class SquashedKernel:
-    """Learns by `backend`; acts in numpy for few rows, where calling torch would cost more than the arithmetic."""
+    """Learns with `backend`. Acts in numpy for few rows, for which calls of torch would take longer than the arithmetic."""
 
     def __init__(self, layers: SquashedLayers, backend: Backend, reference: SquashedPolicy) -> None:
-        """`reference`: acts for many rows."""
+        """`reference` acts for many rows."""
         self.layers, self.backend, self.reference, self.name = layers, backend, reference, backend.name
         self._acting, self._spread = DenseKernel([*layers.body, layers.mean]), DenseKernel([layers.log_std])
         parts = layers.body, [layers.mean], [layers.log_std]
         self.body, self.mean, self.log_std = (DenseKernel(part, backend) for part in parts)
 
     def act(self, features: Tensor, deterministic: bool, generator: Generator) -> Tensor:
-        """Unit actions [N, A] for features [N, F]."""
+        """Return unit actions [N, A] for features [N, F]."""
         if len(features) > ACTING_ROWS or not features.is_cpu:
             return self.reference.act(features, deterministic, generator)
         mean, trace = self._acting.forward(features.numpy())
@@ -35,7 +35,7 @@ class SquashedKernel:
 
     @torch.no_grad()
     def evaluate(self, inputs: tuple[Tensor, Tensor]) -> tuple[tuple[Tensor, Tensor], SampledVjp]:
-        """((actions [N, A], log-densities [N]), vjp), see `rlsdk.kernels.protocol.SquashedPolicy`."""
+        """Return ((actions [N, A], log-densities [N]), vjp); see `rlsdk.kernels.protocol.SquashedPolicy`."""
         features, noise = inputs
         array, tensor, (low, high) = self.backend.array, self.backend.tensor, self.layers.log_std_range
         latent, trace = self.body.forward(array(features))

@@ -1,7 +1,7 @@
-"""Notices when a network differs from the one a kernel was made for.
+"""Detects changes of a network after its kernel was made.
 
-It reads tables of torch's modules that have no public names; where this torch has others, `KNOWN` is False, no kernels are used
-and every check reports a change.
+It reads attributes of torch's modules that are not public. In a version of torch without them, `KNOWN` is False, no
+kernels are used and every check reports a change.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _END = (object(),)  # no module and no parameter
 
 class _Steady(local):
     block: object = None
-    """The innermost `fixed_layers()` of a thread."""
+    """The innermost `fixed_layers()` block of a thread."""
 
 
 _steady = _Steady()
@@ -34,7 +34,7 @@ _steady = _Steady()
 
 @contextmanager
 def fixed_layers() -> Iterator[None]:
-    """Inside the block this thread replaces no layers and adds no hooks: each network is looked at once."""
+    """Promise that this thread replaces no layers and adds no hooks inside the `with` block: each network is examined once."""
     before, _steady.block = _steady.block, object()
     try:
         yield
@@ -43,29 +43,30 @@ def fixed_layers() -> Iterator[None]:
 
 
 class _Look:
-    """What was last seen of the modules, parameters and hooks of networks, compared by identity: a few microseconds for a small
-    network, which all that ask for the same networks share.
+    """The modules, parameters and hooks of networks at the last check, compared by identity.
 
-    Values are not compared: kernels read the parameters' own memory.
+    A check takes a few microseconds for a small network. All `Structure` objects of the same networks share it. Values
+    are not compared, because kernels read the memory of the parameters.
     """
 
     def __init__(self, roots: tuple[nn.Module, ...], only: tuple[str, ...]) -> None:
         self.roots, self.only, self.hooked = roots, only, False
         self.changes = 0
-        """How often something was found changed, the first look among them."""
+        """The number of checks that found a change, including the first check."""
         self.looked_in: object = None
         self._containers: list[nn.Module] = []
         self._leaves: list[dict[str, nn.Parameter | None]] = []
-        self._members: list[object] = [self]  # what they held at the last look; never equal at first
+        self._members: list[object] = [self]  # contents at the last check; never equal at first
         self._attributes: list[dict[str, object]] = []
         self._sizes: list[int] = []
         self._last_hook = -1
 
     def look(self, block: object) -> None:
-        """Count where something was replaced, added or removed since the last look; `block`: of `fixed_layers()`, or None."""
+        """Compare the networks with the last check and count a change. `block` identifies the `fixed_layers()` block,
+        or is None."""
         self.looked_in = block
         if (
-            self._last_hook == RemovableHandle.next_id  # counts every hook of this process
+            self._last_hook == RemovableHandle.next_id  # counts all hooks of this process
             and not self.hooked
             and False
             not in map(
@@ -89,7 +90,7 @@ class _Look:
         self._containers = [*(self.roots if self.only else ()), *(m for m in modules if _may_hold(m))]
         self._leaves = [module._parameters for module in modules if module._parameters]
         tables = (*map(_values, map(_submodules, self._containers)), *map(_values, self._leaves))
-        self._members = [*chain(*tables), *_END]  # the end shows what was added last
+        self._members = [*chain(*tables), *_END]  # the end mark reveals added entries
         self._attributes = list(map(vars, modules))
         self._sizes = list(map(len, self._attributes))
         hooks = [getattr(module, name) for module in modules for name in HOOKS]
@@ -97,25 +98,25 @@ class _Look:
 
 
 _looks: WeakValueDictionary[tuple[object, ...], _Look] = WeakValueDictionary()
-"""By the ids of the networks, which live as long as the look at them, and the names of children."""
+"""Checks by the ids of the networks and the names of children. A check refers to its networks, so the ids stay valid."""
 
 
 class Structure:
-    """Notices changes of the modules, parameters and hooks of networks, for one that asks now and then."""
+    """Detects changes of the modules, parameters and hooks of networks, for one user that asks from time to time."""
 
     def __init__(self, *roots: nn.Module, only: tuple[str, ...] = ()) -> None:
-        """`only`: names of the roots' children that matter; () = all."""
+        """`only` are names of children of the roots to which the check is restricted; () = all."""
         self.roots, self.only, self._seen = roots, only, 0
         key = (*map(id, roots), only)
         self._look = _looks.get(key) or _looks.setdefault(key, _Look(roots, only))
 
     @property
     def hooked(self) -> bool:
-        """Whether a hook, or a `forward` set on an instance, needs calls of modules, which kernels leave out."""
+        """Whether a hook, or a `forward` set on an instance, requires calls of modules, which kernels would skip."""
         return self._look.hooked
 
     def changed(self) -> bool:
-        """Whether something was replaced, added or removed since the last call; True at the first one."""
+        """Whether something was replaced, added or removed since the last call; True at the first call."""
         look, block = self._look, _steady.block
         if block is None or block is not look.looked_in:
             look.look(block)
@@ -123,7 +124,7 @@ class Structure:
         return before != self._seen
 
     def __getstate__(self) -> dict[str, object]:
-        """Copies check for themselves."""
+        """A copy performs its own checks."""
         return {"roots": self.roots, "only": self.only}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -131,19 +132,22 @@ class Structure:
 
 
 def _may_hold(module: nn.Module) -> bool:
-    """Whether a module has others inside, or is a container to which some may be added."""
+    """Whether a module contains others, or is a container to which some may be added."""
     return bool(module._modules) or isinstance(module, nn.Sequential | nn.ModuleList | nn.ModuleDict)
 
 
 class KernelSlot(Generic[KernelT]):
-    """The kernel of a network as it is: made again after modules, parameters or hooks have changed."""
+    """Holds the kernel of a network, and makes it again after modules, parameters or hooks have changed."""
 
     def __init__(self, make: Callable[[bool], KernelT], root: nn.Module, only: tuple[str, ...] = ()) -> None:
-        """`make`: a method of the network, called with whether there are hooks; copies of the network get their own."""
+        """`make` is a method of the network that makes the kernel, given whether there are hooks.
+
+        Copies of the network get their own kernels.
+        """
         self._make, self.structure = make, Structure(root, only=only)
         self.structure.changed()
         self.kernel: KernelT = make(self.structure.hooked)
-        """As of the last check; call the object for the current one."""
+        """The kernel of the last check; call the object for the current one."""
 
     def __call__(self) -> KernelT:
         if self.structure.changed():
@@ -158,5 +162,5 @@ class KernelSlot(Generic[KernelT]):
         return {"make": self._make, "root": self.structure.roots[0], "only": self.structure.only}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Made at the first use: the network around it may not be whole yet."""
+        """The kernel is made at its first use, because the network around it may not be complete yet."""
         self._make, self.structure = state["make"], Structure(state["root"], only=state["only"])

@@ -1,6 +1,6 @@
 """Switches kernels on and off.
 
-`RLSDK_KERNELS=off` in the environment, or `kernels_off()` around what makes and trains an agent, leaves everything to torch.
+With the environment variable `RLSDK_KERNELS=off`, or inside `with kernels_off():`, torch computes everything.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ VARIABLE = "RLSDK_KERNELS"
 
 
 def _as_switch(value: str) -> bool:
-    """Raises SettingsError: neither on nor off."""
+    """Raises SettingsError if the value is neither on nor off."""
     if value not in ("on", "off"):
         raise SettingsError(f"the environment variable {VARIABLE} is {value!r}; {suggest(value, ('on', 'off'))}")
     return value == "on"
@@ -29,7 +29,7 @@ _on = [_as_switch(os.environ.get(VARIABLE, "on"))]
 
 @contextmanager
 def kernels_off() -> Iterator[None]:
-    """Networks that are made inside the block, and losses that are computed there, are left to torch and autograd."""
+    """Networks created inside the `with` block, and losses computed inside it, use torch's modules and autograd."""
     _on.append(False)
     try:
         yield
@@ -39,7 +39,7 @@ def kernels_off() -> Iterator[None]:
 
 @cache
 def exists(module: str) -> bool:
-    """Whether `rlsdk.kernels` has this module."""
+    """Whether `rlsdk.kernels` contains this module."""
     try:
         return find_spec(f"rlsdk.kernels.{module}") is not None
     except ModuleNotFoundError:
@@ -47,7 +47,7 @@ def exists(module: str) -> bool:
 
 
 def may_use(module: str) -> bool:
-    """Whether kernels are on, support this torch, and are installed."""
+    """Whether kernels are on, support this version of torch, and are installed."""
     return _on[-1] and KNOWN and exists(module)
 
 

@@ -1,4 +1,4 @@
-"""Network parts: encoders of observations, multi-layer perceptrons, critics, actors, flat parameter storage."""
+"""Parts of networks: encoders of observations, multi-layer perceptrons, critics, actors, flat parameter storage."""
 
 from rlsdk.networks.action_bounds import within_action_bounds
 from rlsdk.networks.action_scale import ActionScale

@@ -1,4 +1,4 @@
-"""Policies that use a part of the action space only."""
+"""Restricts policies to a part of the action space."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from rlsdk.spaces import Box
 
 
 def within_action_bounds(context: BuildContext, bounds: tuple[float, float] | None) -> BuildContext:
-    """The context with its Box action space narrowed to `bounds` (low, high) in every dimension; unchanged if `bounds` is None.
+    """Return the context with its Box action space narrowed to `bounds` (low, high) in every dimension; unchanged if
+    None.
 
-    What is built for it, exploration and warm-up included, takes actions inside these bounds only. A space without bounds gets
-    some.
+    Everything built from this context acts only inside these bounds, including exploration and warm-up. An unbounded
+    space becomes bounded.
 
     Raises:
         SettingsError: the bounds are not inside the action space.

@@ -1,4 +1,4 @@
-"""Heads turn a policy's latent into a distribution over the actions of a space, masks applied."""
+"""Action heads: they convert the latent features of a policy into a distribution over actions, and apply action masks."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from rlsdk.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 
 
 class ActionHead(Protocol):
-    """What every head does. Distributions are over internal actions: choices from 0, vectors without further axes."""
+    """The members of every head. Distributions are over internal actions: choices counted from 0, vectors with one axis."""
 
     def __call__(self, latent: Tensor, mask: Tensor | None) -> Distribution: ...
 
     def to_environment(self, action: Any) -> Any:
-        """Internal actions [N, ..] in environment units."""
+        """Convert internal actions [N, ..] to environment units."""
         ...
 
     def from_environment(self, action: Any) -> Any:
-        """Environment units as internal actions."""
+        """Convert actions in environment units to internal actions."""
         ...
 
 
 class DiscreteHead(nn.Module):
-    """One choice."""
+    """The head of a Discrete space: one categorical distribution."""
 
     def __init__(self, latent: int, space: Discrete) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class DiscreteHead(nn.Module):
 
 
 class MultiDiscreteHead(nn.Module):
-    """Several choices."""
+    """The head of a MultiDiscrete space: one categorical distribution per choice."""
 
     start: Tensor
 
@@ -75,7 +75,7 @@ class MultiDiscreteHead(nn.Module):
 
 
 class MultiBinaryHead(nn.Module):
-    """Bits."""
+    """The head of a MultiBinary space: one Bernoulli distribution per bit."""
 
     def __init__(self, latent: int, space: MultiBinary) -> None:
         super().__init__()
@@ -97,7 +97,10 @@ class MultiBinaryHead(nn.Module):
 
 
 class GaussianHead(nn.Module):
-    """A Gaussian whose deviations do not depend on the observation; actions are not squashed, the environment clips them."""
+    """The head of a Box space: a Gaussian whose standard deviations do not depend on the observation.
+
+    Actions are not squashed; the environment adapter clips them.
+    """
 
     def __init__(self, latent: int, space: Box, log_std_init: float) -> None:
         super().__init__()
@@ -129,4 +132,4 @@ class GaussianHead(nn.Module):
 
 
 PLAIN = (DiscreteHead, MultiDiscreteHead, MultiBinaryHead, GaussianHead)
-"""Heads that are one linear layer: `of(what it gives, mask)` is the distribution."""
+"""Heads with a single linear layer. `of(output of this layer, mask)` returns the distribution."""

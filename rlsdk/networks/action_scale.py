@@ -1,4 +1,4 @@
-"""Between the units of a bounded action space and the interval (-1, 1) that networks work in."""
+"""Converts between the units of a bounded action space and the interval (-1, 1), in which networks compute actions."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rlsdk.spaces import Box
 
 
 class ActionScale(nn.Module):
-    """Affine map between environment units [N, *shape] and unit actions [N, A] with A the number of elements.
+    """An affine map between environment units [N, *shape] and unit actions [N, A], where A is the number of elements.
 
-    Records (buffers, rollouts, what `predict` returns) hold environment units; only networks see unit actions.
+    Records (buffers, rollouts, results of `predict`) contain environment units. Only networks use unit actions.
     """
 
     center: Tensor
@@ -41,10 +41,10 @@ class ActionScale(nn.Module):
             self.register_buffer(name, torch.tensor(value, dtype=torch.float32), persistent=False)
 
     def to_environment(self, unit: Tensor) -> Tensor:
-        """Unit actions [N, A] in environment units [N, *shape], clamped against rounding past the bounds."""
+        """Convert unit actions [N, A] to environment units [N, *shape]; rounding errors past the bounds are clamped."""
         action = torch.addcmul(self.center, unit, self.half_width).clamp(self.low, self.high)
         return action.reshape(-1, *self.shape)
 
     def to_unit(self, action: Tensor) -> Tensor:
-        """Environment units [N, *shape] as unit actions [N, A]."""
+        """Convert environment units [N, *shape] to unit actions [N, A]."""
         return (action.reshape(-1, self.size) - self.center) / self.half_width

@@ -1,7 +1,7 @@
 """The network of on-policy algorithms: encoder -> memory -> hidden layers -> action head, and the same for the value.
 
-Every combination of mask, memory, observation and action space, and state-dependent noise is this one class: masks are in
-the observation, memories and noise matrices in the carry.
+This class serves every combination of mask, memory, observation, action space and state-dependent noise. Masks are part
+of the observation; recurrent states and noise matrices are part of the carry.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ States = tuple[Tensor, ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ActorCriticCarry:
-    """What is remembered of each environment: the actor's and the critic's memory, and gSDE's matrices."""
+    """The carry of each environment: the recurrent states of actor and critic, and the noise matrices of gSDE."""
 
     actor: States
     critic: States
@@ -42,10 +42,11 @@ class ActorCriticCarry:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimates:
-    """What an update needs to know of a step: log pi(a|s) and V(s), float [B], and both memories before the step.
+    """The extras of a step: log pi(a|s) and V(s), float [B], and the recurrent states of actor and critic before the
+    step.
 
-    Where both are None they are left for `ActorCritic.estimates`, which finds those of a whole rollout at once. The first alone
-    is None where the network has `keeps_log_prob = False`.
+    If `log_prob` and `value` are None, `ActorCritic.estimates` computes them later for a whole rollout. If only
+    `log_prob` is None, the network has `keeps_log_prob = False`.
     """
 
     log_prob: Tensor | None
@@ -54,14 +55,15 @@ class Estimates:
 
 
 DEFERRED = Estimates(None, None, ((), ()))
-"""Of a step of a network of dense layers, with any kernel."""
+"""The extras of a step of a network of dense layers, with any kernel. They are computed later."""
 RolloutAct = Callable[..., Act[ActorCriticCarry, Estimates]]
-"""Takes what `ActorCritic.act` takes."""
+"""A function with the arguments of `ActorCritic.act`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Torso:
-    """The parts of one side, actor or critic. `memory` None: the actor's latent is used, without gradient."""
+    """The parts of one side, actor or critic. If the critic's `memory` is None, it uses the actor's latent, without
+    gradient."""
 
     encoder: nn.Module
     memory: nn.Module | None
@@ -69,7 +71,7 @@ class Torso:
 
 
 class InputReader(Protocol):
-    """Turns observations and actions as users have them into records and tensors; see `rlsdk.agent.prediction`."""
+    """Converts users' observations and actions to records and tensors; see `rlsdk.agent.prediction`."""
 
     def read(
         self, given: object, memory: object = None, action_masks: object = None, episode_starts: object = None
@@ -82,12 +84,12 @@ class ActorCritic(nn.Module):
     """A policy and its value function."""
 
     reader: InputReader | None = None
-    """Given by the agent; without one the methods for users take records only."""
+    """Set by the agent. Without it, the methods for users take records only."""
     keeps_log_prob = True
-    """Whether rollouts have the log-probabilities of their actions. A loss that does not compare with them needs none."""
+    """Whether rollouts contain the log-probabilities of their actions. Losses that do not use them can set it to False."""
 
     def __init__(self, actor: Torso, critic: Torso, head: nn.Module, value: nn.Module, *, kernel: str = "auto") -> None:
-        """`kernel`: `setting` of `rlsdk.kernels.KernelChoice`."""
+        """`kernel` is the `setting` of `rlsdk.kernels.KernelChoice`."""
         super().__init__()
         self.shares_encoder = actor.encoder is critic.encoder
         self.encoder, self.memory, self.body, self.head = actor.encoder, actor.memory, actor.body, head
@@ -98,7 +100,7 @@ class ActorCritic(nn.Module):
         self.sde = head.noise if isinstance(head, SdeHead) else None
         self.kernel_setting = kernel
         self.has_train_mode = self.recurrent = False
-        """`recurrent`: whether updates need steps in order."""
+        """`recurrent`: whether updates need consecutive steps in order."""
         self._kernel = KernelSlot(self._make_kernel, self)
 
     def _make_kernel(self, hooked: bool) -> PolicyActor:
@@ -110,8 +112,10 @@ class ActorCritic(nn.Module):
         return factory.policy_actor(self._dense, KernelChoice(self.kernel_setting), hooked, ByModules(self))
 
     def dense_layers(self) -> ActorCriticLayers | None:
-        """The layers of a network without memory, state-dependent noise and parameters in its encoders, all of them dense; None
-        for any other."""
+        """The layers for a kernel, if all are dense; else None.
+
+        Also None if the network has a memory, state-dependent noise, or encoders with parameters.
+        """
         encoders = [part for part in (self.encoder, self.critic_encoder) if part is not None]
         if type(self.head) not in PLAIN or not all(map(is_fixed, encoders)):
             return None
@@ -126,7 +130,7 @@ class ActorCritic(nn.Module):
         return ActorCriticLayers(self.encoder, actor, critic, head, self.actor_parameters, vector, self.use_masks)
 
     def refit(self) -> None:
-        """Look at the modules again if some were replaced; updates do so before they learn."""
+        """Examine the modules again, in case some were replaced. Updates call this before they learn."""
         self._kernel()
 
     @property
@@ -135,12 +139,12 @@ class ActorCritic(nn.Module):
 
     @property
     def actor_parameters(self) -> list[nn.Parameter]:
-        """What the action distribution depends on."""
+        """The parameters that the action distribution depends on."""
         parts = [self.encoder, self.memory, self.body, self.head]
         return [p for part in parts if part is not None for p in part.parameters()]
 
     def reconfigure(self, config: object) -> None:
-        """Take the period of noise matrices from new settings: `sde_sample_freq`, or a rollout."""
+        """Set the period of noise matrices from new settings: `sde_sample_freq` steps, or one rollout."""
         every = getattr(config, "sde_sample_freq", -1)
         self.resample_every = every if every > 0 else None
 
@@ -152,7 +156,7 @@ class ActorCritic(nn.Module):
 
     @property
     def begin_rollout(self) -> Callable[[ActorCriticCarry], ActorCriticCarry] | None:
-        """With gSDE: makes the carry to begin a rollout with, see `Policy`."""
+        """With gSDE, a function that returns the carry for the start of a rollout; see `rlsdk.interfaces.BeginsRollouts`."""
         if self.sde is None:
             return None
         return lambda carry: ActorCriticCarry(
@@ -165,7 +169,7 @@ class ActorCritic(nn.Module):
         return self._act(self._kernel(), observation, carry, deterministic, generator)
 
     def rollout_act(self) -> RolloutAct:
-        """`act` for one rollout, during which layers and hooks stay as they are: looked at here instead of at every step."""
+        """Return `act` for one rollout, in which layers and hooks do not change. They are examined here, not at every step."""
         return partial(self._act, self._kernel())
 
     def _act(
@@ -207,7 +211,10 @@ class ActorCritic(nn.Module):
 
     @torch.no_grad()
     def estimates(self, steps: StepData[Estimates]) -> Estimates:
-        """Of steps [T, B], with the weights they were acted with: those found while acting, or all of them now."""
+        """Return the extras of steps [T, B]: those computed while acting, or all computed now.
+
+        The network must still have the weights it acted with.
+        """
         extras = steps.extras
         if extras.value is not None:
             return extras
@@ -219,7 +226,7 @@ class ActorCritic(nn.Module):
         return Estimates(distribution().log_prob(self.internal(taken)).view(lead), value.view(lead), extras.memory)
 
     def _encoded(self, features: Features) -> tuple[Tensor, Tensor]:
-        """Encoded features [N, F] (for the actor, for the critic)."""
+        """(encoded features [N, F] for the actor, the same for the critic)."""
         encoded = self.encoder(features)
         return encoded, encoded if self.critic_encoder is None else self.critic_encoder(features)
 
@@ -233,7 +240,7 @@ class ActorCritic(nn.Module):
     def evaluate(
         self, observation: Observation, memory: tuple[States, States], starts: Tensor
     ) -> tuple[Distribution, Tensor]:
-        """(action distribution, values [N]) of N steps, in order where there is a memory; see `Memory.sequence`."""
+        """Return (action distribution, values [N]) of N steps. With a memory they must be in order; see `Memory.sequence`."""
         features, others = self._encoded(observation.features)
         latent = self._memory.sequence(features, memory[0], observation.is_first, starts)
         if self.critic_memory is None:
@@ -245,7 +252,7 @@ class ActorCritic(nn.Module):
         return distribution, self.value(self.critic_body(latent_value)).squeeze(-1)
 
     def values_after(self, observation: Observation, memory: tuple[States, States]) -> Tensor:
-        """V [N] of observations seen with `memory` (the carry after the step before them)."""
+        """V [N] of observations, given the recurrent states `memory` (the carry after the step before them)."""
         features, others = self._encoded(observation.features)
         first, shared = observation.is_first, self.critic_memory is None
         latent = self._memory.step(features, memory[0], first)[0] if shared else features
@@ -253,7 +260,7 @@ class ActorCritic(nn.Module):
         return cast("Tensor", self.value(self.critic_body(latent)).squeeze(-1))
 
     def found_values(self, observation: Observation, memory: tuple[States, States]) -> Tensor:
-        """`values_after` without graph."""
+        """The same as `values_after`, without graph."""
         kernel = self._kernel()
         if self._dense is not None:
             return kernel.values(observation)
@@ -266,17 +273,17 @@ class ActorCritic(nn.Module):
         return self.values_after(observation, (carry.actor, carry.critic))
 
     def internal(self, action: Any) -> Any:
-        """Actions in environment units as the distribution knows them."""
+        """Convert actions in environment units to the internal actions of the distribution."""
         return cast("ActionHead", self.head).from_environment(action)
 
     def imitation_loss(self, observation: Observation, action: Any, starts: Tensor | None = None) -> Tensor:
-        """-log pi(a|s) [N], with a least deviation; see `rlsdk.interfaces.Imitates`."""
+        """The loss -log pi(a|s) [N], with a lower bound of the standard deviation; see `rlsdk.interfaces.Imitates`."""
         from rlsdk.networks.recorded_steps import imitation_loss
 
         return imitation_loss(self, observation, action, starts)
 
     def action_std(self) -> Tensor | None:
-        """Mean standard deviation of Box actions, 0-d; None where there are none."""
+        """Mean standard deviation of Box actions, 0-d; None for other actions."""
         if self.sde is not None:
             return self.sde.std().detach().mean()
         own = getattr(self.head, "log_std", None)
@@ -287,16 +294,18 @@ class ActorCritic(nn.Module):
     def get_distribution(
         self, observation: object, memory: object = None, *, action_masks: object = None, episode_starts: object = None
     ) -> Distribution:
-        """The action distribution, over internal actions.
+        """Return the action distribution, over internal actions.
 
         Args:
             observation: a record, or observations of the agent's space in numpy or torch, one or [N, ..].
-            memory: the carry that `predict` returned; None: episodes start here. Arrays are taken for `action_masks`.
-            action_masks: bool [A] or [N, A], True where allowed.
-            episode_starts: bool [N], True where an episode has just begun; None: everywhere.
+            memory: the carry that `predict` returned; None: episodes start here. An array is used as `action_masks`.
+            action_masks: bool [A] or [N, A], True where the action is allowed.
+            episode_starts: bool [N], True where an episode has just begun; None: everywhere without `memory`, else nowhere.
 
         Raises:
-            ObservationError: outside the space. MaskError: an unusable mask. UsageError: no record, and no agent reads others.
+            ObservationError: the observation is outside the space.
+            MaskError: the mask cannot be used.
+            UsageError: `observation` is not a record, and the policy has no agent that converts it.
         """
         seen, states = self._asked(observation, memory, action_masks, episode_starts)
         starts = torch.ones(len(seen.is_first), dtype=torch.bool, device=seen.is_first.device)
@@ -307,7 +316,7 @@ class ActorCritic(nn.Module):
     def predict_values(
         self, observation: object, memory: object = None, *, action_masks: object = None, episode_starts: object = None
     ) -> Tensor:
-        """V [N]; arguments and errors as `get_distribution`."""
+        """V [N]; arguments and errors as for `get_distribution`."""
         return self.values_after(*self._asked(observation, memory, action_masks, episode_starts))
 
     def evaluate_actions(
@@ -319,8 +328,10 @@ class ActorCritic(nn.Module):
         action_masks: object = None,
         episode_starts: object = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """(values, log-probabilities, entropies), each [N], of actions in environment units, numpy or torch; other arguments
-        and errors as `get_distribution`."""
+        """Return (values, log-probabilities, entropies), each [N].
+
+        `action` is in environment units, in numpy or torch. Other arguments and errors are as for `get_distribution`.
+        """
         seen, states = self._asked(observation, memory, action_masks, episode_starts)
         distribution = self.get_distribution(seen, states)
         taken = action if self.reader is None else self.reader.action(action)

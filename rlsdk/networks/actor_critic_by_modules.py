@@ -1,4 +1,4 @@
-"""An actor-critic network without memory evaluated by calling its modules."""
+"""Evaluates an actor-critic network without memory by calling its modules, without a kernel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlsdk.networks.action_heads import ActionHead
 from rlsdk.records import Observation
 
 NONE: tuple[tuple[()], tuple[()]] = ((), ())
-"""The memories of such a network."""
+"""The empty recurrent states of actor and critic."""
 
 
 class Network(Protocol):
@@ -48,11 +48,11 @@ class ByModules:
 
     @torch.no_grad()
     def forward(self, observation: Observation) -> tuple[Callable[[], Distribution], Tensor]:
-        """(makes the distribution, values [N])."""
+        """Return (function that creates the distribution, values [N])."""
         distribution, value = self.network.evaluate(observation, NONE, observation.is_first)
         return lambda: distribution, value
 
     @torch.no_grad()
     def values(self, observation: Observation) -> Tensor:
-        """[N]."""
+        """The values [N]."""
         return self.network.values_after(observation, NONE)

@@ -1,4 +1,4 @@
-"""A network's layers as text, to compare networks by."""
+"""Describes the layers of networks as text, so that networks can be compared."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 def architecture(*networks: nn.Module) -> list[str]:
-    """What two networks must have in common to take the same weights: classes and their arguments, names and shapes."""
+    """Describe classes with their arguments, names and shapes. Networks with equal descriptions can exchange weights."""
     found = []
     for network in networks:
         for name, module in network.named_modules():

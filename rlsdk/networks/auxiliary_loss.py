@@ -1,4 +1,4 @@
-"""Further losses of a user's network, such as a reconstruction error."""
+"""Auxiliary losses of users' networks, such as a reconstruction error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _refused: ContextVar[str] = ContextVar("refused", default="")
 
 
 class _Attached(torch.autograd.Function):
-    """The identity in its first argument; passing a gradient back gives the second one the gradient 1."""
+    """Returns `outputs` unchanged. In the backward pass `loss` receives the gradient 1."""
 
     @staticmethod
     def forward(ctx: Any, outputs: Tensor, loss: Tensor) -> Tensor:
@@ -29,11 +29,12 @@ class _Attached(torch.autograd.Function):
 
 
 def with_auxiliary_loss(outputs: Tensor, loss: Tensor) -> Tensor:
-    """`outputs` unchanged. Where an update passes the gradient of its loss back through them, the gradient of `loss` is added.
+    """Return `outputs` unchanged, and add the gradient of `loss` when an update backpropagates through them.
+
     Call it in the `forward` of a features extractor or of a whole network.
 
     Args:
-        outputs: what `forward` returns, float [N, ..].
+        outputs: the result of `forward`, float [N, ..].
         loss: float [], a mean over rows times its weight.
 
     Raises:
@@ -56,7 +57,7 @@ def with_auxiliary_loss(outputs: Tensor, loss: Tensor) -> Tensor:
 
 @contextmanager
 def auxiliary_losses_left_out() -> Iterator[None]:
-    """Inside the block networks are differentiated with respect to their inputs, and auxiliary losses are not added."""
+    """Ignore auxiliary losses inside the `with` block, in which networks are differentiated with respect to their inputs."""
     token = _left_out.set(True)
     try:
         yield
@@ -66,7 +67,8 @@ def auxiliary_losses_left_out() -> Iterator[None]:
 
 @contextmanager
 def auxiliary_losses_refused(algorithm: str) -> Iterator[None]:
-    """Inside the block `with_auxiliary_loss` raises; for updates whose gradients are not those of a loss."""
+    """Make `with_auxiliary_loss` raise an error inside the `with` block, for updates that do not follow the gradient of
+    a loss."""
     token = _refused.set(algorithm)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The action head of a space, nested as it is."""
+"""Builds the action head for a space. Nested spaces have nested heads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PartT = TypeVar("PartT")
 
 
 class NestedHead(nn.Module):
-    """A head for each part of a Dict or Tuple action."""
+    """The head of a Dict or Tuple space: one head per entry."""
 
     def __init__(self, space: Dict | Tuple, heads: Sequence[nn.Module]) -> None:
         super().__init__()
@@ -45,10 +45,10 @@ class NestedHead(nn.Module):
 
 
 def build_action_head(space: Space, latent: int, log_std_init: float = 0.0) -> nn.Module:
-    """The head for an action space.
+    """Build the head for an action space.
 
     Raises:
-        UnsupportedSpaceError: a Box that does not hold floats.
+        UnsupportedSpaceError: a Box that does not contain floats.
     """
     if isinstance(space, Box):
         if not space.dtype.startswith("float"):
@@ -63,7 +63,7 @@ def build_action_head(space: Space, latent: int, log_std_init: float = 0.0) -> n
 
 
 def require_box(space: Space) -> Box:
-    """The space, if state-dependent noise can act in it.
+    """Return the space if it is a Box, which state-dependent noise needs.
 
     Raises:
         SettingsError: it is not a Box.

@@ -1,4 +1,4 @@
-"""Puts an actor-critic network together from settings."""
+"""Builds an actor-critic network from settings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rlsdk.spaces import Space
 
 
 class OnPolicySettings(Protocol):
-    """The hyper-parameters an on-policy algorithm's network depends on."""
+    """The settings of an on-policy algorithm that its network depends on."""
 
     @property
     def policy(self) -> str: ...
@@ -43,13 +43,13 @@ def build_actor_critic(
     use_sde: bool = False,
     sde_every: int = -1,
 ) -> ActorCritic:
-    """The network for an environment.
+    """Build the actor-critic network for an environment.
 
     Args:
-        context: of the problem.
-        config: policy name, network settings.
+        context: spaces, device and other data of the environment.
+        config: the policy's name and the network settings.
         memory: `lstm`, `gru`, or None.
-        use_sde: explore by state-dependent noise.
+        use_sde: whether to explore with state-dependent noise.
         sde_every: steps between noise matrices; -1 = one per rollout.
 
     Raises:
@@ -68,7 +68,7 @@ def build_actor_critic(
     actor_memory, critic_memory, width = _memories(context.algorithm, networks, memory, features_dim(encoder))
     shared_widths = (networks.net_arch or {}).get("shared", ())
     trunk = mlp(width, shared_widths, networks.activation_fn)
-    """The first layers of both sides, the same modules."""
+    """The first hidden layers, which actor and critic share."""
     trunk_width = shared_widths[-1] if shared_widths else width
     torsos, outputs = [], []
     for name, part, own in (("pi", encoder, actor_memory), ("vf", other, critic_memory)):
@@ -87,7 +87,7 @@ def build_actor_critic(
 def _memories(
     algorithm: str, networks: ActorCriticConfig, kind: str | None, inputs: int
 ) -> tuple[nn.Module, nn.Module | None, int]:
-    """(actor's memory, critic's memory or None for the actor's, width of what comes out)."""
+    """(memory of the actor, memory of the critic or None if it uses the actor's, width of their outputs)."""
     if kind is None:
         return NoMemory(inputs), NoMemory(inputs), inputs
     assert isinstance(networks, RecurrentConfig)
@@ -103,7 +103,7 @@ def _memories(
 
 
 def _require_plain_noise(networks: ActorCriticConfig) -> None:
-    """Raises SettingsError: a setting of state-dependent noise, which would do nothing."""
+    """Raises SettingsError if a setting of state-dependent noise is given although `use_sde` is false."""
     given = {"squash_output": networks.squash_output, "use_expln": networks.use_expln}
     for name in [name for name, value in given.items() if value] + ["full_std = false"] * (not networks.full_std):
         raise SettingsError(f"{name} needs use_sde = true")
@@ -114,7 +114,7 @@ def _head(space: Space, latent: int, networks: ActorCriticConfig, use_sde: bool)
         return build_action_head(space, latent, networks.log_std_init)
     box = require_box(space)
     head = GaussianHead(latent, box, 0.0)
-    del head.log_std  # the noise has its own
+    del head.log_std  # the noise has its own parameter
     noise = StateDependentNoise(
         latent, head.linear.out_features, networks.log_std_init, networks.use_expln, full_std=networks.full_std
     )
@@ -122,7 +122,7 @@ def _head(space: Space, latent: int, networks: ActorCriticConfig, use_sde: bool)
 
 
 def _initialise(network: ActorCritic) -> None:
-    """Orthogonal weights and zero biases of linear layers and convolutions; memories keep torch's initial weights."""
+    """Set orthogonal weights and zero biases in linear layers and convolutions. Memories retain torch's initial weights."""
     for gain, part in (
         (GAINS["torso"], network.encoder),
         (GAINS["torso"], network.critic_encoder),

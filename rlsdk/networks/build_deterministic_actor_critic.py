@@ -1,4 +1,4 @@
-"""Actor and critics of TD3 and DDPG, from settings."""
+"""Builds the actor and critics of TD3 and DDPG from settings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAMES = ("pi", "qf")
 
 
 class DeterministicNetworkSettings(Protocol):
-    """The settings that the networks are made from."""
+    """The settings that the networks depend on."""
 
     @property
     def policy(self) -> str: ...
@@ -37,7 +37,7 @@ class DeterministicNetworkSettings(Protocol):
 def build_deterministic_actor_critic(
     context: BuildContext, config: DeterministicNetworkSettings
 ) -> tuple[DeterministicActor, ContinuousCritics | OwnCritics]:
-    """(actor; `n_critics` critics that predict one value each), on the context's device.
+    """Build (actor, `n_critics` critics that predict one value each) on the context's device.
 
     Raises:
         UnsupportedSpaceError, SettingsError: the policy or the settings do not fit the spaces.
@@ -57,7 +57,7 @@ def _actor(context: BuildContext, config: DeterministicNetworkSettings, scale: A
     given = OwnNetworkSettings("actor_class", networks.actor_class, networks.actor_kwargs, networks.normalize_images)
     encoder = own_network(context, given, (scale.size,), f"{scale.size} actions before tanh")
     actor = DeterministicActor(encoder, (), networks.activation_fn, scale)
-    actor.mean = nn.Identity()  # the user's network ends with the actions
+    actor.mean = nn.Identity()  # the user's network returns the actions
     return actor
 
 
@@ -78,5 +78,5 @@ def _critics(
 
 
 def _kernel(context: BuildContext, config: DeterministicNetworkSettings, hidden: tuple[int, ...]) -> KernelChoice:
-    """What evaluates the dense layers of one network."""
+    """The choice of the kernel for the dense layers of one network."""
     return KernelChoice(config.policy_kwargs.kernel, max(hidden, default=1), config.batch_size, context.device)

@@ -1,4 +1,4 @@
-"""The policy of value methods for discrete actions, from settings."""
+"""Builds the policy of value methods for discrete actions from settings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HIDDEN = (64, 64)
 
 
 class DiscreteValueSettings(Protocol):
-    """The hyper-parameters the policy depends on."""
+    """The settings that the policy depends on."""
 
     @property
     def policy(self) -> str: ...
@@ -35,7 +35,9 @@ class DiscreteValueSettings(Protocol):
 def build_discrete_value_policy(
     context: BuildContext, config: DiscreteValueSettings, values_per_action: int = 1
 ) -> DiscreteValuePolicy:
-    """Encoder, hidden layers of `net_arch` (`[64, 64]`, none after NatureCNN) and a linear layer, on the context's device.
+    """Build the policy on the context's device: an encoder, the hidden layers `net_arch` and a linear layer.
+
+    By default `net_arch` is `[64, 64]`, and empty after NatureCNN.
 
     Raises:
         UnsupportedSpaceError, SettingsError: the policy or the settings do not fit the spaces.
@@ -54,10 +56,10 @@ def build_discrete_value_policy(
 
 
 def _own(context: BuildContext, networks: DiscreteValueConfig, values_per_action: int) -> DiscreteValuePolicy:
-    """On a whole network of the user's, which gives [N, A, K], or A * K numbers on one axis.
+    """Build the policy around a user's network, which returns [N, A, K] or [N, A * K].
 
     Raises:
-        SettingsError: `dueling` asks for a head, which the user's network replaces.
+        SettingsError: `dueling` is true, which needs a head that the user's network replaces.
     """
     if networks.dueling:
         raise SettingsError(

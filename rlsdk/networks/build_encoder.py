@@ -1,4 +1,4 @@
-"""Chooses the encoder of a policy: one of rlsdk's, or the user's features extractor on preprocessed observations."""
+"""Builds the encoder of a policy: one of rlsdk, or the user's features extractor with preprocessed observations."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from rlsdk.spaces import Dict, Space, Tuple
 
 DEFAULTS: dict[str, type[nn.Module]] = {"Mlp": FlattenEncoder, "Cnn": NatureEncoder, "MultiInput": CombinedEncoder}
 OWN = {"FlattenExtractor": FlattenEncoder, "NatureCNN": NatureEncoder, "CombinedExtractor": CombinedEncoder}
-"""Encoders that compute what the documented extractors do, faster."""
+"""Names of the features extractors of stable-baselines3 -> encoders that compute the same, faster."""
 
 
 class ExtractorEncoder(nn.Module):
-    """A user's features extractor, called with preprocessed observations."""
+    """Calls a user's features extractor with preprocessed observations."""
 
     def __init__(self, extractor: nn.Module, space: Space, *, normalize_images: bool) -> None:
         super().__init__()
@@ -46,16 +46,16 @@ class ExtractorEncoder(nn.Module):
 
 
 def uses_nature_cnn(encoder: nn.Module) -> bool:
-    """Whether an encoder ends with NatureCNN's linear layer, after which no hidden layers are added by default."""
+    """Whether an encoder is NatureCNN, after which policies have no hidden layers by default."""
     return isinstance(getattr(encoder, "extractor", encoder), NatureEncoder | NatureCNN)
 
 
 def build_encoder(context: BuildContext, policy: str, config: NetworkConfig) -> nn.Module:
-    """The encoder of a policy called Mlp..., Cnn... or MultiInput..., or the user's features extractor.
+    """Build the encoder for a policy named Mlp..., Cnn... or MultiInput..., or use the user's features extractor.
 
     Raises:
-        UnsupportedSpaceError: the policy does not fit the space; the message names the one that does.
-        SettingsError: the user's class gives no module with `features_dim`, or does not take its arguments.
+        UnsupportedSpaceError: the policy does not fit the space; the message names the policy that does.
+        SettingsError: the user's class does not create a module with `features_dim`, or does not take its arguments.
     """
     space, custom = context.observation_space, config.features_extractor_class
     kind = next((prefix for prefix in DEFAULTS if policy.startswith(prefix)), "Mlp")
@@ -94,11 +94,11 @@ def _user_encoder(context: BuildContext, custom: Any, config: NetworkConfig) -> 
 
 
 def _require_arguments(made: Any, name: str, arguments: dict[str, Any], own: set[str]) -> None:
-    """Raises SettingsError when the class does not take these arguments; `own` are not the user's to give."""
+    """Raises SettingsError if the class does not take these arguments. Users must not give those in `own`."""
     try:
         signature = inspect.signature(made)
     except (TypeError, ValueError):
-        return  # written in C: its arguments are not known
+        return  # a class written in C, whose arguments are unknown
     names = [parameter for parameter in list(signature.parameters)[1:] if parameter not in own]
     try:
         if own & set(arguments):

@@ -1,4 +1,4 @@
-"""Actor-critics of which the actor, the value function or both are whole networks of the user's."""
+"""Builds actor-critics in which a user's network replaces the actor, the value function or both."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from rlsdk.settings.networks import widths
 
 HIDDEN = (64, 64)
 GAINS = {"torso": 2.0**0.5, "head": 0.01, "value": 1.0}
-"""Of orthogonal initial weights: a small head makes the first policy nearly the same everywhere."""
+"""Gains of orthogonal initial weights. With the small gain of the head, the first policy is nearly the same in all states."""
 
 
 def require_no_latent(*, memory: bool, use_sde: bool) -> None:
-    """Raises SettingsError: a memory or state-dependent noise needs the latent of a network made by rlsdk."""
+    """Raises SettingsError if a memory or state-dependent noise is used: both need latent features of a network of rlsdk."""
     if memory or use_sde:
         what, instead = ("a memory", " or memory_class") if memory else ("use_sde", "")
         raise SettingsError(
@@ -36,10 +36,13 @@ def require_no_latent(*, memory: bool, use_sde: bool) -> None:
 
 
 def build_own_actor_critic(context: BuildContext, policy: str, networks: ActorCriticConfig) -> ActorCritic:
-    """Each side is the user's class, or encoder and hidden layers of its own; initial weights of the user's stay as they are.
+    """Build an actor-critic whose actor and value function are each a user's network, or an encoder with hidden layers.
+
+    The initial weights of users' networks are not changed.
 
     Raises:
-        SettingsError: the user's class takes other arguments, or gives another shape. UnsupportedSpaceError: the space.
+        SettingsError: the user's class takes other arguments, or its output has another shape.
+        UnsupportedSpaceError: the space is not supported.
     """
     head: nn.Module
     value: nn.Module = nn.Identity()
@@ -62,7 +65,10 @@ def build_own_actor_critic(context: BuildContext, policy: str, networks: ActorCr
 
 
 def _without_layers(head: nn.Module) -> int:
-    """Take the linear layers out of a head, so that it reads its columns of what the network gives; how many there are."""
+    """Replace the linear layers of a head by `Columns`, which select their part of the network's output.
+
+    Returns the total number of columns.
+    """
     start = 0
     for part in head.modules():
         if isinstance(part, PLAIN):
@@ -84,7 +90,7 @@ def _own_side(context: BuildContext, networks: ActorCriticConfig, side: str, out
 
 
 def _default_side(context: BuildContext, policy: str, networks: ActorCriticConfig, name: str) -> tuple[Torso, int]:
-    """(encoder and hidden layers, width of what comes out)."""
+    """(encoder and hidden layers, width of their output)."""
     encoder = build_encoder(context, policy, networks)
     default: tuple[int, ...] = () if uses_nature_cnn(encoder) else HIDDEN
     hidden = widths(networks.net_arch, name, default, names=("pi", "vf"), absent=())

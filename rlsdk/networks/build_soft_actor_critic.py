@@ -1,4 +1,4 @@
-"""Actor and critics of the soft actor-critic family, from settings."""
+"""Builds the actor and critics of the soft actor-critic family from settings."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ NAMES = ("pi", "qf")
 def build_soft_actor_critic(
     context: BuildContext, config: SoftActorCriticConfig, values_per_critic: int = 1
 ) -> tuple[SquashedActor, ContinuousCritics | OwnCritics]:
-    """(actor; `n_critics` critics that predict `values_per_critic` values each), on the context's device.
+    """Build (actor, `n_critics` critics that predict `values_per_critic` values each) on the context's device.
 
-    The actor stays inside `config.action_bounds`. Exploration does where it is built from `within_action_bounds(context, ..)`.
+    The actor acts inside `config.action_bounds`. To restrict exploration too, build it from
+    `within_action_bounds(context, ..)`.
 
     Raises:
         UnsupportedSpaceError, SettingsError: the policy or the settings do not fit the spaces.
@@ -72,7 +73,7 @@ def _actor(context: BuildContext, config: SoftActorCriticConfig, scale: ActionSc
 
 
 def _own_actor(context: BuildContext, config: SoftActorCriticConfig, scale: ActionScale) -> SquashedActor:
-    """An actor whose whole network is the user's: A means, then A log standard deviations."""
+    """Build an actor from a user's network, which returns A means, then A log standard deviations."""
     networks = config.policy_kwargs
     if config.use_sde:
         raise SettingsError(
@@ -104,5 +105,5 @@ def _critics(
 
 
 def _kernel(config: SoftActorCriticConfig, context: BuildContext, hidden: tuple[int, ...]) -> KernelChoice:
-    """What evaluates the dense layers of one network."""
+    """The choice of the kernel for the dense layers of one network."""
     return KernelChoice(config.policy_kwargs.kernel, max(hidden, default=1), config.batch_size, context.device)

@@ -1,4 +1,4 @@
-"""The actor of the soft actor-critic family, from an encoder and settings."""
+"""Builds the actor of the soft actor-critic family from an encoder and settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlsdk.networks.state_dependent_noise import StateDependentNoise
 
 
 class SdeSettings(Protocol):
-    """The hyper-parameters of state-dependent noise."""
+    """The settings of state-dependent noise."""
 
     @property
     def log_std_init(self) -> float: ...
@@ -36,7 +36,7 @@ def build_squashed_actor(
     sde: SdeSettings | None = None,
     resample_every: int | None = None,
 ) -> SquashedActor:
-    """An actor on top of `encoder`; with `sde`, one that explores by state-dependent noise."""
+    """Build an actor on top of `encoder`. With `sde` it explores with state-dependent noise."""
     inputs = features_dim(encoder)
     body = mlp(inputs, hidden, activation_fn)
     latent = hidden[-1] if hidden else inputs

@@ -13,7 +13,8 @@ from rlsdk.spaces import Box, Dict, Space, Tuple
 
 
 class CombinedEncoder(nn.Module):
-    """One encoder per entry of a Dict or Tuple: NatureEncoder for images, flat for the rest; their features side by side."""
+    """One encoder per entry of a Dict or Tuple: NatureEncoder for images, FlattenEncoder for others. Their features are
+    concatenated."""
 
     def __init__(
         self,
@@ -23,7 +24,12 @@ class CombinedEncoder(nn.Module):
         *,
         normalize_images: bool = True,
     ) -> None:
-        """`normalized_image`: float arrays of three dimensions are images too. Raises UnsupportedSpaceError: not nested."""
+        """Create one encoder per entry. With `normalized_image`, float arrays with three dimensions count as images
+        too.
+
+        Raises:
+            UnsupportedSpaceError: the space is not a Dict or Tuple.
+        """
         super().__init__()
         if not isinstance(space, Dict | Tuple):
             raise UnsupportedSpaceError(
@@ -42,7 +48,7 @@ class CombinedEncoder(nn.Module):
             else:
                 encoders[key] = FlattenEncoder(child, normalize_images)
         self.keys = tuple(encoders)
-        self.encoders = nn.ModuleList(encoders.values())  # a list: keys may hold dots, which module names may not
+        self.encoders = nn.ModuleList(encoders.values())  # a list: module names must not contain dots, keys may
         self.features_dim = sum(features_dim(encoder) for encoder in encoders.values())
 
     def forward(self, features: Features) -> Tensor:

@@ -1,4 +1,4 @@
-"""The actor of TD3 and DDPG: one action per observation. Source: Fujimoto et al. 2018, arXiv:1802.09477."""
+"""The deterministic actor of TD3 and DDPG. Source: Fujimoto et al. 2018, arXiv:1802.09477."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from rlsdk.records import Act, Observation
 
 @explains_documented_methods
 class DeterministicActor(nn.Module):
-    """Encoder -> hidden layers -> tanh: unit actions [N, A]. Exploration is `rlsdk.exploration.noisy_behavior`'s."""
+    """A policy: encoder -> hidden layers -> tanh, which gives unit actions [N, A].
+
+    It does not explore; `rlsdk.exploration.noisy_behavior` adds noise to its actions.
+    """
 
     def __init__(
         self,
@@ -29,7 +32,7 @@ class DeterministicActor(nn.Module):
         scale: ActionScale,
         choice: KernelChoice = AUTOGRAD,
     ) -> None:
-        """`choice`: of what evaluates the dense layers."""
+        """`choice` selects the kernel that evaluates the dense layers."""
         super().__init__()
         inputs = features_dim(encoder)
         self.encoder, self.scale = encoder, scale
@@ -40,7 +43,7 @@ class DeterministicActor(nn.Module):
         self._kernels = KernelSlot(self._make_kernels, self)
 
     def _make_kernels(self, hooked: bool) -> tuple[Acting, DenseNetwork]:
-        """For acting and for learning."""
+        """Build the kernels for acting and for learning."""
         self.has_train_mode = has_train_mode(self.encoder, self.body)
         layers, choice = [*self.body, self.mean, nn.Tanh()], self._choice
         acting = factory.dense_acting(layers, self.encoder, choice, hooked, self.unit_action)
@@ -51,13 +54,16 @@ class DeterministicActor(nn.Module):
         return self.mean(self.body(features)).tanh()  # type: ignore[no-any-return]
 
     def imitation_loss(self, observation: Observation, action: Tensor, starts: Tensor | None = None) -> Tensor:
-        """Squared error [N] of unit actions; see `rlsdk.interfaces.Imitates`."""
+        """The squared error [N] of unit actions; see `rlsdk.interfaces.Imitates`."""
         error = self.unit_action(self.encoder(observation.features)) - self.scale.to_unit(action)
         return error.square().mean(-1)
 
     def evaluate(self, features: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
-        """(unit actions [N, A] without graph, vjp: writes the gradient of a loss, given that with respect to them, into the
-        parameters' `grad`, which is taken to be zero), for encoded features [N, F]."""
+        """Return (unit actions [N, A] without graph, vjp) for encoded features [N, F].
+
+        `vjp(grad)` takes the gradient of a loss with respect to the actions. It writes the gradient with respect to the
+        parameters into their `grad`, which it assumes to be zero.
+        """
         return self._kernels()[1].evaluate(features)
 
     def initial_carry(self, batch: int) -> tuple[()]:
@@ -67,7 +73,7 @@ class DeterministicActor(nn.Module):
     def act(
         self, observation: Observation, carry: tuple[()], *, deterministic: bool, generator: Generator
     ) -> Act[tuple[()], tuple[()]]:
-        """Actions [B, ..] in environment units, the same whether `deterministic` or not."""
+        """Return actions [B, ..] in environment units. `deterministic` makes no difference."""
         acting, _ = self._kernels()
         if self.has_train_mode:
             self.eval()
@@ -78,9 +84,9 @@ def smoothed(unit_action: Tensor, noise: Tensor, *, std: float, clip: float) -> 
     """clip(a + clip(std * noise, -clip, clip), -1, 1): target policy smoothing, equation 14.
 
     Args:
-        unit_action: of the target actor, float [N, A].
-        noise: standard normal, float [N, A].
-        std: deviation of the noise; 0 with `clip` 0 is DDPG.
-        clip: bound of the noise.
+        unit_action: actions of the target actor, float [N, A].
+        noise: standard normal numbers, float [N, A].
+        std: standard deviation of the noise; DDPG has 0, with `clip` 0.
+        clip: largest absolute value of the noise.
     """
     return (unit_action + (std * noise).clamp(-clip, clip)).clamp(-1.0, 1.0)

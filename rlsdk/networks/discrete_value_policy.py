@@ -26,15 +26,19 @@ if TYPE_CHECKING:
     from rlsdk.kernels.greedy_acting import GreedyActing
 
 Vjp = Callable[[Tensor], None]
-"""Brings the gradient of a loss with respect to outputs into the parameters' `grad`, which is taken to be zero."""
+"""A function of the gradient of a loss with respect to outputs.
+
+It writes the gradient with respect to the parameters into their `grad`, which it assumes to be zero.
+"""
 
 
 @explains_documented_methods
 class DiscreteValuePolicy(nn.Module):
-    """Encoder -> hidden layers -> values [N, A, K], where A counts the values of all choices, one choice after the other.
+    """A policy: encoder -> hidden layers -> values [N, A, K]. A is the total number of values of all choices, which are
+    concatenated.
 
-    K is `values_per_action`: 1 for the mean return of DQN, the number of quantiles for QR-DQN. The greedy action has the
-    largest mean over K; `epsilon` is the probability of a random one, which an algorithm sets.
+    K is `values_per_action`: 1 for the mean return of DQN, the number of quantiles for QR-DQN. The greedy action has
+    the largest mean over K. With probability `epsilon`, which the algorithm sets, the action is random.
     """
 
     epsilon: Tensor
@@ -50,7 +54,7 @@ class DiscreteValuePolicy(nn.Module):
         *,
         choice: KernelChoice = AUTOGRAD,
     ) -> None:
-        """`choice`: of what evaluates the dense layers."""
+        """`choice` selects the kernel that evaluates the dense layers."""
         super().__init__()
         self.encoder, self.space, self.values_per_action = encoder, space, values_per_action
         inputs = features_dim(encoder)
@@ -65,7 +69,7 @@ class DiscreteValuePolicy(nn.Module):
         self._kernels = KernelSlot(self._make_kernels, self)
 
     def _make_kernels(self, hooked: bool) -> tuple[Acting, DenseNetwork, GreedyActing | None]:
-        """For acting, for learning, and for acting on few observations."""
+        """Build the kernels for acting, for learning, and for acting on few observations."""
         self.has_train_mode = has_train_mode(self.encoder, self.body, self.head)
         layers, choice = [*self.body, self.head], self._choice
         single = isinstance(self.space, Discrete) and not self.space.start and self.values_per_action == 1
@@ -76,7 +80,7 @@ class DiscreteValuePolicy(nn.Module):
         return acting, learning, greedy
 
     def _encoded(self, features: Features) -> Tensor:
-        """[N, ..] -> [N, F]; an encoder that only passes vectors on is not called."""
+        """[N, ..] -> [N, F]. An encoder that returns its input is not called."""
         encoded: Tensor = self.encoder(features) if self._calls_encoder else features
         return encoded
 
@@ -85,25 +89,29 @@ class DiscreteValuePolicy(nn.Module):
         return factory.sequential([self.body, self.head], encoded)
 
     def forward(self, features: Features) -> Tensor:
-        """As documented for the networks of DQN and QR-DQN: [N, A] where K = 1, else [N, K, A], of raw observations [N, ..],
-        nested as their space."""
+        """The values of observations [N, ..], nested like their space, in the form that stable-baselines3 documents.
+
+        The shape is [N, A] if K = 1, else [N, K, A].
+        """
         values = self.values(features)
         return values.squeeze(-1) if self.values_per_action == 1 else values.transpose(1, 2)
 
     def values(self, features: Features) -> Tensor:
-        """Values [N, A, K] of raw observations [N, ..], nested as their space."""
+        """The values [N, A, K] of observations [N, ..], nested like their space."""
         flat = self._flat_values(self.encoder(features))
         return flat.view(flat.shape[0], -1, self.values_per_action)
 
     def evaluate(self, features: Features) -> tuple[Tensor, Vjp]:
-        """(values [N, A, K] without graph, their vjp) of observations [N, ..]."""
+        """Return (values [N, A, K] without graph, their vjp) for observations [N, ..]."""
         kernel = self._kernels()[1]
         flat, vjp = kernel.evaluate(self._encoded(features))
         return flat.view(flat.shape[0], -1, self.values_per_action), lambda grad: vjp(grad.flatten(1))
 
     def values_of_several(self, features: Features, count: int) -> Tensor:
-        """Values [N, A, K] without graph: what `evaluate` gives for each of `count` batches of equal size, whose rows stand in
-        `features` [N, ..] one batch after the other."""
+        """The values [N, A, K] without graph for `count` batches of equal size, concatenated in `features` [N, ..].
+
+        They equal those that `evaluate` returns for each batch.
+        """
         kernel = self._kernels()[1]
         with torch.no_grad():
             flat = kernel.outputs_of_several(self._encoded(features), count)
@@ -118,7 +126,7 @@ class DiscreteValuePolicy(nn.Module):
     def act(
         self, observation: Observation, carry: tuple[()], *, deterministic: bool, generator: Generator
     ) -> Act[tuple[()], tuple[()]]:
-        """The greedy action, [B] or [B, choices]; unless `deterministic`, a random one with probability `epsilon`."""
+        """Return the greedy action, [B] or [B, choices]; unless `deterministic`, a random one with probability `epsilon`."""
         acting, _, greedy = self._kernels()
         if self.has_train_mode:
             self.eval()
@@ -140,23 +148,23 @@ class DiscreteValuePolicy(nn.Module):
         return Act(self.to_environment(action), (), ())
 
     def state_values(self, observation: Observation) -> Tensor:
-        """V [N] of greedy actions, the mean over choices and K; see `rlsdk.interfaces.EstimatesValues`."""
+        """V [N] of the greedy actions, a mean over choices and K; see `rlsdk.interfaces.EstimatesValues`."""
         values = self.values(observation.features)
         action = greedy_action(values, observation.action_mask, self.sizes)
         return values_at(values, flat_index(action, self.sizes)).mean((0, -1))
 
     def imitation_loss(self, observation: Observation, action: Tensor, starts: Tensor | None = None) -> Tensor:
-        """Cross-entropy [N] of a softmax over the values, their mean over K, summed over choices; see
+        """The cross-entropy [N] of a softmax over the mean values over K, summed over choices; see
         `rlsdk.interfaces.Imitates`."""
         logits = self.values(observation.features).mean(-1)
         chosen = MultiCategorical.of(logits, self.sizes, observation.action_mask)
         return -chosen.log_prob(self.from_environment(action))
 
     def to_environment(self, action: Tensor) -> Tensor:
-        """Choices from 0, int64 [N, choices], in environment units, [N] or [N, choices]."""
+        """Convert choices counted from 0, int64 [N, choices], to environment units, [N] or [N, choices]."""
         return (action.squeeze(-1) if isinstance(self.space, Discrete) else action) + self.start
 
     def from_environment(self, action: Tensor) -> Tensor:
-        """The inverse: [N] or [N, choices] -> int64 [N, choices]."""
+        """Convert actions in environment units, [N] or [N, choices], to choices counted from 0, int64 [N, choices]."""
         choices = action.long() - self.start
         return choices.unsqueeze(-1) if isinstance(self.space, Discrete) else choices

@@ -1,4 +1,4 @@
-"""Methods of documented policies that policies here do not have: each raises an error that names the replacement."""
+"""Methods of stable-baselines3's policies that policies here do not have. Each raises an error that names the replacement."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ INSTEAD = {
     "save": "model.save(path) writes the agent, torch.save(model.policy.state_dict(), path) the weights alone",
 }
 OF_VALUES = ("get_distribution", "predict_values", "evaluate_actions")
-"""Methods of policies that come with a value function."""
+"""Methods that exist only in policies with a value function."""
 T = TypeVar("T", bound=type)
 
 
 def explains_documented_methods(policy: T) -> T:
-    """The methods of `INSTEAD` and `OF_VALUES` that the class lacks raise UsageError and UnknownAttributeError when they are
-    called; a class decorator too."""
+    """Class decorator that adds the methods of `INSTEAD` and `OF_VALUES` that the class lacks.
+
+    When they are called, those of `INSTEAD` raise UsageError and those of `OF_VALUES` UnknownAttributeError.
+    """
     for name in (*INSTEAD, *OF_VALUES):
         if getattr(policy, name, nn.Module.forward) is nn.Module.forward:
             setattr(policy, name, _explaining(policy.__name__, name))

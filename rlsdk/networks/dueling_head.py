@@ -1,4 +1,7 @@
-"""Values of actions as a value of the observation plus advantages. Source: Wang et al. 2016, arXiv:1511.06581, equation 9."""
+"""The dueling head: values of actions from a value of the observation and advantages.
+
+Source: Wang et al. 2016, arXiv:1511.06581, equation 9.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,10 @@ from torch import Tensor, nn
 
 
 class DuelingHead(nn.Module):
-    """Q(s, a) = V(s) + A(s, a) - mean over a' of A(s, a'), for each choice: features [N, F] -> [N, A * K]."""
+    """Computes Q(s, a) = V(s) + A(s, a) - mean over a' of A(s, a') for each choice: features [N, F] -> [N, A * K]."""
 
     def __init__(self, inputs: int, sizes: Sequence[int], values_per_action: int = 1) -> None:
-        """`sizes`: values of each choice, A in all; `values_per_action`: K."""
+        """`sizes` are the numbers of values of each choice, A in total; `values_per_action` is K."""
         super().__init__()
         self.sizes, self.values_per_action = tuple(sizes), values_per_action
         self.value = nn.Linear(inputs, len(self.sizes) * values_per_action)

@@ -1,4 +1,4 @@
-"""Encoders turn an observation of any space into a feature vector [N, features_dim]."""
+"""Encoders, which convert an observation of any space into a feature vector [N, features_dim]."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlsdk.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space, shape
 
 
 class Encoder(Protocol):
-    """A module with `features_dim`; `forward` maps features of a space to float32 [N, features_dim]."""
+    """A module with `features_dim`. `forward` maps observations to features float32 [N, features_dim]."""
 
     features_dim: int
 
@@ -23,16 +23,19 @@ class Encoder(Protocol):
 
 
 def features_dim(encoder: nn.Module) -> int:
-    """Width of what an encoder gives."""
+    """The width of an encoder's output."""
     return cast("Encoder", encoder).features_dim
 
 
 TABLE = 256
-"""Up to so many values one-hot rows are looked up, which takes a third of the time."""
+"""Up to this number of values, one-hot rows are looked up in a table, which takes a third of the time."""
 
 
 class FlattenEncoder(nn.Module):
-    """Numbers as they are, discrete values one-hot, images divided by 255, all in one row. No parameters."""
+    """Converts an observation to one vector: numbers unchanged, discrete values one-hot, images divided by 255.
+
+    Images are not divided if `normalize_images` is off. The encoder has no parameters.
+    """
 
     hot: Tensor | None
 

@@ -1,4 +1,4 @@
-"""Perceptrons side by side: the members' weights are stacked, one batched product per layer."""
+"""Ensembles of perceptrons. The weights of all members are stacked, with one batched matrix product per layer."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rlsdk.networks.mlp import activation
 
 
 class EnsembleLinear(nn.Module):
-    """`members` linear layers side by side: [C, N, inputs] -> [C, N, outputs]; each initialised as `nn.Linear`."""
+    """`members` linear layers in parallel: [C, N, inputs] -> [C, N, outputs]; each initialised like `nn.Linear`."""
 
-    is_ensemble_linear = True  # `rlsdk.kernels` looks for it
+    is_ensemble_linear = True  # `rlsdk.kernels` recognises the layer by it
 
     def __init__(self, members: int, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class EnsembleMLP(nn.Module):
         return result
 
     def first(self, x: Tensor) -> Tensor:
-        """What the first member alone gives, [N, inputs] -> [N, outputs]."""
+        """Evaluate only the first member, [N, inputs] -> [N, outputs]."""
         if not is_dense(list(self.layers)):
             first: Tensor = self(x)[0]
             return first

@@ -11,8 +11,15 @@ from rlsdk.distributions.categorical import Categorical
 def epsilon_greedy(
     greedy: Tensor, sizes: tuple[int, ...], epsilon: Tensor, mask: Tensor | None, generator: Generator
 ) -> Tensor:
-    """`greedy` actions int64 [B, K], K choices from 0, each row replaced with probability `epsilon` by uniform ones: of
-    the `sizes[k]` values of a choice, or of those that `mask` bool [B, sum(sizes)] allows."""
+    """Replace each row of `greedy` by a random action with probability `epsilon`.
+
+    Args:
+        greedy: actions int64 [B, K], K choices counted from 0.
+        sizes: the number of values of each choice.
+        epsilon: the probability, 0-d.
+        mask: allowed values, bool [B, sum(sizes)]; None: all. Random actions are uniform over the allowed values.
+        generator: samples the random numbers.
+    """
     device = greedy.device
     if mask is None:
         drawn = [torch.randint(size, greedy.shape[:1], generator=generator, device=device) for size in sizes]

@@ -1,7 +1,8 @@
-"""Features extractors as the documented library has them: made of a gymnasium space, called with preprocessed observations.
+"""The features extractors of stable-baselines3: they take a gymnasium space, and are called with preprocessed
+observations.
 
-Preprocessed: images float32 with channels first, divided by 255 unless `normalize_images` is off; Discrete and MultiDiscrete
-values one-hot; other numbers float32; a dict of such for Dict spaces.
+Preprocessed means: images are float32 with channels first, divided by 255 unless `normalize_images` is off; Discrete
+and MultiDiscrete values are one-hot; other numbers are float32. Dict spaces give a dict of these.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from rlsdk.errors import SettingsError, UnsupportedSpaceError
 
 
 class BaseFeaturesExtractor(nn.Module):
-    """What your own extractor derives from: `forward(observations)` gives float32 [N, features_dim].
+    """The base class of users' features extractors: `forward(observations)` returns float32 [N, features_dim].
 
-    A constructor that learns the width while it builds its layers sets `self._features_dim` at its end.
+    If the width depends on the layers that the constructor builds, the constructor sets `self._features_dim` at its
+    end.
     """
 
     def __init__(self, observation_space: Any, features_dim: int = 0) -> None:
-        """Raises SettingsError: `features_dim` is not positive."""
+        """Raises SettingsError if `features_dim` is not positive."""
         super().__init__()
         if not isinstance(features_dim, int | np.integer) or features_dim < 1:
             raise SettingsError(f"features_dim = {features_dim!r} must be a positive whole number")
@@ -31,15 +33,15 @@ class BaseFeaturesExtractor(nn.Module):
 
     @property
     def features_dim(self) -> int:
-        """How many features come out."""
+        """The number of features."""
         return self._features_dim
 
 
 class FlattenExtractor(BaseFeaturesExtractor):
-    """Everything in one row."""
+    """Concatenates an observation into one vector."""
 
     def __init__(self, observation_space: Any) -> None:
-        """Raises UnsupportedSpaceError: a nested space."""
+        """Raises UnsupportedSpaceError if the space is nested."""
         super().__init__(observation_space, flattened_dim(observation_space))
         self.flatten = nn.Flatten()
 
@@ -52,7 +54,11 @@ class NatureCNN(BaseFeaturesExtractor):
     """Three convolutions and a linear layer. Source: Mnih et al. 2015, doi:10.1038/nature14236, extended data table 1."""
 
     def __init__(self, observation_space: Any, features_dim: int = 512, normalized_image: bool = False) -> None:
-        """`normalized_image`: any array of three dimensions will do. Raises UnsupportedSpaceError: no images."""
+        """Create the layers. With `normalized_image`, any array with three dimensions is accepted as an image.
+
+        Raises:
+            UnsupportedSpaceError: the observations are not images.
+        """
         super().__init__(observation_space, features_dim)
         if not is_image_space(observation_space, normalized_image):
             raise UnsupportedSpaceError(
@@ -82,10 +88,10 @@ class NatureCNN(BaseFeaturesExtractor):
 
 
 class CombinedExtractor(BaseFeaturesExtractor):
-    """An extractor per entry of a Dict: NatureCNN for images, flat for the rest; their features side by side."""
+    """One extractor per entry of a Dict: NatureCNN for images, `nn.Flatten` for others. Their features are concatenated."""
 
     def __init__(self, observation_space: Any, cnn_output_dim: int = 256, normalized_image: bool = False) -> None:
-        """Raises UnsupportedSpaceError: the space is not a Dict."""
+        """Raises UnsupportedSpaceError if the space is not a Dict."""
         if type(observation_space).__name__ != "Dict":
             raise UnsupportedSpaceError(f"CombinedExtractor needs a Dict observation, got {observation_space}")
         super().__init__(observation_space, features_dim=1)
@@ -98,12 +104,12 @@ class CombinedExtractor(BaseFeaturesExtractor):
         self.extractors, self._features_dim = nn.ModuleDict(extractors), total
 
     def forward(self, observations: dict[str, Tensor]) -> Tensor:
-        """float32 tensors [N, ...] by entry -> [N, features_dim]."""
+        """A dict of float32 tensors [N, ...] -> [N, features_dim]."""
         return torch.cat([extractor(observations[key]) for key, extractor in self.extractors.items()], dim=1)
 
 
 def flattened_dim(space: Any) -> int:
-    """Numbers in one preprocessed observation of a gymnasium space.
+    """The number of elements of one preprocessed observation of a gymnasium space.
 
     Raises:
         UnsupportedSpaceError: a nested space.

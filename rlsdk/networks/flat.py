@@ -1,4 +1,4 @@
-"""Parameters in one flat buffer with named views: one optimiser call, one norm, one interpolation for a whole network."""
+"""Stores all parameters of a network in one flat buffer with views, so that optimisers and norms need a single call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ is_trained, _grad = attrgetter("requires_grad"), attrgetter("grad")
 
 
 def views_of(flat: Tensor, parameters: Iterable[nn.Parameter]) -> list[Tensor]:
-    """Segments of a vector [D] shaped as the parameters are, end to end in their order."""
+    """Divide a vector [D] into consecutive segments with the shapes of the parameters, in their order."""
     chosen = list(parameters)
     segments = torch.split(flat, [parameter.numel() for parameter in chosen])
     return [segment.view(parameter.shape) for segment, parameter in zip(segments, chosen, strict=True)]
@@ -23,9 +23,9 @@ def views_of(flat: Tensor, parameters: Iterable[nn.Parameter]) -> list[Tensor]:
 def flatten_parameters(parameters: Iterable[nn.Parameter]) -> tuple[Tensor, Tensor]:
     """Move the parameters, and their gradients, into two flat float buffers [D]; returns (values, gradients).
 
-    The parameters become views: `load_state_dict`, `state_dict` and autograd work on them as before, and `backward`
-    accumulates into the gradient buffer. Contiguous views also keep clear of torch's fused Adam on CPU computing wrong
-    updates when a gradient's strides differ from its parameter's.
+    The parameters become views: `load_state_dict`, `state_dict` and autograd work as before, and `backward` accumulates
+    into the gradient buffer. Contiguous views also avoid a bug of torch's fused Adam on CPU. It computes wrong updates
+    if the strides of a gradient differ from those of its parameter.
     """
     chosen = list(parameters)
     if not chosen:
@@ -42,9 +42,9 @@ def flatten_parameters(parameters: Iterable[nn.Parameter]) -> tuple[Tensor, Tens
 
 
 class FlatParameters:
-    """Parameters that are views of one vector, and stay so: those given other memory are put back before a step.
+    """Parameters that are views of one vector. If one gets other memory, `zero_grad` makes it a view again.
 
-    Frozen ones (`requires_grad_(False)`) stay what they are, whichever way gradients were found.
+    Frozen parameters (`requires_grad_(False)`) do not change, however the gradients were computed.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
@@ -57,7 +57,10 @@ class FlatParameters:
         self._grads = [parameter.grad for parameter in self.parameters]
 
     def zero_grad(self) -> None:
-        """Gradients 0, in the vector; parameters that `p.data = ...`, `zero_grad()` or `to()` took from it come back first."""
+        """Set the gradients in the vector to 0.
+
+        Parameters that `p.data = ...`, `zero_grad()` or `to()` removed from the vector become views of it again.
+        """
         if self._places != list(map(Tensor.data_ptr, self.parameters)) or False in map(
             is_, map(_grad, self.parameters), self._grads
         ):
@@ -66,7 +69,7 @@ class FlatParameters:
 
     @torch.no_grad()
     def _attach(self) -> None:
-        """Raises UsageError: parameters of another dtype, device or shape."""
+        """Raises UsageError if parameters have another dtype, device or shape than before."""
         views = views_of(self.values, self.parameters) if self._same_sizes() else []
         for parameter, view in zip(self.parameters, views, strict=False):
             if (parameter.dtype, parameter.device) != (view.dtype, view.device):
@@ -88,7 +91,7 @@ class FlatParameters:
         return sum(parameter.numel() for parameter in self.parameters) == len(self.values)
 
     def frozen(self) -> list[nn.Parameter]:
-        """Those that must not change; their gradients are 0 from now on."""
+        """Return the parameters that must not change, and set their gradients to 0."""
         if False not in map(is_trained, self.parameters):
             return []
         found = [parameter for parameter in self.parameters if not parameter.requires_grad]
@@ -98,7 +101,7 @@ class FlatParameters:
         return found
 
     def frozen_entries(self) -> Tensor | None:
-        """bool [D], True where nothing may change, and the gradient 0 there; None: everything is trained."""
+        """bool [D], True for entries that must not change, whose gradients are set to 0; None if all parameters are trained."""
         found = set(map(id, self.frozen()))
         if not found:
             return None

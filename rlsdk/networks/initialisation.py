@@ -1,4 +1,4 @@
-"""Random initial weights that depend on the agent's seed alone."""
+"""Random initial weights that depend only on the agent's seed."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from rlsdk.runtime.threads import limited_threads
 
 @contextmanager
 def initialisation(seed: int) -> Iterator[None]:
-    """Networks built inside the block get their random weights from `seed`; random numbers of other threads do not matter.
+    """Make networks that are built inside the `with` block get their random weights from `seed` alone.
 
-    torch's global generator is neither read nor written, and gradient and inference modes of the caller do not count.
-    One thread: with two, the QR decomposition of a matrix of 256 x 256 takes 380 ms instead of 2 ms where another program
-    uses the second core.
+    Random numbers of other threads have no effect. torch's global generator is neither read nor changed. The caller's
+    gradient and inference modes have no effect.
+
+    Torch uses one thread inside the block. With two, the QR decomposition of a 256 x 256 matrix takes 380 ms instead of
+    2 ms if another program uses the second core.
     """
     draws = seeded_draws(derive(seed, "initialisation"))
     with torch.inference_mode(False), torch.enable_grad(), limited_threads(1), draws:
@@ -28,7 +30,7 @@ def initialisation(seed: int) -> Iterator[None]:
 
 @torch.no_grad()
 def orthogonal(part: nn.Module, gain: float) -> None:
-    """Orthogonal weights and zero biases of linear layers and convolutions; other modules keep their initial weights."""
+    """Set orthogonal weights and zero biases in linear layers and convolutions. Other modules are not changed."""
     for module in part.modules():
         if isinstance(module, nn.Linear | nn.Conv2d):
             nn.init.orthogonal_(module.weight, gain)

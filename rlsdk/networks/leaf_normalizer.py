@@ -1,4 +1,4 @@
-"""Normalisation of one float part of observations."""
+"""Normalisation of one leaf of observations that contains floats."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from rlsdk.networks.running_moments import RunningMoments, SharedArray
 from rlsdk.settings.preprocessing import Normalization
 
 FEW = 1024
-"""Numbers up to which numpy normalises faster."""
+"""Up to this number of values, numpy normalises faster than torch."""
 
 
 class LeafNormalizer:
-    """(x - mean) / sqrt(variance + epsilon) within +-`clip_obs`, float32; values [.., *shape].
+    """Computes (x - mean) / sqrt(variance + epsilon), clipped to +-`clip_obs`, as float32 for values [.., *shape].
 
-    The difference is taken in float64: large offsets with small deviations must not cancel. Statistics are updated in numpy,
-    where a few numbers cost less; torch reads the same memory.
+    The difference is computed in float64, so that large offsets with small deviations do not cancel. Statistics are
+    updated in numpy, which is faster for few numbers; torch reads the same memory.
     """
 
     def __init__(self, shape: tuple[int, ...], settings: Normalization) -> None:
         self.moments, self.epsilon, self.bound = RunningMoments(shape), settings.epsilon, settings.clip_obs
         self._mean, self._deviation, self._row = (SharedArray((1, *shape)) for _ in range(3))
         self._copies: tuple[Tensor, Tensor] | None = None
-        """Copies of both on the accelerator used last."""
+        """Copies of mean and deviation on the accelerator that was used last."""
         self.refresh()
 
     def refresh(self) -> None:
-        """Take over the moments."""
+        """Compute mean and deviation again from the moments."""
         mean, variance = self.moments.mean_variance
         np.copyto(self._mean.array, mean)
         np.sqrt(variance + self.epsilon, out=self._deviation.array)
@@ -36,17 +36,17 @@ class LeafNormalizer:
 
     @property
     def mean(self) -> Tensor:
-        """float64 [1, *shape]."""
+        """The mean, float64 [1, *shape]."""
         return self._mean.tensor
 
     @property
     def deviation(self) -> Tensor:
-        """sqrt(variance + epsilon), float64 [1, *shape]."""
+        """The deviation sqrt(variance + epsilon), float64 [1, *shape]."""
         return self._deviation.tensor
 
     def update(self, values: Tensor) -> None:
-        """Take values [N, *shape] into the moments."""
-        if len(values) == 1:  # copied into memory that numpy sees already
+        """Add values [N, *shape] to the moments."""
+        if len(values) == 1:  # copied into memory that numpy shares
             self._row.tensor.copy_(values)
             self.moments.update(self._row.array)
         else:
@@ -54,13 +54,15 @@ class LeafNormalizer:
         self.refresh()
 
     def normalize(self, values: Tensor) -> Tensor:
-        """Values [.., *shape] as networks see them, float32."""
+        """Normalise values [.., *shape] to float32, as networks receive them."""
         mean, deviation = self._on(values.device)
         return values.sub(mean).div_(deviation).float().clamp_(-self.bound, self.bound)
 
     def normalize_few(self, values: Tensor) -> Tensor:
-        """As `normalize`, values [.., *shape] without graph: in numpy for few numbers on the processor, where torch's calls
-        would take longer than the arithmetic."""
+        """Normalise like `normalize`, for values [.., *shape] without graph.
+
+        Few numbers on the CPU are normalised in numpy, because calls of torch would take longer than the arithmetic.
+        """
         if values.numel() > FEW or not values.is_cpu:
             return self.normalize(values)
         scaled = values.numpy() - self._mean.array
@@ -68,7 +70,7 @@ class LeafNormalizer:
         return torch.from_numpy(np.minimum(np.maximum(scaled.astype(np.float32), -self.bound), self.bound))
 
     def denormalize(self, values: Tensor) -> Tensor:
-        """The values [.., *shape] that were normalised, up to clipping."""
+        """Compute the original values [.., *shape] from normalised ones, up to clipping."""
         mean, deviation = self._on(values.device)
         return (values * deviation + mean).float()
 

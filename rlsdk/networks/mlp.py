@@ -21,17 +21,17 @@ _MODULES: dict[str, type[nn.Module]] = {
 
 
 def activation(choice: str | Callable[[], nn.Module]) -> nn.Module:
-    """A fresh activation module, by registered name or from the caller's own class.
+    """Create an activation module from a name or from the user's own class.
 
     Raises:
-        SettingsError: the caller's class needs arguments, or makes something else than a module.
+        SettingsError: the user's class needs arguments, or does not create a module.
     """
     if isinstance(choice, str):
         return _MODULES[choice]()
     advice = "give a class such as torch.nn.Mish, or a function without arguments that makes a module"
     try:
         found: object = choice()
-    except Exception as error:  # of the caller's class
+    except Exception as error:  # code of the user
         problem = " ".join(str(error).split())
         raise SettingsError(f"activation_fn {choice!r} cannot be made: {problem}; {advice}") from None
     if not isinstance(found, nn.Module):
@@ -42,7 +42,8 @@ def activation(choice: str | Callable[[], nn.Module]) -> nn.Module:
 def mlp(
     inputs: int, widths: Sequence[int], activation_fn: str | Callable[[], nn.Module], *, bias: bool = True
 ) -> nn.Sequential:
-    """Hidden layers only: Linear and activation per width. `widths[-1]` (or `inputs`) features come out."""
+    """Build hidden layers only: a linear layer and an activation per width. The output has `widths[-1]` (or `inputs`)
+    features."""
     layers: list[nn.Module] = []
     for width in widths:
         layers += [nn.Linear(inputs, width, bias=bias), activation(activation_fn)]

@@ -1,4 +1,4 @@
-"""Whether a network behaves differently in training and in evaluation."""
+"""Detects networks whose output differs between training and evaluation mode."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ SWITCHED = (
     *(nn.LazyInstanceNorm1d, nn.LazyInstanceNorm2d, nn.LazyInstanceNorm3d),
     *(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout, nn.RReLU),
 )
-"""Layers that compute something else in training."""
+"""Layers whose output differs in training mode."""
 
 
 def has_train_mode(*modules: nn.Module | None) -> bool:
-    """True if switching between `train()` and `eval()` can change an output: batch norm, dropout, hooks, or a module of unknown
-    kind.
+    """Whether switching between `train()` and `eval()` can change an output: batch norm, dropout, hooks, or an unknown
+    module.
 
-    Networks for which it cannot are never switched; walking the modules of a small network costs more than its forward.
+    Other networks are never switched, because visiting the modules of a small network takes longer than its forward
+    pass.
     """
     return any(_depends(module) for root in modules if root is not None for module in root.modules())
 

@@ -18,7 +18,11 @@ class NatureEncoder(nn.Module):
     def __init__(
         self, space: Space, features_dim: int = 512, normalized_image: bool = False, *, normalize_images: bool = True
     ) -> None:
-        """`normalized_image`: images may be floats, which are scaled already. Raises UnsupportedSpaceError: no images."""
+        """Create the layers. With `normalized_image`, images may be floats that are already scaled.
+
+        Raises:
+            UnsupportedSpaceError: the observations are not images.
+        """
         super().__init__()
         checked = normalize_images and not normalized_image
         if not isinstance(space, Box) or len(space.shape) != 3 or (checked and not space.is_image):
@@ -54,6 +58,6 @@ class NatureEncoder(nn.Module):
         return factory.convolutions(list(self.convolutions), self.scale, hooked, self._convolved)
 
     def _convolved(self, pixels: Tensor) -> Tensor:
-        """[N, channels, height, width] -> [N, features], by the modules."""
+        """[N, channels, height, width] -> [N, features], computed by the modules."""
         found: Tensor = self.convolutions(pixels.float() * self.scale)
         return found

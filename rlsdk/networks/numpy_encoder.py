@@ -1,4 +1,4 @@
-"""Observations as one vector in numpy, for policies that act without torch."""
+"""Encodes observations as vectors in numpy, for policies that act without torch."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Vector = NDArray[np.float64]
 
 
 def encoded(space: Space, observation: Any) -> Vector:
-    """An observation as one vector, float64 [F]: numbers as they are, discrete values one-hot, images divided by 255."""
+    """Encode an observation as one vector, float64 [F]: numbers unchanged, discrete values one-hot, images divided by 255."""
     return encoder_of(space)(observation)
 
 
 def encoder_of(space: Space) -> Callable[[Any], Vector]:
-    """`encoded` for one space: its kind is not looked up at every step."""
+    """Return the function that computes `encoded` for one space. The kind of the space is examined once, not at every step."""
     if isinstance(space, Dict):
         entries = [(key, encoder_of(child)) for key, child in space.spaces.items()]
         return lambda observation: np.concatenate([encode(observation[key]) for key, encode in entries])
@@ -43,7 +43,7 @@ def encoder_of(space: Space) -> Callable[[Any], Vector]:
 
 
 def flat_vector(observation: ArrayLike) -> Vector:
-    """Numbers as they are, float64 [F]."""
+    """Return numbers unchanged as one vector, float64 [F]."""
     return np.asarray(observation, np.float64).reshape(-1)
 
 
@@ -54,7 +54,7 @@ def _one_hot(count: int, which: int) -> Vector:
 
 
 def encoded_slices(space: Space) -> dict[str, slice]:
-    """Where each leaf of a space, by its path, lies in `encoded`."""
+    """The position of each leaf of a space in the vector of `encoded`, by the leaf's path."""
     slices, start = dict[str, slice](), 0
     for path, leaf in leaf_spaces(space):
         size = sum(choices_of(leaf)) if isinstance(leaf, Discrete | MultiDiscrete) else math.prod(shape_of(leaf))

@@ -1,4 +1,4 @@
-"""Running normalisation of observations: the module in front of a policy's encoder."""
+"""Running normalisation of observations, before they enter a policy's encoder."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 
 
 class ObservationNormalizer:
-    """Observations become (x - mean) / sqrt(variance + epsilon), leaf by leaf; images and discrete leaves stay as they are.
+    """Normalises observations to (x - mean) / sqrt(variance + epsilon), leaf by leaf. Images and discrete leaves do not
+    change.
 
-    Calling it changes no statistics; only `update` and `merge` do, and they do nothing while `training` is False.
+    Calling the object does not change the statistics. `update` and `merge` do, unless `training` is False.
     """
 
     def __init__(self, space: Space, settings: Normalization) -> None:
-        """Raises SettingsError: there is nothing to normalise, or `norm_obs_keys` names an unknown entry."""
+        """Raises SettingsError if there is nothing to normalise, or if `norm_obs_keys` names an unknown entry."""
         self.space, self.settings, self.training = space, settings, True
         self.leaves = {
             path: LeafNormalizer(leaf.shape, settings)
@@ -40,7 +41,7 @@ class ObservationNormalizer:
                 f"normalize: the observation {space} has no float part to normalise; set norm_obs = false"
             )
         self._only = self.leaves.get("observation")
-        """Of observations that are one Box."""
+        """The normaliser of the single leaf, if observations are one Box."""
 
     def _chosen(self, path: str) -> bool:
         keys = self.settings.norm_obs_keys
@@ -57,23 +58,23 @@ class ObservationNormalizer:
         return {path: leaf.moments for path, leaf in self.leaves.items()}
 
     def __call__(self, features: Features) -> Features:
-        """Observations [.., *shape] per leaf as networks see them, with the current statistics."""
+        """Normalise observations [.., *shape] per leaf with the current statistics, as networks receive them."""
         if self._only is not None:
             return self._only.normalize(features)
         return self.map_leaves(LeafNormalizer.normalize, features) if self.leaves else features
 
     def collected(self, features: Features) -> Features:
-        """As calling it, for collected observations [.., *shape] per leaf, which have no graph."""
+        """The same as calling the object, but faster, for collected observations [.., *shape] per leaf, which have no graph."""
         if self._only is not None:
             return self._only.normalize_few(features)
         return self.map_leaves(LeafNormalizer.normalize_few, features) if self.leaves else features
 
     def denormalize(self, features: Features) -> Features:
-        """The observations [.., *shape] per leaf that were normalised, up to clipping."""
+        """Compute the original observations [.., *shape] per leaf from normalised ones, up to clipping."""
         return self.map_leaves(LeafNormalizer.denormalize, features)
 
     def map_leaves(self, function: Callable[[LeafNormalizer, Tensor], object], features: Features) -> Features:
-        """`function(leaf normaliser, values [.., *leaf])` of the leaves that are normalised; the others as they are."""
+        """Apply `function(leaf normaliser, values [.., *leaf])` to the normalised leaves; the other leaves do not change."""
         leaves = self.leaves
         return map_leaves(
             self.space,
@@ -82,7 +83,7 @@ class ObservationNormalizer:
         )
 
     def update(self, features: Features, rows: Tensor | None = None) -> None:
-        """Take observations [N, *shape] per leaf into the statistics, or those of `rows` bool [N]."""
+        """Add observations [N, *shape] per leaf to the statistics; with `rows`, bool [N], only those rows."""
         if not self.training or not self.leaves:
             return
         if rows is not None:
@@ -97,8 +98,10 @@ class ObservationNormalizer:
     # --- for population methods, which act in numpy --------------------------------------------------------------------
 
     def flat(self) -> tuple[Vector, Vector, Vector]:
-        """(mean, factor, bound), float64 [F] each, for observations as one vector; entries that are not normalised have 0, 1
-        and infinity."""
+        """Return (mean, factor, bound), float64 [F] each, for observations encoded as one vector.
+
+        Entries that are not normalised have 0, 1 and infinity.
+        """
         slices = encoded_slices(self.space)
         size = max((part.stop for part in slices.values()), default=0)
         mean, factor, bound = np.zeros(size), np.ones(size), np.full(size, np.inf)
@@ -109,7 +112,7 @@ class ObservationNormalizer:
         return mean, factor, bound
 
     def merge(self, seen: Moments | None) -> None:
-        """Take in the moments [F] of observations seen elsewhere, as `rlsdk.training.population_episodes` gives them."""
+        """Add the moments [F] of observations from `rlsdk.training.population_episodes` to the statistics."""
         if seen is None or not self.training:
             return
         slices = encoded_slices(self.space)
@@ -122,11 +125,11 @@ class ObservationNormalizer:
     # --- state -----------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, dict[str, Tensor]]:
-        """The moments [*leaf] of each leaf, by its number."""
+        """The moments [*leaf] of each normalised leaf, by the number of the leaf."""
         return {f"{i:03d}": leaf.moments.state_dict() for i, leaf in enumerate(self.leaves.values())}
 
     def load_state_dict(self, state: Mapping[str, State]) -> None:
-        """Raises ValueError when the statistics are of other shapes."""
+        """Restore the statistics. Raises ValueError if they have other shapes."""
         if len(state) != len(self.leaves):
             raise ValueError(
                 f"normaliser of {len(state)} observation parts, but this agent normalises {len(self.leaves)}"

@@ -1,4 +1,4 @@
-"""Users' memories in recurrent policies: how they are made and checked, and functions that help to write one."""
+"""Builds and checks users' memories for recurrent policies, and helps to write one."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ TOLERANCE = 1e-4
 
 
 def forgotten(state: tuple[Tensor, ...], is_first: Tensor) -> tuple[Tensor, ...]:
-    """A memory's state, tensors [B, ..], with zeros in rows whose episodes are about to start, `is_first` bool [B]."""
+    """Return a memory's state, tensors [B, ..], with zeros in rows where an episode begins, `is_first` bool [B]."""
     return tuple(part.masked_fill(is_first.view(-1, *[1] * (part.dim() - 1)), 0.0) for part in state)
 
 
 def sequence_by_steps(
     memory: Memory, features: Tensor, states: tuple[Tensor, ...], is_first: Tensor, starts: Tensor
 ) -> Tensor:
-    """`Memory.sequence` by calls of `step`: latents [N, H], the segments side by side, one step after another.
+    """Compute `Memory.sequence` with calls of `step`: latents [N, H]. All segments advance in parallel, step by step.
 
     Args:
-        memory: whose `step` is called.
+        memory: the memory whose `step` is called.
         features: float [N, F] of steps in order.
-        states: before each step, tensors [N, ..].
-        is_first: bool [N].
-        starts: bool [N], where a segment begins.
+        states: the state before each step, tensors [N, ..].
+        is_first: bool [N], True where an episode begins.
+        starts: bool [N], True where a segment begins.
     """
     begins = starts.clone()
     begins[0] = True
@@ -48,10 +48,13 @@ def sequence_by_steps(
 
 
 def own_memories(algorithm: str, inputs: int, networks: RecurrentConfig) -> tuple[nn.Module, nn.Module | None, int]:
-    """(actor's memory, critic's memory or None for the actor's, width of their latents), of the user's class.
+    """Build (memory of the actor, memory of the critic or None if it uses the actor's, width of their latents).
+
+    The memories are of the user's class. Without a memory, the critic has a linear layer.
 
     Raises:
-        SettingsError: it raises, takes other arguments, lacks a method, or what it gives is not finite or of another shape.
+        SettingsError: the class raises an error, takes other arguments or lacks a method, or its output is not finite
+            or has another shape.
     """
     actor = _own_memory(algorithm, inputs, networks)
     width = cast("Memory", actor).features_dim
@@ -77,7 +80,7 @@ def _own_memory(algorithm: str, inputs: int, networks: RecurrentConfig) -> nn.Mo
 
 @torch.no_grad()
 def _require_fit(user: UserClass, memory: nn.Module, inputs: int) -> None:
-    """Compare three steps of one episode with the same as a sequence."""
+    """Check that three steps of one episode give the same latents as one sequence."""
     training, module = memory.training, cast("Memory", memory.eval())
     try:
         with user.errors(f"{user} failed on features [1, {inputs}]", "see rlsdk.networks.Memory"):
@@ -101,7 +104,7 @@ def _require_fit(user: UserClass, memory: nn.Module, inputs: int) -> None:
 
 
 def _both_ways(memory: Memory, inputs: int) -> tuple[Tensor, Tensor]:
-    """The latents [3, H] of three steps, one after another, and as a sequence."""
+    """The latents [3, H] of three steps: computed one by one, and as a sequence."""
     features = torch.linspace(-1.0, 1.0, 3 * inputs).view(3, inputs)
     first = torch.tensor([True, False, False])
     state = memory.initial(1)

@@ -1,4 +1,4 @@
-"""Whole networks of users. They replace encoder, hidden layers and output layer of an actor, a critic or a Q-network."""
+"""Users' networks that replace encoder, hidden layers and output layer of an actor, a critic or a Q-network."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROWS = 2
 
 @dataclass(frozen=True, slots=True)
 class OwnNetworkSettings:
-    """A user's class, and which setting it was given by."""
+    """A user's class with its arguments, and the name of the setting that contains it."""
 
     setting: str
     """`actor_class`, `critic_class` or `network_class`."""
@@ -33,20 +33,20 @@ class OwnNetworkSettings:
 
 
 class OwnNetwork(nn.Module):
-    """A user's network of observations: preprocessed observations -> float32 [N, features_dim]."""
+    """A user's network: observations are preprocessed, then converted to float32 [N, features_dim]."""
 
     def __init__(self, network: nn.Module, preprocessor: Preprocessor, outputs: int) -> None:
         super().__init__()
         self.network, self.preprocessor, self.features_dim = network, preprocessor, outputs
 
     def forward(self, features: Features) -> Tensor:
-        """Observations [N, ..], nested as their space -> [N, features_dim]; further axes of what comes out are flattened."""
+        """Observations [N, ..], nested like their space -> [N, features_dim]. Further axes of the output are flattened."""
         found: Tensor = self.network(self.preprocessor(features))
         return found.flatten(1)
 
 
 class Columns(nn.Module):
-    """Some of the numbers a network gives: [N, D] -> [N, stop - start]. It replaces an output layer."""
+    """Selects columns of a network's output: [N, D] -> [N, stop - start]. It replaces an output layer."""
 
     def __init__(self, start: int, stop: int) -> None:
         super().__init__()
@@ -58,39 +58,42 @@ class Columns(nn.Module):
 
 
 class OwnCritics(nn.Module):
-    """C critics of a user's class, of (preprocessed observations, unit actions [N, A]): [C, N, outputs]."""
+    """C critics of a user's class: (preprocessed observations, unit actions [N, A]) -> [C, N, outputs]."""
 
     def __init__(self, encoder: Preprocessor, members: list[nn.Module]) -> None:
         super().__init__()
         self.encoder, self.ensemble = encoder, nn.ModuleList(members)
 
     def forward(self, features: Features, unit_action: Tensor) -> Tensor:
-        """Values [C, N, outputs] of preprocessed observations [N, ..] and actions [N, A]."""
+        """The values [C, N, outputs] of preprocessed observations [N, ..] and actions [N, A]."""
         return torch.stack([member(features, unit_action) for member in self.ensemble])
 
     def evaluate(self, features: Features, unit_action: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
-        """(values [C, N, outputs] without graph, vjp: writes the gradient of a loss, given that with respect to them, into the
-        parameters' `grad`, which is taken to be zero), for actions [N, A]."""
+        """Return (values [C, N, outputs] without graph, vjp) for preprocessed observations and actions [N, A].
+
+        `vjp(grad)` takes the gradient of a loss with respect to the values. It writes the gradient with respect to the
+        parameters into their `grad`, which it assumes to be zero.
+        """
         values = self(features, unit_action)
         return values.detach(), lambda grad: backward((values,), (grad,))
 
     def action_gradient(
         self, features: Features, unit_action: Tensor, value_of: ValueOf = mean_value
     ) -> tuple[Tensor, Tensor]:
-        """(`value_of` the critics' outputs, 0-d; its gradient with respect to the action [N, A])."""
+        """Return (`value_of` the critics' outputs, 0-d; its gradient with respect to the action [N, A])."""
         return _with_gradient(lambda leaf: self(features, leaf), unit_action, value_of)
 
     def first_action_gradient(
         self, features: Features, unit_action: Tensor, value_of: ValueOf = mean_value
     ) -> tuple[Tensor, Tensor]:
-        """(`value_of` the first critic's outputs, 0-d; its gradient with respect to the action [N, A])."""
+        """Return (`value_of` the first critic's outputs, 0-d; its gradient with respect to the action [N, A])."""
         return _with_gradient(lambda leaf: self.ensemble[0](features, leaf), unit_action, value_of)
 
 
 def _with_gradient(
     values_of: Callable[[Tensor], Tensor], unit_action: Tensor, value_of: ValueOf
 ) -> tuple[Tensor, Tensor]:
-    """(`value_of` the values of actions [N, A], 0-d; its gradient with respect to them)."""
+    """(`value_of` the values of actions [N, A], 0-d; its gradient with respect to the actions)."""
     leaf = unit_action.detach().requires_grad_()
     with auxiliary_losses_left_out():
         values = values_of(leaf)
@@ -100,7 +103,7 @@ def _with_gradient(
 
 
 class OwnActorCritic(Protocol):
-    """Settings that may replace an actor and critics of Box actions."""
+    """The settings that may replace an actor and critics of Box actions."""
 
     @property
     def share_features_extractor(self) -> bool: ...
@@ -111,7 +114,7 @@ class OwnActorCritic(Protocol):
 
 
 def require_own_features(networks: OwnActorCritic) -> None:
-    """Raises SettingsError: the features of a network that the user's class replaces as a whole cannot be shared."""
+    """Raises SettingsError if features should be shared with a user's network, which has none that can be shared."""
     for name, given in (("actor_class", networks.actor_class), ("critic_class", networks.critic_class)):
         if given is not None and networks.share_features_extractor:
             raise SettingsError(
@@ -121,17 +124,17 @@ def require_own_features(networks: OwnActorCritic) -> None:
 
 
 def own_network(context: BuildContext, given: OwnNetworkSettings, outputs: tuple[int, ...], what: str) -> OwnNetwork:
-    """A user's network, called as `kind(observation_space, outputs, **arguments)` with the number of outputs.
+    """Build a user's network: `kind(observation_space, n, **arguments)`, where n is the number of outputs.
 
     Args:
-        context: of the problem.
+        context: spaces and device.
         given: the user's class.
-        outputs: the shape of a row, such as (A,); a network may also give all of them on one axis.
-        what: a name of the outputs, for the error.
+        outputs: the shape of a row, such as (A,). The network may also return all outputs on one axis.
+        what: a description of the outputs, for the error.
 
     Raises:
-        SettingsError: the class raises, takes other arguments, makes no module, or what it gives is not finite or of another
-        shape.
+        SettingsError: the class raises an error, takes other arguments or makes no module, or its output is not finite
+            or has another shape.
     """
     size, user = torch.Size(outputs).numel(), _user_class(context, given)
     preprocessor = Preprocessor(context.observation_space, normalize_images=given.normalize_images)
@@ -143,11 +146,11 @@ def own_network(context: BuildContext, given: OwnNetworkSettings, outputs: tuple
 
 
 def own_critics(context: BuildContext, given: OwnNetworkSettings, actions: int, outputs: int, count: int) -> OwnCritics:
-    """`count` critics of a user's class, each made as `kind(observation_space, actions, outputs, **arguments)`.
+    """Build `count` critics of a user's class, each as `kind(observation_space, actions, outputs, **arguments)`.
 
     Raises:
-        SettingsError: the class raises, takes other arguments, makes no module, or what it gives is not finite or not
-        [N, outputs].
+        SettingsError: the class raises an error, takes other arguments or makes no module, or its output is not finite
+            or not [N, outputs].
     """
     preprocessor = Preprocessor(context.observation_space, normalize_images=given.normalize_images)
     user, space = _user_class(context, given), _space(context, given)
@@ -164,7 +167,7 @@ def _user_class(context: BuildContext, given: OwnNetworkSettings) -> UserClass:
 
 
 def _space(context: BuildContext, given: OwnNetworkSettings) -> object:
-    """The gymnasium space that a user's network is made for: images have channels first."""
+    """The gymnasium space that a user's network receives. Images have channels first."""
     if context.to_gymnasium is None:
         raise SettingsError(f"{given.setting} needs BuildContext(to_gymnasium=...), which makes its space")
     return context.to_gymnasium(channels_first(context.observation_space))
@@ -174,7 +177,7 @@ def _space(context: BuildContext, given: OwnNetworkSettings) -> object:
 def _tried(
     context: BuildContext, user: UserClass, network: nn.Module, preprocessor: Preprocessor, *further: Tensor
 ) -> Tensor:
-    """The network's output [2, ..] for two observations, in eval mode: batch statistics stay."""
+    """Evaluate the network for two observations in evaluation mode, which does not change batch statistics: [2, ..]."""
     seen = preprocessor(example_features(context.observation_space, ROWS))
     training = network.training
     remedy = "images come with channels first, Discrete values one-hot, everything float32"

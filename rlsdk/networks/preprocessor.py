@@ -1,4 +1,4 @@
-"""Observations as users' own networks get them, which is how stable-baselines3 gives them."""
+"""Preprocesses observations for users' own networks, as stable-baselines3 does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from rlsdk.spaces import Box, Discrete, MultiDiscrete, Space, dtype_of, leaf_spa
 
 
 class Preprocessor(nn.Module):
-    """float32; images with channels first, divided by 255; Discrete and MultiDiscrete values one-hot. No parameters."""
+    """Converts observations to float32: images with channels first, Discrete and MultiDiscrete values one-hot.
+
+    With `normalize_images`, images are divided by 255. There are no parameters.
+    """
 
     def __init__(self, space: Space, *, normalize_images: bool) -> None:
         super().__init__()
@@ -22,7 +25,7 @@ class Preprocessor(nn.Module):
         self.one_hot = nn.ModuleList(FlattenEncoder(leaf) for leaf in own.values())
 
     def forward(self, features: Features) -> Features:
-        """Observations [N, ..], nested as their space -> the same, preprocessed."""
+        """Preprocess observations [N, ..]; both input and output are nested like the space."""
         return map_leaves(self.space, self._preprocessed, features)
 
     def _preprocessed(self, path: str, leaf: Space, values: Tensor) -> Tensor:
@@ -36,7 +39,7 @@ class Preprocessor(nn.Module):
 
 
 def channels_first(space: Space) -> Space:
-    """The space with images as networks see them."""
+    """The space with images whose first axis is the channels."""
 
     def leaf(given: Space) -> Space:
         if not isinstance(given, Box) or not given.is_image or not given.channels_last:
@@ -48,7 +51,7 @@ def channels_first(space: Space) -> Space:
 
 
 def example_features(space: Space, rows: int) -> Features:
-    """Observations [rows, ..] of the space: its first values, for looking at what a network gives."""
+    """Return valid observations [rows, ..] of the space (its first values), to examine the output of a network."""
 
     def leaf(path: str, given: Space) -> Tensor:
         values = torch.zeros((rows, *shape_of(given)), dtype=getattr(torch, dtype_of(given)))

@@ -1,4 +1,4 @@
-"""Actor-critics on recorded steps: what imitation needs."""
+"""Evaluates actor-critic networks on recorded steps, for imitation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ States = tuple[Tensor, ...]
 
 
 class Memories(Protocol):
-    """Of actor and critic; `ActorCriticCarry` is one."""
+    """The recurrent states of actor and critic. `ActorCriticCarry` implements it."""
 
     @property
     def actor(self) -> States: ...
@@ -25,10 +25,10 @@ class Memories(Protocol):
 
 
 class Evaluates(Protocol):
-    """What is needed of a network; `ActorCritic` has it."""
+    """The members of a network that are used here. `ActorCritic` implements it."""
 
     def initial_carry(self, batch: int, /) -> Memories:
-        """The memories [batch, ..] at the start of episodes."""
+        """The recurrent states [batch, ..] at the start of episodes."""
         ...
 
     def evaluate(
@@ -38,14 +38,17 @@ class Evaluates(Protocol):
         ...
 
     def internal(self, action: object, /) -> Tensor:
-        """Actions [N, ..]; see `ActorCritic.internal`."""
+        """Convert actions [N, ..] to internal actions; see `ActorCritic.internal`."""
         ...
 
 
 def as_recorded(
     network: Evaluates, observation: Observation, starts: Tensor | None = None
 ) -> tuple[Observation, tuple[States, States], Tensor]:
-    """What `Evaluates.evaluate` takes of recorded steps [N, ..], whose carries are not stored; see `evaluate_recorded`."""
+    """Return the arguments of `Evaluates.evaluate` for recorded steps [N, ..] without stored carries.
+
+    See `evaluate_recorded` for `starts`.
+    """
     first = torch.ones_like(observation.is_first) if starts is None else starts
     seen = Observation(observation.features, observation.is_first | first, observation.action_mask)
     carry = network.initial_carry(len(first))
@@ -55,12 +58,13 @@ def as_recorded(
 def evaluate_recorded(
     network: Evaluates, observation: Observation, starts: Tensor | None = None
 ) -> tuple[Distribution, Tensor]:
-    """(action distribution, values [N]) of N recorded steps, whose carries are not stored.
+    """Return (action distribution, values [N]) of N recorded steps without stored carries.
 
     Args:
-        network: of actor and critic.
-        observation: [N, ..], as the policy sees it.
-        starts: bool [N], True where a sequence of consecutive rows begins, with an empty memory; None: every row is one.
+        network: the actor and critic.
+        observation: [N, ..], as the policy receives it.
+        starts: bool [N], True where a sequence of consecutive rows begins, with the initial recurrent state; None:
+            every row is a sequence.
     """
     return network.evaluate(*as_recorded(network, observation, starts))
 
@@ -68,6 +72,6 @@ def evaluate_recorded(
 def imitation_loss(
     network: Evaluates, observation: Observation, action: object, starts: Tensor | None = None
 ) -> Tensor:
-    """-log pi(a|s) [N], with a least deviation; see `rlsdk.interfaces.Imitates`."""
+    """The loss -log pi(a|s) [N], with a lower bound of the standard deviation; see `rlsdk.interfaces.Imitates`."""
     distribution = with_least_deviation(evaluate_recorded(network, observation, starts)[0])
     return -distribution.log_prob(network.internal(action))

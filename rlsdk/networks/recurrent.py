@@ -1,8 +1,8 @@
-"""LSTM and GRU memories: one step at a time for acting, whole sequences at once for learning.
+"""LSTM and GRU memories: they process one step at a time for acting, and whole sequences for learning.
 
-Padding is private to this file: sequences are cut where a new segment starts, run side by side in one call, and put back, so
-no Python loop goes over time steps. Resets can only stand at the start of a segment, which makes this exactly equal to
-stepping (a test compares them).
+For learning, the steps are divided into segments, padded and processed in parallel in one call, without a Python loop
+over time steps. Only the start of a segment can reset the state. The results therefore equal those of single steps (a
+test compares them).
 """
 
 from __future__ import annotations
@@ -20,26 +20,29 @@ KINDS: dict[str, type[nn.LSTM | nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
 
 
 class Memory(Protocol):
-    """Between encoder and heads. Its state is a tuple of tensors [B, ..]; () where it remembers nothing."""
+    """A memory between encoder and heads. Its state is a tuple of tensors [B, ..]; () for a memory without state."""
 
     features_dim: int
 
     def initial(self, batch: int) -> tuple[Tensor, ...]:
-        """The state of `batch` environments at the start of an episode, tensors [batch, ..]."""
+        """Return the state of `batch` environments at the start of an episode, tensors [batch, ..]."""
         ...
 
     def step(self, features: Tensor, state: tuple[Tensor, ...], is_first: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """(latent [B, H], next state) for features [B, F]; rows with `is_first` bool [B] start from `initial`."""
+        """Return (latent [B, H], next state) for features [B, F]. Rows with `is_first`, bool [B], start from `initial`."""
         ...
 
     def sequence(self, features: Tensor, states: tuple[Tensor, ...], is_first: Tensor, starts: Tensor) -> Tensor:
-        """Latents [N, H] of N steps in order. A new segment begins where `starts` bool [N] is set; its state is that row of
-        `states`, tensors [N, ..], or `initial` where `is_first` bool [N] is set. Other rows of `states` are not read."""
+        """Return the latents [N, H] of N steps in order.
+
+        A new segment begins where `starts`, bool [N], is True. It starts from that row of `states`, tensors [N, ..], or
+        from `initial` where `is_first`, bool [N], is True. Other rows of `states` are ignored.
+        """
         ...
 
 
 class NoMemory(nn.Module):
-    """Passes features on."""
+    """A memory without state, which returns the features unchanged."""
 
     def __init__(self, features_dim: int) -> None:
         super().__init__()
@@ -56,7 +59,7 @@ class NoMemory(nn.Module):
 
 
 class LinearMemory(NoMemory):
-    """Remembers nothing either, but is as wide as a memory would be."""
+    """A linear layer in place of a memory. It has no state, but its output has the width of the actor's memory."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__(outputs)
@@ -71,10 +74,10 @@ class LinearMemory(NoMemory):
 
 
 class RecurrentMemory(nn.Module):
-    """`layers` of LSTM or GRU cells with `hidden` units."""
+    """A memory of `layers` layers of LSTM or GRU cells with `hidden` units each."""
 
     def __init__(self, kind: str, inputs: int, hidden: int, layers: int, arguments: Mapping[str, Any]) -> None:
-        """Raises SettingsError when the module does not take `arguments`."""
+        """Raises SettingsError if torch's module does not take `arguments`, or if they cannot be used for acting."""
         super().__init__()
         if kind not in KINDS:
             raise SettingsError(f"unknown memory {kind!r}; {suggest(kind, KINDS)}")
@@ -109,7 +112,7 @@ class RecurrentMemory(nn.Module):
         return result
 
     def _packed(self, state: tuple[Tensor, ...]) -> Tensor | tuple[Tensor, ...]:
-        """In torch's layout: [layers, B, H], a pair for an LSTM."""
+        """Convert the state to torch's layout: [layers, B, H], a pair for an LSTM."""
         parts = tuple(part.transpose(0, 1).contiguous() for part in state)
         return parts if self.parts == 2 else parts[0]
 
@@ -123,5 +126,5 @@ def _forgotten(state: tuple[Tensor, ...], is_first: Tensor) -> tuple[Tensor, ...
 
 
 def build_memory(kind: str | None, inputs: int, hidden: int, layers: int, arguments: Mapping[str, Any]) -> nn.Module:
-    """A memory by name (`lstm`, `gru`), or one that remembers nothing."""
+    """Build a memory by name (`lstm`, `gru`); for None, one without state."""
     return NoMemory(inputs) if kind is None else RecurrentMemory(kind, inputs, hidden, layers, arguments)

@@ -14,12 +14,12 @@ from torch import Tensor
 Vector = NDArray[np.float64]
 Floats = NDArray[np.floating]
 FIRST_COUNT = 1e-4
-"""Weight of the values before any data, mean 0 and variance 1."""
+"""The weight of the initial values, mean 0 and variance 1."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Moments:
-    """Count, mean and summed squared deviations [F] of encoded observations."""
+    """The count, mean and sum of squared deviations, [F], of encoded observations."""
 
     count: int
     mean: Vector
@@ -27,7 +27,7 @@ class Moments:
 
 
 class SharedArray:
-    """Zeros, float64 [*shape], as an array and as a tensor in the same memory; copies have memory of their own."""
+    """A numpy array of zeros, float64 [*shape], and a tensor in the same memory. A copy of the object has its own memory."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.array: Vector = np.zeros(shape)
@@ -42,11 +42,11 @@ class SharedArray:
 
 
 class RunningMoments:
-    """Mean and (population) variance of everything seen so far, float64 [*shape].
+    """The mean and (population) variance of all values so far, float64 [*shape].
 
-    numpy, not torch: a few numbers are updated at every environment step, where torch's cost per call is several times
-    that of the arithmetic. Arrays are held as [1, *shape], the shape of a single observation:
-    broadcasting costs as much as another operation.
+    It uses numpy, because a few numbers are updated at every environment step, for which calls of torch take several
+    times as long. Arrays have the shape [1, *shape] of a single observation, because broadcasting costs as much as
+    another operation.
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:
@@ -63,7 +63,7 @@ class RunningMoments:
         return cast("Vector", self.mean_variance[1][0])
 
     def update(self, batch: Floats) -> None:
-        """Take in `batch` [N, *shape]."""
+        """Add the values `batch` [N, *shape]."""
         rows = len(batch)
         if rows == 1:
             self.merge(1, batch, None)
@@ -73,12 +73,12 @@ class RunningMoments:
         self.merge(rows, mean, np.add.reduce(apart * apart, axis=0, keepdims=True) / rows)
 
     def merge(self, rows: int, mean: Floats, variance: Vector | None) -> None:
-        """Take in the mean and variance, [1, *shape], of `rows` values; a single value has no variance (None)."""
+        """Add `rows` values, given their mean and variance, [1, *shape]. For a single value, the variance is None."""
         self.mean_variance = self._with(rows, mean, variance)
         self.count += rows
 
     def update_row(self, values: Vector) -> Vector:
-        """Update by numbers [N]; returns the variance after them, [1]. For moments of shape (); equals `update_each`."""
+        """Add numbers [N] and return the new variance, [1]. Only for moments of shape (); equals `update_each`."""
         rows = len(values)
         if rows == 1:
             self.merge(1, values, None)
@@ -90,13 +90,13 @@ class RunningMoments:
         return self.mean_variance[1]
 
     def update_each(self, batches: Vector, counted: NDArray[np.bool_] | None = None) -> Vector:
-        """Take in numbers [T, N], a row at a time: the variance after each of them, [T]. For moments of shape ().
+        """Add numbers [T, N] row by row and return the variance after each row, [T]. Only for moments of shape ().
 
-        `counted` bool [T, N]: numbers that count, None = all.
+        `counted`, bool [T, N], is True for the numbers that count; None = all.
         """
         if counted is None:
             rows, center = batches.shape[1] * np.arange(1, len(batches) + 1), batches.mean()
-            apart = batches - center  # squares of large numbers that differ little would cancel
+            apart = batches - center  # avoids cancellation for large, similar numbers
         elif counted.any():
             rows, center = counted.sum(1).cumsum(), batches[counted].mean()
             apart = np.where(counted, batches - center, 0.0)
@@ -110,7 +110,7 @@ class RunningMoments:
         return variances
 
     def _with(self, rows: int | NDArray[np.int64], mean: Floats, variance: Vector | None) -> tuple[Vector, Vector]:
-        """(mean, variance) of these values and the ones before."""
+        """(mean, variance) of the earlier values together with these."""
         before, spread = self.mean_variance
         delta, share = mean - before, rows / (self.count + rows)
         step = delta * share
@@ -125,7 +125,7 @@ class RunningMoments:
         }
 
     def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
-        """Raises ValueError when the statistics are of another shape, or are not statistics."""
+        """Restore the statistics. Raises ValueError if they have another shape, or impossible values."""
         given = {name: torch.as_tensor(state[name]).double().cpu().numpy() for name in ("mean", "variance", "count")}
         for name, value in given.items():
             shape = () if name == "count" else self.mean.shape

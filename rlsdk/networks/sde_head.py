@@ -1,4 +1,4 @@
-"""The action head of state-dependent exploration (gSDE)."""
+"""The action head for state-dependent exploration (gSDE)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rlsdk.networks.state_dependent_noise import StateDependentNoise
 
 
 class SdeHead(nn.Module):
-    """A Gaussian mean with state-dependent noise; squashed by tanh into a bounded Box when `scale` is given."""
+    """A Gaussian mean with state-dependent noise. With `scale`, actions are squashed by tanh into a bounded Box."""
 
     def __init__(self, head: GaussianHead, noise: StateDependentNoise, scale: ActionScale | None) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class SdeHead(nn.Module):
         return kind(mean, self.noise.log_std_of(latent))
 
     def explore(self, latent: Tensor, matrices: Tensor) -> Tensor:
-        """Internal actions [B, A] with the noise of these matrices."""
+        """Internal actions [B, A] with the noise of these noise matrices."""
         raw: Tensor = self.head.linear(latent) + self.noise.noise(latent, matrices)
         return raw if self.scale is None else raw.tanh()
 

@@ -1,4 +1,4 @@
-"""The policy of population methods, in torch for predicting and saving, and in numpy for playing candidates anywhere."""
+"""The policy of population methods: in torch for predicting and saving, and in numpy for playing candidates."""
 
 from __future__ import annotations
 
@@ -33,8 +33,10 @@ ACTIVATIONS: dict[str, Callable[[Vector], Vector]] = {
 
 
 class SearchPolicy(nn.Module):
-    """Encoder without parameters -> layers -> an action: the largest output of each choice, the sign of each bit, or outputs
-    clipped or squashed into a Box."""
+    """A policy: encoder without parameters -> layers -> an action.
+
+    The action is the largest output of each choice, the sign of each bit, or outputs clipped or squashed into a Box.
+    """
 
     def __init__(self, encoder: nn.Module, layers: nn.Sequential, space: ActionSpace, squash: bool) -> None:
         super().__init__()
@@ -51,8 +53,10 @@ class SearchPolicy(nn.Module):
         return Act(self._action(self.layers(self.encoder(observation.features))), (), ())
 
     def imitation_loss(self, observation: Observation, action: Tensor, starts: Tensor | None = None) -> Tensor:
-        """[N]; see `rlsdk.interfaces.Imitates`. Choices and bits: cross-entropy of the outputs. Box: squared error of the
-        outputs, of unit actions where they are squashed."""
+        """The loss [N]; see `rlsdk.interfaces.Imitates`. For choices and bits it is the cross-entropy of the outputs.
+
+        For a Box it is the squared error of the outputs; if they are squashed, of the unit actions.
+        """
         outputs: Tensor = self.layers(self.encoder(observation.features))
         if isinstance(self.space, Box):
             wanted = action.reshape(len(outputs), -1) if self.scale is None else self.scale.to_unit(action)
@@ -83,16 +87,16 @@ class SearchPolicy(nn.Module):
 
 @attrs.frozen
 class NumpyPolicy:
-    """The same function of the parameters of several candidates at once, without torch; travels to other processes."""
+    """Computes the actions of `SearchPolicy` for several candidates together, without torch. It can be pickled."""
 
     shapes: tuple[tuple[int, int, bool], ...]
-    """(outputs, inputs, has a bias) of each layer"""
+    """(outputs, inputs, whether it has a bias) of each layer."""
     activation: str
     space: ActionSpace
     squash: bool
 
     def __call__(self, parameters: NDArray[np.float32]) -> Callable[[Vector], NDArray[np.generic]]:
-        """What acts with these parameters [P, D]: observations [P, F] -> P actions."""
+        """Return the function that acts with these parameters [P, D]: encoded observations [P, F] -> P actions."""
         layers, start, count = [], 0, len(parameters)
         for outputs, inputs, biased in self.shapes:
             columns = slice(start, start + outputs * inputs)
@@ -116,7 +120,8 @@ class NumpyPolicy:
 
 
 def _decoder(space: ActionSpace, squash: bool) -> Callable[[Vector], NDArray[np.generic]]:
-    """Outputs [P, K] -> actions [P, ...] as the environment takes them; chosen once, as it runs at every step."""
+    """Return the function: outputs [P, K] -> actions [P, ...] in environment units. It is chosen once, as it runs at
+    every step."""
     if isinstance(space, Discrete):
         return lambda outputs: outputs.argmax(1) + space.start
     if isinstance(space, MultiDiscrete):
@@ -143,19 +148,19 @@ def _decoder(space: ActionSpace, squash: bool) -> Callable[[Vector], NDArray[np.
 def build_search_policy(
     context: BuildContext, networks: NetworkConfig, hidden: Sequence[int], *, bias: bool = True, squash: bool = True
 ) -> tuple[SearchPolicy, NumpyPolicy]:
-    """A policy, and the same function of candidates' parameters for `PopulationPlan`.
+    """Build a policy, and the same function of candidates' parameters for `PopulationPlan`.
 
     Args:
-        context: spaces and device. Discrete and MultiDiscrete actions are the largest output of each choice, MultiBinary
-            ones the signs.
-        networks: the activation, and how observations are encoded.
-        hidden: widths of the hidden layers; none makes the policy linear.
-        bias: whether layers have one.
-        squash: Box actions are squashed by tanh; otherwise clipped.
+        context: spaces and device. Discrete and MultiDiscrete actions are the largest output of each choice,
+            MultiBinary actions the signs of outputs.
+        networks: the activation, and the settings of the encoder.
+        hidden: widths of the hidden layers; without any the policy is linear.
+        bias: whether layers have a bias.
+        squash: whether Box actions are squashed by tanh; otherwise they are clipped.
 
     Raises:
-        SettingsError: an activation numpy has not, an optimiser, which nothing would use, or observations that would be encoded
-            by parameters of their own.
+        SettingsError: the activation does not exist in numpy, an optimiser is set although none is used, or the encoder
+            of the observations has parameters.
     """
     space, activation = context.action_space, networks.activation_fn
     assert isinstance(space, Box | Discrete | MultiDiscrete | MultiBinary)

@@ -24,8 +24,9 @@ SdeCarry = NoiseMatrices | tuple[()]
 class SquashedActor(nn.Module):
     """A policy: encoder -> hidden layers -> mean and log std of a tanh-squashed Gaussian.
 
-    With `sde` the log std comes from the state-dependent noise instead of a layer, `mean` is clipped to +-`clip_mean`,
-    and new noise matrices are sampled when a rollout begins, and every `resample_every` steps from there (None: no more).
+    With `sde` the log std comes from the state-dependent noise instead of a layer, and `mean` is clipped to
+    +-`clip_mean`. New noise matrices are sampled at the start of a rollout and then every `resample_every` steps (None:
+    only at the start).
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class SquashedActor(nn.Module):
         self._kernel = KernelSlot(self._make_kernel, self)
 
     def use_kernel(self, choice: KernelChoice) -> SquashedActor:
-        """Choose what evaluates the actor; returns the actor itself."""
+        """Choose the kernel that evaluates the actor; returns the actor itself."""
         self._choice = choice
         self._kernel = KernelSlot(self._make_kernel, self)
         return self
@@ -58,7 +59,7 @@ class SquashedActor(nn.Module):
         return factory.squashed_policy(self._layers(), self._choice, hooked, ByModules(self.distribution))
 
     def _layers(self) -> SquashedLayers | None:
-        """None where there are others than dense ones on an encoder without parameters."""
+        """The layers for a kernel; None if layers are not dense or the encoder has parameters."""
         log_std, layers = self.log_std, [*self.body, self.mean]
         if log_std is None or not len(self.body) or has_parameters(self.encoder):
             return None
@@ -69,7 +70,7 @@ class SquashedActor(nn.Module):
         )
 
     def distribution(self, features: Tensor) -> SquashedGaussian:
-        """Over unit actions, for encoded `features` [N, F]."""
+        """The distribution over unit actions, for encoded `features` [N, F]."""
         latent = self.body(features)
         mean = self._mean(latent)
         if self.sde is not None:
@@ -78,17 +79,23 @@ class SquashedActor(nn.Module):
         return SquashedGaussian(mean, self.log_std(latent).clamp(*LOG_STD_RANGE))
 
     def evaluate(self, features: Tensor, noise: Tensor) -> tuple[tuple[Tensor, Tensor], SampledVjp]:
-        """((unit actions [N, A], their log-densities [N]) without graph, vjp: writes the gradient of a loss, given that with
-        respect to both, into the parameters' `grad`, which is taken to be zero), for standard normal `noise` [N, A]."""
+        """Return ((unit actions [N, A], their log-densities [N]) without graph, vjp) for standard normal `noise` [N,
+        A].
+
+        `vjp` takes the gradients of a loss with respect to both. It writes the gradient with respect to the parameters
+        into their `grad`, which it assumes to be zero.
+        """
         return self._kernel().evaluate((features, noise))
 
     def distribution_of(self, observation: Observation) -> SquashedGaussian:
-        """Over unit actions, for an observation."""
+        """The distribution over unit actions, for an observation."""
         return self.distribution(self.encoder(observation.features))
 
     def imitation_loss(self, observation: Observation, action: Tensor, starts: Tensor | None = None) -> Tensor:
-        """Squared error [N] of the deterministic action, in unit actions; the deviation is not fitted. See
-        `rlsdk.interfaces.Imitates`."""
+        """The squared error [N] of the deterministic action, in unit actions; see `rlsdk.interfaces.Imitates`.
+
+        The standard deviation is not fitted.
+        """
         error = self.distribution_of(observation).mode() - self.scale.to_unit(action)
         return error.square().mean(-1)
 
@@ -104,7 +111,7 @@ class SquashedActor(nn.Module):
 
     @property
     def begin_rollout(self) -> Callable[[NoiseMatrices], NoiseMatrices] | None:
-        """With gSDE: makes the carry to begin a rollout with, see `Policy`."""
+        """With gSDE, a function that returns the carry for the start of a rollout; see `rlsdk.interfaces.BeginsRollouts`."""
         return None if self.sde is None else StateDependentNoise.begin_rollout
 
     @torch.no_grad()
@@ -123,7 +130,7 @@ class SquashedActor(nn.Module):
         return Act(self.scale.to_environment(unit), carry, ())
 
     def _explore(self, features: Tensor, carry: NoiseMatrices, generator: Generator) -> tuple[Tensor, NoiseMatrices]:
-        """Unit actions [B, A] with state-dependent noise, and the carry one step older."""
+        """(unit actions [B, A] with state-dependent noise, the carry of the next step)."""
         assert self.sde is not None
         following = self.sde.refreshed(carry, self.resample_every, generator)
         latent = self.body(features)

@@ -1,4 +1,4 @@
-"""A squashed Gaussian policy evaluated by calling its modules."""
+"""Evaluates a squashed Gaussian policy by calling its modules, without a kernel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class ByModules:
     """See `rlsdk.kernels.protocol.SquashedPolicy`."""
 
     def __init__(self, distribution: Callable[[Tensor], SquashedGaussian]) -> None:
-        """`distribution`: over unit actions [N, A], for features [N, F]."""
+        """`distribution` returns the distribution over unit actions [N, A] for features [N, F]."""
         self.distribution = distribution
         sampled = AutogradPair(self._sampled)
         self.name, self.evaluate = sampled.name, sampled.evaluate

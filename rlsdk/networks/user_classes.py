@@ -1,4 +1,4 @@
-"""Objects of users' classes, made and tried so that every error of their code becomes one of rlsdk's."""
+"""Creates objects of users' classes. Every error of their code is raised as an error of rlsdk."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from torch import nn
 from rlsdk.errors import RlsdkError, SettingsError, one_line
 
 LONGEST = 300
-"""Characters of a user's error in ours."""
+"""The maximum number of characters of a user's error in an error of rlsdk."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserClass:
-    """A class, or function that makes a module, which a user gave by a setting of an algorithm."""
+    """A class, or a function that makes a module, from a user's settings."""
 
     algorithm: str
-    """Id, for errors; may be empty."""
+    """The id of the algorithm, for errors; may be empty."""
     setting: str
-    """Of `policy_kwargs`; it ends in `_class`."""
+    """The name of the setting in `policy_kwargs`; it ends with `_class`."""
     kind: Callable[..., nn.Module]
     arguments: Mapping[str, object]
 
     def __str__(self) -> str:
-        """For errors: the algorithm, the setting, the class."""
+        """The algorithm, the setting and the class, for errors."""
         where = f"{self.algorithm}: policy_kwargs.{self.setting}" if self.algorithm else f"policy_kwargs.{self.setting}"
         return f"{where} {getattr(self.kind, '__name__', repr(self.kind))}"
 
     def build(self, **first: object) -> nn.Module:
-        """The module of the class, called with the values of `first` in order and the user's arguments.
+        """Create the module with the values of `first`, in order, and the user's arguments.
 
         Raises:
-            SettingsError: it takes other arguments, raises anything else, or makes no module.
+            SettingsError: the class takes other arguments, raises an error, or makes no module.
         """
         called = f"it is called with ({', '.join(first)}) and {self.setting.removesuffix('class')}kwargs {dict(self.arguments)}"
         with self.errors(f"{self} cannot be made", called):
@@ -45,11 +45,12 @@ class UserClass:
 
     @contextmanager
     def errors(self, what: str, remedy: str) -> Iterator[None]:
-        """Raises SettingsError for every error of the user's code; errors of rlsdk pass."""
+        """Inside the `with` block, convert every error of the user's code to SettingsError. Errors of rlsdk are not
+        converted."""
         try:
             yield
         except RlsdkError:
             raise
-        except Exception as error:  # a user's code may raise anything
+        except Exception as error:  # code of the user
             cause = one_line(error, LONGEST) if str(error) else type(error).__name__
             raise SettingsError(f"{what}: {cause}; {remedy}") from error

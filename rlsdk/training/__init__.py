@@ -1,4 +1,4 @@
-"""Training: the loops as plans, and what they collect with. A plan has no access to logs, files or callbacks."""
+"""Training loops (plans) and the collectors they use. A plan has no access to logs, files or callbacks."""
 
 from rlsdk.interfaces import Training
 from rlsdk.records import Cursor

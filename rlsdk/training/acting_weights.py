@@ -1,4 +1,4 @@
-"""Weights that act in a later round, where collectors are ahead of the learner."""
+"""The weights that act in later rounds, if collectors are ahead of the learner."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ class ActingWeights:
     """The weights that will act in a later round."""
 
     policy: State
-    """Of the policy that collects."""
+    """The state of the policy that collects."""
     normalizer: State | None
-    """Of the statistics of observations."""
+    """The state of the statistics of observations; None without normalisation."""
     env_steps: int
-    """Environment steps of the learner when it had them."""
+    """The learner's number of environment steps when it had these weights."""
 
     @staticmethod
     def of(policy: State, normalizer: State | None, env_steps: int) -> ActingWeights:
-        """These weights, copied: the learner changes its own in place."""
+        """Copy these weights, because the learner changes its own in place."""
         return ActingWeights(_copied(policy), _copied(normalizer), env_steps)
 
     def state_dict(self) -> dict[str, object]:
-        """As files hold it."""
+        """The state as files store it."""
         statistics = {} if self.normalizer is None else {"normalizer": self.normalizer}
         return {"policy": self.policy, "env_steps": self.env_steps, **statistics}
 
     @staticmethod
     def from_state(state: State) -> ActingWeights:
-        """What `state_dict` gives. Raises KeyError, TypeError or ValueError for something else."""
+        """Restore the result of `state_dict`. Raises KeyError, TypeError or ValueError for other values."""
         return ActingWeights(state["policy"], state.get("normalizer"), count_in(state, "env_steps"))
 
 

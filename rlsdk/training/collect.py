@@ -1,4 +1,4 @@
-"""The only place where a policy meets an environment."""
+"""Collects rollouts: the only module in which a policy acts in an environment."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from rlsdk.records import Act, ActingState, Episode, FinalObservations, Observat
 CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
 CHUNK = 32
-"""Rows written at a time."""
+"""The number of steps that are copied together to the storage of a rollout."""
 _Finals = tuple[int, Tensor, Observation]
-"""The time of a step, which rows ended with it (bool [B]), and their final observations."""
+"""(index of the step, the rows that ended with it as bool [B], their final observations)."""
 
 
 @torch.no_grad()
@@ -33,8 +33,10 @@ def collect(
     generator: Generator,
     on_step: Callable[[int], object] | None = None,
 ) -> Rollout[CarryT, ExtrasT]:
-    """`length` steps of every environment from `acting` on, with whole extras; see `act_and_step`. What a rollout contains does
-    not depend on how the policy is computed."""
+    """Collect `length` steps of every environment, beginning with `acting`, with complete extras; see `act_and_step`.
+
+    The contents of the rollout do not depend on whether the policy prepares acting or fills extras afterwards.
+    """
     act_on = partial(rollout_act(policy), deterministic=False, generator=generator)
     filling = ability(policy, FillsExtras)
     fill = None if filling is None else filling.estimates
@@ -42,7 +44,7 @@ def collect(
 
 
 def rollout_act(policy: Policy[CarryT, ExtrasT]) -> Callable[..., Act[CarryT, ExtrasT]]:
-    """What acts during one rollout; see `rlsdk.interfaces.ActsForRollouts`."""
+    """Return the function that acts during one rollout; see `rlsdk.interfaces.ActsForRollouts`."""
     preparing = ability(policy, ActsForRollouts)
     return policy.act if preparing is None else preparing.rollout_act()
 
@@ -56,10 +58,12 @@ def act_and_step(
     on_step: Callable[[int], object] | None = None,
     fill: Callable[[StepData[ExtrasT]], ExtrasT] | None = None,
 ) -> Rollout[CarryT, ExtrasT]:
-    """`length` steps of every environment from `acting` on: act, step, keep the row, observations as the environment gave
-    them. The caller switches gradients off. There are fewer steps where a callback ends the training in between.
+    """Make `length` steps of every environment, beginning with `acting`, and return them as a rollout.
 
-    `fill`: the extras of all steps [T, B], where those of single steps were left out.
+    Observations are stored as the environment returned them. The caller disables gradients. There are fewer steps if a
+    callback ends the training.
+
+    `fill` computes the extras of all steps [T, B], if the policy leaves them out in single steps.
     """
     rows: _Rows[ExtrasT]
     observation, carry, rows = acting.observation, acting.carry, _Rows(length)
@@ -88,8 +92,10 @@ def act_and_step(
 
 
 class _Rows(Generic[ExtrasT]):
-    """Steps [B] on their way into storage [T, B]: written `CHUNK` at a time, as copying rows one by one costs more than
-    the step of a small environment."""
+    """Collects steps [B] and copies them to storage [T, B], `CHUNK` steps together.
+
+    Copying each step separately would take longer than the step of a small environment.
+    """
 
     def __init__(self, length: int) -> None:
         self.length, self.written = length, 0
@@ -111,18 +117,18 @@ class _Rows(Generic[ExtrasT]):
         self.written, self.pending = end, []
 
     def joined(self) -> StepData[ExtrasT]:
-        """All rows there are, in order."""
+        """All steps so far, in order."""
         if self.length == 1:
             return tree.map_tensors(lambda leaf: leaf.unsqueeze(0), self.pending[0])
         if self.storage is None:
-            return tree.stack(self.pending)  # few rows, none of which is in the storage yet
+            return tree.stack(self.pending)  # fewer than `CHUNK` steps, none of them in the storage
         if self.pending:
             self._flush()
         return tree.map_tensors(lambda leaf: leaf[: self.written], self.storage)
 
 
 def _join(finals: list[_Finals]) -> FinalObservations | None:
-    """The sparse final observations of several steps as one record."""
+    """Join the final observations of several steps into one record."""
     if not finals:
         return None
     envs = [ended.nonzero().squeeze(-1) for _, ended, _ in finals]

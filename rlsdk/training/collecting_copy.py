@@ -1,4 +1,4 @@
-"""What acts in a collector: a copy of the policy, which collects in the collector's environments."""
+"""The copy of the agent in a collector process, which collects in the environments of that process."""
 
 from __future__ import annotations
 
@@ -21,47 +21,47 @@ from rlsdk.training.trained_agent import MakesCopy
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What an algorithm that counts environment steps needs to know of a training."""
+    """The counts of a training, for algorithms that use the number of environment steps."""
 
     env_steps: int
-    """Of all environments, before this part."""
+    """Steps of all environments before this part."""
     start: int
-    """Where progress counts from."""
+    """The count at which progress is 0."""
     end: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shared:
-    """What all collectors need to know to collect one part of a round."""
+    """The data that all collectors need to collect one part of a round."""
 
     policy: State
     normalizer: State | None
-    """Of observations."""
+    """The state of the statistics of observations; None without normalisation."""
     training: tuple[bool, ...]
-    """Of each module of the policy: whether it is in its mode for training."""
+    """The `training` flag of each module of the policy."""
     length: int
     begins: bool
-    """Whether a round begins."""
+    """Whether this part begins a round."""
     threads: int
     counts: Counts | None = None
-    """None where nothing counts steps while it collects."""
+    """None if no algorithm counts steps while collecting."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """One collector's part: where acting stands before it, or, with a rollout, after it."""
+    """The data of one collector: its acting state before the part, or, with a rollout, after it."""
 
     acting: tuple[ActingState[Any], ...]
     generators: tuple[Tensor, ...]
-    """The state of the generator of each group."""
+    """The state of each group's generator."""
     frames: Features
-    """The last frames of its environments, where they are stacked."""
+    """The last frames of the collector's environments, if frames are stacked."""
     rollout: Rollout[Any, Any] | None = None
-    """As the environments gave it."""
+    """The rollout as the environments returned it, without normalisation."""
 
 
 class CollectingCopy:
-    """In a collector: collects in its environments with a copy of the policy."""
+    """Collects in the environments of a collector process with a copy of the policy."""
 
     def __init__(self, env: VectorEnv, make: MakesCopy) -> None:
         self.agent = agent = make(env)
@@ -95,7 +95,10 @@ class CollectingCopy:
         return Part(collector.acting, states, self.frames and self.frames.memory, rollout)
 
     def _counting(self, shared: Shared) -> Callable[[int], object] | None:
-        """Has the copy of the algorithm count the steps of all environments, as exploration may depend on them."""
+        """Return the `on_step` function that passes the steps of all environments to the copy of the algorithm.
+
+        Exploration may depend on this number.
+        """
         listener, counts = ability(self.agent.parts.algorithm, Collected), shared.counts
         if listener is None or counts is None:
             return None
@@ -119,8 +122,10 @@ class CollectingCopy:
             self.frames.memory = own.frames
 
     def _restarted(self, acting: Sequence[ActingState[Any]], fresh: Observation) -> tuple[ActingState[Any], ...]:
-        """The groups at the start of new episodes, whose first observations `fresh` [B] are; what a policy remembers does not
-        count where an episode is first."""
+        """The acting states of the groups at the start of new episodes with first observations `fresh` [B].
+
+        The carries are not reset, because a policy ignores their memory in the first step of an episode.
+        """
         if self.frames is not None:
             features, self.frames.memory = self.frames.push(self.frames.memory, fresh.features, fresh.is_first)
             fresh = Observation(features, fresh.is_first, fresh.action_mask)
@@ -129,7 +134,7 @@ class CollectingCopy:
 
 
 class Attaching:
-    """Makes the `CollectingCopy` of a collector."""
+    """A picklable function that creates the `CollectingCopy` of a collector."""
 
     def __init__(self, make: MakesCopy) -> None:
         self.make = make
@@ -139,5 +144,5 @@ class Attaching:
 
 
 def modules_of(policy: object) -> list[nn.Module]:
-    """The modules of a policy; [] where it is not a torch module."""
+    """The modules of a policy; an empty list if it is not a torch module."""
     return list(policy.modules()) if isinstance(policy, nn.Module) else []

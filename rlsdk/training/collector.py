@@ -1,4 +1,4 @@
-"""Collecting in environments of this process, or in processes it started."""
+"""The collector for environments of this process, or of processes that it started."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ ResultT = TypeVar("ResultT")
 
 
 class _Actor(Generic[CarryT, ExtrasT]):
-    """A policy as one collector acts with it; its optional abilities are looked up once, not in every round."""
+    """The policy with everything a collector needs to act with it. Its optional abilities are looked up once, not every
+    round."""
 
     def __init__(
         self,
@@ -43,10 +44,10 @@ class _Actor(Generic[CarryT, ExtrasT]):
         generators: tuple[Generator, ...],
         normalizer: RolloutNormalizer | None,
     ) -> None:
-        """`states` and `generators`: one per group."""
+        """`states` and `generators` have one entry per group."""
         self.policy, self._generator, self._normalizer = policy, generators[0], normalizer
         self.grouped: GroupedPolicy[CarryT, ExtrasT] | None = None
-        """None for a single group."""
+        """The policy for several groups; None if there is a single group."""
         acting: Policy[Any, ExtrasT] = policy
         if len(states) > 1:
             acting = self.grouped = GroupedPolicy(policy, [len(s.observation.is_first) for s in states], generators)
@@ -58,16 +59,16 @@ class _Actor(Generic[CarryT, ExtrasT]):
         self._act: Callable[[Observation, Any], Act[Any, ExtrasT]] = partial(self._first_act, self._bound(acting.act))
 
     def act_on(self) -> Callable[[Observation, Any], Act[Any, ExtrasT]]:
-        """What acts during one rollout: a function (observation as the environment gives it, carry) -> act."""
+        """Return the function that acts during one rollout: (observation without normalisation, carry) -> act."""
         return self._act if self._preparing is None else self._bound(self._preparing.rollout_act())
 
     def _first_act(
         self, act_on: Callable[[Observation, Any], Act[Any, ExtrasT]], observation: Observation, carry: Any
     ) -> Act[Any, ExtrasT]:
-        """Acts in the first rollout.
+        """Act for the first time and check the result.
 
         Raises:
-            PluginError: the policy returned no `Act`, or no action for each environment.
+            PluginError: the policy returned no `Act`, or not one action per environment.
         """
         act = act_on(observation, carry)
         if (error := wrong_act(act, self.policy, len(observation.is_first))) is not None:
@@ -82,13 +83,13 @@ class _Actor(Generic[CarryT, ExtrasT]):
 
 
 class EndsRollouts(Protocol):
-    """Environments that get a call when collecting ends, as those of a training whose callbacks watch rollouts."""
+    """Environments that are notified when collecting ends; those of a training whose callbacks watch rollouts."""
 
     def rollout_ended(self) -> object: ...
 
 
 class LocalCollector:
-    """Environments stepped together, in one group or several."""
+    """Collects in environments that are all stepped together, in one group or several."""
 
     def __init__(
         self,
@@ -97,8 +98,14 @@ class LocalCollector:
         generators: Sequence[Generator] = (),
         normalizer: RolloutNormalizer | None = None,
     ) -> None:
-        """`acting` and `generators`: one per group; none where only whole episodes are played. `normalizer`: of what is acted
-        on and of rollouts; None: nothing is normalised."""
+        """Collect in `env`.
+
+        Args:
+            env: the environments.
+            acting: the acting state of each group; empty if only whole episodes are played.
+            generators: the generator of each group.
+            normalizer: normalises observations before the policy acts, and rollouts; None: nothing is normalised.
+        """
         self.env, self.acting, self.generators, self.normalizer = env, acting, tuple(generators), normalizer
         self._in_round = False
         ending = ability(env, EndsRollouts)
@@ -128,7 +135,7 @@ class LocalCollector:
             raise wrong_length(length)
         grouped = actor.grouped
         state = states[0] if grouped is None else grouped.joined(states)
-        fill = actor.fill if normalizer is None else None  # of normalised observations where these are
+        fill = actor.fill if normalizer is None else None  # otherwise the normaliser fills them
         with torch.no_grad():
             rollout = act_and_step(self.env, actor.act_on(), state, length, on_step=on_step, fill=fill)
         if grouped is None:
@@ -149,7 +156,7 @@ class LocalCollector:
 
     @property
     def observation_space(self) -> Space:
-        """Of the environments."""
+        """The observation space of the environments."""
         return self.env.observation_space
 
     def play(
@@ -158,7 +165,7 @@ class LocalCollector:
         """See `rlsdk.interfaces.EpisodePlayer`.
 
         Raises:
-            UsageError: the environments play no whole episodes.
+            UsageError: the environments cannot play whole episodes.
         """
         self._in_round = True
         player = ability(self.env, PlaysEpisodes)

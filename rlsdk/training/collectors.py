@@ -1,4 +1,4 @@
-"""Which collector a training has."""
+"""Chooses the collector of a training."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ __all__ = ["collector_after", "collector_of", "left"]
 
 
 def collector_after(before: Collector, run: RunRecord, env: VectorEnv | None) -> Collector:
-    """The collector in place of another; raises as `collector_of`. Where that one was ahead of the learner and the environments
-    cannot be brought back, new episodes begin."""
+    """Replace the collector `before`; see `collector_of` for errors.
+
+    New episodes begin if `before` was ahead of the learner and the environments cannot be restored.
+    """
     if not left(before):
         run.restart_episodes()
     return collector_of(run, env)
 
 
 def collector_of(run: RunRecord, env: VectorEnv | None) -> Collector:
-    """The collector of the plan, from the agent's acting state. `env`: as callbacks watch it.
+    """Create the collector of the plan, with the agent's acting state. `env`: the environment that callbacks watch.
 
     Raises:
-        SettingsError: a callback follows every step, which collectors that are ahead of the learner do not report.
+        SettingsError: a callback watches every step, but collectors ahead of the learner do not report single steps.
     """
     agent = run.driven
     if env is None or not agent.parts.plan.needs_environment:

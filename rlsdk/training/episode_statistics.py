@@ -1,4 +1,4 @@
-"""Statistics since the last log: finished episodes, and metrics of updates."""
+"""Statistics for logs: finished episodes, and metrics of the updates since the last log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COUNTS = ("finished_episodes", "reports", "logged", "updates")
 
 
 class EpisodeStatistics:
-    """Counts and sums; its state goes into files, so that a continued training logs as if it had never stopped."""
+    """Counts and sums for logs. Their state is saved in files, so a continued training logs as if it had not stopped."""
 
     def __init__(self, window: int, device: str) -> None:
         self.window: deque[Episode] = deque(maxlen=min(window, sys.maxsize))
@@ -26,7 +26,7 @@ class EpisodeStatistics:
         self.sums: dict[str, Tensor] = {}
 
     def add(self, report: Report) -> None:
-        """A round of the loop."""
+        """Add the report of one round."""
         self.window.extend(report.episodes)
         self.finished_episodes += len(report.episodes)
         self.reports += 1
@@ -36,7 +36,7 @@ class EpisodeStatistics:
                 self.sums[name] = self.sums[name] + value if name in self.sums else value
 
     def clear(self) -> None:
-        """Reset the metrics; episodes stay until newer ones replace them."""
+        """Reset the metrics. Episodes stay in the window until newer ones replace them."""
         self.sums, self.updates = {}, 0
 
     @property
@@ -45,7 +45,7 @@ class EpisodeStatistics:
         return sum(e.episode_return for e in self.window) / len(self.window) if self.window else None
 
     def episodes(self) -> dict[str, float]:
-        """Means over the window, under the names of docs/metrics.md."""
+        """The means over the window of episodes, with the names in docs/metrics.md."""
         if self.mean_return is None:
             return {}
         length = sum(e.length for e in self.window) / len(self.window)
@@ -54,7 +54,7 @@ class EpisodeStatistics:
         return {**values, "rollout/success_rate": sum(successes) / len(successes)} if successes else values
 
     def metrics(self) -> dict[str, float]:
-        """Means over the rounds with updates."""
+        """The mean of each metric over the rounds with updates since the last log."""
         if not self.updates:
             return {}
         means = torch.stack([value / self.updates for value in self.sums.values()]).tolist()
@@ -70,7 +70,7 @@ class EpisodeStatistics:
         }
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """Raises KeyError or ValueError when it is not what `state_dict` gives."""
+        """Restore the state. Raises KeyError or ValueError if `state` is not the result of `state_dict`."""
         rows, nested, stored = state["window"], state["sums"], state["counts"]
         if not isinstance(rows, Tensor) or not isinstance(nested, Mapping) or not isinstance(stored, Mapping):
             raise ValueError("the log is not a table of episodes, sums and counts")

@@ -1,4 +1,4 @@
-"""Groups of environments: random numbers for acting are sampled per group, wherever the group is stepped."""
+"""Groups of environments. Each group has its own random numbers for acting, independent of the process that steps it."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ ExtrasT = TypeVar("ExtrasT")
 
 
 def group_generators(streams: Streams, count: int) -> list[Generator]:
-    """The generator of each of `count` groups; that of the first is the one that a single group has."""
+    """The generator of each of `count` groups. The first one is the generator that a single group would have."""
     return [streams["action" if group == 0 else f"action {group}"] for group in range(count)]
 
 
 def begin_acting(env: VectorEnv, policy: Policy[CarryT, ExtrasT], seed: int | None) -> ActingState[CarryT]:
-    """The start of acting: environments reset, an empty carry."""
+    """Reset the environments; return the first observations with the initial carry of the policy."""
     return ActingState(env.reset(seed), policy.initial_carry(env.num_envs))
 
 
 def split_acting(
     observation: Observation, policy: Policy[CarryT, ExtrasT], count: int
 ) -> tuple[ActingState[CarryT], ...]:
-    """`count` groups, as even as can be, that begin to act on `observation` [B]."""
+    """Divide the observations [B] into `count` groups of similar size, each with an initial carry."""
     sizes = [len(part) for part in torch.tensor_split(observation.is_first, count)]
     rows = [slice(sum(sizes[:group]), sum(sizes[: group + 1])) for group in range(count)]
     return tuple(
@@ -43,13 +43,13 @@ def split_acting(
 
 
 def require_groups(num_envs: int, count: int) -> None:
-    """Raises SettingsError where environments cannot be split into `count` groups of equal size."""
+    """Raises SettingsError if the environments cannot be divided into `count` groups of equal size."""
     if num_envs % count:
         raise SettingsError(f"env_groups = {count} does not divide the {num_envs} environments; choose a divisor")
 
 
 class GroupedPolicy(Generic[CarryT, ExtrasT]):
-    """Acts for several groups, each with a carry and a generator of its own, as if they were stepped apart."""
+    """A policy that acts for several groups of environments, each with its own carry and generator."""
 
     def __init__(self, policy: Policy[CarryT, ExtrasT], sizes: Sequence[int], generators: Sequence[Generator]) -> None:
         self.policy, self.generators = policy, generators
@@ -58,13 +58,14 @@ class GroupedPolicy(Generic[CarryT, ExtrasT]):
         self._preparing, self._filling = ability(policy, ActsForRollouts), ability(policy, FillsExtras)
 
     def joined(self, states: Sequence[ActingState[CarryT]]) -> ActingState[tuple[CarryT, ...]]:
-        """The acting states of the groups as one, with the carry of each."""
+        """Join the acting states of all groups into one; its carry is the tuple of the groups' carries."""
         return ActingState(joined([state.observation for state in states]), tuple(state.carry for state in states))
 
     def split(
         self, rollout: Rollout[tuple[CarryT, ...], ExtrasT]
     ) -> tuple[tuple[ActingState[CarryT], ...], Rollout[CarryT, ExtrasT]]:
-        """(the acting state of each group after a rollout, the rollout with carries joined as its environments are)."""
+        """Return (the acting state of each group after a rollout, the rollout with the groups' carries joined over
+        environments)."""
         states = zip(self.rows, rollout.last_carry, strict=True)
         acting = tuple(ActingState(_rows(rollout.last_observation, at), carry) for at, carry in states)
         return acting, Rollout(
@@ -78,13 +79,13 @@ class GroupedPolicy(Generic[CarryT, ExtrasT]):
         )
 
     def initial_carry(self, batch: int) -> tuple[CarryT, ...]:
-        """The carry of each group; `batch` is not used: the groups have their sizes."""
+        """The initial carry of each group. `batch` is ignored: the sizes of the groups are known."""
         return tuple(self.policy.initial_carry(at.stop - at.start) for at in self.rows)
 
     def act(
         self, observation: Observation, carry: tuple[CarryT, ...], *, deterministic: bool, generator: Generator
     ) -> Act[tuple[CarryT, ...], ExtrasT]:
-        """`generator` is not used: each group has its own."""
+        """Act for all groups. `generator` is ignored: each group has its own."""
         return self._act(self.policy.act, observation, carry, deterministic)
 
     def rollout_act(self) -> Callable[..., Act[tuple[CarryT, ...], ExtrasT]]:
@@ -113,7 +114,7 @@ class GroupedPolicy(Generic[CarryT, ExtrasT]):
         return Act(joined([act.action for act in acts]), tuple(act.carry for act in acts), extras)
 
     def estimates(self, steps: StepData[ExtrasT]) -> ExtrasT:
-        """See `rlsdk.interfaces.FillsExtras`; the extras as they are where the policy is none."""
+        """See `rlsdk.interfaces.FillsExtras`. If the policy does not implement it, return the extras unchanged."""
         if self._filling is None:
             return steps.extras
         columns = [map_tensors(lambda leaf, at=at: leaf[:, at], steps) for at in self.rows]
@@ -128,14 +129,14 @@ class GroupedPolicy(Generic[CarryT, ExtrasT]):
 
 
 def joined(parts: Sequence[NodeT], dim: int = 0) -> NodeT:
-    """Values of several groups as one; leaves without rows (0-d) are those of the first group."""
+    """Join the values of several groups along `dim`. Leaves without this dimension are taken from the first group."""
     if len(parts) == 1:
         return parts[0]
     return map_tensors(lambda *leaves: torch.cat(leaves, dim) if leaves[0].dim() > dim else leaves[0], *parts)
 
 
 def join_rollouts(rollouts: Sequence[Rollout[CarryT, ExtrasT]]) -> Rollout[CarryT, ExtrasT]:
-    """Rollouts [T, B of the group] of several groups as one [T, B], as if the groups had been stepped together."""
+    """Join the rollouts [T, B of the group] of several groups into one [T, B], as if all groups had been stepped together."""
     starts = [sum(r.steps.reward.shape[1] for r in rollouts[:group]) for group in range(len(rollouts))]
     steps = joined([rollout.steps for rollout in rollouts], dim=1)
     return Rollout(
@@ -150,7 +151,7 @@ def join_rollouts(rollouts: Sequence[Rollout[CarryT, ExtrasT]]) -> Rollout[Carry
 
 
 def _join_finals(parts: Sequence[tuple[FinalObservations | None, int]]) -> FinalObservations | None:
-    """Final observations of all groups, by time and then by environment."""
+    """Join the final observations of all groups, ordered by time and then by environment."""
     found = [replace(final, env=final.env + start) for final, start in parts if final is not None]
     if not found:
         return None
@@ -163,7 +164,7 @@ def _join_finals(parts: Sequence[tuple[FinalObservations | None, int]]) -> Final
 def _episodes_in_order(
     ended: Tensor, rollouts: Sequence[Rollout[CarryT, ExtrasT]], starts: Sequence[int]
 ) -> tuple[Episode, ...]:
-    """The episodes of all groups by the time they `ended` bool [T, B], then by environment."""
+    """The episodes of all groups, ordered by their end (`ended` bool [T, B]) and then by environment."""
     waiting: dict[int, list[Episode]] = {}
     for rollout, start in zip(rollouts, starts, strict=True):
         for episode in rollout.episodes:

@@ -14,7 +14,7 @@ ExtrasT = TypeVar("ExtrasT")
 
 
 class NoCollector:
-    """The collector of a training that collects nothing."""
+    """The collector of a training that collects no experience."""
 
     num_envs = 0
     acting: tuple[ActingState[object], ...] = ()
@@ -27,7 +27,7 @@ class NoCollector:
         on_step: Callable[[int], object] | None = None,
         ends_round: bool = True,
     ) -> NoReturn:
-        """Never.
+        """Refuse to collect.
 
         Raises:
             UsageError: always.
@@ -35,4 +35,4 @@ class NoCollector:
         raise UsageError("the plan has needs_environment = False but collects; set it to True")
 
     def end_round(self) -> None:
-        """There are no rounds."""
+        """Do nothing, because there are no rounds of collecting."""

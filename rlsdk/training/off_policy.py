@@ -1,4 +1,4 @@
-"""The off-policy loop: collect a little, store it in the memory, learn from samples of the memory."""
+"""The off-policy training loop: collect some steps, store them in the buffer, learn from samples of the buffer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Acting = tuple[Policy[object, object], Callable[[Rollout[object, object]], obje
 
 
 class OffPolicySettings(Protocol):
-    """The hyper-parameters an off-policy algorithm shares with its loop."""
+    """The hyper-parameters of an off-policy algorithm that its training loop uses."""
 
     @property
     def train_freq(self) -> TrainFrequency: ...
@@ -30,8 +30,9 @@ class OffPolicySettings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OffPolicyPlan:
-    """Collect until `train_every` vector steps (or, with `episodes`, finished episodes) are reached, then update
-    `gradient_steps` times; -1 means as often as environment steps were collected.
+    """Collects `train_every` vector steps (with `episodes`: finished episodes), then makes `gradient_steps` updates.
+
+    `gradient_steps` = -1 means one update per collected environment step.
     """
 
     train_every: int
@@ -45,7 +46,7 @@ class OffPolicyPlan:
 
     @staticmethod
     def of(config: OffPolicySettings) -> OffPolicyPlan:
-        """The plan in an algorithm's hyper-parameters."""
+        """Create the plan from the hyper-parameters of an algorithm."""
         frequency = config.train_freq
         by_episode = frequency.unit == "episode"
         return OffPolicyPlan(
@@ -65,12 +66,11 @@ class OffPolicyPlan:
         ReplayUpdates.check(parts)
 
     def rounds(self, training: Training, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
-        """Train until `training.end` environment steps.
+        """Train until `training.end` environment steps; yields after every round and its updates.
 
-        Rounds of `train_every` vector steps or episodes are always whole, so the last one may pass the end; one that a
-        callback cut short is remembered, without updates. Yields after every round and its updates. `collected(env_steps,
-        progress)` is called after every vector step where the algorithm has this method, and after every round where the
-        memory has it, for what counts in environment steps.
+        A round always has `train_every` vector steps or episodes, so the last one may pass the end. A round that a
+        callback cut short is stored, without updates. `collected(env_steps, progress)` is called after every vector
+        step if the algorithm has this method, and after every round if the buffer has it.
         """
         counter = ability(training.parts.buffer, Collected)
         listener = ability(training.parts.algorithm, Collected)
@@ -94,8 +94,17 @@ class OffPolicyPlan:
     def _collect_round(
         self, training: Training, acting: _Acting, steps: int, listener: Collected | None
     ) -> tuple[int, tuple[Episode, ...], bool]:
-        """Collect one round into the memory from `steps` on: (environment steps after it, the episodes that ended in it,
-        whether it is whole). `acting`: the policy that collects, the memory's `extend`, the number of environments."""
+        """Collect one round into the buffer, beginning at `steps` environment steps.
+
+        Args:
+            training: has the collector.
+            acting: the policy that collects, the buffer's `extend`, the number of environments.
+            steps: environment steps before the round.
+            listener: the algorithm, if it has `collected`.
+
+        Returns:
+            (environment steps after the round, the episodes that ended in it, whether the round is complete).
+        """
         collector, (policy, extend, num_envs) = training.collector, acting
         on_step = None if listener is None else _listening(listener, training, steps)
         length = 1 if self.episodes else self.train_every
@@ -111,8 +120,11 @@ class OffPolicyPlan:
                 return steps, episodes, whole
 
     def learn_offline(self, training: Training, count: int, batch_size: int | None) -> Metrics:
-        """`count` updates without collecting. What an algorithm counts in environment steps continues as if the plan's share of
-        them had been made for every update."""
+        """Make `count` updates without collecting; see `rlsdk.interfaces.LearnsOffline`.
+
+        An algorithm with `collected` receives counts of environment steps after every update, as if steps had been
+        collected. Afterwards it receives the real count.
+        """
         size = self.batch_size if batch_size is None else batch_size
         updating = ReplayUpdates(training.parts, training.streams)
         listener = ability(training.parts.algorithm, Collected)
@@ -121,7 +133,7 @@ class OffPolicyPlan:
         share = self.train_every / self.gradient_steps if self.gradient_steps > 0 else 1.0
 
         def each(done: int) -> None:
-            listener.collected(training.end + int(share * done), 1.0)  # as at the end: nothing is left to explore
+            listener.collected(training.end + int(share * done), 1.0)  # exploration schedules are at their end
 
         metrics = updating.update(count, size, 0.0, each)
         listener.collected(training.end, 1.0)
@@ -129,7 +141,7 @@ class OffPolicyPlan:
 
 
 def _listening(listener: Collected, training: Training, steps: int) -> Callable[[int], None]:
-    """Calls the algorithm's `collected` after every vector step of a round that began at `steps`."""
+    """Return a function that calls the algorithm's `collected` after every vector step of a round that began at `steps`."""
 
     def on_step(done: int) -> None:
         listener.collected(steps + done, training.progress(steps + done))

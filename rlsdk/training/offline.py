@@ -1,4 +1,4 @@
-"""The offline loop: learn from a memory that is filled already, without an environment."""
+"""The offline training loop: learn from a buffer that is already filled, without an environment."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from rlsdk.training.replay_updates import ReplayUpdates
 
 @dataclass(frozen=True, slots=True)
 class OfflinePlan:
-    """Rounds of `updates_per_round` updates, each from `batch_size` samples of `Parts.buffer`; `learn(total_timesteps)` counts
-    updates."""
+    """Makes rounds of `updates_per_round` updates with `batch_size` samples of `Parts.buffer` each.
+
+    `learn(total_timesteps)` counts updates.
+    """
 
     batch_size: int
     updates_per_round: int = 100
@@ -31,7 +33,7 @@ class OfflinePlan:
         ReplayUpdates.check(parts)
 
     def rounds(self, training: Training, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
-        """Train until `training.end` updates; the last round is shorter where it would pass the end."""
+        """Train until `training.end` updates. The last round is shorter if it would pass the end."""
         updating = ReplayUpdates(training.parts, training.streams)
         while cursor.updates < training.end:
             count = min(self.updates_per_round, training.end - cursor.updates)

@@ -1,4 +1,4 @@
-"""The on-policy loop: collect a rollout, learn from it, discard it."""
+"""The on-policy training loop: collect a rollout, learn from it, discard it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlsdk.training.plan_errors import unlike_metrics
 
 
 class OnPolicySettings(Protocol):
-    """The hyper-parameters an on-policy algorithm shares with its loop."""
+    """The hyper-parameters of an on-policy algorithm that its training loop uses."""
 
     @property
     def n_steps(self) -> int: ...
@@ -24,7 +24,7 @@ class OnPolicySettings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OnPolicyPlan:
-    """`n_steps` vector steps, then one `update` with the rollout."""
+    """Collects `n_steps` vector steps, then makes one `update` with the rollout."""
 
     n_steps: int
     needs_environment: ClassVar[bool] = True
@@ -33,10 +33,10 @@ class OnPolicyPlan:
 
     @staticmethod
     def of(config: OnPolicySettings, context: BuildContext) -> OnPolicyPlan:
-        """The plan in an algorithm's hyper-parameters.
+        """Create the plan from the hyper-parameters of an algorithm.
 
         Raises:
-            SettingsError: advantages of a single step cannot be normalised.
+            SettingsError: a rollout would have a single step, whose advantage cannot be normalised.
         """
         if config.normalize_advantage and config.n_steps * context.num_envs < 2:
             raise SettingsError(
@@ -52,10 +52,11 @@ class OnPolicyPlan:
         return replace(self, n_steps=getattr(config, "n_steps", self.n_steps))
 
     def rounds(self, training: Training, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
-        """Train until `training.end` environment steps.
+        """Train until `training.end` environment steps; yields after every rollout and its update.
 
-        Rollouts are always whole, so the last one may pass the end. Yields after every update; a rollout that a callback cut
-        short is counted and not learnt from. The updates of an algorithm with a count of its own (`updates`) are as it counts.
+        Rollouts always have `n_steps` steps, so the last one may pass the end. A rollout that a callback cut short is
+        counted, but the algorithm does not learn from it. If the algorithm has `updates`, that count of updates is
+        reported.
         """
         collector, parts = training.collector, training.parts
         policy, algorithm = parts.behavior_policy, parts.algorithm
@@ -64,7 +65,7 @@ class OnPolicyPlan:
             rollout = collector.collect(policy, self.n_steps)
             length = len(rollout.steps.reward)
             cursor, metrics = Cursor(cursor.env_steps + length * collector.num_envs, cursor.updates), None
-            if length == self.n_steps and bool(rollout.steps.valid.any()):  # a short one may hold nothing but resets
+            if length == self.n_steps and bool(rollout.steps.valid.any()):  # all rows may be filler rows
                 metrics = algorithm.update(rollout, progress=training.progress(cursor.env_steps))
                 if metrics is None:
                     raise unlike_metrics(metrics)

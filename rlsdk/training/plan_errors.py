@@ -1,4 +1,4 @@
-"""What a plan or an algorithm may not do in a round, and the errors for it."""
+"""Errors for plans, policies and algorithms that break the rules of a round."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ YIELDS = "rounds(training, cursor) yields (rlsdk.training.Cursor, rlsdk.records.
 
 
 def rounds_of(plan: Plan[Training], training: Training, cursor: Cursor, algorithm: str) -> Iterator[object]:
-    """The rounds of a plan, unchecked.
+    """Return the iterator of a plan's rounds, without checking what it yields.
 
     Raises:
-        PluginError: `rounds` is not a generator.
+        PluginError: `rounds` does not return an iterator.
     """
     rounds: object = plan.rounds(training, cursor)
     if not isinstance(rounds, Iterator):
@@ -30,7 +30,7 @@ def rounds_of(plan: Plan[Training], training: Training, cursor: Cursor, algorith
 
 
 def wrong_round(yielded: object, before: Cursor, algorithm: str) -> PluginError:
-    """For a value other than `(Cursor, Report)`, or counts below those `before` the round."""
+    """The error for a yielded value that is not `(Cursor, Report)`, or whose counts are below those `before` the round."""
     if isinstance(yielded, tuple) and tuple(map(type, yielded)) == (Cursor, Report):
         return PluginError(
             f"{algorithm!r}: counts of its plan fell from {before} to {yielded[0]}; add to the counts of the cursor that rounds"
@@ -41,13 +41,13 @@ def wrong_round(yielded: object, before: Cursor, algorithm: str) -> PluginError:
 
 
 def of_algorithm(error: PluginError, algorithm: str) -> PluginError:
-    """The same error, beginning with the id of the algorithm."""
+    """The same error with the id of the algorithm at its beginning."""
     text = str(error)
     return error if text.startswith(repr(algorithm)) else PluginError(f"{algorithm!r}: {text}")
 
 
 def wrong_act(act: object, policy: object, num_envs: int) -> PluginError | None:
-    """For what `policy.act` returned for `num_envs` observations B; None where it fits."""
+    """The error for an invalid result of `policy.act` for `num_envs` observations; None if the result is valid."""
     kind, wanted = type(policy).__name__, "return rlsdk.records.Act(action, carry, extras)"
     if not isinstance(act, Act):
         return PluginError(f"act of its policy, {kind}, returned {type(act).__name__}; {wanted}")
@@ -69,12 +69,12 @@ def leaves_of(action: object) -> list[object]:
 
 
 def wrong_length(length: object) -> PluginError:
-    """For a number of steps that cannot be collected."""
+    """The error for a number of steps that cannot be collected."""
     return PluginError(f"its plan called collect(policy, {length!r}); the length is a whole number of at least 1")
 
 
 def diverged(metrics: Metrics, report: Report) -> DivergenceError:
-    """For metrics, each float [], of which one is NaN or infinite."""
+    """The error for metrics, each float [], of which at least one is NaN or infinite."""
     wrong = {name: float(value) for name, value in metrics.items() if not math.isfinite(float(value))}
     return DivergenceError(
         f"training diverged at update {report.updates} (environment step {report.env_steps}): {wrong};"
@@ -83,7 +83,7 @@ def diverged(metrics: Metrics, report: Report) -> DivergenceError:
 
 
 def unlike_metrics(metrics: object) -> PluginError:
-    """For what `update` returned instead of metrics."""
+    """The error for a result of `update` that is not a mapping of metrics."""
     wanted = "update() must return metrics: a mapping from names to 0-d tensors, such as {'train/loss': loss.detach()}"
     if not isinstance(metrics, Mapping):
         return PluginError(f"{wanted}; it returned {type(metrics).__name__}")

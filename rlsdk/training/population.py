@@ -1,4 +1,4 @@
-"""The population loop: propose candidates, play them, learn from their scores."""
+"""The training loop of population methods: propose candidates, play episodes with them, learn from their scores."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ from rlsdk.training.population_episodes import EpisodeRequest, EpisodeResult, Ma
 
 @dataclass(frozen=True, slots=True)
 class PopulationPlan:
-    """Candidates play `episodes` each, several side by side.
+    """Plays `episodes` episodes with each candidate, several candidates at a time.
 
-    `make_act(parameters [P, D])` gives a function of encoded observations [P, F] that answers with P actions, each of
-    which must depend on its own row alone. It travels to other processes; it and what it returns work in numpy.
+    `make_act(parameters [P, D])` returns a function that maps encoded observations [P, F] to P actions. Each action
+    must depend on its own row only. `make_act` is pickled for other processes; it and the function it returns use
+    numpy.
     """
 
     make_act: MakeAct
     episodes: int
     alive_bonus_offset: float = 0.0
-    """Added to the reward of every step when candidates are scored."""
+    """A number that is added to the reward of every step when candidates are scored."""
     normalizer: ObservationNormalizer | None = None
-    """Statistics of observations; None leaves observations as they are."""
+    """The running statistics of observations; None: observations are not normalised."""
     needs_environment: ClassVar[bool] = True
     unit: ClassVar[Literal["steps"]] = "steps"
     log_every: ClassVar[Literal["rounds"]] = "rounds"
@@ -54,10 +55,11 @@ class PopulationPlan:
         _proposer(parts)
 
     def rounds(self, training: Training, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
-        """Train until `training.end` environment steps.
+        """Train until `training.end` environment steps; yields after every round.
 
-        A candidate's episodes depend on its parameters, the round and its number only, so the result is the same to the bit
-        wherever it is played. Yields after every round; one that a callback cut short is counted and not learnt from.
+        The episodes of a candidate depend only on its parameters, the round and its number. The result is therefore the
+        same, bit by bit, in every process. A round that a callback cut short is counted, but the algorithm does not
+        learn from it.
         """
         algorithm, player = training.parts.algorithm, _episode_player(training.collector)
         proposer = _proposer(training.parts)
@@ -75,17 +77,17 @@ class PopulationPlan:
                     raise unlike_metrics(metrics)
                 updates += 1
                 if self.normalizer is not None:
-                    for result in results:  # in the order of candidates, wherever they were played
+                    for result in results:  # in the order of the candidates, whichever process played them
                         self.normalizer.merge(result.moments)
             cursor = Cursor(cursor.env_steps + steps, updates)
             yield cursor, Report(cursor.env_steps, cursor.updates, _episodes(results), metrics)
 
 
 def _episode_player(collector: object) -> EpisodePlayer:
-    """The collector, as one that plays whole episodes.
+    """Return the collector as an `EpisodePlayer`.
 
     Raises:
-        UsageError: it plays none.
+        UsageError: the collector does not play whole episodes.
     """
     if not isinstance(collector, EpisodePlayer):
         raise UsageError(f"{type(collector).__name__} plays no whole episodes, which population methods need")
@@ -93,7 +95,7 @@ def _episode_player(collector: object) -> EpisodePlayer:
 
 
 def _proposer(parts: Parts) -> Proposes:
-    """Raises PluginError where the algorithm proposes no candidates."""
+    """Return the algorithm as `Proposes`. Raises PluginError if it has no `propose`."""
     proposer = ability(parts.algorithm, Proposes)
     if proposer is None:
         kind = type(parts.algorithm).__name__
@@ -106,13 +108,13 @@ def _proposer(parts: Parts) -> Proposes:
 def play(
     player: EpisodePlayer, plan: PopulationPlan, candidates: torch.Tensor, seed: int, iteration: int
 ) -> list[EpisodeResult]:
-    """The episodes of candidates [P, D], whose seeds follow from `seed`, `iteration` and their number."""
+    """Play the episodes of candidates [P, D]. Seeds depend on `seed`, `iteration` and the number of the candidate."""
     requests = [_request(plan, row, seed, iteration, i) for i, row in enumerate(candidates.cpu().numpy())]
     return player.play(partial(play_episodes, plan.make_act, player.observation_space), requests)
 
 
 def scores(plan: PopulationPlan, results: Sequence[EpisodeResult]) -> torch.Tensor:
-    """float32 [P]: mean returns with `plan.alive_bonus_offset` added at every step."""
+    """The score of each candidate, float32 [P]: its mean return with `plan.alive_bonus_offset` added at every step."""
     return torch.tensor([_score(result, plan.alive_bonus_offset) for result in results])
 
 
@@ -128,7 +130,7 @@ def _request(
 
 
 def _score(result: EpisodeResult, offset: float) -> float:
-    """Mean over episodes of the return with `offset` added at every step."""
+    """The mean over episodes of the return with `offset` added at every step."""
     totals = [total + offset * length for total, length in zip(result.returns, result.lengths, strict=True)]
     return sum(totals) / len(totals)
 

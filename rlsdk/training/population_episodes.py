@@ -1,4 +1,4 @@
-"""Whole episodes with given parameters, in numpy: the work of population methods, in this process or in others."""
+"""Plays whole episodes with given parameters in numpy, for population methods, in this process or in others."""
 
 from __future__ import annotations
 
@@ -28,19 +28,21 @@ class Actions(Protocol):
 
 
 Act = Callable[[Vector], Actions]
-"""Encoded observations [P, F] -> as many actions, as the environment takes them."""
+"""A function: encoded observations [P, F] -> P actions in the form that the environment takes."""
 MakeAct = Callable[[NDArray[np.float32]], Act]
-"""Parameters [P, D] -> what acts with them, each row for the observation in the same row."""
+"""A function: parameters [P, D] -> an `Act` that uses row p of the parameters for row p of the observations."""
 
 
 StepResult = tuple[object, SupportsFloat, bool, bool, Mapping[str, object]]
-"""What an environment's `step` gives: observation, reward, terminated, truncated, info; checked before it is used."""
+"""The result of an environment's `step`: observation, reward, terminated, truncated, info. It is checked before use."""
 
 
 @attrs.frozen(eq=False)
 class EpisodeRequest:
-    """Parameters to play, the seed of each episode, and how observations are normalised (None: not at all): mean, factor and
-    bound of each entry [F]."""
+    """The parameters to play, the seed of each episode, and the normalisation of observations.
+
+    `mean`, `factor` and `clip` have one entry per number of an encoded observation, [F]; None: no normalisation.
+    """
 
     parameters: NDArray[np.float32]
     seeds: tuple[int, ...]
@@ -48,14 +50,14 @@ class EpisodeRequest:
     factor: Vector | None = None
     clip: Vector | None = None
     steps: bool = False
-    """Whether its result holds every step, for callbacks."""
+    """Whether the result contains every step, for callbacks."""
     infos: bool = False
-    """Whether those hold the infos too."""
+    """Whether these steps contain the infos."""
 
 
 @attrs.frozen(eq=False)
 class EpisodeStep:
-    """One step of a request, as the environment gave it; `observation` is the one the step led to."""
+    """One step of a request, as the environment returned it; `observation` is the one after the step."""
 
     action: object
     observation: object
@@ -63,33 +65,33 @@ class EpisodeStep:
     terminated: bool
     truncated: bool
     info: Mapping[str, object] | None
-    """None unless `infos`."""
+    """None unless the request has `infos`."""
 
 
 @attrs.frozen(eq=False)
 class EpisodeResult:
-    """What came of a request: its episodes, and the moments of what was seen when observations are normalised."""
+    """The result of a request: its episodes and, if observations are normalised, the moments of its observations."""
 
     returns: tuple[float, ...]
     lengths: tuple[int, ...]
     successes: tuple[bool | None, ...]
     moments: Moments | None
     steps: tuple[EpisodeStep, ...] = ()
-    """In order, if the request has `steps`."""
+    """All steps in order, if the request has `steps`."""
 
 
 def play_episodes(
     make_act: MakeAct, space: Space, environments: Sequence[Environment], requests: Sequence[EpisodeRequest]
 ) -> list[EpisodeResult]:
-    """Play an episode for each seed of each request; as many requests side by side as there are environments.
+    """Play one episode per seed of each request, with one request per environment at a time.
 
-    A result depends on its request alone, to the bit, however many are played beside it.
+    A result depends on its own request only, bit by bit, and not on the requests that are played at the same time.
 
     Args:
-        make_act: parameters [P, D] of the candidates being played -> what acts for them.
-        space: of observations.
-        environments: gymnasium environments, all alike.
-        requests: what to play; their observations are normalised alike.
+        make_act: parameters [P, D] of the candidates that are playing -> the function that chooses their actions.
+        space: the observation space.
+        environments: gymnasium environments, all of the same kind.
+        requests: the requests; all with the same normalisation of observations.
 
     Raises:
         EnvironmentFault: a return is not finite, or an observation has another size than its space.
@@ -110,7 +112,7 @@ def play_episodes(
 
 
 class _EpisodeSlot:
-    """An environment, the request it plays, and how far it is."""
+    """An environment, the request that it plays, and the state of the current episode."""
 
     def __init__(
         self,
@@ -127,16 +129,16 @@ class _EpisodeSlot:
         self.steps: list[EpisodeStep] = []
         self.step = self.noting if request.steps else environment.step
         self.seen: list[Vector] = []
-        """Observations [T, F], stretch by stretch, where they are normalised."""
+        """Arrays [T, F] of consecutive observations; empty if observations are not normalised."""
         self.vector = self.begin()
 
     def begin(self) -> Vector:
-        """The first observation of the next episode."""
+        """Reset the environment and return the first observation of the next episode."""
         observation, _ = self.environment.reset(seed=self.request.seeds[len(self.returns)])
         return self.read(observation)
 
     def noting(self, action: object) -> StepResult:
-        """Step the environment and note what it gave; copied, as environments may use their arrays again."""
+        """Step the environment and record the result. Arrays are copied, because environments may reuse them."""
         result = observation, reward, terminated, truncated, info = self.environment.step(action)
         infos = None
         if self.request.infos and isinstance(info, dict):
@@ -145,7 +147,7 @@ class _EpisodeSlot:
         return result
 
     def read(self, observation: object) -> Vector:
-        """An observation as numbers."""
+        """Encode an observation as a vector [F]."""
         vector = self.encode(observation)
         if vector.shape != self.shape:
             raise EnvironmentFault(
@@ -154,7 +156,7 @@ class _EpisodeSlot:
         return vector
 
     def checked(self, result: StepResult, step: int) -> tuple[float, bool, bool]:
-        """(reward, terminated, truncated) of a step that gave unusual types.
+        """Check and convert a step result with unusual types; return (reward, terminated, truncated).
 
         Raises:
             EnvironmentFault: names the environment, the step and the field.
@@ -169,7 +171,7 @@ class _EpisodeSlot:
             ) from None
 
     def end(self, total: float, length: int, info: Mapping[str, object]) -> None:
-        """An episode is over."""
+        """Record the end of an episode."""
         if not math.isfinite(total):
             raise EnvironmentFault(
                 f"environment {named(self.environment)}: an episode has the return {total}; it must be finite"
@@ -185,17 +187,17 @@ class _EpisodeSlot:
 
     @property
     def finished(self) -> bool:
-        """Whether every episode of the request was played."""
+        """Whether every episode of the request has been played."""
         return len(self.returns) == len(self.request.seeds)
 
     def result(self) -> EpisodeResult:
-        """What came of the request."""
+        """The result of the request."""
         context = tuple(self.returns), tuple(self.lengths), tuple(self.successes)
         return EpisodeResult(*context, _moments(self.seen), tuple(self.steps))
 
 
 def _play(act: Act, slots: Sequence[_EpisodeSlot]) -> None:
-    """Step slots together, with one action for all of them, until a request is finished."""
+    """Step all slots together, with one call of `act` per step, until a request is finished."""
     mean, factor, clip = slots[0].request.mean, slots[0].request.factor, slots[0].request.clip
     vectors, frames = np.stack([slot.vector for slot in slots]), list[Vector]()
     totals, began = [slot.total for slot in slots], [-slot.length for slot in slots]
@@ -220,7 +222,7 @@ def _play(act: Act, slots: Sequence[_EpisodeSlot]) -> None:
                 reward, terminated, truncated = slots[k].checked(result, clock - began[k])
             totals[k] += float(reward)
             if not (terminated or truncated):
-                # where an observation is its own encoding `read` would give the same, for the price of four calls
+                # fast path with the same result as `read`, for observations that need no encoding
                 if as_it_is and type(observation) is np.ndarray and observation.shape == shape:
                     vectors[k] = observation
                 else:
@@ -239,7 +241,7 @@ def _play(act: Act, slots: Sequence[_EpisodeSlot]) -> None:
 
 
 def copied(value: object) -> object:
-    """Arrays, mappings, lists and tuples of a value copied; anything else as it is."""
+    """Copy the arrays, dicts, lists and tuples of a nested value; return other values unchanged."""
     if isinstance(value, np.ndarray):
         return value.copy()
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The steps of requests as records, for callbacks that watch a population method."""
+"""Converts the steps of an `EpisodeRequest` to records, for callbacks that watch a population method."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from rlsdk.training.population_episodes import EpisodeResult
 
 
 def steps_of(result: EpisodeResult, space: Space) -> Iterator[EnvStep]:
-    """One record [1] per environment step of a request, in the order they were played.
+    """Yield one record [1] per environment step of a request, in the order of play.
 
-    Where an episode ended, `observation` is its last one: the next episode, if any, begins in another record.
+    If a step ended an episode, its `observation` is the last one of that episode, not the first one of the next.
     """
     stack, number = ObservationBatcher(space), 0
     for step in result.steps:
@@ -40,7 +40,7 @@ def steps_of(result: EpisodeResult, space: Space) -> Iterator[EnvStep]:
 
 
 def _row(action: object) -> object:
-    """One action as a batch of one."""
+    """Return one action as a batch of size one."""
     if isinstance(action, dict):
         return {key: _row(value) for key, value in action.items()}
     return tuple(map(_row, action)) if isinstance(action, tuple) else torch.as_tensor(np.asarray(action)).unsqueeze(0)

@@ -1,4 +1,4 @@
-"""Gives prioritised memories the errors of each update."""
+"""Passes the errors of each update to a prioritised buffer."""
 
 from __future__ import annotations
 
@@ -12,23 +12,27 @@ from rlsdk.interfaces.abilities import ability
 
 
 class IndexedBatch(Protocol):
-    """A batch that names the rows of the memory it came from, as prioritised memories sample them."""
+    """A batch with the indices of its rows in the buffer, as prioritised buffers sample it."""
 
     @property
     def index(self) -> Tensor:
-        """int64 [N]."""
+        """The index of each row in the buffer, int64 [N]."""
         ...
 
 
 class Priorities:
-    """A prioritised memory, and the algorithm whose errors it samples by."""
+    """Sets the priorities of a prioritised buffer to the errors of an algorithm."""
 
     def __init__(self, memory: Prioritized, algorithm: HasTdError) -> None:
         self.memory, self.algorithm = memory, algorithm
 
     @classmethod
     def of(cls, parts: Parts) -> Priorities | None:
-        """None where the memory is not `Prioritized`. Raises SettingsError: the algorithm has no `td_error`."""
+        """Return the `Priorities` of these parts; None if the buffer is not `Prioritized`.
+
+        Raises:
+            SettingsError: the buffer is prioritised, but the algorithm has no `td_error`.
+        """
         memory, algorithm = ability(parts.buffer, Prioritized), ability(parts.algorithm, HasTdError)
         if memory is None:
             return None
@@ -41,10 +45,10 @@ class Priorities:
         return cls(memory, algorithm)
 
     def follow(self, batch: IndexedBatch) -> None:
-        """Give the memory the errors of the rows of `batch`, which was learnt from last.
+        """Pass the errors of the rows of `batch`, the batch of the last update, to the buffer.
 
         Raises:
-            PluginError: the batch names no rows, or the algorithm has no error for each.
+            PluginError: the batch has no `index`, or the algorithm has no errors.
         """
         if not isinstance(getattr(batch, "index", None), Tensor):
             raise PluginError(

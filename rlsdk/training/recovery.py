@@ -1,4 +1,4 @@
-"""Training on after a divergence, where a callback restores the agent."""
+"""Continues a training after a divergence, if a callback restores the agent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from rlsdk.tree import flatten, is_finite
 
 
 def copied_parameters(agent: TrainedAgent) -> dict[str, object] | None:
-    """A copy of what `get_parameters` gives; None where one is NaN or infinite: a metric shows it only a round later."""
+    """A copy of `agent.get_parameters()`; None if a parameter is NaN or infinite.
+
+    This check is needed because metrics show such a divergence only one round later.
+    """
     flat = flatten(agent.get_parameters())
     tensors = {name: value for name, value in flat.items() if isinstance(value, Tensor)}
     if not is_finite(tensors):
@@ -24,17 +27,18 @@ def copied_parameters(agent: TrainedAgent) -> dict[str, object] | None:
 
 
 def recover(run: RunRecord, error: DivergenceError) -> None:
-    """Ask the callbacks to restore the agent. Where actions diverged in the middle of episodes, or what a policy remembers of
-    them did, new ones begin.
+    """Call `on_divergence` of the callbacks, which may restore the agent.
+
+    New episodes begin if a round was interrupted, or if the carry of the policy had become NaN or infinite.
 
     Raises:
-        DivergenceError: `error`; no callback has restored the agent.
+        DivergenceError: `error`, if no callback has restored the agent.
     """
     _forget_what_diverged(run.driven)
-    answers = [handle(run, error) for handle in run.handlers["on_divergence"]]  # all of them are asked
+    answers = [handle(run, error) for handle in run.handlers["on_divergence"]]  # calls every callback
     if not any(answer is True for answer in answers):
         raise error
-    # neither weights nor rounds of collectors that are ahead of the learner are used any more
+    # discard weights stored for later rounds and the counts of the interrupted round
     run.driven.ahead, run.steps_in_round, run.episodes_in_round = (), 0, []
     if run.driven.in_round:
         run.driven.in_round = False
@@ -42,8 +46,10 @@ def recover(run: RunRecord, error: DivergenceError) -> None:
 
 
 def _forget_what_diverged(driven: DrivenAgent) -> None:
-    """Empty a carry with NaN or infinite numbers. The episodes of the cursor are lost with it: training continues with new
-    ones, now or in a later call of `learn`."""
+    """Replace a carry with NaN or infinite numbers by an initial one, and mark the round as interrupted.
+
+    The running episodes are lost: training continues with new ones, now or in a later call of `learn`.
+    """
     acting = tuple(_with_finite_carry(driven, state) for state in driven.acting)
     if acting != driven.acting:
         driven.acting, driven.in_round = acting, True

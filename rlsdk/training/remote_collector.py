@@ -1,4 +1,4 @@
-"""Collecting in several collectors, each with its share of the environments and a copy of the policy."""
+"""The collector of a training whose environments are in several workers, each with a copy of the policy."""
 
 from __future__ import annotations
 
@@ -27,22 +27,25 @@ ExtrasT = TypeVar("ExtrasT")
 
 @runtime_checkable
 class LeavesRounds(Protocol):
-    """A collector that is ahead of the learner."""
+    """A collector that can run ahead of the learner."""
 
     def leave(self) -> bool:
-        """Give up the rounds that were begun for later. Returns False where the environments cannot be brought back to where
-        they stood before them: they begin new episodes then."""
+        """Discard the rounds that were collected ahead and restore the environments to the state before them.
+
+        Returns False if the environments cannot be restored; they then begin new episodes.
+        """
         ...
 
 
 def left(collector: Collector) -> bool:
-    """Give up what a collector began for later; False where the environments are further than the cursor then."""
+    """Discard what a collector collected ahead. Returns False if the environments then have steps that the cursor does
+    not count."""
     leaving = ability(collector, LeavesRounds)
     return leaving is None or leaving.leave()
 
 
 class Counting(Protocol):
-    """The training that collects, as the collector sees it."""
+    """The members of the running training that the collector uses."""
 
     cursor: Cursor
     origin: int
@@ -55,11 +58,14 @@ class Counting(Protocol):
 
 
 class RemoteCollector:
-    """The collector of a plan, whose environments are in several others. What it returns is what one collector would with as
-    many groups: rollouts are joined as they come from the environments, then normalised, and enter the statistics here."""
+    """Collects in several workers in parallel and returns one joined rollout.
+
+    The result equals that of one `LocalCollector` with the same number of groups. Workers return rollouts without
+    normalisation. They are joined here, then normalised, and enter the running statistics.
+    """
 
     def __init__(self, env: CollectorsVectorEnv, watched: VectorEnv, run: Counting) -> None:
-        """`watched`: the same environments, as callbacks watch them."""
+        """`watched` is the same environment as `env`, as callbacks watch it."""
         self.env, self.run, self._agent = env, run, run.driven
         self.acting = self._agent.acting
         self.generators: list[Generator] = group_generators(self._agent.streams, len(self.acting))
@@ -83,7 +89,7 @@ class RemoteCollector:
         on_step: Callable[[int], object] | None = None,
         ends_round: bool = True,
     ) -> Rollout[CarryT, ExtrasT]:
-        """See `rlsdk.interfaces.Collector`; `on_step` is called after the last step, once for each."""
+        """See `rlsdk.interfaces.Collector`. `on_step` is called for every step only after the last one was made."""
         if not hasattr(length, "__index__") or length < 1:
             raise wrong_length(length)
         self._attach()
@@ -102,7 +108,7 @@ class RemoteCollector:
         return rollout
 
     def _collected(self, shared: Shared) -> list[Part]:
-        """What the collectors collected; with `max_lag` the next rounds have begun then."""
+        """Return the parts of all workers. With `max_lag`, the next rounds have begun when this returns."""
         if self._ahead is None:
             parts: list[Part] = self.env.collect(shared, self._parts())
             self._take_over(parts)
@@ -124,7 +130,7 @@ class RemoteCollector:
                 self._rollout_ended()
 
     def _attach(self) -> None:
-        """Have the collectors make copies of the agent, again where its settings changed."""
+        """Create copies of the agent in the workers, at first and after its settings have changed."""
         if self._attached_with is not self._agent.config:
             self._attached_with, make = self._agent.config, self.run.copies()
             assert make is not None
@@ -142,7 +148,7 @@ class RemoteCollector:
         return Shared(policy.state_dict(), statistics, modes, length, begins, torch.get_num_threads(), counts)
 
     def _parts(self) -> list[Part]:
-        """Where acting stands in each collector."""
+        """The acting state of each worker's environments."""
         return [self._part(index) for index in range(self.env.collectors)]
 
     def _part(self, index: int) -> Part:
@@ -154,7 +160,7 @@ class RemoteCollector:
         return slice(index * self._groups, (index + 1) * self._groups)
 
     def _take_over(self, parts: Sequence[Part]) -> None:
-        """Where acting stands after a rollout."""
+        """Store the acting states after a rollout."""
         self.acting = tuple(state for part in parts for state in part.acting)
         states = [state for part in parts for state in part.generators]
         for generator, state in zip(self.generators, states, strict=True):

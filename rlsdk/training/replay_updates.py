@@ -20,24 +20,31 @@ from rlsdk.training.updates_together import UpdatesTogether
 
 
 def entries(metrics: object) -> ItemsView[str, Tensor]:
-    """The names and values [] of metrics. Raises PluginError: they are not a mapping."""
+    """The names and values [] of metrics. Raises PluginError if they are not a mapping."""
     if not isinstance(metrics, Mapping):
         raise unlike_metrics(metrics)
     return metrics.items()
 
 
 class ReplayUpdates:
-    """Updates the algorithm from samples of the memory.
+    """Updates the algorithm from samples of the buffer.
 
-    A memory that is `Prioritized` gets the algorithm's `td_error` after each update. Make one before the loop.
+    If the buffer is `Prioritized`, it receives the algorithm's `td_error` after each update. Create this object once,
+    before the training loop.
     """
 
     def __init__(self, parts: Parts, streams: Streams) -> None:
-        """Raises PluginError: there is no memory. SettingsError: the algorithm cannot use its batches, or has no `td_error`."""
+        """Check that the algorithm can use the batches of the buffer.
+
+        Raises:
+            PluginError: there is no buffer.
+            SettingsError: the algorithm cannot use the batches, or the buffer is prioritised and the algorithm has no
+                `td_error`.
+        """
         if parts.buffer is None:
             raise PluginError(f"its plan, {type(parts.plan).__name__}, samples a memory; give Parts(buffer=...)")
         self.memory = parts.buffer
-        # without normalisation batches are learnt from as the memory samples them
+        # without normalisation the algorithm learns from the batches of the buffer unchanged
         self.sample = parts.buffer.sample if parts.preprocess_batch is as_it_is else parts.sample
         self.algorithm, self.generator = parts.algorithm, streams["replay"]
         self.priorities = Priorities.of(parts)
@@ -46,13 +53,16 @@ class ReplayUpdates:
 
     @staticmethod
     def check(parts: Parts) -> None:
-        """Raises as the constructor: for `rlsdk.interfaces.ChecksParts`."""
+        """Check the parts as the constructor does, for `rlsdk.interfaces.ChecksParts`."""
         ReplayUpdates(parts, Streams(0))
 
     def update(
         self, count: int, batch_size: int, progress: float, each: Callable[[int], None] | None = None
     ) -> Metrics:
-        """`count` updates; `each` gets their number so far. Returns the mean of each metric over the updates that have it."""
+        """Make `count` updates and return the mean of each metric over the updates that have it.
+
+        `each` is called after every update with the number of updates so far.
+        """
         totals, counts = dict[str, Tensor](), dict[str, int]()
         together = self.together if each is None and count > 1 else None
         with fixed_layers() if each is None else nullcontext():

@@ -1,4 +1,4 @@
-"""One call of `learn`: plays the rounds of the plan, checks what they report, and notifies sinks and callbacks."""
+"""Executes one call of `learn`: runs the rounds of the plan, checks their reports, and notifies sinks and callbacks."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from rlsdk.training.run_record import RunRecord
 
 
 class Run(RunRecord):
-    """One call of `learn`, as callbacks see it."""
+    """One call of `learn`. Callbacks receive this object."""
 
     def advance(self, cursor: Cursor, report: Report, collector: Collector) -> None:
-        """Take over the report of a round, and the acting state after it.
+        """Store the report of a round, and the acting state after it.
 
         Raises:
             DivergenceError: a metric is NaN or infinite.
-            PluginError: the metrics are something else than 0-d tensors.
+            PluginError: a metric is not a 0-d tensor.
         """
         self.cursor, self.report = cursor, report
         self.driven.cursor, self.driven.acting = cursor, collector.acting
@@ -37,20 +37,23 @@ class Run(RunRecord):
 
     @property
     def rounds_for_log(self) -> int:
-        """What `log_interval` counts: finished episodes or rounds, see `Plan.log_every`."""
+        """The count that `log_interval` refers to: finished episodes or rounds, see `Plan.log_every`."""
         statistics = self.episode_statistics
         return statistics.finished_episodes if self.driven.parts.plan.log_every == "episodes" else statistics.reports
 
     def log(self, extra: dict[str, float] | None = None) -> None:
-        """Write the current values to the sinks, under the names of docs/metrics.md."""
-        heard = self.logger.sinks or self.handlers["on_log"]  # means are only found for somebody
+        """Write the current values to the sinks, with the names in docs/metrics.md."""
+        heard = self.logger.sinks or self.handlers["on_log"]  # compute means only if a sink or a callback uses them
         values = {**(self._known_values() if heard else {}), **(extra or {}), **self.logger.name_to_value}
         self.notify("on_log", values)
         self.logger.write(self.num_timesteps, values)
         self.episode_statistics.clear()
 
     def notify(self, event: str, *details: object) -> None:
-        """Notify every callback; one that returns False stops the training: at once after `on_step`, else after this round."""
+        """Call the method `event` of every callback that has it.
+
+        If one returns False, the training stops: immediately after `on_step`, else after this round.
+        """
         for handle in self.handlers[event]:
             if says_stop(handle(self, *details)):
                 self.stopping = True
@@ -60,16 +63,17 @@ class Rounds:
     """The rounds of a run."""
 
     def __init__(self, run: Run, env: VectorEnv | None) -> None:
-        """`env`: as callbacks watch it."""
+        """`env` is the environment that callbacks watch."""
         self.run, self.env = run, env
         self.collector: Collector = NoCollector()
 
     def played(self) -> bool:
-        """Play rounds until the run ends, or a callback stops it. Returns False where training diverged and a callback has
-        restored the agent: call it again.
+        """Run rounds until the run ends or a callback stops it.
+
+        Returns False if the training diverged and a callback has restored the agent. Then call this method again.
 
         Raises:
-            DivergenceError: no callback has.
+            DivergenceError: the training diverged and no callback has restored the agent.
         """
         try:
             self._play()
@@ -88,15 +92,15 @@ class Rounds:
                 break
             if run.new_episodes:
                 run.restart_episodes()
-            # a new loop at the start, after a restart of episodes, and for new settings
+            # create a new loop at the start, after a restart of episodes, and for new settings
             if cursor is not run.cursor or agent.acting is not self.collector.acting or parts is not agent.parts:
                 parts = agent.parts
                 self.collector = collector_after(self.collector, run, self.env)
                 training = Training(self.collector, parts, agent.streams, run.origin, run.end, agent.context.device)
                 loop = rounds_of(parts.plan, training, run.cursor, run.agent.spec.id)
-            # it stays so when the round fails: environments are further than the cursor then
+            # stays True if the round fails: the environments have then made steps that the cursor does not count
             agent.in_round = True
-            round_ = next(loop, run)  # a plan yields no run
+            round_ = next(loop, run)  # `run` marks the end of the plan, which never yields it
             agent.in_round = False
             if round_ is run:
                 break
@@ -128,10 +132,10 @@ def _require_finite(metrics: Metrics, report: Report) -> None:
 
 
 def _checked_round(yielded: object, before: Cursor, algorithm: str) -> tuple[Cursor, Report]:
-    """What a plan yielded after a round that began at `before`.
+    """Check what a plan yielded after a round that began at `before`; return (cursor, report).
 
     Raises:
-        PluginError: it is something else, or counts are lower than before the round.
+        PluginError: it is not (Cursor, Report), or counts are lower than before the round.
     """
     if type(yielded) is tuple and len(yielded) == 2:
         cursor, report = yielded
@@ -142,5 +146,5 @@ def _checked_round(yielded: object, before: Cursor, algorithm: str) -> tuple[Cur
 
 
 def says_stop(answer: object) -> bool:
-    """Whether a callback returned False, of Python, numpy or torch; None and numbers do not stop training."""
+    """Whether a callback returned False of Python, numpy or torch. None and numbers do not stop training."""
     return answer is False or ("bool" in str(getattr(answer, "dtype", "")) and not answer)

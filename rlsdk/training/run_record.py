@@ -1,4 +1,4 @@
-"""What is known of a running training: its counts, its episodes and the values of its logs."""
+"""The record of a running training: its counts, its episodes and the values for its logs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rlsdk.tree import flatten
 
 
 class Listener(Protocol):
-    """What the driver asks a callback; `rlsdk.callbacks.Callback` has methods for all events."""
+    """The members of a callback that the driver uses; `rlsdk.callbacks.Callback` also has a method for every event."""
 
     def handles(self, event: str) -> bool: ...
 
@@ -30,7 +30,7 @@ class Listener(Protocol):
 
 
 class Handlers(dict[str, list[Callable[..., object]]]):
-    """Event -> the methods of the callbacks that handle it, found when it first happens."""
+    """Event -> the methods of the callbacks that handle it. An entry is created when its event first happens."""
 
     def __init__(self, callbacks: Sequence[Listener]) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Handlers(dict[str, list[Callable[..., object]]]):
 
 
 class RunRecord:
-    """The state of one call of `learn`; `rlsdk.training.run.Run` changes it."""
+    """The state of one call of `learn`. `rlsdk.training.run.Run` changes it."""
 
     def __init__(
         self,
@@ -52,37 +52,40 @@ class RunRecord:
         total_timesteps: int,
         callbacks: Sequence[Listener],
     ) -> None:
-        """`driven`: the insides of `agent`, which the driver writes to."""
+        """`driven` is the same agent as `agent`, with the members that the driver writes to."""
         self.agent, self.driven, self.cursor, self.callbacks = agent, driven, cursor, tuple(callbacks)
         self.total_timesteps = total_timesteps
         self.start = self.count
         self.end = self.start + total_timesteps
         self.origin = self.start - agent.num_timesteps
-        """Where schedules count progress from: a continued training continues its schedules."""
+        """The count at which the progress of schedules is 0. A continued training continues its schedules."""
         self.episode_statistics = EpisodeStatistics(agent.config.stats_window_size, agent.device)
         self.steps_in_round = 0
         self.episodes_in_round: list[Episode] = []
-        """Finished since the last round ended, where some callback watches steps."""
+        """The episodes finished since the last round ended; filled only if a callback watches steps."""
         self.stopping = False
         self.new_episodes = False
-        """Whether the next round, or the next training, begins new episodes."""
+        """Whether new episodes begin in the next round or the next training."""
         self.tb_log_name, self.log_interval = agent.spec.id.upper(), 1
         self.handlers = Handlers(self.callbacks)
         self._values: tuple[EnvStep, Locals] | None = None
         self.report: Report | None = None
-        """Of the last round; None before the first has ended."""
+        """The report of the last round; None before the first round has ended."""
         self.copies: Callable[[], MakesCopy | None] = lambda: None
-        """Gives what makes the agents that act in collectors; None: the environments are in none."""
+        """Returns the function that creates the agents in collectors; returns None if there are no collectors."""
         self.began = time.perf_counter()
 
     @property
     def count(self) -> int:
-        """What has been done, in the plan's unit: environment steps or updates."""
+        """The number of environment steps or updates so far, whichever is the plan's unit."""
         return self.cursor.env_steps if self.driven.parts.plan.unit == "steps" else self.cursor.updates
 
     @property
     def num_timesteps(self) -> int:
-        """Environment steps, as the agent counts them; inside a round too where some callback watches steps."""
+        """The agent's count of environment steps (of updates, if these are the plan's unit).
+
+        It also increases inside a round if a callback watches steps.
+        """
         return self.count - self.origin + self.steps_in_round
 
     @property
@@ -92,26 +95,28 @@ class RunRecord:
 
     @property
     def steps_per_second(self) -> float:
-        """Environment steps of this run per second; 0 where the clock has not moved yet."""
+        """Environment steps (or updates, by the plan's unit) of this run per second; 0 if no time has passed."""
         elapsed = time.perf_counter() - self.began
         return (self.count - self.start) / elapsed if elapsed > 0.0 else 0.0
 
     @property
     def mean_return(self) -> float | None:
-        """Mean return of the last episodes; None before the first has finished."""
+        """Mean return of the last episodes; None before the first episode has finished."""
         return self.episode_statistics.mean_return
 
     def values_of(self, step: EnvStep) -> Locals:
-        """The `locals` of callbacks with the documented interface after this step; computed once."""
+        """The `locals` of a step for callbacks with the interface of stable-baselines3; computed once per step."""
         if self._values is None or self._values[0] is not step:
-            before = max(0, self.steps_in_round // self.agent.context.num_envs - 1)  # as documented: without this one
+            before = max(0, self.steps_in_round // self.agent.context.num_envs - 1)  # without the current step
             seconds = time.perf_counter() - self.began
             self._values = step, {**step_values(step, self.agent.decode_action, seconds), "n_steps": before}
         return self._values[1]
 
     def restart_episodes(self) -> None:
-        """End the running episodes as truncations and begin new ones, as a training does that is resumed from a file without
-        them."""
+        """End the running episodes as truncations and begin new ones.
+
+        A training that is resumed from a file without environment states does the same.
+        """
         self.new_episodes = False
         self.cursor = self.agent.restart_episodes()
 
@@ -119,13 +124,13 @@ class RunRecord:
         """Send the policy's parameters to the sinks that draw histograms.
 
         Raises:
-            SettingsError: none does.
+            SettingsError: no sink draws histograms.
         """
         if not self.logger.histograms(self.num_timesteps, flatten(self.agent.get_parameters()["policy"])):
             raise SettingsError("no metric sink draws histograms; set tensorboard_log, which needs rlsdk[tensorboard]")
 
     def _known_values(self) -> dict[str, float]:
-        """Episodes, speed and means of metrics since the last log."""
+        """The values for a log: episodes, speed, and the means of metrics since the last log."""
         return {**self._rollout(), **self._time(), **self._training()}
 
     def _rollout(self) -> dict[str, float]:

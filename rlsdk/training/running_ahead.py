@@ -1,7 +1,7 @@
-"""Collecting ahead of the learner: rounds that are collected with older weights while the learner updates.
+"""Collecting ahead of the learner: the next rounds are collected with older weights while the learner updates.
 
-Round r is collected with the weights that the learner had `max_lag` rounds before (those of the start in the first rounds),
-however long collecting and learning take. The result therefore depends on the lag and not on time.
+Round r is collected with the weights that the learner had `max_lag` rounds earlier; the first rounds use the initial
+weights. This does not depend on the time that collecting and learning take, so the result depends on `max_lag` only.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from rlsdk.training.trained_agent import DrivenAgent
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Which steps a round has."""
+    """The number and kind of the steps of one round."""
 
     length: int
     begins: bool
     env_steps: int
-    """Of all environments, before it."""
+    """Steps of all environments before the round."""
     counts: Counts | None
 
 
@@ -33,7 +33,7 @@ class Round:
 class _Collected:
     parts: list[Part]
     states: Places
-    """Of the environments, after the round."""
+    """The states of the environments after the round."""
 
 
 class RunningAhead:
@@ -44,11 +44,16 @@ class RunningAhead:
         self._flying: deque[tuple[Round, Future[_Collected]]] = deque()
 
     def take(self, wanted: Round, shared: Shared, own: list[Part]) -> list[Part]:
-        """The rollout of the wanted round, once it is collected. `shared`: with the current weights, which act `max_lag` rounds
-        later; `own`: where acting stands in each collector.
+        """Return the parts of the rollout of round `wanted`; wait until it is collected.
+
+        Args:
+            wanted: the round.
+            shared: contains the current weights, which act `max_lag` rounds later.
+            own: the acting state of each collector.
 
         Raises:
-            EnvironmentFault: other rounds were begun, and the state of the environments before them cannot be read.
+            EnvironmentFault: rounds with other settings have begun, and the environment states before them cannot be
+                read.
         """
         lag, now = self.env.max_lag, ActingWeights.of(shared.policy, shared.normalizer, wanted.env_steps)
         ahead = (*self.agent.ahead[-lag:], now)
@@ -71,7 +76,7 @@ class RunningAhead:
         return found.parts
 
     def begin_further(self, after: Round, shared: Shared, own: list[Part], end: int) -> None:
-        """Begin the rounds `after` one that was taken whose weights are known, up to `end` environment steps."""
+        """Begin the rounds after round `after` whose weights are known, up to `end` environment steps."""
         size = after.length * self.env.num_envs
         for number, weights in list(enumerate(self.agent.ahead, start=1))[len(self._flying) :]:
             steps = after.env_steps + number * size
@@ -83,7 +88,7 @@ class RunningAhead:
             self.env.standing = None
 
     def _begin(self, wanted: Round, shared: Shared, weights: ActingWeights, own: list[Part]) -> None:
-        """Begin a round after those that were begun; `own` counts where there are none."""
+        """Begin a round after those that have begun. If there are none, `own` contains the acting states."""
         before = self._flying[-1][1] if self._flying else None
         sent = replace(
             shared,
@@ -101,7 +106,9 @@ class RunningAhead:
         self._flying.append((wanted, self.env.begin(work)))
 
     def leave(self) -> bool:
-        """Give up the rounds that were begun; the environments are as if they had not been. Returns False where their state
-        cannot be read."""
+        """Discard the rounds that have begun and restore the environments to the state before them.
+
+        Returns False if their state cannot be read.
+        """
         self._flying.clear()
         return self.env.rewind()

@@ -1,4 +1,4 @@
-"""The `locals` of functions f(locals, globals) and of callbacks with the documented interface."""
+"""The `locals` of functions f(locals, globals) and of callbacks with the interface of stable-baselines3."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rlsdk.records import EnvStep, Features
 from rlsdk.tree import map_tensors
 
 Locals = dict[str, Any]
-"""The documented entries of a step or of an evaluation by name."""
+"""The documented entries of a step or of an evaluation, by name."""
 
 
 def require_two_arguments(function: Callable[..., object]) -> None:
-    """Raises SettingsError when a function cannot be called as f(locals, globals)."""
+    """Raises SettingsError if a function cannot be called as f(locals, globals)."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -32,8 +32,14 @@ def require_two_arguments(function: Callable[..., object]) -> None:
 
 
 def step_values(step: EnvStep, decode: Callable[[Tensor], object], seconds: float) -> Locals:
-    """Entries of one step, in numpy: arrays over B environments, nested as the spaces are, and one info for each; `decode`
-    gives actions as the environments take them, and `seconds` have passed since the training or evaluation began."""
+    """The entries of one step in numpy: arrays over B environments, nested like the spaces, and one info per
+    environment.
+
+    Args:
+        step: the step.
+        decode: converts actions to the form that the environments take.
+        seconds: the time since the training or evaluation began.
+    """
     ended = (step.terminated | step.truncated).cpu().numpy()
     finals = None if step.final_observation is None else _arrays(step.final_observation.features)
     action = map_tensors(lambda leaf: leaf.cpu(), step.action)
@@ -49,7 +55,7 @@ def step_values(step: EnvStep, decode: Callable[[Tensor], object], seconds: floa
 
 
 def _arrays(value: Features) -> Arrays:
-    """Tensors as arrays of their own."""
+    """Copy tensors into arrays."""
     if isinstance(value, dict):
         return {key: _arrays(child) for key, child in value.items()}
     return tuple(map(_arrays, value)) if isinstance(value, tuple) else value.cpu().numpy().copy()

@@ -1,4 +1,4 @@
-"""Trains from start to end of a run."""
+"""Runs a training from start to end."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from rlsdk.training.watched_env import Watched, gathered_infos
 
 
 def train(run: Run, env: VectorEnv | None, *, log_every: int, threads: int | None) -> None:
-    """Drive the agent's plan to the end of `run`, or until a callback stops it.
+    """Run the agent's plan until the end of `run`, or until a callback stops it.
 
     Args:
         run: counts, sinks and callbacks.
-        env: the training environment, on the agent's device; None for a plan that needs none.
+        env: the training environment, on the agent's device; None if the plan needs none.
         log_every: finished episodes or rounds between two logs, see `Plan.log_every`.
-        threads: threads of torch and numpy while training; None leaves their settings alone.
+        threads: threads of torch and numpy while training; None does not change their settings.
     """
     agent = run.driven
     run.log_interval = log_every
@@ -41,6 +41,6 @@ def train(run: Run, env: VectorEnv | None, *, log_every: int, threads: int | Non
         except PluginError as error:
             raise plan_errors.of_algorithm(error, run.agent.spec.id) from None
         finally:
-            # rounds that were begun for later are done again, with the same weights, when training continues
+            # discard rounds collected ahead; a continued training collects them again with the same weights
             agent.in_round = agent.in_round or not left(rounds.collector)
             run.notify("on_training_end")

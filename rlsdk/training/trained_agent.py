@@ -1,4 +1,4 @@
-"""The agent of a training: as the driver sees it, and as callbacks and evaluations see it."""
+"""Protocols of the agent of a training: the members that the driver uses, and those that callbacks and evaluations use."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from rlsdk.training.acting_weights import ActingWeights
 
 
 class DrivenAgent(Protocol):
-    """What the driver reads of an agent, and where it writes how far training is."""
+    """The members of an agent that the driver reads, and those in which it stores the progress of the training."""
 
     cursor: Cursor | None
     acting: tuple[ActingState[object], ...]
-    """Where acting stood after the last round, one per group of environments; empty before training began."""
+    """The acting state after the last round, one per group of environments; empty before training began."""
     in_round: bool
-    """Whether the environments have gone further than `cursor`."""
+    """Whether the environments have made steps that `cursor` does not count."""
     ahead: tuple[ActingWeights, ...]
-    """The weights that act in the next rounds, where collectors are ahead of the learner."""
+    """The weights that act in the next rounds, if collectors are ahead of the learner."""
 
     @property
     def parts(self) -> Parts: ...
@@ -51,26 +51,29 @@ class DrivenAgent(Protocol):
 
 
 MakesCopy = Callable[[VectorEnv], DrivenAgent]
-"""Makes, in a collector, the agent that acts in its environments."""
+"""A function that creates, in a collector, the agent that acts in the collector's environments."""
 
 
 class ActingSession(Protocol):
-    """What plays episodes: `rlsdk.agent.Session`."""
+    """The members of `rlsdk.agent.Session` that are used to play episodes."""
 
     deterministic: bool
     decode: ActionDecoder
 
     def action_on(self, observation: Observation) -> Tensor:
-        """Actions [n] or [n, A] for a record of `n` observations, on the CPU; nested as the action space is."""
+        """Return actions [n] or [n, A] for a record of `n` observations, on the CPU, nested like the action space."""
         ...
 
     def act_on(self, observation: Observation) -> Act[object, object]:
-        """The policy's whole answer."""
+        """Return the complete result of the policy."""
         ...
 
 
 class TrainedAgent(Protocol):
-    """`run.agent`, and `model` of a `BaseCallback`: what they use of `rlsdk.Agent`; its settings are read by name."""
+    """The members of `rlsdk.Agent` that callbacks use, as `run.agent` or as `model` of a `BaseCallback`.
+
+    Settings are available as attributes by their names.
+    """
 
     spec: ClassVar[AlgorithmSpec]
 

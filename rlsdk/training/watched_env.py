@@ -1,4 +1,4 @@
-"""The training environment of a run whose callbacks follow its steps."""
+"""The training environment of a run whose callbacks receive its steps."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from rlsdk.training.population_steps import steps_of
 
 
 class Watching(Protocol):
-    """A training whose callbacks follow its steps."""
+    """A training whose callbacks receive its steps."""
 
     steps_in_round: int
     episodes_in_round: list[Episode]
     stopping: bool
 
     def notify(self, event: str, *details: object) -> None:
-        """Notify the callbacks."""
+        """Call the method `event` of the callbacks."""
         ...
 
 
 @contextmanager
 def gathered_infos(env: KeepsInfos | None, wanted: bool) -> Iterator[None]:
-    """Have the steps of `env` carry infos inside the block."""
+    """Make the steps of `env` contain infos inside the `with` block, if `wanted`."""
     if env is None or not wanted:
         yield
         return
@@ -45,7 +45,7 @@ def gathered_infos(env: KeepsInfos | None, wanted: bool) -> Iterator[None]:
 
 
 class Watched:
-    """Notifies callbacks of every step and of the end of collecting; all else is passed to the environment."""
+    """Calls callbacks after every step and at the end of collecting. All other calls are passed to the environment."""
 
     def __init__(self, env: VectorEnv, run: Watching, *, infos: bool) -> None:
         self.env, self.run, self.infos = env, run, infos
@@ -78,8 +78,10 @@ class Watched:
         work: Callable[[Sequence[object], Sequence[EpisodeRequest]], list[EpisodeResult]],
         requests: Sequence[EpisodeRequest],
     ) -> list[EpisodeResult]:
-        """Play requests, as many at a time as there are environments, and notify callbacks of their steps afterwards, in the
-        order of requests: the same wherever they are played. Once a callback stops the training no further ones are played.
+        """Play requests, and call callbacks for their steps afterwards in the order of the requests.
+
+        As many requests are played at a time as there are environments. Once a callback stops the training, no further
+        ones are played.
         """
         player, results = ability(self.env, PlaysEpisodes), list[EpisodeResult]()
         if player is None:
@@ -97,7 +99,7 @@ class Watched:
         return results
 
     def rollout_ended(self) -> None:
-        """Collecting is over, the update comes next."""
+        """Notify callbacks that collecting has ended and the update comes next."""
         self.run.notify("on_rollout_end")
 
     def _notify(self, step: EnvStep, count: int) -> None:

@@ -1,4 +1,4 @@
-"""Metrics of processes that environments are in."""
+"""Metrics of the worker processes of environments."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from rlsdk.environments import ConnectedEnv
 
 
 def of_workers(env: ConnectedEnv | None) -> dict[str, float]:
-    """Workers that were replaced, and rounds that collectors are ahead; names without a value are left out."""
+    """Return `rollout/worker_restarts`, the number of replaced workers, and `rollout/lag`, the rounds that collectors
+    are ahead.
+
+    A metric without a value is left out.
+    """
     if env is None:
         return {}
     restarts = {"rollout/worker_restarts": float(env.restarts)} if env.restarts else {}

@@ -22,15 +22,16 @@ from rlsdk.updates.policy_loss import policy_loss_of
 from rlsdk.updates.states import ClippedPolicyState
 
 COMMON = ("train/policy_gradient_loss", "train/value_loss", "train/entropy_loss")
-METRICS = (*COMMON, "train/approx_kl", "train/clip_fraction", "train/loss")  # `rlsdk.kernels.protocol.LOSSES`
+METRICS = (*COMMON, "train/approx_kl", "train/clip_fraction", "train/loss")  # in the order of `protocol.LOSSES`
 KL = METRICS.index("train/approx_kl")
 
 
 class ClippedPolicy:
-    """Several epochs of minibatches on one rollout, with a clipped objective: the policy stays near the collecting one."""
+    """Makes several epochs of minibatch updates on one rollout. The clipped objective limits the distance from the
+    collecting policy."""
 
     allows_lag = True
-    """The probability ratio is that to the policy which collected, whichever that is."""
+    """The probability ratio refers to the policy that collected the rollout, so that policy may be an older one."""
 
     def __init__(
         self,
@@ -42,8 +43,17 @@ class ClippedPolicy:
         burn_in: int = 0,
         num_envs: int = 1,
     ) -> None:
-        """`cut_every`: steps after which gradients through a memory are cut. `burn_in`: see `in_order`. `num_envs`: columns of
-        a rollout; `batch_size` None: one minibatch of the whole rollout."""
+        """Create the update.
+
+        Args:
+            network: the actor-critic network.
+            config: the settings. With `batch_size` None, the whole rollout is one minibatch.
+            generator: samples the order of the rows.
+            cut_every: number of steps after which gradients through the recurrent state are cut; None = never within a
+                segment.
+            burn_in: see `in_order`.
+            num_envs: the number of environments, the columns of a rollout.
+        """
         self.num_envs = num_envs
         self.network, self.config, self.generator = network, config, generator
         self.cut_every, self.burn_in = cut_every, burn_in
@@ -51,31 +61,31 @@ class ClippedPolicy:
         self.optimizer = FlatOptimizer(network, choice, config.learning_rate(1.0), adam_arguments(choice, arguments))
         self._kernel: KernelSlot[Evaluator] = KernelSlot(self._make_kernel, network)
         self.updates = 0
-        """Epochs begun so far, the documented count."""
+        """The number of epochs begun so far, as stable-baselines3 counts updates."""
 
     def _rows_at_once(self, config: ClippedPolicyConfig) -> int:
         return config.batch_size or config.n_steps * self.num_envs
 
     def reconfigure(self, config: ClippedPolicyConfig) -> None:
-        """Use new settings from the next update on: all but those of networks."""
+        """Use the settings of `config` from the next update on, except those of networks."""
         self.cut_every = getattr(config, "sequence_length", self.cut_every)
         self.burn_in = getattr(config, "burn_in", self.burn_in)
         self.config = config
-        self._kernel.refit()  # which one is fastest depends on batch_size
+        self._kernel.refit()  # the fastest kernel depends on batch_size
 
     def _make_kernel(self, hooked: bool) -> Evaluator:
-        self.optimizer.zero_grad()  # gradients of new parameters have their place in its vector
+        self.optimizer.zero_grad()  # allocates the gradients of new parameters
         self._loss = policy_loss_of(self.network)
         return evaluator_of(self.network, self._rows_at_once(self.config), hooked=hooked)
 
     @property
     def kernel(self) -> Evaluator:
-        """The kernel for the current network."""
+        """The evaluator (kernel or autograd) of the current network."""
         return self._kernel()
 
     @fixed_layers()
     def update(self, batch: Rollout[ActorCriticCarry, Estimates], *, progress: float) -> Metrics:
-        """Learn from a rollout; metrics are means over its minibatches."""
+        """Learn from a rollout. Metrics are means over its minibatches."""
         config, remaining = self.config, 1.0 - progress
         rate, clip = config.learning_rate(remaining), config.clip_range(remaining)
         clip_value = None if config.clip_range_vf is None else config.clip_range_vf(remaining)
@@ -109,7 +119,7 @@ class ClippedPolicy:
                 yield from shuffled(rows, size, self.generator)
 
     def _settings_now(self, rows: PolicyBatch, clip: float, clip_value: float | None) -> dict[str, Tensor]:
-        """Schedules and the policy's deviation, 0-d, for the log."""
+        """The current values of schedules and the policy's standard deviation, 0-d, for the log."""
         context = {"train/clip_range": rows.value.new_full((), clip)}
         if clip_value is not None:
             context["train/clip_range_vf"] = rows.value.new_full((), clip_value)

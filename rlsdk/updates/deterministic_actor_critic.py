@@ -20,7 +20,7 @@ from rlsdk.updates.target_network import TargetNetwork, TrainedCritics
 
 
 class DeterministicSettings(Protocol):
-    """The hyper-parameters of the update. DDPG: `policy_delay` 1, both noises 0, one critic."""
+    """The hyper-parameters of the update. For DDPG, `policy_delay` is 1, both noises are 0 and there is one critic."""
 
     @property
     def learning_rate(self) -> Schedule: ...
@@ -32,25 +32,26 @@ class DeterministicSettings(Protocol):
     def policy_kwargs(self) -> DeterministicActorCriticNetworks: ...
     @property
     def policy_delay(self) -> int:
-        """Updates of the critics per update of the actor and of the targets."""
+        """Updates of the critics per update of the actor and of the target networks."""
         ...
 
     @property
     def target_policy_noise(self) -> float:
-        """Deviation of the noise on the target actor's actions, in unit actions."""
+        """Standard deviation of the noise added to the target actor's actions, in the scaled action range [-1, 1]."""
         ...
 
     @property
     def target_noise_clip(self) -> float:
-        """Bound of that noise."""
+        """Largest absolute value of that noise."""
         ...
 
 
 class DeterministicActorCritic:
-    """Critics regressed on the smaller of their targets, and an actor that climbs the first one.
+    """Trains critics towards the smallest value of the target critics, and an actor that maximises the value of the
+    first critic.
 
-    The steps of one update, in this order: critics; then, in every `policy_delay`-th update of the whole training, the actor
-    and the targets of both. The critics' encoder may be the actor's own, which then only the actor's loss trains.
+    One update trains the critics. Every `policy_delay`-th update of the whole training then trains the actor and moves
+    both target networks. If critics and actor share an encoder, only the actor's loss trains it.
     """
 
     def __init__(
@@ -60,37 +61,38 @@ class DeterministicActorCritic:
         config: DeterministicSettings,
         generator: Generator,
     ) -> None:
-        """`generator`: of the target actions' noise, on the device of the networks."""
+        """`generator` samples the noise of the target actions, on the device of the networks."""
         self.actor, self.critics, self.config, self.generator = actor, critics, config, generator
         self.trained = TrainedCritics(actor, critics, config.policy_kwargs, config.learning_rate(1.0))
         self.actor_target, self.critic_target = TargetNetwork(actor), self.trained.target
 
     @property
     def td_error(self) -> Tensor | None:
-        """Errors [N] of the last batch with weights; see `rlsdk.interfaces.HasTdError`."""
+        """Errors [N] of the last batch with importance weights; see `rlsdk.interfaces.HasTdError`."""
         return self.trained.td_error
 
     def reconfigure(self, config: DeterministicSettings) -> None:
-        """Use new settings from the next update on.
+        """Use the settings of `config` from the next update on.
 
         Raises:
-            UsageError: `action_noise` becomes None or was None, which needs another policy for collecting.
+            UsageError: `action_noise` is set where it was None, or None where it was set, which needs another
+                collecting policy.
         """
         require_noise_stays(self.config.action_noise, config.action_noise)
         self.config = config
 
     def policy_replaced(self) -> None:
-        """The target actor is a copy of the actor again; see `rlsdk.interfaces.FollowsPolicy`."""
+        """Copy the actor to the target actor; see `rlsdk.interfaces.FollowsPolicy`."""
         self.actor_target.update(1.0)
 
     @torch.no_grad()
     def state_values(self, observation: Observation) -> Tensor:
-        """V [N]: the mean of all critics for the policy's actions; see `rlsdk.interfaces.EstimatesValues`."""
+        """V [N]: the mean over all critics at the policy's actions; see `rlsdk.interfaces.EstimatesValues`."""
         action, _ = self.actor.evaluate(self.actor.encoder(observation.features))
         return self.critics.evaluate(self.critics.encoder(observation.features), action)[0].mean((0, -1))
 
     def update(self, batch: Transitions, *, progress: float) -> Metrics:
-        """Learn from N transitions; `train/actor_loss` is there when the actor was updated."""
+        """Learn from N transitions. The metric `train/actor_loss` exists only if this update trained the actor."""
         self.trained.begin()
         rate = self.config.learning_rate(1.0 - progress)
         self.trained.updates += 1
@@ -103,7 +105,7 @@ class DeterministicActorCritic:
 
     @torch.no_grad()
     def _target(self, batch: Transitions) -> Tensor:
-        """y [N, 1]: r + discount * min Q'(s', smoothed pi'(s')), equations 10 and 14."""
+        """The targets y [N, 1] = r + discount * min Q'(s', smoothed pi'(s')), equations 10 and 14."""
         config, observation = self.config, batch.next_observation.features
         actor, critics = self.actor_target.network, self.critic_target.network
         action, _ = actor.evaluate(actor.encoder(observation))
@@ -113,7 +115,7 @@ class DeterministicActorCritic:
         return clipped_double_q(values, torch.zeros_like(batch.reward), batch.reward, batch.discount)
 
     def _update_actor(self, batch: Transitions, rate: float) -> Tensor:
-        """One step of the actor; its loss, 0-d."""
+        """Train the actor by one step; return its loss, 0-d."""
         action, vjp = self.actor.evaluate(self.actor.encoder(batch.observation.features))
         loss, grad = self.actor_loss(batch, action)
         self.trained.actor_optimizer.zero_grad()
@@ -122,8 +124,10 @@ class DeterministicActorCritic:
         return loss
 
     def actor_loss(self, batch: Transitions, action: Tensor) -> tuple[Tensor, Tensor]:
-        """(loss of the actor 0-d, its gradient with respect to the actor's unit actions [N, A]): minus the first critic. A
-        class that derives from this one may have another."""
+        """(loss of the actor 0-d, its gradient with respect to the actor's actions [N, A], scaled to [-1, 1]).
+
+        The loss is minus the mean value of the first critic. A subclass may override it.
+        """
         with torch.no_grad():
             features = self.critics.encoder(batch.observation.features)
         value, grad = self.critics.first_action_gradient(features, action)

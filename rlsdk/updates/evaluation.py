@@ -1,4 +1,4 @@
-"""Evaluating an actor-critic network on a batch, and the gradients of a loss with respect to its parameters."""
+"""Evaluates an actor-critic network on a batch and computes the gradients of a loss with respect to its parameters."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ Evaluator = PolicyEvaluator[PolicyBatch]
 
 
 def evaluator_of(network: ActorCritic, rows: int, *, hooked: bool = False) -> Evaluator:
-    """The fastest evaluator that fits the network, for batches of so many rows. The parameters' gradients are allocated
-    already, as `FlatOptimizer` does. `hooked`: autograd, which calls every module."""
+    """Return the fastest evaluator for the network and batches of `rows` rows.
+
+    The gradients of the parameters must already be allocated, as `FlatOptimizer` does. With `hooked`, return the
+    autograd evaluator, which calls every module and therefore its hooks.
+    """
     width = max(max(parameter.shape) for parameter in network.parameters())
     device = next(network.parameters()).device.type
     choice = KernelChoice(network.kernel_setting, width=width, rows=rows, device=device)
@@ -29,7 +32,7 @@ def evaluator_of(network: ActorCritic, rows: int, *, hooked: bool = False) -> Ev
 
 
 class AutogradEvaluator:
-    """Any network; see `rlsdk.kernels.protocol.PolicyEvaluator`."""
+    """Evaluates any network with torch's autograd; see `rlsdk.kernels.protocol.PolicyEvaluator`."""
 
     name = "autograd"
 
@@ -59,12 +62,12 @@ class AutogradEvaluator:
 
     @torch.no_grad()
     def policy(self, rows: PolicyBatch) -> tuple[Distribution, Tensor]:
-        """(distribution, log-probabilities [N] of the actions taken)."""
+        """Return (distribution, log-probabilities [N] of the actions in `rows`)."""
         distribution, _ = self._network.evaluate(rows.observation, rows.memory, rows.starts)
         return distribution, distribution.log_prob(self._network.internal(rows.action))
 
     def values(self, rows: PolicyBatch, critic: Sequence[nn.Parameter]) -> tuple[Tensor, Callable[[Tensor], None]]:
-        """(values [N], vjp)."""
+        """Return (values [N], function that backpropagates a gradient [N] to the parameters `critic`)."""
         _, value = self._network.evaluate(rows.observation, rows.memory, rows.starts)
         trained = [parameter for parameter in critic if parameter.requires_grad]
 

@@ -1,4 +1,4 @@
-"""A rollout as a learning algorithm reads it: rows with advantages, and minibatches of them."""
+"""Converts a rollout to rows with advantages, and divides these rows into minibatches."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from rlsdk.records import Observation, Rollout
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PolicyBatch:
-    """N steps, one environment after another, in order of time."""
+    """N steps: all steps of the first environment in order of time, then those of the next one."""
 
     observation: Observation
     action: Tensor  # [N] or [N, A]
-    log_prob: Tensor  # float [N], when the action was taken
-    value: Tensor  # float [N], likewise
+    log_prob: Tensor  # float [N], of the action when it was taken
+    value: Tensor  # float [N], the estimate when the action was taken
     advantage: Tensor  # float [N]
     target: Tensor  # float [N], the regression target of the value
-    memory: tuple[States, States]  # the actor's and the critic's before each step, [N, ..]
-    starts: Tensor  # bool [N], True where the row before is not the step before
+    memory: tuple[States, States]  # recurrent states of actor and critic before each step, [N, ..]
+    starts: Tensor  # bool [N], True where a new segment of consecutive steps begins
     weight: Tensor | None = None  # float [N], 0 for filler rows; None where there are none
 
     def __len__(self) -> int:
         return len(self.target)
 
     def of_values(self) -> PolicyBatch:
-        """The same rows without the fields that only a policy's loss reads; they are quicker to shuffle."""
-        nothing: Any = ()  # of no field's type: nothing may read these fields
+        """The same rows without the fields that only the policy's loss uses. They are faster to shuffle."""
+        nothing: Any = ()  # a placeholder for fields that must not be read
         return replace(self, action=nothing, log_prob=nothing, value=nothing, advantage=nothing)
 
     def rows(self, index: Tensor) -> PolicyBatch:
-        """The rows at `index`, int64 [M]; the first begins a new segment."""
+        """The rows at `index`, int64 [M]. The first row begins a new segment."""
         chosen = tree.map_tensors(lambda leaf: leaf.index_select(0, index), self)
         chosen.starts[0] = True
         return chosen
@@ -56,23 +56,24 @@ def policy_batch(
     lam: float,
     cut_every: int | None = None,
 ) -> PolicyBatch:
-    """The steps of a rollout with their advantages.
+    """Return the steps of a rollout with their advantages.
 
     Args:
         rollout: [T, B] steps of `network`.
-        network: gives the values of the observations after the last step and at the end of episodes.
+        network: computes the values of the observations after the last step and at the end of episodes.
         gamma: discount.
         lam: lambda of generalised advantage estimation.
-        cut_every: steps after which gradients through a memory are cut; None = never within a segment.
+        cut_every: number of steps after which gradients through the recurrent state are cut; None = never within a
+            segment.
     """
     steps, extras = rollout.steps, network.estimates(rollout.steps)
     assert extras.value is not None
-    nothing: Any = ()  # where the rollout has none: nothing may read the field
-    # flags are combined in numpy: its calls take a third of the time of torch's, which counts where rollouts are short
+    nothing: Any = ()  # a placeholder for a field that the rollout does not have
+    # flags are combined in numpy: its calls take a third of the time of torch's, which matters for short rollouts
     terminated, truncated, valid = (f.numpy(force=True) for f in (steps.terminated, steps.truncated, steps.valid))
     ended, whole = terminated | truncated, bool(valid.all())
     next_value = _next_values(rollout, extras.value, extras.memory, network)
-    # the last row has no successor: what `roll` puts there does not matter
+    # the last row has no successor, so the value that `roll` puts there has no effect
     cut = ended if whole else ended | ~valid | ~np.roll(valid, -1, 0)
     factors = np.float32(gamma) * ~terminated, np.float32(gamma * lam) * ~cut
     discount, trace = (torch.from_numpy(factor).to(next_value.device) for factor in factors)
@@ -94,14 +95,17 @@ def policy_batch(
 
 
 def _end_to_end(leaf: Tensor) -> Tensor:
-    """[T, B, ..] -> [B * T, ..], one environment after another."""
+    """Reshape [T, B, ..] to [B * T, ..], one environment after another."""
     return leaf.transpose(0, 1).flatten(0, 1)
 
 
 def _next_values(
     rollout: Rollout[ActorCriticCarry, Estimates], values: Tensor, memory: tuple[States, States], network: ActorCritic
 ) -> Tensor:
-    """V [T, B] of the observation after each step, given those before each step and the memories [T, B, ..] there."""
+    """V [T, B] of the observation after each step.
+
+    `values` [T, B] and `memory` [T, B, ..] are those of the observation before each step.
+    """
     last_memory = (rollout.last_carry.actor, rollout.last_carry.critic)
     following = torch.cat([values[1:], network.found_values(rollout.last_observation, last_memory).unsqueeze(0)])
     if finals := rollout.final_observations:
@@ -115,7 +119,10 @@ def _next_values(
 
 
 def shuffled(batch: PolicyBatch, size: int, generator: Generator) -> Iterator[PolicyBatch]:
-    """Every row that counts once, in random order, `size` at a time; the last one may be smaller."""
+    """Yield minibatches of `size` rows in random order; the last one may be smaller.
+
+    Every row appears once, except rows with weight 0, which are left out.
+    """
     device = batch.target.device
     index = torch.randperm(len(batch), generator=generator, device=device)
     if batch.weight is not None:
@@ -128,10 +135,12 @@ def shuffled(batch: PolicyBatch, size: int, generator: Generator) -> Iterator[Po
 
 
 def in_order(batch: PolicyBatch, size: int, generator: Generator, burn_in: int = 0) -> Iterator[PolicyBatch]:
-    """Every row once, `size` consecutive ones at a time from a random place on, for networks with a memory.
+    """Yield minibatches of `size` consecutive rows, beginning at a random row, for recurrent networks. Every row
+    appears once.
 
-    With `burn_in` the first rows of a segment that starts inside an episode only bring the stored memory up to date: their
-    weight is 0. Source: Kapturowski et al. 2019 (R2D2), section 3. Batches in which no row counts are skipped.
+    With `burn_in`, the first rows of a segment that starts inside an episode get weight 0: they only update the stored
+    recurrent state. Source: Kapturowski et al. 2019 (R2D2), section 3. Minibatches without a positive weight are left
+    out.
     """
     count, device = len(batch), batch.target.device
     place = int(torch.randint(count, (), generator=generator, device=device))
@@ -145,7 +154,7 @@ def in_order(batch: PolicyBatch, size: int, generator: Generator, burn_in: int =
 
 
 def _without_first(rows: PolicyBatch, count: int) -> Tensor:
-    """The weights [N] of rows: 0 for the first `count` of each segment, unless the segment begins an episode."""
+    """The weights [N] of the rows, with 0 for the first `count` rows of each segment that does not begin an episode."""
     first_rows, segment, place = segments_of(rows.starts)
     goes_on = ~rows.observation.is_first[first_rows]
     weight = torch.ones_like(rows.target) if rows.weight is None else rows.weight

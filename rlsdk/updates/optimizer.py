@@ -1,4 +1,4 @@
-"""One optimiser call for a whole network, over its flat parameter buffer."""
+"""An optimiser that updates all parameters of a network in one call, as one flat vector."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _ONE, _MARGIN = np.float32(1.0), np.float32(1e-6)
 
 
 def _clip_norm(gradients: Tensor, max_norm: float) -> None:
-    """Scale a vector [D] down to the norm `max_norm`, in place."""
+    """Scale a gradient vector [D] down to the norm `max_norm`, in place."""
     norm = torch.linalg.vector_norm(gradients)
     if gradients.is_cpu and gradients.dtype is torch.float32:
-        scale = _ONE / (np.float32(norm.item()) + _MARGIN) * np.float32(max_norm)  # rounds as the tensors below
-        if not scale >= _ONE:  # NaN too
+        scale = _ONE / (np.float32(norm.item()) + _MARGIN) * np.float32(max_norm)  # the same rounding as below
+        if not scale >= _ONE:  # also if NaN
             values = gradients.numpy()
-            np.multiply(values, scale, values)  # half the time of torch's product with a number
-    else:  # reading the norm would wait for the device
+            np.multiply(values, scale, values)  # takes half the time of torch's product
+    else:  # without reading the norm, which would wait for the device
         gradients.mul_((max_norm / (norm + 1e-6)).clamp_(max=1.0))
 
 
 class FlatOptimizer:
-    """An element-wise torch optimiser over all `parameters` as one vector.
+    """Applies an element-wise torch optimiser to all `parameters` as one vector.
 
-    Gradients are accumulated by `backward` into one flat buffer: call `zero_grad`, then `backward`, then `step`.
+    `backward` accumulates gradients in one flat buffer. Call `zero_grad`, then `backward`, then `step`.
     """
 
     def __init__(
@@ -43,7 +43,14 @@ class FlatOptimizer:
         learning_rate: float,
         arguments: Mapping[str, object] | None = None,
     ) -> None:
-        """`parameters`: of a module, the parameters that it has at each step are trained. `choice`: None is Adam.
+        """Create the optimiser.
+
+        Args:
+            parameters: the parameters to train. If it is a module, parameters that are replaced in it later are trained
+                too.
+            choice: a name, a class or function that creates the optimiser, or None for Adam.
+            learning_rate: the first learning rate.
+            arguments: further arguments of the optimiser.
 
         Raises:
             SettingsError: the optimiser does not take `arguments`.
@@ -64,7 +71,8 @@ class FlatOptimizer:
         self._kernel = factory.optimizer_step(self._choice, self.optimizer, self.flat)
 
     def adopt(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Train these parameters from now on. Parameters that stay have their moments, new ones start at 0."""
+        """Train these parameters from now on. Parameters that were trained before retain their moments; new ones start
+        with 0."""
         wanted, before, flat = list(parameters), self._memory.parameters, self.flat
         if len(wanted) == len(before) and all(map(is_, wanted, before)):
             return
@@ -74,13 +82,13 @@ class FlatOptimizer:
             self.optimizer.state[self.flat] = moved
 
     def zero_grad(self) -> None:
-        """Before `backward`; parameters that were replaced in the network since take part from here on."""
+        """Set the gradients to zero, before `backward`. Parameters that were replaced in the network are adopted here."""
         if self._structure is not None and self._structure.changed():
             self.adopt(self._structure.roots[0].parameters())
         self._memory.zero_grad()
 
     def step(self, learning_rate: float, max_norm: float | None = None) -> None:
-        """Apply the accumulated gradients; with `max_norm` they are scaled down to that global norm first."""
+        """Apply the accumulated gradients. With `max_norm`, first scale them down to that global norm."""
         frozen = self._memory.frozen() if False in map(is_trained, self._memory.parameters) else []
         if max_norm is not None:
             _clip_norm(self.gradients, max_norm)
@@ -88,16 +96,17 @@ class FlatOptimizer:
         self.optimizer.param_groups[0]["lr"] = learning_rate
         if not self._kernel(self.optimizer):
             step(self.optimizer)
-        for parameter, value in zip(frozen, before, strict=True):  # momentum and weight decay would move them
+        for parameter, value in zip(frozen, before, strict=True):  # momentum and weight decay change them
             parameter.data.copy_(value)
 
     def state_dict(self) -> dict[str, object]:
-        """The optimiser's moments and step count; the parameters themselves belong to their network."""
+        """The optimiser's moments and step count, without the parameters, which are part of the network's state."""
         state = self.optimizer.state.get(self.flat, {})
         return {name: value.clone() if isinstance(value, Tensor) else value for name, value in state.items()}
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """Raises ValueError when the state is not one of this optimiser: its fused step reads memory without any check."""
+        """Raises ValueError if the state does not fit this optimiser. The check is needed because fused steps do not
+        check memory."""
         require_own_state(self._make, self.flat, state)
         moments = {name: value.clone() if isinstance(value, Tensor) else value for name, value in state.items()}
         self.optimizer.state.clear()

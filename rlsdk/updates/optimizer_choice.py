@@ -1,4 +1,4 @@
-"""Optimisers by name, with their arguments."""
+"""Creates optimisers by name."""
 
 from __future__ import annotations
 
@@ -26,8 +26,11 @@ FUSED = ("adagrad", "adam", "adamw", "sgd")
 
 
 def adam_arguments(choice: object, arguments: Mapping[str, object] | None) -> dict[str, object]:
-    """`arguments` of an optimiser. Adam's epsilon is 1e-5 for on-policy algorithms, as documented, where none are given; where
-    some are, it is torch's default 1e-8 unless they name it."""
+    """The arguments of an on-policy algorithm's optimiser.
+
+    Without `arguments`, Adam has the documented epsilon of 1e-5. With `arguments` that do not contain `eps`, it has
+    torch's default 1e-8.
+    """
     if arguments is None:
         return {"eps": 1e-5} if choice == "adam" else {}
     return dict(arguments)
@@ -36,7 +39,7 @@ def adam_arguments(choice: object, arguments: Mapping[str, object] | None) -> di
 def maker(
     choice: str | Callable[..., torch.optim.Optimizer], learning_rate: float, arguments: Mapping[str, object] | None
 ) -> Callable[[nn.Parameter], torch.optim.Optimizer]:
-    """Makes the optimiser of one vector of parameters."""
+    """Return a function that creates the optimiser of one vector of parameters."""
     kind: Callable[..., torch.optim.Optimizer] = CLASSES[choice] if isinstance(choice, str) else choice
 
     def make(flat: nn.Parameter) -> torch.optim.Optimizer:
@@ -55,7 +58,7 @@ def maker(
 
 
 def _require_plain_steps(optimizer: torch.optim.Optimizer) -> None:
-    """Raises SettingsError: `step()` needs a function that evaluates the loss again, as that of LBFGS does."""
+    """Raises SettingsError if `step()` needs a function that evaluates the loss again, as LBFGS does."""
     given = inspect.signature(optimizer.step).parameters.values()
     if any(
         each.default is each.empty and each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD) for each in given

@@ -1,5 +1,7 @@
-"""States of optimisers of one vector: they follow parameters that were replaced. Stored ones are checked, as fused steps read
-memory by them without any check."""
+"""The state of an optimiser of one flat vector: checks of stored states, and updates after parameters were replaced.
+
+Stored states are checked because fused optimiser steps access memory without checks.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from rlsdk.kernels.compiler_import import step
 def require_own_state(
     make: Callable[[nn.Parameter], torch.optim.Optimizer], flat: Tensor, state: Mapping[str, object]
 ) -> None:
-    """Raises ValueError unless `state` is what an optimiser of the parameter `flat` [D], made by `make(flat)`, remembers."""
+    """Raises ValueError unless `state` fits an optimiser made by `make(flat)` for the parameter `flat` [D]."""
     before, after = _states_of_one_number(make, flat)
     wanted = before if not state else after
     if set(state) != set(wanted):
@@ -33,7 +35,7 @@ def require_own_state(
 def _states_of_one_number(
     make: Callable[[nn.Parameter], torch.optim.Optimizer], flat: Tensor
 ) -> tuple[dict[str, object], dict[str, object]]:
-    """What such an optimiser remembers of a parameter [1], before and after its first step."""
+    """The states of such an optimiser for a parameter [1], before and after its first step."""
     number = nn.Parameter(torch.zeros_like(flat[:1]))
     number.grad = torch.zeros_like(number)
     optimizer = make(number)
@@ -45,8 +47,10 @@ def _states_of_one_number(
 def moved_state(
     state: Mapping[str, object], flat: Tensor, before: Iterable[nn.Parameter], wanted: Sequence[nn.Parameter]
 ) -> dict[str, object]:
-    """The state of an optimiser of `flat` [D], the parameters `before` in a row, for those that are `wanted` now: parameters
-    that stay have their moments, new ones 0."""
+    """Convert the state of an optimiser of `flat` [D] from the parameters `before` to the parameters `wanted`.
+
+    Both are concatenated into one vector. Parameters that are in both retain their moments; new ones have 0.
+    """
     before, moved = list(before), dict[str, object]()
     spans = {id(p): part for p, part in zip(before, _spans(before), strict=True)}
     for name, value in state.items():
@@ -61,6 +65,6 @@ def moved_state(
 
 
 def _spans(parameters: Iterable[nn.Parameter]) -> list[slice]:
-    """Where each parameter lies in the vector of all."""
+    """The slice of each parameter in the vector of all parameters."""
     ends = list(accumulate(parameter.numel() for parameter in parameters))
     return [slice(begin, end) for begin, end in zip([0, *ends], ends, strict=False)]

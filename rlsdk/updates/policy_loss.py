@@ -1,4 +1,4 @@
-"""The loss of actor-critic methods, row by row, with its gradients in closed form."""
+"""The loss of actor-critic methods with its gradients in closed form."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ from rlsdk.networks.actor_critic import ActorCritic
 
 
 def policy_loss_of(network: ActorCritic) -> PolicyLoss:
-    """The fastest computation of the loss."""
+    """Return the fastest implementation of the loss for this network."""
     device = next(network.parameters()).device.type
     return factory.policy_loss(KernelChoice(network.kernel_setting, device=device), policy_loss)
 
 
 def policy_loss(rows: LossRows, now: Evaluation, terms: LossTerms) -> tuple[Tensor, LossGrads]:
-    """(the means called `rlsdk.kernels.protocol.LOSSES`, [6]; gradients [N] of the loss with respect to log-probability,
-    entropy and value)."""
+    """Return (the means named in `rlsdk.kernels.protocol.LOSSES`, [6]; the gradients of the loss).
+
+    The gradients are float [N], with respect to log-probability, entropy and value.
+    """
     weight = rows.weight
     advantage = normalized(rows.advantage, weight) if terms.normalize_advantage else rows.advantage
     values = value_error(now.value, rows.value, rows.target, terms.clip_value)

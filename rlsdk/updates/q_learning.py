@@ -31,15 +31,16 @@ ConfigT = TypeVar("ConfigT", bound=QLearningConfig)
 
 
 def optimizer_arguments(config: QLearningConfig) -> Mapping[str, object]:
-    """`optimizer_kwargs` as they are."""
+    """The setting `optimizer_kwargs`, unchanged; an empty mapping if it is None."""
     return config.policy_kwargs.optimizer_kwargs or {}
 
 
 class QLearning(Generic[ConfigT]):
-    """Regresses the values of the actions taken on r + discount * the target network's values of the greedy next action.
+    """Trains the values of the actions taken towards r + discount * (the target network's value of the greedy next
+    action).
 
-    Where an action is several choices, each has values of its own on one network, and the loss is the mean over choices
-    (the branches of Tavakoli et al. 2018, arXiv:1711.08946, each with its own target).
+    If an action consists of several choices, one network has separate values for each. The loss is then the mean over
+    choices. These are the branches of Tavakoli et al. 2018, arXiv:1711.08946, each with a separate target.
     """
 
     def __init__(
@@ -51,7 +52,15 @@ class QLearning(Generic[ConfigT]):
         num_envs: int = 1,
         arguments: Callable[[ConfigT], Mapping[str, object]] = optimizer_arguments,
     ) -> None:
-        """`arguments`: makes those of the optimiser of the settings. `num_envs`: steps the environment counts at once."""
+        """Create the update.
+
+        Args:
+            policy: the network of values that also acts.
+            config: the settings.
+            loss: the loss of the predicted values.
+            num_envs: the number of environments: a vector step counts as many environment steps.
+            arguments: returns the arguments of the optimiser, given the settings.
+        """
         self.policy, self.config, self.loss, self.num_envs = policy, config, loss, num_envs
         self.target = TargetNetwork(policy)
         self._arguments = arguments
@@ -59,29 +68,32 @@ class QLearning(Generic[ConfigT]):
         self.optimizer = FlatOptimizer(policy, choice, rate, arguments(config))
         self.target_updates = self.since_target = self.counted = 0
         self.td_error: Tensor | None = None
-        """[N], of the last batch, for prioritised memories."""
+        """The errors [N] of the last batch with importance weights, for prioritised buffers."""
         policy.epsilon.fill_(config.exploration_initial_eps)
 
     def reconfigure(self, config: ConfigT) -> None:
-        """Use new settings from the next round on."""
+        """Use the settings of `config` from the next round on."""
         self.optimizer.optimizer.param_groups[0].update(self._arguments(config))
         if not self.counted:
             self.policy.epsilon.fill_(config.exploration_initial_eps)
         self.config = config
 
     def policy_replaced(self) -> None:
-        """The target is a copy of the policy again; see `rlsdk.interfaces.FollowsPolicy`."""
+        """Copy the policy to the target network; see `rlsdk.interfaces.FollowsPolicy`."""
         self.target.update(1.0)
 
     def collected(self, env_steps: int, progress: float) -> None:
-        """Called after every vector step: explore less, and move the target every so many environment steps."""
+        """Reduce the exploration and, every `target_update_interval` environment steps, update the target network.
+
+        It is called after every vector step.
+        """
         self.policy.epsilon.fill_(self.config.exploration_rate(progress))
         self.since_target += max(0, env_steps - self.counted)
         self.counted = env_steps
-        # whole vector steps, rounded down
+        # the interval in whole vector steps, rounded down
         interval = max(self.config.target_update_interval // self.num_envs, 1) * self.num_envs
         due, self.since_target = divmod(self.since_target, interval)
-        if due:  # several at once, as `train` may count them, are one with a larger step
+        if due:  # several due updates, as in `train`, equal one with a larger tau
             tau = self.config.tau
             self.target.update(tau if due == 1 else 1.0 - (1.0 - tau) ** due)
             self.target_updates += due
@@ -93,7 +105,7 @@ class QLearning(Generic[ConfigT]):
         return self._learn(batch, self._target(batch), progress)
 
     def update_several(self, batches: Transitions, count: int, *, progress: float) -> Iterator[Metrics]:
-        """See `rlsdk.interfaces.UpdatesSeveral`. The target network stays as it is: it is evaluated once."""
+        """See `rlsdk.interfaces.UpdatesSeveral`. The target network does not change in between, so it is evaluated once."""
         size = len(batches.reward) // count
         parts = tree.split(batches, size)
         if self.config.double_q or self.policy.has_train_mode:
@@ -105,7 +117,7 @@ class QLearning(Generic[ConfigT]):
             yield self._learn(batch, target, progress)
 
     def _learn(self, batch: Transitions, target: Tensor, progress: float) -> Metrics:
-        """One step towards targets [choices, N, K]."""
+        """Make one step towards targets [choices, N, K]."""
         config, policy = self.config, self.policy
         taken = flat_index(policy.from_environment(batch.action), policy.sizes)
         values, vjp = policy.evaluate(batch.observation.features)
@@ -122,8 +134,10 @@ class QLearning(Generic[ConfigT]):
 
     @torch.no_grad()
     def _target(self, batch: Transitions, count: int = 1) -> Tensor:
-        """y [choices, N, K] of the rows of `count` batches; with double Q-learning the online network selects the next action
-        (arXiv:1509.06461, eq. 4)."""
+        """The targets y [choices, N, K] of the rows of `count` batches.
+
+        With double Q-learning the online network selects the next action (arXiv:1509.06461, eq. 4).
+        """
         following, sizes, network = batch.next_observation, self.policy.sizes, self.target.network
         one = count == 1
         next_values = (

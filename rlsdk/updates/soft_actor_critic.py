@@ -24,10 +24,11 @@ ConfigT = TypeVar("ConfigT", bound=SoftActorCriticConfig)
 
 
 class SoftActorCritic(Generic[ConfigT]):
-    """An actor that is a squashed Gaussian, critics with a target network, and a weight of the entropy that may be learnt.
+    """Trains a squashed Gaussian actor, critics with a target network, and an entropy coefficient that is fixed or
+    learnt.
 
-    The steps of one update, in this order: entropy coefficient, critics, actor, target network. The critics' encoder may be the
-    actor's own, which then only the actor's loss trains.
+    The order in one update is: entropy coefficient, critics, actor, target network. If critics and actor share an
+    encoder, only the actor's loss trains it.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class SoftActorCritic(Generic[ConfigT]):
         config: ConfigT,
         generator: Generator,
     ) -> None:
-        """`generator`: for the noise of the actor's samples, on the device of the networks."""
+        """`generator` samples the noise of the actor's actions, on the device of the networks."""
         self.actor, self.critics, self.critic_loss, self.config = actor, critics, critic_loss, config
         self.generator, rate = generator, config.learning_rate(1.0)
         target_entropy = config.target_entropy_for(actor.scale.size)
@@ -48,14 +49,15 @@ class SoftActorCritic(Generic[ConfigT]):
 
     @property
     def td_error(self) -> Tensor | None:
-        """Errors [N] of the last batch with weights; see `rlsdk.interfaces.HasTdError`."""
+        """Errors [N] of the last batch with importance weights; see `rlsdk.interfaces.HasTdError`."""
         return self.trained.td_error
 
     def reconfigure(self, config: ConfigT) -> None:
-        """Use new settings from the next update on.
+        """Use the settings of `config` from the next update on.
 
         Raises:
-            UsageError: `action_noise` becomes None or was None, which needs another policy for collecting.
+            UsageError: `action_noise` is set where it was None, or None where it was set, which needs another
+                collecting policy.
             SettingsError: `ent_coef` is not an entropy coefficient.
         """
         before = self.config
@@ -68,10 +70,10 @@ class SoftActorCritic(Generic[ConfigT]):
         self.config = config
 
     def update(self, batch: Transitions, *, progress: float) -> Metrics:
-        """Learn from N transitions: one gradient step of each part, then the target network's move."""
+        """Learn from N transitions: one gradient step of each part, then an update of the target network."""
         self.trained.begin()
         rate = self.config.learning_rate(1.0 - progress)
-        shape = (2, len(batch.reward), self.actor.scale.size)  # for the two passes of the actor
+        shape = (2, len(batch.reward), self.actor.scale.size)  # for two evaluations of the actor
         noise = torch.randn(shape, generator=self.generator, device=self.generator.device)
         (action, log_prob), vjp = self.actor.evaluate(self.actor.encoder(batch.observation.features), noise[0])
         alpha, metrics = self.entropy.update(log_prob, rate)
@@ -79,7 +81,7 @@ class SoftActorCritic(Generic[ConfigT]):
         critic_loss = self.trained.step(batch, target, self.critic_loss.loss, rate)
         value, grad = self.trained.action_gradient(batch, action, self.critic_loss.actor_value)
         self.actor_optimizer.zero_grad()
-        vjp(-grad, (alpha / len(log_prob)).expand_as(log_prob))  # of mean(alpha * log pi - Q), equation 9
+        vjp(-grad, (alpha / len(log_prob)).expand_as(log_prob))  # gradient of mean(alpha * log pi - Q), eq. 9
         self.actor_optimizer.step(rate)
         if self.trained.updates % self.config.target_update_interval == 0:
             self.target.update(self.config.tau)
@@ -88,7 +90,7 @@ class SoftActorCritic(Generic[ConfigT]):
 
     @torch.no_grad()
     def _target(self, batch: Transitions, alpha: Tensor, noise: Tensor) -> Tensor:
-        """The targets of the critics [N, M]; next actions are sampled with `noise` [N, A]."""
+        """The targets of the critics [N, M]. The next actions are sampled with `noise` [N, A]."""
         observation, target = batch.next_observation.features, self.target.network
         (action, log_prob), _ = self.actor.evaluate(self.actor.encoder(observation), noise)
         values, _ = target.evaluate(target.encoder(observation), action)
@@ -96,7 +98,7 @@ class SoftActorCritic(Generic[ConfigT]):
 
     @torch.no_grad()
     def state_values(self, observation: Observation) -> Tensor:
-        """V [N]: the mean of all critics for the policy's modes; see `rlsdk.interfaces.EstimatesValues`."""
+        """V [N]: the mean over all critics at the modes of the policy; see `rlsdk.interfaces.EstimatesValues`."""
         noise = torch.zeros(len(observation.is_first), self.actor.scale.size, device=self.generator.device)
         (action, _), _ = self.actor.evaluate(self.actor.encoder(observation.features), noise)
         return self.critics.evaluate(self.critics.encoder(observation.features), action)[0].mean((0, -1))
@@ -110,15 +112,16 @@ class SoftActorCritic(Generic[ConfigT]):
 
 
 UPDATES_BETWEEN_CHECKS = 1000
-"""Updates after which the size of a learnt entropy coefficient is looked at."""
+"""The number of updates between two checks of the size of a learnt entropy coefficient."""
 LARGEST_COEFFICIENT = 1000.0
-"""A learnt coefficient above it outweighs the returns of almost any task."""
+"""A warning is given above this value: such a coefficient outweighs the returns of almost any task."""
 
 
 class EntropyCoefficient:
-    """The weight alpha of the entropy bonus: fixed, or learnt so that the policy's entropy approaches a target.
+    """The entropy coefficient alpha: fixed, or learnt so that the policy's entropy approaches a target.
 
-    Loss of the learnt one (arXiv:1812.05905, eq. 17, in the log): -log_alpha * mean(log_prob + target_entropy).
+    The loss of a learnt one is -log_alpha * mean(log_prob + target_entropy): arXiv:1812.05905, eq. 17, with log_alpha
+    in place of alpha.
     """
 
     def __init__(self, value: str | float, target_entropy: float, learning_rate: float, device: str) -> None:
@@ -131,7 +134,7 @@ class EntropyCoefficient:
 
     @torch.no_grad()
     def update(self, log_prob: Tensor, learning_rate: float) -> tuple[Tensor, dict[str, Tensor]]:
-        """(alpha before this update, 0-d; metrics), given log-densities [N] of the policy's own actions."""
+        """Return (alpha before this update, 0-d; metrics), given log-densities [N] of the policy's own actions."""
         if not self.learnt:
             return self.fixed, {"train/ent_coef": self.fixed}
         alpha = self.log_alpha.exp().squeeze(0)
@@ -155,7 +158,7 @@ class EntropyCoefficient:
 
     @torch.no_grad()
     def begin(self, value: str | float) -> None:
-        """Use another `ent_coef` from now on; a learnt one begins at its initial value.
+        """Use another `ent_coef` from now on. A learnt one begins at its initial value.
 
         Raises:
             SettingsError: `value` is not an entropy coefficient.

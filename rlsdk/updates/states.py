@@ -1,4 +1,4 @@
-"""What files hold of each update. The weights of the acting policy are the policy's own state."""
+"""The types of the states that files store for each update. The weights of the acting policy are not part of them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from torch import Tensor
 
 
 class ClippedPolicyState(TypedDict):
-    """Of `ClippedPolicy`."""
+    """The state of `ClippedPolicy`."""
 
     optimizer: Mapping[str, object]
     counters: Mapping[str, int]
 
 
 class QLearningState(TypedDict):
-    """Of `QLearning`."""
+    """The state of `QLearning`."""
 
     target: Mapping[str, Tensor]
     optimizer: Mapping[str, object]
@@ -24,14 +24,14 @@ class QLearningState(TypedDict):
 
 
 class EntropyState(TypedDict):
-    """Of `EntropyCoefficient`."""
+    """The state of `EntropyCoefficient`."""
 
     log_alpha: Tensor
     optimizer: Mapping[str, object]
 
 
 class TrainedCriticsState(TypedDict):
-    """Of `TrainedCritics`."""
+    """The state of `TrainedCritics`."""
 
     critic: Mapping[str, Tensor]
     critic_target: Mapping[str, Tensor]
@@ -41,12 +41,12 @@ class TrainedCriticsState(TypedDict):
 
 
 class SoftActorCriticState(TrainedCriticsState):
-    """Of `SoftActorCritic`."""
+    """The state of `SoftActorCritic`."""
 
     entropy: EntropyState
 
 
 class DeterministicActorCriticState(TrainedCriticsState):
-    """Of `DeterministicActorCritic`."""
+    """The state of `DeterministicActorCritic`."""
 
     actor_target: Mapping[str, Tensor]

@@ -1,4 +1,4 @@
-"""Target networks, slowly moving copies of online networks; and critics of continuous actions that are trained towards one."""
+"""Target networks (slowly updated copies of online networks), and the training of critics for continuous actions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NetworkT = TypeVar("NetworkT", bound=nn.Module)
 
 
 class TargetNetwork(Generic[NetworkT]):
-    """`network` is a copy of `online` without gradients; `update` moves it towards `online`."""
+    """A target network: `network` is a copy of `online` without gradients. `update` moves it towards `online`."""
 
     def __init__(self, online: NetworkT) -> None:
         self.online, self.network = online, deepcopy(online).eval()
@@ -39,7 +39,7 @@ class TargetNetwork(Generic[NetworkT]):
         self._has_buffers = any(True for _ in online.buffers())
 
     def _pair(self) -> None:
-        """Pair the parameters in their order. If the layers of the online network were replaced, it is copied again."""
+        """Pair the parameters of both networks in their order. If layers of the online network were replaced, copy it again."""
         if architecture(self.network) != architecture(self.online):
             self.network = deepcopy(self.online).eval()
             self._own = Structure(self.network)
@@ -49,7 +49,7 @@ class TargetNetwork(Generic[NetworkT]):
 
     @torch.no_grad()
     def update(self, tau: float) -> None:
-        """target += tau * (online - target); buffers such as batch-norm statistics are copied whole."""
+        """Compute target += tau * (online - target). Buffers, such as batch-norm statistics, are copied without averaging."""
         if self._structure.changed() | self._own.changed():
             self._pair()
         for mine, theirs in self._pairs:
@@ -66,9 +66,9 @@ class TargetNetwork(Generic[NetworkT]):
 
 
 class TrainedCritics:
-    """Critics of continuous actions and the actor that climbs them: their steps, optimisers, state and the critics' target.
+    """Critics of continuous actions and the optimisers of critics and actor, with the critics' target network.
 
-    The critics' encoder may be the actor's own, which then only the actor's loss trains.
+    If critics and actor share an encoder, only the actor's loss trains it.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class TrainedCritics:
         config: NetworkConfig,
         rate: float,
     ) -> None:
-        """`rate`: the first learning rate."""
+        """`rate` is the first learning rate."""
         self.actor, self.critics, self.shared = actor, critics, critics.encoder is actor.encoder
         self.own = critics.ensemble if self.shared else critics
         choice, arguments = config.optimizer_class, config.optimizer_kwargs
@@ -88,10 +88,10 @@ class TrainedCritics:
         self.structure, self.has_train_mode = Structure(actor, critics), False
         self.updates = 0
         self.td_error: Tensor | None = None
-        """[N], of the last batch with weights, for prioritised memories."""
+        """The errors [N] of the last batch with importance weights, for prioritised buffers."""
 
     def begin(self) -> None:
-        """Put networks with a train mode into it."""
+        """Set the networks to training mode, if one of their modules depends on the mode."""
         if self.structure.changed():
             self.has_train_mode = has_train_mode(self.actor, self.critics)
         if self.has_train_mode:
@@ -99,7 +99,7 @@ class TrainedCritics:
             self.critics.train()
 
     def step(self, batch: Transitions, target: Tensor, loss_of: ValueLoss, rate: float) -> Tensor:
-        """One step of the critics towards targets [N, M]; their loss, 0-d."""
+        """Train the critics by one step towards targets [N, M]; return their loss, 0-d."""
         with torch.set_grad_enabled(not self.shared):
             features = self.critics.encoder(batch.observation.features)
         values, vjp = self.critics.evaluate(features, self.actor.scale.to_unit(batch.action))
@@ -112,7 +112,7 @@ class TrainedCritics:
         return loss
 
     def action_gradient(self, batch: Transitions, action: Tensor, value_of: ValueOf) -> tuple[Tensor, Tensor]:
-        """(value, 0-d; its gradient with respect to the actor's actions [N, A]): what the actor climbs."""
+        """(value 0-d, its gradient with respect to the actor's actions [N, A]). The actor maximises this value."""
         with torch.no_grad():
             features = self.critics.encoder(batch.observation.features)
         return self.critics.action_gradient(features, action, value_of)
