@@ -1,4 +1,4 @@
-"""Categorical distributions of one action or of several independent ones. Masks set the probability of forbidden values to 0."""
+"""Categorical distributions of one or several independent choices. Masks set the probability of forbidden values to 0."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class MultiCategorical:
         return (self.probs * (self.log_probs - other.log_probs)).sum(-1)
 
     def vjp(self, action: Tensor, grad_log_prob: Tensor, grad_entropy: Tensor | None) -> tuple[Tensor]:
-        """The gradient of a loss with respect to the logits, [N, sum(sizes)]: `Categorical.vjp` of each choice, concatenated."""
+        """The gradient of a loss with respect to the logits, [N, sum(sizes)]; see `Categorical.vjp`."""
         pairs = zip(self._choices(), action.unbind(-1), strict=True)
         return (torch.cat([one.vjp(own, grad_log_prob, grad_entropy)[0] for one, own in pairs], -1),)
 
