@@ -1,4 +1,4 @@
-"""Wrappers by name: those of rlsdk and gymnasium, and `package.module:Class` of anything that is installed."""
+"""Finds wrappers by name: those of rlsdk and gymnasium, and `package.module:Class` of any installed package."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rlsdk.environments import wrappers as own
 from rlsdk.errors import SettingsError, message_of, suggest
 
 Wrapper = Callable[[Any], Any]
-"""A function of an environment that gives an environment; users' are typed by their own classes."""
+"""A function that takes an environment and returns an environment. `Any`, because users' wrappers have their own types."""
 
 
 def wrapper_of(choice: str | Wrapper) -> Wrapper:
-    """The wrapper meant.
+    """The wrapper that `choice` names; a callable is returned unchanged.
 
     Raises:
-        SettingsError: no such name, or nothing that can be called.
+        SettingsError: there is no wrapper of that name, or `choice` is not callable.
     """
     if not isinstance(choice, str):
         if not callable(choice):
