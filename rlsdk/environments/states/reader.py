@@ -1,4 +1,7 @@
-"""Decodes values that `Writer` encoded. They may come from a file, so they are checked before numpy, torch or mujoco get them."""
+"""Decodes values that `Writer` encoded.
+
+They may come from a file, so all of them are checked before numpy, torch or mujoco get them.
+"""
 
 from __future__ import annotations
 
