@@ -31,7 +31,7 @@ CHAIN = (
     (Outcome(1.0, (0,), "terminated"), Outcome(0.0, (1,))),
     (Outcome(1.6, (0,), "terminated"), Outcome(1.6, (0,), "terminated")),
 )
-"""A task with two states: a reward of 1 immediately, or 1.6 one step later. Waiting is better if the discount is above 0.625."""
+"""A task with two states: a reward of 1 immediately, or 1.6 one step later. Waiting is better for a discount above 0.625."""
 
 
 class TableEnv(gymnasium.Env[object, object]):
