@@ -71,6 +71,8 @@ class RewardScale:
     def observe(self, reward: Tensor, terminated: Tensor, truncated: Tensor, valid: Tensor) -> Vector:
         """Update the statistics, and return the deviation of returns after each of T steps, [T, 1].
 
+        While `training` is False, the statistics do not change, and the result is the current deviation, [1, 1].
+
         Args:
             reward: float [T, B].
             terminated: bool [T, B]. The return of an environment starts from 0 after a step that ends an episode.

@@ -1,8 +1,8 @@
 """Action masks: finding them in an environment, and checks of their length and values.
 
-A mask is bool [A], True where a value is allowed. A Discrete action has one entry per value. A MultiDiscrete action has one entry
-per value of each component, one component after the other. A MultiBinary action has two entries per bit: may it be 0, may it be
-1. A Box has no entries. The entries of a Dict or Tuple are in the order of its parts.
+A mask is bool [A], True where a value is allowed. A Discrete action has one entry per value. A MultiDiscrete action has one
+entry per value of each component, one component after the other. A MultiBinary action has two entries per bit: may it be 0, may
+it be 1. A Box has no entries. The entries of a Dict or Tuple are in the order of its parts.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def mask_methods(environments: Sequence[object]) -> list[Callable[[], object]] |
 def is_masking_supported(env: object) -> bool:
     """Whether an environment gives action masks.
 
-    `env` is a gymnasium environment or a vector environment such as that of `model.get_env()`. A gymnasium environment or one of
-    its wrappers must have a method `action_masks`, and so must all environments of a vector environment.
+    `env` is a gymnasium environment or a vector environment such as that of `model.get_env()`. A gymnasium environment or one
+    of its wrappers must have a method `action_masks`, and so must all environments of a vector environment.
     """
     if isinstance(env, HasSeparateEnvs):
         return (isinstance(env, HasMasks) and env.has_masks) or all(env.env_method("has_wrapper_attr", METHOD))

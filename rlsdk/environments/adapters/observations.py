@@ -106,7 +106,7 @@ class ObservationBatcher:
         elif (
             type(value) is np.ndarray
             and value.shape == self.shape
-            and (value.dtype == self.dtype or (self.is_float and value.dtype.kind == "f"))  # `_keeps`, inlined for speed
+            and (value.dtype == self.dtype or (self.is_float and value.dtype.kind == "f"))  # `_keeps`, but faster
         ):
             target[row] = value
         else:
