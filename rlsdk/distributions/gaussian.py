@@ -98,8 +98,8 @@ class SquashedGaussian:
     ) -> tuple[Tensor, Tensor]:
         """The gradients [N, A] of a loss with respect to mean and log std.
 
-        `grad_action` [N, A] and `grad_log_prob` [N] are its gradients with respect to the results of `transform(noise)`.
-        da/draw = 1 - a^2, dlog p/draw = 2 a, dlog p/dlog std = -1, where raw is the value before tanh.
+        `grad_action` [N, A] and `grad_log_prob` [N] are its gradients with respect to the results of `transform(noise)`. With
+        raw = atanh(a): da/draw = 1 - a^2, dlog p/draw = 2 a, dlog p/dlog std = -1.
         """
         per_row = grad_log_prob.unsqueeze(-1)
         grad_raw = (1.0 - action.square()) * grad_action + 2.0 * per_row * action

@@ -123,7 +123,7 @@ def make_one(env: EnvSource, kwargs: dict[str, object]) -> Environment:
         name = str(env).partition("?")[0]
         hint = suggest(name, gymnasium.registry) if len(name) > 2 else "see gymnasium.pprint_registry()"
         hint = hint if hint.startswith("did") else "gymnasium.pprint_registry() lists those installed"
-        cause = str(error).partition(" Did you mean")[0].rstrip(" .")  # gymnasium's suggestion has no version
+        cause = str(error).partition(" Did you mean")[0].rstrip(" .")  # gymnasium's own suggestion lacks the version
         raise EnvironmentFault(f"there is no environment {name!r}: {cause}; {hint}") from None
     except gymnasium.error.DependencyNotInstalled as error:
         raise EnvironmentFault(

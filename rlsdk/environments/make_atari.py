@@ -13,7 +13,7 @@ from rlsdk.environments.vectorize import make_vec_env
 from rlsdk.environments.wrappers.atari import AtariWrapper, require_games
 
 
-def make_atari_env(  # the documented signature
+def make_atari_env(  # the signature of stable-baselines3
     env_id: str,
     n_envs: int = 1,
     seed: int | None = None,

@@ -37,7 +37,7 @@ With 2 cores and 2 to 32 copies, processes become faster between 400 and 800 mic
 """
 
 
-def make_vec_env(  # noqa: PLR0913  # the documented signature
+def make_vec_env(  # noqa: PLR0913  # the signature of stable-baselines3
     env: EnvSource | Sequence[Callable[[], object]] | None = None,
     n_envs: int | None = None,
     seed: int | None = None,
@@ -55,7 +55,9 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
     max_lag: int = 0,
     **documented: object,
 ) -> ConnectedEnv:
-    """A vector environment with `n_envs` copies of an environment. The copies get the same seeds with every vectorization.
+    """A vector environment with `n_envs` copies of an environment.
+
+    The copies get the same seeds in this process, in other processes and in collectors.
 
     Args:
         env: gymnasium id, also with arguments (`Ant-v5?healthy_reward=0.5`), a function that makes one environment, or a list
@@ -301,7 +303,7 @@ def _native(env: EnvSource, n_envs: int, kwargs: dict[str, Any], wrapped: bool) 
                 " for the environments envpool has"
             ) from None
         vector = envpool_vector.EnvpoolVector(env, n_envs, **kwargs)
-    except Exception as error:  # the environment's own code
+    except Exception as error:  # code of the environment may raise any error
         raise EnvironmentFault(
             f"environment {env!r} could not be made: {type(error).__name__}: {one_line(message_of(error), 300)}"
         ) from error

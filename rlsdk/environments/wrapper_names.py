@@ -41,7 +41,7 @@ def _imported(choice: str) -> Wrapper:
     module, _, name = choice.partition(":")
     try:
         found: object = getattr(importlib.import_module(module), name)
-    except Exception as error:  # the module's own code may raise anything
+    except Exception as error:  # code of the module may raise any error
         raise SettingsError(
             f"wrapper {choice!r} cannot be imported: {type(error).__name__}: {message_of(error)}; it must be"
             " package.module:Class of an installed package, or of a folder in PYTHONPATH"

@@ -177,7 +177,7 @@ def _shared(envs: ConnectedEnv | None, others: ConnectedEnv | None) -> bool:
     return any(a is b for a in mine for b in theirs)
 
 
-def evaluate_policy(  # noqa: PLR0913  # the documented signature
+def evaluate_policy(  # noqa: PLR0913  # the signature of stable-baselines3
     model: TrainedAgent,
     env: EnvSource,
     n_eval_episodes: int = 10,

@@ -29,7 +29,7 @@ def conjugate_gradient(
             break
         along = product(direction)
         curvature = float(direction.dot(along))
-        if not curvature > 0.0:  # also when it is NaN
+        if not curvature > 0.0:  # this is also True for NaN
             break
         step = size / curvature
         x.add_(direction, alpha=step)

@@ -43,7 +43,7 @@ class Normalizer:
     """
 
     def __init__(self, space: Space, settings: Normalization, gamma: float, num_envs: int, device: str) -> None:
-        """Raises SettingsError: there is nothing to normalise, or the settings exclude each other."""
+        """Raises SettingsError: there is nothing to normalise, the settings exclude each other, or `norm_obs_keys` is wrong."""
         self.space, self.settings, self.device = space, settings, device
         self.observations = ObservationNormalizer(space, settings)
         self.rewards = RewardScale(settings, gamma if settings.gamma is None else settings.gamma, num_envs)

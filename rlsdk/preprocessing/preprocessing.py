@@ -171,7 +171,7 @@ def preprocessing_of(context: BuildContext, config: AgentConfig) -> Preprocessin
     """The preprocessing that an agent's settings select.
 
     Raises:
-        SettingsError: there is nothing to normalise, or the settings of normalisation exclude each other.
+        SettingsError: there is nothing to normalise, or the settings of normalisation are invalid.
     """
     frames = FrameStacker(context.observation_space, config.frame_stack) if config.frame_stack > 1 else None
     space = context.observation_space if frames is None else frames.space

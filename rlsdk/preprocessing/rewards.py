@@ -88,7 +88,7 @@ class RewardScale:
     def _variances(self, reward: Tensor, terminated: Tensor, truncated: Tensor, valid: Tensor) -> Vector:
         """Add the returns of T steps to the moments, and return the variance after each step, [T]."""
         if len(reward) == 1 and bool(valid.all()):
-            self._row.tensor.copy_(reward[0])  # numpy sees this memory already
+            self._row.tensor.copy_(reward[0])  # `_row.array` shares this memory
             returns = self._row.array + self.gamma * self.returns
             ended = terminated[0] | truncated[0]
             self.returns = np.where(ended.numpy(force=True), 0.0, returns) if bool(ended.any()) else returns

@@ -117,7 +117,7 @@ def _put_own(layer: Any, state: object, generator: object) -> None:
         raise ArtifactError(f"the file is refused: the state of {name} in it may name a file or folder")
     try:
         layer.set_state(state)
-    except Exception as error:  # code of the environment, given values of a file
+    except Exception as error:  # code of the environment may raise any error
         raise ArtifactError(f"the state in the file does not fit {name}: {type(error).__name__}: {error}") from None
     if layer is layer.unwrapped:  # a wrapper uses the generator of the environment inside it
         layer._np_random = generator

@@ -48,7 +48,7 @@ def require_fit(where: str, value: object, present: object, *, assigned: bool) -
 
 
 def _stays(value: object) -> bool:
-    """Whether a value is a constant, a space or a simulation: the environment's own object, which is never replaced."""
+    """Whether a value is a constant, a space or a simulation. The environment's object of this kind is never replaced."""
     return is_constant(value) or isinstance(value, gymnasium.Space) or class_name(value) == simulation.CLASS
 
 

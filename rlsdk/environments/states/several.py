@@ -13,7 +13,7 @@ MAX_LENGTH = 2**62
 
 @runtime_checkable
 class GivesState(Protocol):
-    """Environments whose state can be read."""
+    """A vector environment whose state can be read."""
 
     def get_state(self) -> Mapping[str, object]: ...
 

@@ -168,5 +168,5 @@ def fingerprint_of(env: ConnectedEnv) -> Hashable:
     """A value that changes when the environments are stepped or reset; None if they are closed or their process ended."""
     try:
         return env.fingerprint()
-    except Exception:  # any error of a closed environment
+    except Exception:  # a closed environment may raise any error
         return None

@@ -58,7 +58,7 @@ class EnvpoolVector(gymnasium.vector.VectorEnv[object, object, object]):
         for argument in sorted(OURS.keys() & kwargs):
             raise SettingsError(f"env_kwargs has {argument!r} for envpool's {name!r}; use {OURS[argument]}")
         self.name, self.num_envs, self.kwargs = name, num_envs, kwargs
-        self.pool = self._make(secrets.randbelow(2**31))  # without a seed envpool would take 42
+        self.pool = self._make(secrets.randbelow(2**31))  # without a seed, envpool would always use the seed 42
         self.single_observation_space, self.single_action_space = self.pool.observation_space, self.pool.action_space
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)

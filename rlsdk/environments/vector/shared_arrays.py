@@ -10,7 +10,7 @@ from rlsdk.executors.shared_memory import ALIGNMENT, Layout
 from rlsdk.spaces import Space
 
 Block: TypeAlias = "ctypes.Array[ctypes.c_ubyte]"
-"""Memory that processes share."""
+"""The type of the block of memory that processes share."""
 
 
 def bytes_for(observation_space: Space, action_space: Space, rows: int) -> int:

@@ -110,7 +110,7 @@ class SteppedEnvironments:
                 infos[i] = terminated, truncated, info
             if has_masks:
                 self._read_mask(i, info)
-        if not abs(sum(rewards)) < LARGEST:  # also when it is NaN
+        if not abs(sum(rewards)) < LARGEST:  # this is also True for NaN
             self._faults.explain_rewards(rewards, actions)
         arrays.reward[:] = rewards
         self._returns = list(map(add, self._returns, rewards))

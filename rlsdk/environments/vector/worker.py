@@ -145,7 +145,7 @@ def sendable(name: str, info: dict[str, object]) -> dict[str, object]:
 def _can_be_sent(value: object) -> bool:
     try:
         ForkingPickler.dumps(value)
-    except Exception:  # any error of pickling the value
+    except Exception:  # pickling may raise any error
         return False
     return True
 

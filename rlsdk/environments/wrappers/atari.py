@@ -41,7 +41,7 @@ class AtariWrapper(gymnasium.Wrapper[object, object, object, object]):
     an episode, and rewards are replaced by their signs.
     """
 
-    def __init__(  # noqa: PLR0913  # the documented signature
+    def __init__(  # noqa: PLR0913  # the signature of stable-baselines3
         self,
         env: gymnasium.Env[object, object],
         noop_max: int = 30,
