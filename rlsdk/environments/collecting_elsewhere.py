@@ -33,7 +33,7 @@ def require_collectors(count: object, num_envs: int, executor: str) -> None:
     Warns when there are more collectors than cores.
 
     Raises:
-        SettingsError: `count` does not divide the number of environments, or there is no such executor.
+        SettingsError: `count` is not a positive divisor of the number of environments, or there is no such executor.
     """
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise SettingsError(f"collectors = {count!r} must be a positive whole number")

@@ -92,7 +92,8 @@ def chance(x: Scores, y: Scores, *, seed: int = 0, permutations: int = 9999) -> 
     """Two-sided p-value for the hypothesis that X and Y do not differ on any task.
 
     It is a permutation test of the value of `improvement`: runs are exchanged between X and Y within each task. The p-value is
-    (count + 1) / (permutations + 1), as in Phipson & Smyth 2010. count is the number of permutations that are as extreme.
+    (count + 1) / (permutations + 1), as in Phipson & Smyth 2010. count is the number of permutations with a difference at least
+    as large.
     """
     rng, drawn, found = np.random.default_rng(seed), np.zeros(permutations), 0.0
     for ours, theirs in zip(x, y, strict=True):

@@ -86,7 +86,7 @@ class Normalizer:
         return {"observations": not self.observations.training, "rewards": not self.rewards.training}
 
     def freeze(self, frozen: State) -> None:
-        """Freeze or release statistics as a stored value of `frozen` states. Raises KeyError or ValueError for other values."""
+        """Set which statistics are frozen, to a value of the property `frozen`. Raises KeyError or ValueError for others."""
         if not all(isinstance(value, bool) for value in frozen.values()):
             raise ValueError(f"frozen statistics are True or False, not {dict(frozen)}")
         self.observations.training, self.rewards.training = not frozen["observations"], not frozen["rewards"]
