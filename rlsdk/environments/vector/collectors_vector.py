@@ -41,7 +41,8 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
     """B environments, distributed evenly over several stateful workers, the collectors.
 
     `collect` makes all collectors collect a rollout at the same time. A worker that dies is replaced: its environments continue
-    from their last known state, and its request is repeated. `restarts` is the number of replaced workers.
+    from their last known state, and its request is repeated. `restarts` is the number of replaced workers. A worker that dies
+    during `step` raises EnvironmentFault instead.
     """
 
     def __init__(
