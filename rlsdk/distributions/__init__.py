@@ -1,4 +1,4 @@
-"""Immutable action distributions, one file each. Results have the batch shape: the event axis is summed already."""
+"""Immutable action distributions, one file each. Log-probabilities and entropies are summed over action dimensions."""
 
 from rlsdk.distributions.bernoulli import Bernoulli
 from rlsdk.distributions.categorical import Categorical, MultiCategorical

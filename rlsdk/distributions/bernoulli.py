@@ -1,4 +1,4 @@
-"""Independent bits."""
+"""The distribution of independent bits, for MultiBinary actions."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from torch.nn.functional import softplus
 from rlsdk.distributions.documented_members import explains_documented_members
 
 CERTAIN = 1e8
-"""Logit of a bit whose other value is forbidden."""
+"""The absolute value of the logit of a bit of which one value is forbidden."""
 
 
 @explains_documented_members
 @dataclass(frozen=True, slots=True, eq=False)
 class Bernoulli:
-    """Bit a is 1 with probability sigmoid(`logits`[a]); `logits` float [N, A], actions 0 or 1 [N, A]."""
+    """Independent bits: bit a is 1 with probability sigmoid(`logits`[a]). `logits` are float [N, A], actions 0 or 1 [N, A]."""
 
     logits: Tensor
 
     @staticmethod
     def of(logits: Tensor, mask: Tensor | None = None) -> Bernoulli:
-        """From any logits [N, A], and bool [N, 2 A]: for each bit whether it may be 0, and whether it may be 1."""
+        """The distribution with logits [N, A]. `mask` bool [N, 2 A] has two entries per bit: may it be 0, may it be 1."""
         if mask is None:
             return Bernoulli(logits)
         zero, one = mask.view(*mask.shape[:-1], -1, 2).unbind(-1)
@@ -38,7 +38,7 @@ class Bernoulli:
         return (self.logits > 0.0).to(torch.int8)
 
     def log_prob(self, action: Tensor) -> Tensor:
-        """[N]: the sum over bits of log sigmoid(l) where the bit is 1, log sigmoid(-l) where it is 0; actions [N, A]."""
+        """The log-probability [N] of actions [N, A]: the sum over bits of log sigmoid(l) for 1 and log sigmoid(-l) for 0."""
         sign = 2.0 * action.to(self.logits.dtype) - 1.0
         return -softplus(-sign * self.logits).sum(-1)
 
@@ -46,14 +46,17 @@ class Bernoulli:
         return (softplus(self.logits) - self.logits * self.logits.sigmoid()).sum(-1)
 
     def kl_divergence(self, other: Bernoulli) -> Tensor:
-        """[N]: p (log p - log q) + (1 - p) (log (1 - p) - log (1 - q)), summed over bits."""
+        """KL(self || other), [N]: p (log p - log q) + (1 - p) (log (1 - p) - log (1 - q)), summed over bits."""
         probability = self.logits.sigmoid()
         ones = softplus(-other.logits) - softplus(-self.logits)
         zeros = softplus(other.logits) - softplus(self.logits)
         return (probability * ones + (1.0 - probability) * zeros).sum(-1)
 
     def vjp(self, action: Tensor, grad_log_prob: Tensor, grad_entropy: Tensor | None) -> tuple[Tensor]:
-        """Gradient [N, A] with respect to the logits l, see `ClosedForm`: a - sigmoid(l), and -l sigmoid'(l)."""
+        """The gradient [N, A] of a loss with respect to the logits l, see `ClosedForm.vjp`.
+
+        The log-probability has the derivative a - sigmoid(l), the entropy -l sigmoid'(l).
+        """
         probability = self.logits.sigmoid()
         result = (action - probability) * grad_log_prob.unsqueeze(-1)
         if grad_entropy is not None:
@@ -61,6 +64,6 @@ class Bernoulli:
         return (result,)
 
     def fisher_product(self, logits: Tensor) -> tuple[Tensor]:
-        """Fisher information times a change v of the logits, [N, A]: sigmoid' v."""
+        """The Fisher information times a change v of the logits l, [N, A]: sigmoid'(l) v."""
         probability = self.logits.sigmoid()
         return (probability * (1.0 - probability) * logits,)

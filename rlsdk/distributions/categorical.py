@@ -1,4 +1,4 @@
-"""One choice out of n, or several choices side by side; masks are part of the distribution."""
+"""Categorical distributions of one or several independent choices. Masks set the probability of forbidden values to 0."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from torch import Generator, Tensor
 from rlsdk.distributions.documented_members import explains_documented_members
 
 FORBIDDEN = -1e8
-"""Logit of a value the mask forbids: its probability is exactly 0 in float32, its products with 0 stay finite."""
+"""Logit of a value that the mask forbids. Its probability is exactly 0 in float32, and its product with 0 is finite."""
 SMALLEST = 1e-30
 
 
 def gumbel(like: Tensor, generator: Generator) -> Tensor:
-    """Standard Gumbel noise, [..] as `like`: the largest of logits + noise is a sample; no probabilities are needed."""
+    """Standard Gumbel noise with the shape [..] of `like`. The argmax of logits + noise is a sample of the distribution."""
     exponential = torch.empty_like(like).exponential_(generator=generator)
     return -exponential.clamp(min=SMALLEST).log()
 
 
 def masked(logits: Tensor, mask: Tensor | None) -> Tensor:
-    """`logits` [.., n], very small where `mask` bool [.., n] is False; no gradient flows into these."""
+    """`logits` [.., n] with `FORBIDDEN` where `mask` bool [.., n] is False. No gradient flows through these entries."""
     return logits if mask is None else logits.masked_fill(~mask, FORBIDDEN)
 
 
 @explains_documented_members
 @dataclass(frozen=True, slots=True, eq=False)
 class Categorical:
-    """Probabilities exp(`log_probs`), float [N, n], normalised; actions are int64 [N] from 0."""
+    """One choice among n values, with probabilities exp(`log_probs`), float [N, n]. Actions are int64 [N], counted from 0."""
 
     log_probs: Tensor
 
     @staticmethod
     def of(logits: Tensor, mask: Tensor | None = None) -> Categorical:
-        """From any logits [N, n], and bool [N, n] that is False where a value is forbidden."""
+        """The distribution with logits [N, n]. `mask` bool [N, n] is False where a value is forbidden."""
         return Categorical(masked(logits, mask).log_softmax(-1))
 
     def sample(self, generator: Generator) -> Tensor:
@@ -48,18 +48,21 @@ class Categorical:
 
     @property
     def probs(self) -> Tensor:
-        """[N, n]. Not exp(log p), which is ten times slower where values are forbidden (it underflows)."""
+        """The probabilities, [N, n]. exp(log p) would be ten times slower where values are forbidden, because it underflows."""
         return self.log_probs.softmax(-1)
 
     def entropy(self) -> Tensor:
         return -(self.probs * self.log_probs).sum(-1)
 
     def kl_divergence(self, other: Categorical) -> Tensor:
-        """sum_i p_i (log p_i - log q_i), [N]."""
+        """KL(self || other) = sum_i p_i (log p_i - log q_i), [N]."""
         return (self.probs * (self.log_probs - other.log_probs)).sum(-1)
 
     def vjp(self, action: Tensor, grad_log_prob: Tensor, grad_entropy: Tensor | None) -> tuple[Tensor]:
-        """Gradient [N, n] with respect to the logits, see `ClosedForm`: onehot(a) - p, and -p (log p + H)."""
+        """The gradient [N, n] of a loss with respect to the logits, see `ClosedForm.vjp`.
+
+        The log-probability has the derivative onehot(a) - p, the entropy H has -p (log p + H).
+        """
         probs = self.probs
         per_row = grad_log_prob.unsqueeze(-1)
         if grad_entropy is not None:
@@ -69,7 +72,7 @@ class Categorical:
         return (result.scatter_add_(-1, action.long().unsqueeze(-1), grad_log_prob.unsqueeze(-1)),)
 
     def fisher_product(self, logits: Tensor) -> tuple[Tensor]:
-        """Fisher information times a change v of the logits, [N, n]: p (v - p.v)."""
+        """The Fisher information times a change v of the logits, [N, n]: p (v - p.v)."""
         probs = self.probs
         return (probs * (logits - (probs * logits).sum(-1, keepdim=True)),)
 
@@ -77,14 +80,17 @@ class Categorical:
 @explains_documented_members
 @dataclass(frozen=True, slots=True, eq=False)
 class MultiCategorical:
-    """K independent choices with `sizes` values each; `log_probs` float [N, sum(sizes)], actions int64 [N, K] from 0."""
+    """K independent choices; choice k has `sizes[k]` values.
+
+    `log_probs` are float [N, sum(sizes)], one choice after the other. Actions are int64 [N, K], counted from 0.
+    """
 
     log_probs: Tensor
     sizes: tuple[int, ...]
 
     @staticmethod
     def of(logits: Tensor, sizes: tuple[int, ...], mask: Tensor | None = None) -> MultiCategorical:
-        """From any logits [N, sum(sizes)], the choices one after the other, and a mask of that shape."""
+        """The distribution with logits [N, sum(sizes)], one choice after the other, and a mask of the same shape."""
         parts = torch.split(masked(logits, mask), list(sizes), -1)
         return MultiCategorical(torch.cat([part.log_softmax(-1) for part in parts], -1), sizes)
 
@@ -104,23 +110,23 @@ class MultiCategorical:
 
     @property
     def probs(self) -> Tensor:
-        """[N, sum(sizes)]."""
+        """The probabilities of all choices, concatenated, [N, sum(sizes)]."""
         return torch.cat([part.softmax(-1) for part in torch.split(self.log_probs, list(self.sizes), -1)], -1)
 
     def entropy(self) -> Tensor:
         return -(self.probs * self.log_probs).sum(-1)
 
     def kl_divergence(self, other: MultiCategorical) -> Tensor:
-        """The sum over the choices, [N]."""
+        """KL(self || other), summed over the choices, [N]."""
         return (self.probs * (self.log_probs - other.log_probs)).sum(-1)
 
     def vjp(self, action: Tensor, grad_log_prob: Tensor, grad_entropy: Tensor | None) -> tuple[Tensor]:
-        """Gradient [N, sum(sizes)] with respect to the logits: those of the choices, concatenated."""
+        """The gradient of a loss with respect to the logits, [N, sum(sizes)]; see `Categorical.vjp`."""
         pairs = zip(self._choices(), action.unbind(-1), strict=True)
         return (torch.cat([one.vjp(own, grad_log_prob, grad_entropy)[0] for one, own in pairs], -1),)
 
     def fisher_product(self, logits: Tensor) -> tuple[Tensor]:
-        """Fisher information times a change of the logits, [N, sum(sizes)]: those of the choices, concatenated."""
+        """The Fisher information times a change of the logits, [N, sum(sizes)], computed for each choice and concatenated."""
         pairs = zip(self._choices(), torch.split(logits, list(self.sizes), -1), strict=True)
         return (torch.cat([one.fisher_product(own)[0] for one, own in pairs], -1),)
 

@@ -1,4 +1,7 @@
-"""Members of documented distributions that those here do not have: each raises an error that names the replacement."""
+"""Errors for members that the distributions of other libraries have and those of rlsdk lack.
+
+Each error names the replacement.
+"""
 
 from __future__ import annotations
 
@@ -17,4 +20,4 @@ explains_documented_members = explaining(
         "variance": SCALE,
     }
 )
-"""A class decorator: the errors for these names, which documented distributions have, name what to use."""
+"""A class decorator: access to one of these names raises UnknownAttributeError, which names the replacement."""

@@ -1,4 +1,4 @@
-"""The mean of log(1 - tanh(x)^2) under a Gaussian."""
+"""The expectation of log(1 - tanh(x)^2) under a Gaussian."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from torch.nn.functional import softplus
 
 LOG_TWO = math.log(2.0)
 NARROW = 0.7
-"""Standard deviation below which Gauss-Hermite quadrature of the log-Jacobian is exact to 1e-6; above it, Gauss-Legendre is."""
+"""The standard deviation below which Gauss-Hermite quadrature of the log-Jacobian has an error below 1e-6. Above it,
+Gauss-Legendre quadrature has."""
 REACH = 9.0
-"""Beyond this unsquashed value log(1 + exp(-2 |x|)) is below 1e-7."""
+"""The upper limit of integration: for a larger |x|, log(1 + exp(-2 |x|)) is below 1e-7."""
 
 _HERMITE: list[list[float]] = [values.tolist() for values in np.polynomial.hermite_e.hermegauss(16)]
 _LEGENDRE: list[list[float]] = [values.tolist() for values in np.polynomial.legendre.leggauss(16)]
 
 
 def expected_log_jacobian(mean: Tensor, std: Tensor) -> Tensor:
-    """The mean of log(1 - tanh(x)^2) for x ~ N(mean, std^2), element by element, [..]; errors below 1e-6.
+    """The expectation of log(1 - tanh(x)^2) for x ~ N(mean, std^2), for each element of [..], with an error below 1e-6.
 
-    Narrow Gaussians: Gauss-Hermite quadrature. Wide ones: of log 4 - 2 |x| - 2 log(1 + exp(-2 |x|)) the first two terms have a
-    closed form, the last is integrated over |x| (Gauss-Legendre), where it is not 0.
+    A deviation below `NARROW` takes Gauss-Hermite quadrature. Otherwise the logarithm is written as
+    log 4 - 2 |x| - 2 log(1 + exp(-2 |x|)). The expectations of the first two terms have closed forms. The expectation of the
+    last term is integrated over 0 <= |x| <= `REACH` by Gauss-Legendre quadrature.
     """
     shape = (-1,) + (1,) * mean.dim()
     nodes, weights = (mean.new_tensor(values).view(shape) for values in _HERMITE)

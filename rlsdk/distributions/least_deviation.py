@@ -1,4 +1,4 @@
-"""Gaussians whose deviation is bounded from below, for fitting recorded actions."""
+"""A lower bound on the standard deviation of Gaussians, for fitting recorded actions."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ LEAST_LOG_STD = -2.0
 
 
 def with_least_deviation(distribution: Distribution, log_std: float = LEAST_LOG_STD) -> Distribution:
-    """The distribution with no log std of a Gaussian below `log_std`. There the gradient is 0: the likelihood of actions
-    without noise has no maximum, it grows with every smaller deviation."""
+    """The distribution with the log std of its Gaussians clamped to at least `log_std`; clamped entries get gradient 0.
+
+    Without the bound, the likelihood of noiseless actions has no maximum: it grows as the deviation shrinks.
+    """
     if isinstance(distribution, Gaussian | SquashedGaussian):
         return type(distribution)(distribution.mean, distribution.log_std.clamp(min=log_std))
     if not isinstance(distribution, Product):

@@ -1,4 +1,4 @@
-"""Independent distributions side by side, for Dict and Tuple actions."""
+"""The joint distribution of independent parts, for Dict and Tuple actions."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ PartT = TypeVar("PartT")
 @explains_documented_members
 @dataclass(frozen=True, slots=True, eq=False)
 class Product:
-    """The joint distribution of independent parts; actions are nested as `parts` are: a mapping or a tuple."""
+    """The joint distribution of independent parts. Actions are a mapping or a tuple, as `parts` is."""
 
     parts: Mapping[str, Distribution] | tuple[Distribution, ...]
 
     def _pairs(self, other: Mapping[str, PartT] | Sequence[PartT]) -> list[tuple[Distribution, PartT]]:
-        """Each part with the entry of `other` (actions, or another product's parts) at its place."""
+        """(part, entry) pairs: each part with the entry of `other` (actions, or parts) that has the same key or position."""
         if isinstance(self.parts, Mapping) and isinstance(other, Mapping):
             return [(part, other[key]) for key, part in self.parts.items()]
         assert not isinstance(other, Mapping)
@@ -47,7 +47,7 @@ class Product:
         return _total([part.entropy() for part in self._each()])
 
     def kl_divergence(self, other: Product) -> Tensor:
-        """The sum over the parts, [N]: they are independent."""
+        """KL(self || other), [N]: the sum over the parts, which are independent."""
         return _total([part.kl_divergence(own) for part, own in self._pairs(other.parts)])
 
 

@@ -1,7 +1,7 @@
 """Environments: adapters to gymnasium, vector environments, wrappers. Public names are imported on first use.
 
-The table also has names that other folders of rlsdk use, such as `OnDevice`; `__all__` is what programs use.
-Importing it registers the ids `rlsdk/...` with gymnasium.
+`__all__` has the names for users. The table of lazy imports also has names for the rest of rlsdk, such as `OnDevice`.
+Importing this package registers the environment ids `rlsdk/...` with gymnasium.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Advice on a user's environment, before hours are spent training on it."""
+"""Checks of a user's environment before training, with advice."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ HARMLESS = {
     ),
     "share an object": ("observation", "it is overwritten by the next step; rlsdk copies it, other programs may not"),
 }
-"""What gymnasium's check calls an error and training can live with: a pattern of its message, and the advice."""
+"""Errors of gymnasium's check that do not prevent training: pattern of the message -> (topic, text) of the advice."""
 
 
 @attrs.frozen
 class Advice:
-    """Something that works but will probably hurt learning, and what to do about it."""
+    """A property of an environment that works but probably impairs learning, and what to change."""
 
     about: str
     text: str
@@ -46,11 +46,18 @@ class Advice:
 def check_env(env: Any, warn: bool = True, skip_render_check: bool = True, steps: int = 300) -> list[Advice]:
     """Check an environment and play `steps` random steps of it.
 
-    What breaks gymnasium's API or the environment's own declaration raises; what merely hurts is returned, and warned of
-    when `warn`.
+    Violations of gymnasium's API, or of the spaces that the environment declares, raise an error. Properties that probably
+    impair learning are returned as advice. For a vector environment there is no advice.
+
+    Args:
+        env: a gymnasium environment, or an object with the members of `rlsdk.interfaces.VectorEnv`.
+        warn: also emit the advice as a UserWarning.
+        skip_render_check: do not check rendering.
+        steps: the number of random steps.
 
     Raises:
-        EnvironmentFault: names what is wrong.
+        EnvironmentFault: the environment is wrong; the message names the fault.
+        UnsupportedSpaceError: rlsdk does not support its spaces.
     """
     if not isinstance(env, gymnasium.Env):
         return _check_vector(env, steps)
@@ -69,7 +76,7 @@ def check_env(env: Any, warn: bool = True, skip_render_check: bool = True, steps
 
 
 def _check_vector(env: Any, steps: int) -> list[Advice]:
-    """Play `steps` random vector steps of an object with the members of `rlsdk.interfaces.VectorEnv`; there is no advice."""
+    """Play `steps` random vector steps of an object with the members of `rlsdk.interfaces.VectorEnv`. Returns no advice."""
     if len(missing_members(env)) > 3 or isinstance(env, gymnasium.vector.VectorEnv):
         raise EnvironmentFault(
             f"{shown(env)} is not a gymnasium.Env; derive its class from gymnasium.Env, or give it the members of"
@@ -90,10 +97,10 @@ def _check_vector(env: Any, steps: int) -> list[Advice]:
 
 
 def _about_api(env: gymnasium.Env[object, object], skip_render_check: bool) -> tuple[list[Advice], tuple[Space, Space]]:
-    """(advice, both spaces). What gymnasium calls an error but training can live with is advice; see `HARMLESS`.
+    """(advice, (observation space, action space)) from gymnasium's own check. The errors in `HARMLESS` become advice.
 
     Raises:
-        EnvironmentFault: gymnasium's own check finds something else.
+        EnvironmentFault: gymnasium's check finds another error.
     """
     try:
         pair = to_space(env.observation_space, "observation"), to_space(env.action_space, "action")
@@ -112,7 +119,7 @@ def _about_api(env: gymnasium.Env[object, object], skip_render_check: bool) -> t
 
 
 def _about_masks(env: gymnasium.Env[object, object], actions: Space) -> list[Advice]:
-    """A mask must have the length of the action space and leave a choice."""
+    """Check that an action mask has the length of the action space and allows at least one value of every choice."""
     methods, rule = mask_methods([env]), MaskRule(actions)
     if methods is None:
         return []
@@ -167,7 +174,7 @@ def _about_observations(space: object, path: str = "observation") -> list[Advice
 
 
 def _play(env: gymnasium.Env[object, object], space: Space, steps: int) -> list[Advice]:
-    """Random steps: observations must fit, episodes should end, numbers should be of order one."""
+    """Play random steps. Observations must fit the space; advice is given on endless episodes and on large numbers."""
     observation, _ = env.reset(seed=0)
     env.action_space.seed(0)
     largest, ended, outside = 0.0, 0, 0
@@ -196,10 +203,10 @@ def _play(env: gymnasium.Env[object, object], space: Space, steps: int) -> list[
 
 
 def _step(env: gymnasium.Env[object, object], step: int) -> tuple[object, bool]:
-    """(observation, whether the episode is over) of a random step.
+    """(observation, whether the episode is over) after a random step.
 
     Raises:
-        EnvironmentFault: names the field that gymnasium declares otherwise.
+        EnvironmentFault: a returned value is not what gymnasium's API requires; the message names it.
     """
     result = env.step(env.action_space.sample())
     where = f"{type(env).__name__}, step {step}"

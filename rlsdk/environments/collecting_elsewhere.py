@@ -1,4 +1,4 @@
-"""Environments in collectors: which executors can have them, and how many."""
+"""Checks of the arguments for collectors: their number, their executor, and how far they may be ahead of the learner."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from rlsdk import executors
 from rlsdk.errors import SettingsError
 
 HERE = "in-process"
-"""The executor whose work is done in this process."""
+"""The name of the executor that works in this process."""
 
 
 def require_lag(max_lag: object, collectors: int | None) -> None:
-    """Check how many rounds collectors may be ahead of the learner.
+    """Check `max_lag`, the number of rounds that collectors may be ahead of the learner.
 
     Raises:
-        SettingsError: no whole number of 0 or more, or there are no collectors.
+        SettingsError: it is not a whole number of 0 or more, or it is positive without collectors.
     """
     if not isinstance(max_lag, int) or isinstance(max_lag, bool) or max_lag < 0:
         raise SettingsError(f"max_lag = {max_lag!r} must be a whole number, 0 or more")
@@ -28,10 +28,12 @@ def require_lag(max_lag: object, collectors: int | None) -> None:
 
 
 def require_collectors(count: object, num_envs: int, executor: str) -> None:
-    """Check how many collectors share `num_envs` environments.
+    """Check the number of collectors that share `num_envs` environments, and their executor.
+
+    Warns when there are more collectors than cores.
 
     Raises:
-        SettingsError: more than environments, or a number that does not divide theirs; no such executor.
+        SettingsError: `count` is not a positive divisor of the number of environments, or there is no such executor.
     """
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise SettingsError(f"collectors = {count!r} must be a positive whole number")

@@ -1,4 +1,4 @@
-"""gymnasium's environments as rlsdk's vector environments."""
+"""Conversion of gymnasium's environments to rlsdk's vector environments."""
 
 from __future__ import annotations
 
@@ -38,12 +38,15 @@ CONNECTED = (
 
 
 def connect(env: EnvSource, copies: int = 1) -> ConnectedEnv:
-    """The rlsdk side of the argument `env`: an id, an environment, a vector environment, or one of ours.
+    """The vector environment of rlsdk for `env`.
 
-    An id gives `copies` environments.
+    Args:
+        env: an environment id, a function that makes an environment, a gymnasium environment, a vector environment of gymnasium
+            or of rlsdk, or an object with the members of `rlsdk.interfaces.VectorEnv`.
+        copies: the number of environments that are made from an id.
 
     Raises:
-        EnvironmentFault: none of these, or it cannot be made.
+        EnvironmentFault: `env` is none of these, or the environment cannot be made.
     """
     env, _ = split_wrapper_settings(env)
     if isinstance(env, NumpyVectorEnv):
@@ -69,7 +72,7 @@ def connect(env: EnvSource, copies: int = 1) -> ConnectedEnv:
 
 
 def _no_environment(env: object) -> str:
-    """Why an object cannot be trained in, and what can."""
+    """The error message for an object that is not an environment: the cause, and what is accepted."""
     if hasattr(env, "step_async"):
         return (
             f"{shown(env)} is a vector environment of another library; make one of the same environments with"
@@ -88,7 +91,7 @@ def _no_environment(env: object) -> str:
 
 
 def _recipe(env: Environment) -> str | None:
-    """The id that makes such an environment again; None where it was wrapped or made with arguments."""
+    """The id that makes the same environment again; None if the environment was wrapped or made with arguments."""
     spec = env.spec
     if spec is None or spec.additional_wrappers or spec.id not in gymnasium.registry:
         return None
@@ -98,13 +101,13 @@ def _recipe(env: Environment) -> str | None:
 
 
 def in_process(environments: Sequence[Environment], seed: int | None = None) -> SyncVectorEnv:
-    """Environments that are alike, stepped one after another in this process."""
+    """A vector environment of environments with equal spaces, which are stepped one after the other in this process."""
     first = environments[0]
     return SyncVectorEnv(environments, *spaces_of(first), name=name_of(first), seed=seed)
 
 
 def name_of(env: Environment) -> str:
-    """What to call a gymnasium environment: its id, or its class."""
+    """The name of a gymnasium environment for messages: its id, or the name of its class."""
     return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
 
 
@@ -112,7 +115,7 @@ def make_one(env: EnvSource, kwargs: dict[str, object]) -> Environment:
     """One gymnasium environment from an id or a function.
 
     Raises:
-        EnvironmentFault: it cannot be made; the message carries the cause and the fix.
+        EnvironmentFault: it cannot be made; the message names the cause and the fix.
     """
     try:
         instance = _by_text(env, kwargs) if isinstance(env, str) else env(**kwargs)
@@ -120,7 +123,7 @@ def make_one(env: EnvSource, kwargs: dict[str, object]) -> Environment:
         name = str(env).partition("?")[0]
         hint = suggest(name, gymnasium.registry) if len(name) > 2 else "see gymnasium.pprint_registry()"
         hint = hint if hint.startswith("did") else "gymnasium.pprint_registry() lists those installed"
-        cause = str(error).partition(" Did you mean")[0].rstrip(" .")  # gymnasium's suggestion has no version
+        cause = str(error).partition(" Did you mean")[0].rstrip(" .")  # gymnasium's own suggestion lacks the version
         raise EnvironmentFault(f"there is no environment {name!r}: {cause}; {hint}") from None
     except gymnasium.error.DependencyNotInstalled as error:
         raise EnvironmentFault(
@@ -145,17 +148,17 @@ def _lacks_module(env: EnvSource, error: Exception) -> bool:
 
 
 def _by_id(name: str, kwargs: dict[str, Any]) -> object:
-    """From the plugin that owns the id's namespace, or from gymnasium."""
+    """Make the environment of an id with the plugin for its namespace, or with `gymnasium.make`."""
     namespace = name.partition("/")[0]
-    register_game(name)  # its error names what to install
+    register_game(name)  # if ale-py is missing, the error of a registered id names it
     if "/" in name and name not in gymnasium.registry and is_offered("environments", namespace):
         return extension("environments", namespace)(name, **kwargs)
-    # what gymnasium's checker warns of at the first step is checked here at every one, or by `check_env`
+    # gymnasium's checker checks the first step only; rlsdk checks every step, and `check_env` checks the rest
     return gymnasium.make(name, **{"disable_env_checker": True, **kwargs})
 
 
 def _by_text(text: str, kwargs: Mapping[str, object]) -> object:
-    """From an id that may have arguments and wrappers; `kwargs` are laid over its own."""
+    """Make an environment from an id that may contain arguments and wrappers. `kwargs` override arguments in the id."""
     chosen = environment_id(text)
     instance = _by_id(chosen.name, {**chosen.kwargs, **kwargs})
     for wrapper in chosen.wrappers:

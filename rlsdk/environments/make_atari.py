@@ -1,4 +1,4 @@
-"""Several copies of an Atari game with the documented preprocessing."""
+"""Vector environments of an Atari game with the usual preprocessing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlsdk.environments.vectorize import make_vec_env
 from rlsdk.environments.wrappers.atari import AtariWrapper, require_games
 
 
-def make_atari_env(  # the documented signature
+def make_atari_env(  # the signature of stable-baselines3
     env_id: str,
     n_envs: int = 1,
     seed: int | None = None,
@@ -23,19 +23,20 @@ def make_atari_env(  # the documented signature
     env_kwargs: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> ConnectedEnv:
-    """`make_vec_env` for games of ale-py, such as `ALE/Breakout-v5` or `BreakoutNoFrameskip-v4`, inside `AtariWrapper`.
+    """`n_envs` copies of an Atari game, each inside `AtariWrapper`, made by `make_vec_env`.
 
     Args:
-        env_id: gymnasium id; frames are skipped by the wrapper, not by the game.
-        n_envs: how many copies.
-        seed: of the first reset that is given none.
+        env_id: gymnasium id of ale-py, such as `ALE/Breakout-v5` or `BreakoutNoFrameskip-v4`. The wrapper skips frames, not
+            the game.
+        n_envs: number of copies.
+        seed: seed of the first reset that gets no seed.
         monitor_dir: folder for one monitor file per copy.
         wrapper_kwargs: arguments of `AtariWrapper`.
         env_kwargs: arguments of `gymnasium.make`.
         more: further arguments of `make_vec_env`, such as `vectorization`.
 
     Raises:
-        SettingsError: an unknown argument. EnvironmentFault: there is no such game, or ale-py or OpenCV is missing.
+        SettingsError: an argument is unknown. EnvironmentFault: there is no such game, or ale-py or OpenCV is missing.
     """
 
     def make() -> AtariWrapper:

@@ -1,4 +1,4 @@
-"""Ids of rlsdk's environments, known to `gymnasium.make` once `rlsdk.environments` is imported."""
+"""The ids of rlsdk's environments. Importing `rlsdk.environments` registers them with gymnasium."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WITHOUT_VELOCITY = (
     "LunarLander-v3",
     "LunarLanderContinuous-v3",
 )
-"""gymnasium's tasks: rlsdk/<name>NoVel-<version>."""
+"""Environments of gymnasium that have a version without velocities, `rlsdk/<name>NoVel-<version>`."""
 
 
 GAME = re.compile(r"rlsdk/Atari(\w+)-v4")
@@ -28,7 +28,7 @@ FOR_SEVERAL_PLAYERS = ("combat", "joust", "maze_craze", "warlords")
 
 
 def register() -> None:
-    """Make the environments known to gymnasium; calling it again does nothing."""
+    """Register rlsdk's environments with gymnasium. Further calls do nothing."""
     for name in WITHOUT_ARGUMENTS:
         _register(f"rlsdk/{name}-v0", f"rlsdk.environments.toy:{name}", {})
     flipping = "rlsdk.environments.toy:BitFlippingEnv"
@@ -43,7 +43,10 @@ def register() -> None:
 
 
 def register_game(identity: str) -> None:
-    """Make the Atari game of an id known to gymnasium, whether ale-py is installed or not. Other ids are left alone."""
+    """Register the Atari game of an id such as `rlsdk/AtariPong-v4` with gymnasium, even if ale-py is not installed.
+
+    Other ids are ignored.
+    """
     found = GAME.fullmatch(identity)
     if found:
         _register(identity, "rlsdk.environments.wrappers.atari:atari_game", {"game": found[1]}, checked=False)
@@ -55,7 +58,10 @@ def _register(identity: str, entry: str, kwargs: dict[str, Any], *, checked: boo
 
 
 def games() -> list[str]:
-    """The Atari games of an installed ale-py, without importing it; none where there is none."""
+    """The names of the Atari games of the installed ale-py, such as `Pong`. ale-py is not imported.
+
+    The list is empty if ale-py is not installed.
+    """
     found = find_spec("ale_py")
     if found is None or found.origin is None:
         return []

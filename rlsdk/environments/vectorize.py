@@ -1,4 +1,4 @@
-"""Several copies of an environment: in this process, in processes, or as the environment's own vector version."""
+"""`make_vec_env`: several copies of an environment in this process, in other processes, or as its own vector version."""
 
 from __future__ import annotations
 
@@ -31,11 +31,13 @@ from rlsdk.settings.environment_id import environment_id, text_of
 
 VECTORIZATIONS = ("auto", "sync", "async", "native")
 WORTH_PROCESSES = 700e-6
-"""Seconds of work in stepping all copies once, from which processes pay: measured on 2 cores they break even between 400 and
-800 microseconds, for 2 to 32 copies (docs/environments.md has the table)."""
+"""Processes are used when stepping all copies once takes longer than this time in seconds.
+
+With 2 cores and 2 to 32 copies, processes become faster between 400 and 800 microseconds (table in docs/environments.md).
+"""
 
 
-def make_vec_env(  # noqa: PLR0913  # the documented signature
+def make_vec_env(  # noqa: PLR0913  # the signature of stable-baselines3
     env: EnvSource | Sequence[Callable[[], object]] | None = None,
     n_envs: int | None = None,
     seed: int | None = None,
@@ -53,37 +55,39 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
     max_lag: int = 0,
     **documented: object,
 ) -> ConnectedEnv:
-    """`n_envs` copies of an environment behind one interface, seeded alike however they run.
+    """A vector environment with `n_envs` copies of an environment.
+
+    The copies get the same seeds in this process, in other processes and in collectors.
 
     Args:
         env: gymnasium id, also with arguments (`Ant-v5?healthy_reward=0.5`), a function that makes one environment, or a list
             of such functions, one for each copy.
         n_envs: number of copies; None: one, or the length of the list of functions.
-        seed: of the first reset that is given none, such as the first of an agent made without a seed.
-        vectorization: `sync` steps them one after another in this process; `async` in processes; `native` uses the
-            environment's own vector version, or envpool's where that package is installed; the name of an executor (of a
-            plugin, `processes`, `in-process`) plays the candidates of population methods there; `auto` takes processes
-            when there are several copies and cores and stepping them all takes longer than `WORTH_PROCESSES`, otherwise
-            this process.
-            The choice is the type of what is returned.
+        seed: seed of the first reset that gets no seed, such as the first reset by an agent without a seed.
+        vectorization: `sync` steps the copies one after the other in this process. `async` steps them in processes. `native`
+            uses the environment's own vector version, or that of envpool if it is installed. The name of an executor
+            (`processes`, `in-process`, or one of a plugin) plays the candidates of population methods with this executor.
+            `auto` is `async` if there are several copies and cores and a step of all copies takes longer than
+            `WORTH_PROCESSES`, otherwise `sync`. The type of the result depends on it.
         env_kwargs: arguments for `gymnasium.make` or the function.
-        wrappers: applied to each copy, innermost first: functions or classes of the environment, names of wrappers in
+        wrappers: wrappers of each copy, innermost first: functions or classes that take an environment, names of wrappers in
             rlsdk.environments or gymnasium.wrappers, or `package.module:Class`.
         monitor_dir: folder for one monitor file per copy.
-        workers: number of processes, by default the number of cores; each steps its share of the copies.
+        workers: number of processes, by default the number of cores; each process steps its share of the copies.
         timeout: seconds after which a process that does not answer counts as hung.
-        restart: replace a process that dies or hangs instead of raising; the metric `rollout/worker_restarts` counts.
-        start_method: of the processes (`fork`, `forkserver`, `spawn`); the platform's own by default.
-        collectors: this many collectors share the copies; each acts in its own with a copy of the policy and returns its
-            part of the rollout. An agent made for them has as many `env_groups`.
-        executor: where collectors are: `processes`, `in-process` (the same result), or a plugin's.
-        max_lag: with collectors, rounds they may be ahead of the learner, so that both work at the same time: they act with
-            weights that many rounds old. 0: every rollout is of the current policy.
-        documented: arguments of the documented library that have another name here; the error names it.
+        restart: replace a process that dies or hangs instead of raising an error. The metric `rollout/worker_restarts` is the
+            number of replaced processes.
+        start_method: start method of the processes (`fork`, `forkserver`, `spawn`); by default that of the platform.
+        collectors: number of collectors that share the copies. Each collector acts in its copies with its own copy of the
+            policy and returns its part of the rollout. An agent in these environments has the same number of `env_groups`.
+        executor: the executor of the collectors: `processes`, `in-process` (the same result), or one of a plugin.
+        max_lag: number of rounds that collectors may be ahead of the learner, so that both work at the same time. They then
+            act with weights that are this number of rounds old. With 0, every rollout comes from the current policy.
+        documented: arguments that stable-baselines3 documents and that have another name here; the error names it.
 
     Raises:
-        SettingsError: an argument makes no sense.
-        EnvironmentFault: the environment cannot be made; the message carries the cause and the fix.
+        SettingsError: an argument is invalid.
+        EnvironmentFault: the environment cannot be made; the message names the cause and the fix.
     """
     _refuse(env, documented)
     sources = _sources(env, n_envs)
@@ -112,21 +116,24 @@ def make_vec_env(  # noqa: PLR0913  # the documented signature
 
 
 def require_vectorization(name: str) -> None:
-    """Raises SettingsError where copies cannot be stepped in a way of that name."""
+    """Raises SettingsError unless `name` is one of `VECTORIZATIONS` or the name of an executor."""
     if name not in VECTORIZATIONS and not executors.is_executor(name):
         known = (*VECTORIZATIONS, *executors.names())
         raise SettingsError(f"vectorization {name!r} is unknown; {suggest(name, known)}")
 
 
 def _text(env: object, kwargs: Mapping[str, object], wrappers: Sequence[object]) -> str | None:
-    """The id that makes such environments again, without how they are shown; None where text cannot."""
+    """The id with arguments and wrappers that makes the same environments, without `render_mode`.
+
+    None if they cannot be written as text.
+    """
     lasting = {name: value for name, value in kwargs.items() if name != "render_mode"}
     return text_of(env, lasting, wrappers) if isinstance(env, str) else None
 
 
 def _made(makers: Sequence[_Maker], vectorization: str, options: ProcessOptions, seed: int | None) -> ConnectedEnv:
-    """The copies, stepped as `vectorization` selects."""
-    first, count = makers[0].bare(), len(makers)  # what cannot be made fails here, with a clear message
+    """The vector environment that steps the copies as `vectorization` selects."""
+    first, count = makers[0].bare(), len(makers)  # an environment that cannot be made raises a clear error here
     pair, name = spaces_of(first), name_of(first)
     if executors.is_executor(vectorization):
         if any(maker.env is not makers[0].env for maker in makers):
@@ -145,8 +152,10 @@ def _made(makers: Sequence[_Maker], vectorization: str, options: ProcessOptions,
 def _collected(
     makers: Sequence[_Maker], collectors: int, executor: str, seed: int | None, max_lag: int
 ) -> ConnectedEnv:
-    """The copies in collectors; where the executor works in this process and every rollout is of the current policy, they are
-    stepped together."""
+    """The vector environment whose copies are in collectors.
+
+    If the executor works in this process and `max_lag` is 0, it is a vector environment that steps all copies together.
+    """
     if executor == HERE and not max_lag:
         here = _made(makers, "sync", ProcessOptions(1), seed)
         here.collectors = collectors
@@ -174,11 +183,11 @@ RENAMED = {
     "vec_env_kwargs": "workers, timeout, restart and start_method",
     "start_index": "seed: each copy has a stream of its own",
 }
-"""Arguments of the documented `make_vec_env`, and what is used here."""
+"""Arguments of `make_vec_env` in stable-baselines3, and their replacements here."""
 
 
 def _refuse(env: object, documented: Mapping[str, object]) -> None:
-    """Raises SettingsError when an argument has another name here, or there is no environment."""
+    """Raises SettingsError when an argument is unknown or has another name here, or when `env` is None."""
     for name in documented:
         hint = f"use {RENAMED[name]}" if name in RENAMED else suggest(name, _ARGUMENTS)
         raise SettingsError(f"make_vec_env takes no {name!r}; {hint}")
@@ -187,17 +196,17 @@ def _refuse(env: object, documented: Mapping[str, object]) -> None:
 
 
 def _require_unused(**given: object) -> None:
-    """Raises SettingsError for an argument about stepping, which is not used with collectors."""
+    """Raises SettingsError when an argument that collectors do not use is given."""
     for name, value in given.items():
         if value not in (None, False, "auto"):
             raise SettingsError(f"collectors step their environments themselves; leave out {name} = {value!r}")
 
 
 def _sources(env: object, n_envs: object) -> list[object]:
-    """What makes each copy.
+    """The id or function that makes each copy, one per copy.
 
     Raises:
-        SettingsError: a count that is not positive, or another one than the list has functions.
+        SettingsError: `n_envs` is not positive, or not the length of the list; or an entry of the list makes nothing.
     """
     if not isinstance(env, list | tuple):
         count = 1 if n_envs is None else n_envs
@@ -219,7 +228,7 @@ _ARGUMENTS = tuple(inspect.signature(make_vec_env).parameters)[:-1]
 
 
 def _require_new(makers: Sequence[_Maker], first: Environment) -> None:
-    """Raises EnvironmentFault when a function gives `first` again instead of a new environment."""
+    """Raises EnvironmentFault when the second function returns `first`, or a wrapper of the environment inside `first`."""
     if len(makers) > 1 and not isinstance(makers[1].env, str):
         second = makers[1].bare()
         require_separate([first, second], name_of(first))
@@ -227,7 +236,7 @@ def _require_new(makers: Sequence[_Maker], first: Environment) -> None:
 
 
 class _Maker:
-    """Makes copy number `index`; travels to the process that steps it."""
+    """Makes the copy number `index` of the environment. It is pickled and sent to the process that steps the copy."""
 
     def __init__(
         self, env: EnvSource, kwargs: dict[str, object], wrappers: tuple[Wrapper, ...], monitor: Path | None, index: int
@@ -235,7 +244,7 @@ class _Maker:
         self.env, self.kwargs, self.wrappers, self.monitor, self.index = env, kwargs, wrappers, monitor, index
 
     def __getstate__(self) -> dict[str, object]:
-        """With how the id is registered: the process that steps it does not run the script that registered it."""
+        """The state for pickling, with gymnasium's registration of the id. The other process may not have registered it."""
         known = gymnasium.registry.get(environment_id(self.env).name) if isinstance(self.env, str) else None
         return {**vars(self), "registered": known}
 
@@ -245,14 +254,14 @@ class _Maker:
         vars(self).update(state)
 
     def bare(self) -> Environment:
-        """A copy without its monitor."""
+        """Make a copy with its wrappers, but without a monitor."""
         instance = make_one(self.env, self.kwargs)
         for wrapper in self.wrappers:
             instance = wrapper(instance)
         return instance
 
     def watched(self, instance: Environment) -> Environment:
-        """The copy with its monitor."""
+        """The copy `instance` inside its monitor, if there is a folder for monitor files."""
         return instance if self.monitor is None else Monitor(instance, self.monitor / str(self.index))
 
     def __call__(self) -> Environment:
@@ -260,7 +269,7 @@ class _Maker:
 
 
 def _processes_pay(trial: Environment, copies: int) -> bool:
-    """Whether steps like those of `trial` are slow enough for processes; it is left in the middle of an episode."""
+    """Whether the steps of `trial` are slow enough for processes. The measurement leaves it in the middle of an episode."""
     if copies < 2 or (os.cpu_count() or 1) < 2:
         return False
     trial.action_space.seed(0)
@@ -270,7 +279,7 @@ def _processes_pay(trial: Environment, copies: int) -> bool:
         action, began = trial.action_space.sample(), time.perf_counter()
         try:
             *_, terminated, truncated, _ = trial.step(action)
-        except Exception:  # its errors are reported when it is used
+        except Exception:  # the same error is reported later, when the environment is used
             return False
         times.append(time.perf_counter() - began)
         if terminated or truncated:
@@ -294,7 +303,7 @@ def _native(env: EnvSource, n_envs: int, kwargs: dict[str, Any], wrapped: bool) 
                 " for the environments envpool has"
             ) from None
         vector = envpool_vector.EnvpoolVector(env, n_envs, **kwargs)
-    except Exception as error:  # the environment's own code
+    except Exception as error:  # code of the environment may raise any error
         raise EnvironmentFault(
             f"environment {env!r} could not be made: {type(error).__name__}: {one_line(message_of(error), 300)}"
         ) from error

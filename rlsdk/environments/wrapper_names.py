@@ -1,4 +1,4 @@
-"""Wrappers by name: those of rlsdk and gymnasium, and `package.module:Class` of anything that is installed."""
+"""Finds wrappers by name: those of rlsdk and gymnasium, and `package.module:Class` of any installed package."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rlsdk.environments import wrappers as own
 from rlsdk.errors import SettingsError, message_of, suggest
 
 Wrapper = Callable[[Any], Any]
-"""A function of an environment that gives an environment; users' are typed by their own classes."""
+"""A function that takes an environment and returns an environment. `Any`, because users' wrappers have their own types."""
 
 
 def wrapper_of(choice: str | Wrapper) -> Wrapper:
-    """The wrapper meant.
+    """The wrapper that `choice` names; a callable is returned unchanged.
 
     Raises:
-        SettingsError: no such name, or nothing that can be called.
+        SettingsError: there is no wrapper of that name, or `choice` is not callable.
     """
     if not isinstance(choice, str):
         if not callable(choice):
@@ -41,7 +41,7 @@ def _imported(choice: str) -> Wrapper:
     module, _, name = choice.partition(":")
     try:
         found: object = getattr(importlib.import_module(module), name)
-    except Exception as error:  # the module's own code may raise anything
+    except Exception as error:  # code of the module may raise any error
         raise SettingsError(
             f"wrapper {choice!r} cannot be imported: {type(error).__name__}: {message_of(error)}; it must be"
             " package.module:Class of an installed package, or of a folder in PYTHONPATH"

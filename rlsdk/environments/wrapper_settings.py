@@ -1,7 +1,7 @@
-"""Wrappers whose work the agent does: the agent that trains on the environment normalises or stacks frames.
+"""Wrappers that change settings of the agent: the agent itself normalises or stacks frames, not the environment.
 
-The agent's file holds the settings and statistics; `predict` and evaluation apply them. The settings `normalize` and
-`frame_stack` do the same.
+The agent's file contains the settings and statistics, and `predict` and evaluation apply them. The settings `normalize` and
+`frame_stack` have the same effect.
 """
 
 from __future__ import annotations
@@ -15,38 +15,41 @@ from rlsdk.settings import Normalization, evolve
 
 @attrs.frozen
 class NormalizeObservation:
-    """The agent normalises the float parts of observations by their running mean and deviation, and clips them."""
+    """Makes the agent normalise the float parts of observations by their running mean and deviation, and clip them."""
 
     env: object
     clip: float = 10.0
 
     def applied_to(self, config: object) -> Any:
-        """The agent's settings, changed by this wrapper."""
+        """The settings of the agent with the change that this wrapper makes."""
         return _with_normalization(config, norm_obs=True, clip_obs=self.clip)
 
 
 @attrs.frozen
 class NormalizeReward:
-    """The agent divides rewards by the running deviation of the discounted return; logs and evaluations stay true."""
+    """Makes the agent divide rewards by the running deviation of the discounted return.
+
+    Logs and evaluations show the rewards of the environment.
+    """
 
     env: object
     gamma: float | None = None
     clip: float = 10.0
 
     def applied_to(self, config: object) -> Any:
-        """The agent's settings, changed by this wrapper."""
+        """The settings of the agent with the change that this wrapper makes."""
         return _with_normalization(config, norm_reward=True, gamma=self.gamma, clip_reward=self.clip)
 
 
 @attrs.frozen
 class FrameStack:
-    """The agent sees the last `count` observations at once."""
+    """Makes the agent act on the last `count` observations, stacked into one."""
 
     env: object
     count: int = 4
 
     def applied_to(self, config: object) -> Any:
-        """The agent's settings, changed by this wrapper."""
+        """The settings of the agent with the change that this wrapper makes."""
         return evolve(config, {"frame_stack": self.count})
 
 
@@ -59,7 +62,7 @@ WrapperSetting = NormalizeObservation | NormalizeReward | FrameStack
 
 
 def split_wrapper_settings(env: object) -> tuple[object, list[WrapperSetting]]:
-    """(the environment itself, the wrappers of this module around it, outermost first)."""
+    """(the environment without wrappers of this module, these wrappers, outermost first)."""
     found: list[WrapperSetting] = []
     while isinstance(env, WrapperSetting):
         found.append(env)

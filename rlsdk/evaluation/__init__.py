@@ -1,4 +1,4 @@
-"""Playing episodes with an agent, and statistics over runs. Public names are imported on first use."""
+"""Evaluation of agents by playing episodes, and statistics over runs. Public names are imported on first use."""
 
 from __future__ import annotations
 

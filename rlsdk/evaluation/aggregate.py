@@ -1,7 +1,7 @@
 """Statistics over runs and tasks, with confidence intervals. Source: Agarwal et al. 2021, arXiv:2108.13264.
 
-Scores of T tasks are a list of T arrays, one value per run; tasks may have different numbers of runs. Intervals are stratified
-bootstrap percentiles: runs are resampled within each task. The same scores give the same interval.
+The scores of T tasks are a list of T arrays with one value per run. Tasks may have different numbers of runs. Intervals are
+stratified bootstrap percentiles: runs are resampled within each task. The same scores and seed give the same interval.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Estimate:
 
 
 def iqm(values: Array) -> Array:
-    """Interquartile mean over the last axis: without a quarter of the values, rounded down, at either end."""
+    """Interquartile mean over the last axis: the lowest and highest quarter of the values, rounded down, are left out."""
     count = values.shape[-1]
     cut = count // 4
     middle: Array = np.sort(values, axis=-1)[..., cut : count - cut].mean(-1)
@@ -52,10 +52,10 @@ def median(values: Array) -> Array:
 
 
 def estimate(scores: Scores, statistic: Callable[[Array], Array], *, seed: int = 0) -> Estimate:
-    """`statistic` of the runs of all tasks together.
+    """The value and the interval of `statistic` over the runs of all tasks together.
 
     Raises:
-        SettingsError: there is no score, or one is not finite.
+        SettingsError: a task has no score, or a score is not finite.
     """
     _check(scores)
     drawn = np.concatenate(_resampled(scores, np.random.default_rng(seed)), axis=-1)
@@ -63,17 +63,20 @@ def estimate(scores: Scores, statistic: Callable[[Array], Array], *, seed: int =
 
 
 def better(x: Array, y: Array) -> Array:
-    """P(X > Y) + P(X = Y) / 2 over the last axis of samples [.., n] and [.., m]: the Mann-Whitney statistic over n m."""
+    """P(X > Y) + P(X = Y) / 2 for samples [.., n] of X and [.., m] of Y, over the last axis.
+
+    This is the Mann-Whitney statistic divided by n m.
+    """
     difference = np.sign(x[..., :, None] - y[..., None, :])
     share: Array = (difference.mean((-2, -1)) + 1.0) / 2.0
     return share
 
 
 def improvement(x: Scores, y: Scores, *, seed: int = 0) -> Estimate:
-    """Probability that a run of X is better than one of Y on the same task, averaged over tasks.
+    """Probability that a run of X is better than a run of Y on the same task, averaged over tasks.
 
     Raises:
-        SettingsError: other tasks, no score, or one that is not finite.
+        SettingsError: the numbers of tasks differ, a task has no score, or a score is not finite.
     """
     _check(x)
     _check(y)
@@ -86,14 +89,16 @@ def improvement(x: Scores, y: Scores, *, seed: int = 0) -> Estimate:
 
 
 def chance(x: Scores, y: Scores, *, seed: int = 0, permutations: int = 9999) -> float:
-    """Two-sided p-value that X and Y do not differ on any task: a permutation test of the value of `improvement`.
+    """Two-sided p-value for the hypothesis that X and Y do not differ on any task.
 
-    Runs are exchanged between X and Y within each task. (count + 1) / (permutations + 1), as in Phipson & Smyth 2010.
+    It is a permutation test of the value of `improvement`: runs are exchanged between X and Y within each task. The p-value is
+    (count + 1) / (permutations + 1), as in Phipson & Smyth 2010. count is the number of permutations with a difference at least
+    as large.
     """
     rng, drawn, found = np.random.default_rng(seed), np.zeros(permutations), 0.0
     for ours, theirs in zip(x, y, strict=True):
         together = np.concatenate([ours, theirs])
-        # better(x, y) is linear in the rank sum of x, with tied values at their mean rank
+        # better(x, y) is a linear function of the rank sum of x, where tied values have their mean rank
         ranks = (np.sign(together[:, None] - together[None, :]).sum(-1) + len(together) + 1) / 2
         size, pairs = len(ours), len(ours) * len(theirs)
         expected = size * (len(together) + 1) / 2
@@ -104,7 +109,7 @@ def chance(x: Scores, y: Scores, *, seed: int = 0, permutations: int = 9999) -> 
 
 
 def difference(x: Array, y: Array, *, seed: int = 0) -> Estimate:
-    """mean(x) - mean(y) of two independent samples."""
+    """The difference mean(x) - mean(y) of two independent samples, with its interval."""
     _check([x, y])
     rng = np.random.default_rng(seed)
     (ours,), (theirs,) = _resampled([x], rng), _resampled([y], rng)
@@ -112,7 +117,10 @@ def difference(x: Array, y: Array, *, seed: int = 0) -> Estimate:
 
 
 def profile(scores: Scores, thresholds: Array, *, seed: int = 0) -> tuple[Array, Array, Array]:
-    """Performance profile: the share of runs above each threshold, tasks weighted alike, with its interval; each [P]."""
+    """Performance profile: (share of runs above each threshold, lower and upper end of its interval), each [P].
+
+    All tasks have the same weight.
+    """
     _check(scores)
 
     def shares(values: Sequence[Array]) -> Array:
@@ -132,7 +140,7 @@ def _check(scores: Scores) -> None:
 
 
 def _resampled(scores: Scores, rng: np.random.Generator) -> list[Array]:
-    """The runs of each task, resampled, [RESAMPLES, runs]."""
+    """Bootstrap samples of the runs of each task, [RESAMPLES, runs]."""
     return [task[rng.integers(len(task), size=(RESAMPLES, len(task)))] for task in scores]
 
 

@@ -1,4 +1,4 @@
-"""The evaluator: one function for users, callbacks and the command line."""
+"""Evaluation of an agent by playing episodes, for users, callbacks and the command line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rlsdk.training.watched_env import gathered_infos
 
 @attrs.frozen
 class Evaluation:
-    """Episodes of one evaluation, in the order they ended."""
+    """The episodes of one evaluation, in the order in which they ended."""
 
     episodes: tuple[Episode, ...]
     deterministic: bool
@@ -39,7 +39,7 @@ class Evaluation:
 
     @property
     def success_rate(self) -> float | None:
-        """Share of episodes that reported success; None where the environment does not report it."""
+        """The share of successful episodes among those that report success; None if the environment does not report it."""
         known = [episode.success for episode in self.episodes if episode.success is not None]
         return sum(known) / len(known) if known else None
 
@@ -68,13 +68,23 @@ def run_episodes(
 ) -> Evaluation:
     """Play `episodes` episodes and return them.
 
-    Every environment plays its share, so short episodes do not crowd out long ones. The agent's own random streams are
-    not touched: training continues as if nothing had happened. `use_masking=False` plays without the environment's masks.
+    Every environment plays the same number of episodes (or one more), so that short episodes are not overrepresented. The
+    agent's random generators do not change. An evaluation in the agent's own environment ends its unfinished episodes.
+
+    Args:
+        agent: the agent that plays.
+        env: anything that `learn` accepts.
+        episodes: the number of episodes over all environments.
+        deterministic: play the mode of the policy instead of samples.
+        seed: seed of the environments' reset and of sampled actions.
+        use_masking: False plays without the environment's action masks.
 
     Raises:
         SettingsError: `episodes` is not positive.
-        EnvironmentFault: the environment's spaces are not the agent's.
-        UsageError: it is the one the agent is being trained in.
+        EnvironmentFault: the environment cannot be made.
+        UnsupportedSpaceError: the spaces of the environment are not those of the agent.
+        UsageError: a training of the agent is running in this environment.
+        MaskError: the agent needs action masks and the environment has none.
     """
     envs = _connected(agent, env, use_masking)
     quota, finished = _shares(envs, episodes), list[Episode]()
@@ -91,7 +101,7 @@ def run_episodes(
 
 
 def _connected(agent: TrainedAgent, env: EnvSource, use_masking: bool) -> ConnectedEnv:
-    """The environments of an evaluation, checked: they fit the agent, and no training uses them."""
+    """The environments of an evaluation. They are checked: they fit the agent, and no running training uses them."""
     envs = connect(env)
     if _shared(envs, itself(agent.env)):
         if agent.run is not None:
@@ -104,14 +114,14 @@ def _connected(agent: TrainedAgent, env: EnvSource, use_masking: bool) -> Connec
 
 
 def _shares(envs: ConnectedEnv, episodes: int) -> list[int]:
-    """How many episodes each environment plays."""
+    """The number of episodes that each environment plays."""
     if not isinstance(episodes, int) or episodes < 1:
         raise SettingsError(f"n_eval_episodes = {episodes!r} must be a positive whole number")
     return [(episodes + i) // envs.num_envs for i in range(envs.num_envs)]
 
 
 def _played(session: ActingSession, envs: ConnectedEnv, seed: int | None, use_masking: bool) -> Iterator[EnvStep]:
-    """Steps without end, each with the action that led to it."""
+    """Step the environments without end, and yield each step with its action."""
     observation = envs.reset(seed)
     while True:
         action = session.action_on(observation if use_masking else replace(observation, action_mask=None))
@@ -123,7 +133,7 @@ def _played(session: ActingSession, envs: ConnectedEnv, seed: int | None, use_ma
 def _called_back(
     session: ActingSession, known: Locals, callback: Callable[[Locals, Locals], object], use_masking: bool
 ) -> Evaluation:
-    """Play episodes and call `callback(locals, globals)` after every step, for each environment that still plays."""
+    """Play episodes, and call `callback(locals, globals)` after every step for each environment that is not finished."""
     require_two_arguments(callback)
     envs, finished, began = known["env"], list[Episode](), time.perf_counter()
     shares = _shares(envs, known["n_eval_episodes"])
@@ -152,22 +162,22 @@ def _called_back(
 
 
 def require_display(envs: ConnectedEnv) -> None:
-    """Raises SettingsError when environments do not show themselves while they are stepped."""
+    """Raises SettingsError unless all environments were made with `render_mode="human"`."""
     try:
         modes = set(envs.get_attr("render_mode"))
-    except (UsageError, AttributeError):  # vectors that have no separate environments
+    except (UsageError, AttributeError):  # a vector environment without separate environments
         modes = {getattr(getattr(envs, "env", None), "render_mode", None)}
     if modes != {"human"}:
         raise SettingsError('render=True: make the environment with render_mode="human" and pass it as env')
 
 
 def _shared(envs: ConnectedEnv | None, others: ConnectedEnv | None) -> bool:
-    """Whether playing in one moves the other."""
+    """Whether the two vector environments have an environment in common, so that a step in one changes the other."""
     mine, theirs = ([] if vector is None else [vector, *vector.environments] for vector in (envs, others))
     return any(a is b for a in mine for b in theirs)
 
 
-def evaluate_policy(  # noqa: PLR0913  # the documented signature
+def evaluate_policy(  # noqa: PLR0913  # the signature of stable-baselines3
     model: TrainedAgent,
     env: EnvSource,
     n_eval_episodes: int = 10,
@@ -179,24 +189,26 @@ def evaluate_policy(  # noqa: PLR0913  # the documented signature
     warn: bool = True,
     use_masking: bool = True,
 ) -> Any:
-    """(mean, standard deviation) of the true episode returns; with `return_episode_rewards` (returns, lengths).
+    """Play episodes, and return (mean, standard deviation) of the episode returns, before any normalisation of rewards.
 
     Args:
         model: the agent.
-        env: anything `learn` accepts; use another one than the training environment.
-        n_eval_episodes: episodes, spread evenly over the environments.
-        deterministic: play the policy's mode.
-        render: the environments must show themselves: made with `render_mode="human"`.
-        callback: called as `callback(locals, globals)` after every step, for each environment that still plays; `locals` has
-            `i` (its number), `reward`, `done`, `info`, and over all environments `rewards`, `dones`, `infos`, `actions`,
-            `new_observations`, `current_rewards`, `current_lengths`, `episode_rewards`, `episode_lengths`, `episode_counts`.
+        env: anything that `learn` accepts; use another environment than that of the training.
+        n_eval_episodes: number of episodes, distributed evenly over the environments.
+        deterministic: play the mode of the policy instead of samples.
+        render: require environments that were made with `render_mode="human"`.
+        callback: called as `callback(locals, globals)` after every step, for each environment that is not finished. `locals`
+            has `i` (number of the environment), `reward`, `done`, `info`. For all environments it has `rewards`, `dones`,
+            `infos`, `actions`, `new_observations`, `current_rewards`, `current_lengths`, `episode_rewards`,
+            `episode_lengths`, `episode_counts`.
         reward_threshold: the mean return that must be reached.
-        return_episode_rewards: return lists instead of mean and deviation.
-        warn: accepted for compatibility; the evaluator itself sees true rewards, there is nothing to warn of.
+        return_episode_rewards: return (returns, lengths), a list each, instead of mean and deviation.
+        warn: has no effect; accepted for compatibility.
         use_masking: play with the environment's action masks.
 
     Raises:
-        SettingsError: the threshold is missed, or an argument makes no sense.
+        SettingsError: the mean return is below the threshold, or an argument is invalid.
+        UnsupportedSpaceError, UsageError, MaskError: see `run_episodes`.
     """
     if not hasattr(model, "session"):
         raise SettingsError(f"evaluate_policy needs an agent, got a {type(model).__name__}; pass the model itself")

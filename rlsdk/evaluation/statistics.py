@@ -1,4 +1,4 @@
-"""Statistics of a sample of returns, with confidence intervals (extra `stats`: scipy)."""
+"""Statistics of a sample of returns, with confidence intervals. It needs scipy, which `rlsdk[stats]` installs."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class _Interval(Protocol):
 
 
 class _Bootstrapped(Protocol):
-    """What `scipy.stats.bootstrap` returns."""
+    """The result of `scipy.stats.bootstrap`."""
 
     confidence_interval: _Interval
 
 
 @attrs.frozen
 class Statistics:
-    """A sample of episode returns in numbers."""
+    """Statistics of a sample of episode returns."""
 
     count: int
     mean: float
@@ -45,7 +45,7 @@ class Statistics:
 
 
 def summarise(values: Sequence[float], confidence: float = 0.95, seed: int = 0) -> Statistics:
-    """The statistics of a sample; the same sample gives the same interval.
+    """The statistics of a sample. The same sample and seed give the same interval.
 
     Raises:
         SettingsError: scipy is not installed, there are no values, or `confidence` is not between 0 and 1.

@@ -1,4 +1,4 @@
-"""Exploration: parts and wrappers that add exploration to a policy."""
+"""Exploration: action noise, uniformly random actions, epsilon-greedy actions and state-dependent noise."""
 
 from rlsdk.exploration.behavior import noisy_behavior
 from rlsdk.exploration.extras import extras_of_other_action

@@ -21,11 +21,11 @@ Behavior = (
     | Policy[NoiseCarry[CarryT], object]
     | Policy[NoiseCarry[WarmUpCarry[CarryT]], object]
 )
-"""The policy, with or without warm-up and action noise."""
+"""A policy, with or without warm-up and action noise."""
 
 
 class BehaviorSettings(Protocol):
-    """The hyper-parameters of collecting."""
+    """The hyper-parameters that `noisy_behavior` reads."""
 
     @property
     def learning_starts(self) -> int: ...
@@ -36,10 +36,13 @@ class BehaviorSettings(Protocol):
 def noisy_behavior(
     policy: Policy[CarryT, ExtrasT], context: BuildContext, config: BehaviorSettings, *, warm_up: bool = True
 ) -> Behavior[CarryT, ExtrasT]:
-    """Uniform actions first (unless `warm_up` is off), then `policy`; `action_noise`, where there is one, on top of both.
+    """The policy that collects experience: `policy` after a warm-up of uniformly random actions, with action noise.
+
+    `warm_up=False` leaves out the warm-up. The noise is that of the setting `action_noise`; None adds no noise. It is also
+    added to the actions of the warm-up.
 
     Raises:
-        SettingsError: the noise does not fit the actions.
+        SettingsError: the noise has neither one number nor one number per action dimension.
     """
     space = context.action_space
     assert isinstance(space, Box)

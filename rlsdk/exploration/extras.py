@@ -1,4 +1,4 @@
-"""Extras of a policy whose action was replaced by another one."""
+"""The extras of a policy whose action is replaced by another action."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ LOG_PROB = "log_prob"
 
 
 def extras_of_other_action(extras: object, log_prob: Tensor | None) -> object:
-    """`extras` with `log_prob` [B] of the action that is played, under this name, instead of that of the policy's own action.
+    """The extras with their entry `log_prob` replaced by the log-probability [B] of the action that is played.
 
-    Extras are a dataclass or a mapping; without an entry `log_prob` they stay as they are, and so does one that is None.
-    `log_prob` is None where the probability of the action is not known.
+    Extras that have no entry `log_prob`, or None as this entry, are returned unchanged.
+
+    Args:
+        extras: a dataclass or a mapping.
+        log_prob: the log-probability [B] of the action that is played; None where it is unknown.
 
     Raises:
-        PluginError: the extras hold a probability, and that of the action played is not known.
+        PluginError: the extras have a log-probability, but that of the action played is unknown.
     """
     held = _entries(extras).get(LOG_PROB)
     if held is None:

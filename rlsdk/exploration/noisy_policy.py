@@ -1,4 +1,4 @@
-"""A policy with action noise on top."""
+"""A policy that adds noise to the actions of another policy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ExtrasT = TypeVar("ExtrasT")
 
 
 class NoiseSettings(Protocol):
-    """The hyper-parameter of action noise."""
+    """The hyper-parameter that `NoisyPolicy` reads."""
 
     @property
     def action_noise(self) -> ActionNoise | None: ...
@@ -29,17 +29,20 @@ class NoiseSettings(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoiseCarry(Generic[CarryT]):
-    """The noise process of each environment, float32 [B, A], and the inner policy's carry."""
+    """The carry of a `NoisyPolicy`: the noise state of each environment, float32 [B, A], and the inner policy's carry."""
 
     noise: Tensor
     inner: CarryT
 
 
 class NoisyPolicy(Generic[CarryT, ExtrasT]):
-    """Adds noise to the unit actions of `inner` and clips them to [-1, 1]; deterministic actions stay as they are."""
+    """Scales the actions of the policy `inner` to [-1, 1], adds noise, and clips them to [-1, 1].
+
+    Deterministic actions get no noise.
+    """
 
     def __init__(self, inner: Policy[CarryT, ExtrasT], noise: ActionNoise, scale: ActionScale) -> None:
-        """Raises SettingsError: the noise has neither one number nor one per action dimension."""
+        """Raises SettingsError: a parameter of the noise has neither one number nor one number per action dimension."""
         self.inner, self.noise, self.scale = inner, noise, scale
         for name in ("mean", "sigma", "initial_noise"):
             numbers = getattr(noise, name, None)
@@ -55,7 +58,7 @@ class NoisyPolicy(Generic[CarryT, ExtrasT]):
 
     @property
     def begin_rollout(self) -> Callable[[NoiseCarry[CarryT]], NoiseCarry[CarryT]] | None:
-        """That of the inner policy, see `Policy`."""
+        """The function `begin_rollout` of the inner policy, see `Policy`; None where it has none."""
         begin = getattr(self.inner, "begin_rollout", None)
         return None if begin is None else lambda carry: NoiseCarry(carry.noise, begin(carry.inner))
 
@@ -74,10 +77,10 @@ class NoisyPolicy(Generic[CarryT, ExtrasT]):
         return Act(self.scale.to_environment(unit), NoiseCarry(state, act.carry), extras)
 
     def reconfigure(self, config: NoiseSettings) -> None:
-        """Take new settings, and give them to the inner policy.
+        """Take the noise from new settings, and pass the settings on to the inner policy.
 
         Raises:
-            UsageError: `action_noise` becomes None, which needs another policy.
+            UsageError: the new `action_noise` is None. An agent without noise needs another policy.
         """
         if config.action_noise is None:
             raise UsageError("action_noise cannot end while the agent lives; give noise with sigma = 0")

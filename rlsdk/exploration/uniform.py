@@ -1,4 +1,4 @@
-"""Uniformly random actions, and a warm-up that plays them before the policy takes over."""
+"""A policy that plays uniformly random actions at first, and the actions of another policy afterwards."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ExtrasT = TypeVar("ExtrasT")
 
 
 class WarmUpSettings(Protocol):
-    """The hyper-parameter of a warm-up."""
+    """The hyper-parameter that `UniformWarmUp` reads."""
 
     @property
     def learning_starts(self) -> int: ...
@@ -28,20 +28,23 @@ class WarmUpSettings(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WarmUpCarry(Generic[CarryT]):
-    """Actions taken so far over all environments (int64, 0-d, on the CPU), and the inner policy's carry."""
+    """The carry of a `UniformWarmUp`: the number of actions so far, and the inner policy's carry.
+
+    `taken` counts the actions of all environments (int64, 0-d, on the CPU).
+    """
 
     taken: Tensor
     inner: CarryT
 
 
 class UniformWarmUp(Generic[CarryT, ExtrasT]):
-    """Plays `steps` uniformly random actions, counted over all environments, then hands over to `inner`.
+    """Plays `steps` uniformly random actions, counted over all environments, and then the actions of `inner`.
 
-    Extras are those of `inner`, but for the probability of its action: see `rlsdk.exploration.extras_of_other_action`.
+    Extras are those of `inner`. `rlsdk.exploration.extras_of_other_action` replaces the log-probability in them.
     """
 
     def __init__(self, inner: Policy[CarryT, ExtrasT], space: Space, steps: int, num_envs: int | None = None) -> None:
-        """`num_envs`: environments of all groups, as it acts for one group at a time; None: there is one group."""
+        """`num_envs`: the number of environments in all groups, because one call acts for one group; None: one group."""
         self.inner, self.space, self.steps, self.num_envs = inner, space, steps, num_envs
 
     def initial_carry(self, batch: int) -> WarmUpCarry[CarryT]:
@@ -49,7 +52,7 @@ class UniformWarmUp(Generic[CarryT, ExtrasT]):
 
     @property
     def begin_rollout(self) -> Callable[[WarmUpCarry[CarryT]], WarmUpCarry[CarryT]] | None:
-        """That of the inner policy, see `Policy`."""
+        """The function `begin_rollout` of the inner policy, see `Policy`; None where it has none."""
         begin = getattr(self.inner, "begin_rollout", None)
         return None if begin is None else lambda carry: WarmUpCarry(carry.taken, begin(carry.inner))
 
@@ -69,7 +72,7 @@ class UniformWarmUp(Generic[CarryT, ExtrasT]):
         return Act(random, WarmUpCarry(carry.taken + (self.num_envs or batch), act.carry), extras)
 
     def reconfigure(self, config: WarmUpSettings) -> None:
-        """Take new settings, and give them to the inner policy."""
+        """Take the number of steps from new settings (`learning_starts`), and pass the settings on to the inner policy."""
         self.steps = config.learning_starts
         if isinstance(self.inner, Reconfigurable):
             self.inner.reconfigure(config)

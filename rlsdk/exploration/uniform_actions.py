@@ -12,7 +12,7 @@ from rlsdk.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space, choic
 
 
 def uniform_actions(space: Space, batch: int, generator: Generator) -> Tensor:
-    """`batch` actions sampled uniformly from a bounded space, in its units: [B] for Discrete, [B, *shape] otherwise.
+    """`batch` actions sampled uniformly from a space, in environment units: [B] for Discrete, [B, *shape] otherwise.
 
     Raises:
         TypeError: the space is nested, or a Box without bounds.
@@ -36,7 +36,7 @@ def uniform_actions(space: Space, batch: int, generator: Generator) -> Tensor:
 
 
 def allowed_actions(space: Space, mask: Tensor, generator: Generator) -> Tensor | None:
-    """Actions sampled uniformly from those that `mask` bool [B, A] allows; None for spaces without masks of this form."""
+    """Actions sampled uniformly from those that `mask` bool [B, A] allows; None for a Box or a nested space."""
     if isinstance(space, Discrete):
         return Categorical.of(torch.zeros(mask.shape, device=mask.device), mask).sample(generator) + space.start
     if isinstance(space, MultiDiscrete):
@@ -49,14 +49,14 @@ def allowed_actions(space: Space, mask: Tensor, generator: Generator) -> Tensor 
 
 
 def random_actions(space: Space, batch: int, mask: Tensor | None, generator: Generator) -> Features:
-    """Actions [B, ..], nested as the space, sampled uniformly from those that `mask` bool [B, A] allows, None = all.
+    """Actions [B, ..], nested as the space, sampled uniformly from those that `mask` bool [B, A] allows; None = all.
 
-    A Box without bounds has no uniform distribution: there the numbers are standard normal, clipped to the bounds it has.
+    A Box without finite bounds has no uniform distribution. Its actions are standard normal, clipped to the bounds it has.
     """
     rest = mask
 
     def sampled(_: str, leaf: Space) -> Tensor:
-        """[B, *shape]; masks have the choices of the leaves one after another."""
+        """The actions of one leaf, [B, *shape]. A mask has the entries of the leaves one after the other."""
         nonlocal rest
         if isinstance(leaf, Box) and not leaf.is_bounded:
             low, high = (torch.tensor(np.asarray(bound, np.float32)) for bound in (leaf.low, leaf.high))
@@ -73,8 +73,11 @@ def random_actions(space: Space, batch: int, mask: Tensor | None, generator: Gen
 
 
 def uniform_log_prob(space: Space, mask: Tensor | None, actions: Tensor) -> Tensor:
-    """log-probability float32 [B] of `actions` [B, ..] sampled uniformly from those that `mask` bool [B, A] allows,
-    None = all; a density in the units of the space for a Box."""
+    """The log-probability float32 [B] of `actions` [B, ..] that were sampled uniformly.
+
+    They were sampled from the actions that `mask` bool [B, A] allows; None = all. For a Box it is a log-density in the units of
+    the space.
+    """
     batch, device = len(actions), actions.device
     if mask is not None and isinstance(space, Discrete | MultiDiscrete | MultiBinary):
         counts = torch.stack([part.sum(-1) for part in torch.split(mask, list(choices_of(space)), -1)], -1)

@@ -1,7 +1,7 @@
 """Values of discrete actions: the greedy action, and the target of Q-learning. Pure tensor functions.
 
-Values have the shape [N, A, K]: A counts the values of all choices of an action, one choice after the other, and K the numbers
-per value: 1 for a mean return (arXiv:1312.5602), K quantiles for its distribution (arXiv:1710.10044).
+Action values have the shape [N, A, K]. A is the number of values of all choices of an action, one choice after the other. K is
+the number of entries per value: 1 for a mean return (arXiv:1312.5602), or K quantiles of the return (arXiv:1710.10044).
 """
 
 from __future__ import annotations
@@ -11,12 +11,17 @@ from torch import Tensor
 
 FORBIDDEN = -1e30
 Sizes = tuple[int, ...]
-"""How many values each choice of an action has; A is their sum. A Discrete action is one choice."""
+"""The number of values of each choice of an action; A is their sum. A Discrete action is one choice."""
 
 
 def greedy_action(values: Tensor, mask: Tensor | None, sizes: Sizes) -> Tensor:
-    """Of each choice the allowed value with the largest mean over K, int64 [N, choices], for float [N, A, K] and a mask
-    bool [N, A]."""
+    """The greedy action, int64 [N, choices]: for each choice, the allowed value with the largest mean over K.
+
+    Args:
+        values: action values, float [N, A, K].
+        mask: bool [N, A], True where a value is allowed; None = all.
+        sizes: the number of values of each choice.
+    """
     means = values.mean(-1) if values.shape[-1] > 1 else values.squeeze(-1)
     allowed = means if mask is None else torch.where(mask, means, FORBIDDEN)
     if len(sizes) == 1:
@@ -34,7 +39,7 @@ def flat_index(action: Tensor, sizes: Sizes) -> Tensor:
 
 
 def values_at(values: Tensor, index: Tensor) -> Tensor:
-    """The values [choices, N, K] at a `flat_index` [choices * N], of all float [N, A, K]."""
+    """The entries [choices, N, K] of `values` float [N, A, K] at an index [choices * N] from `flat_index`."""
     rows, _, per_action = values.shape
     return values.flatten(0, 1).index_select(0, index).view(-1, rows, per_action)
 
@@ -42,14 +47,14 @@ def values_at(values: Tensor, index: Tensor) -> Tensor:
 def q_target(next_values: Tensor, next_action: Tensor, reward: Tensor, discount: Tensor, sizes: Sizes) -> Tensor:
     """y_j = r + discount * z_j(s', a*) for each choice, [choices, N, K] (arXiv:1710.10044, algorithm 1).
 
-    All K numbers are those of one action a*; a maximum of each quantile by itself would mix actions.
+    All K entries belong to one action a*. A separate maximum for each quantile would mix actions.
 
     Args:
-        next_values: of the target network at s', float [N, A, K].
+        next_values: action values of the target network at s', float [N, A, K].
         next_action: a*, the greedy action at s', int64 [N, choices].
         reward: float [N].
         discount: gamma, or 0 where the episode terminated (not at a time limit), float [N].
-        sizes: of the choices.
+        sizes: the number of values of each choice.
     """
     chosen = values_at(next_values, flat_index(next_action, sizes))
     return torch.addcmul(reward.unsqueeze(1), discount.unsqueeze(1), chosen)

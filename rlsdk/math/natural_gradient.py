@@ -1,4 +1,4 @@
-"""Solving A x = b with products A v only, and flat gradients."""
+"""The parts of natural gradients: a solver of A x = b that needs only products A v, and gradients as one vector."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ def conjugate_gradient(
 ) -> Tensor:
     """An x with A x close to b, for a symmetric positive definite A given by `product(v)` = A v.
 
-    Source: Hestenes, Stiefel 1952. Stops when the squared residual is below `residual_tol`, after `max_iter` products, or
-    where A turns out not to be positive definite along a direction (the x reached so far is returned).
+    Source: Hestenes, Stiefel 1952. The solver stops when the squared residual is below `residual_tol`, or after `max_iter`
+    products. It also stops, and returns the current x, when A is not positive definite along a search direction.
 
     Args:
-        product: float [D] -> float [D].
+        product: the function v -> A v, float [D] -> float [D].
         b: right-hand side, float [D].
-        max_iter: products at most.
-        residual_tol: squared norm of b - A x that is good enough.
+        max_iter: the largest number of products.
+        residual_tol: the squared norm of b - A x below which the solver stops.
     """
     x, residual = torch.zeros_like(b), b.clone()
     direction, size = b.clone(), float(b.dot(b))
@@ -29,7 +29,7 @@ def conjugate_gradient(
             break
         along = product(direction)
         curvature = float(direction.dot(along))
-        if not curvature > 0.0:  # also when it is NaN
+        if not curvature > 0.0:  # this is also True for NaN
             break
         step = size / curvature
         x.add_(direction, alpha=step)
@@ -43,8 +43,10 @@ def conjugate_gradient(
 def flat_grad(
     output: Tensor, parameters: Iterable[nn.Parameter], create_graph: bool = False, retain_graph: bool = False
 ) -> Tensor:
-    """The gradient of a 0-d `output` with respect to `parameters`, end to end, float [D]; zeros where it does not
-    depend, or where a parameter is frozen."""
+    """The gradient of a 0-d `output` with respect to all `parameters`, concatenated to one vector, float [D].
+
+    The gradient is 0 for a parameter that is frozen, or that `output` does not depend on.
+    """
     wanted = list(parameters)
     asked = [parameter for parameter in wanted if parameter.requires_grad] if output.requires_grad else []
     parts = (

@@ -17,7 +17,7 @@ def midpoints(count: int, like: Tensor) -> Tensor:
 
 @lru_cache(maxsize=64)
 def _asymmetry(count: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """2 tau - 1 of `midpoints`, [count]; not to be changed."""
+    """2 tau - 1 for tau = `midpoints(count)`, [count]. The tensor is cached: callers must not modify it."""
     return 2.0 * midpoints(count, torch.empty(0, dtype=dtype, device=device)) - 1.0
 
 
@@ -29,7 +29,8 @@ def quantile_huber_loss(
 ) -> Tensor:
     """The quantile Huber loss, 0-d, differentiable in `current_quantiles`.
 
-    mean over j of rho_tau_i(y_j - z_i), with rho_tau(d) = |tau - 1{d < 0}| * huber(d), summed over i (or averaged).
+    The loss of a row is the mean over j of rho_tau_i(y_j - z_i), summed or averaged over i, where
+    rho_tau(d) = |tau - 1{d < 0}| * huber(d). The result is the mean over rows.
 
     Args:
         current_quantiles: z, float [N, K] or [N, C, K].
@@ -38,7 +39,7 @@ def quantile_huber_loss(
         sum_over_quantiles: sum over i as in the paper, or average (as truncated quantile critics do).
 
     Raises:
-        ValueError: dimensions that do not fit.
+        ValueError: the shapes of the arguments do not fit together.
     """
     if current_quantiles.dim() not in (2, 3) or target_quantiles.dim() not in (2, 3):
         shapes = f"{tuple(current_quantiles.shape)} and {tuple(target_quantiles.shape)}"
@@ -66,16 +67,18 @@ def quantile_huber(
     sum_over_quantiles: bool,
     weight: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The same loss (0-d) and its gradient with respect to `current`, in closed form.
+    """(the loss of `quantile_huber_loss` with tau = `midpoints(K)`, 0-d; its gradient in closed form).
 
-    With d = y_j - z_i, c = clamp(d, -1, 1), e = d - c/2, the Huber function of d is c e and its sign c's, so with
-    w = c + (2 tau_i - 1) |c|:   dL/dz_i = -sum_j w / (2 count)   and   L = sum_ij w e / (2 count).
+    The gradient is with respect to `current`. Let d = y_j - z_i, c = clamp(d, -1, 1) and e = d - c/2. The Huber function of d
+    is c e, and d has the sign of c. With w = c + (2 tau_i - 1) |c|:
+    dL/dz_i = -sum_j w / (2 count)   and   L = sum_ij w e / (2 count).
+    count is the number of pairs (i, j) in all rows; with `sum_over_quantiles` it is divided by K.
 
     Args:
         current: z, float [.., N, K].
-        target: y, float [N, M], or with the dimensions in front that `current` has.
+        target: y, float [N, M], or float [.., N, M] with the same leading dimensions as `current`.
         sum_over_quantiles: sum over i instead of averaging.
-        weight: of each row, float [N]; None = 1.
+        weight: the weight of each row, float [N]; None = 1.
     """
     quantiles, size = current.shape[-1], current.numel() * target.shape[-1]
     factor = (0.5 * quantiles if sum_over_quantiles else 0.5) / size
@@ -84,11 +87,11 @@ def quantile_huber(
 
 
 def td_error(current: Tensor, target: Tensor) -> Tensor:
-    """How wrong values were, float [N]: |mean of the target - mean of the prediction|, averaged over critics.
+    """The absolute TD error, float [N]: |mean of the target - mean of the prediction|, averaged over critics.
 
     Args:
-        current: z, float [N, K], or [C, N, K] of several critics.
-        target: y, float [N, M].
+        current: z, the predicted quantiles, float [N, K], or [C, N, K] of C critics.
+        target: y, the target quantiles, float [N, M].
     """
     error = (target.mean(-1) - current.mean(-1)).abs()
     return error if error.dim() == 1 else error.mean(0)

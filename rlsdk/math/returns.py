@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 FEW = 16
-"""Up to so many environments a loop over Python's floats is faster than one over small tensors."""
+"""Up to this number of environments, a loop over Python floats is faster than a loop over small tensors."""
 
 
 def gae(reward: Tensor, value: Tensor, next_value: Tensor, discount: Tensor, trace: Tensor) -> Tensor:
@@ -16,17 +16,17 @@ def gae(reward: Tensor, value: Tensor, next_value: Tensor, discount: Tensor, tra
 
     Args:
         reward: float [T, B].
-        value: V of the observations acted on, float [T, B].
-        next_value: V of what each step led to: the next row, or the true last observation where an episode ended,
-            float [T, B].
-        discount: gamma, and 0 where the episode terminated (a time limit leaves it alone), float [T, B].
-        trace: gamma * lambda, and 0 where the next row is not a successor (any end of an episode), float [T, B].
+        value: V(s_t), the values of the observations acted on, float [T, B].
+        next_value: V(s_{t+1}), the values of the next observations, float [T, B]. Where an episode ended, it is the value of
+            that episode's last observation.
+        discount: gamma, or 0 where the episode terminated (gamma at a time limit), float [T, B].
+        trace: gamma * lambda, or 0 where the episode ended for any reason, float [T, B].
     """
     return discounted_sums(torch.addcmul(reward, discount, next_value).sub_(value), trace)
 
 
 def discounted_sums(value: Tensor, weight: Tensor) -> Tensor:
-    """S_t = value_t + weight_t S_{t+1}, from the end on; all float [T, B]."""
+    """The sums S_t = value_t + weight_t S_{t+1}, computed backwards from S_T = 0; all float [T, B]."""
     if value.shape[1] <= FEW and value.is_cpu:
         columns = zip(value.numpy(force=True).T.tolist(), weight.numpy(force=True).T.tolist(), strict=True)
         return value.new_tensor([_backwards(*column) for column in columns]).T
@@ -39,7 +39,7 @@ def discounted_sums(value: Tensor, weight: Tensor) -> Tensor:
 
 
 def _backwards(value: list[float], weight: list[float]) -> list[float]:
-    """The same for one environment."""
+    """`discounted_sums` for one environment."""
     following, sums = 0.0, [0.0] * len(value)
     for t in reversed(range(len(value))):
         sums[t] = following = value[t] + weight[t] * following
@@ -47,7 +47,9 @@ def _backwards(value: list[float], weight: list[float]) -> list[float]:
 
 
 def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
-    """1 - Var(target - prediction) / Var(target), 0-d, of float [N]: 1 is perfect, 0 is as good as a constant, or the target is
-    constant."""
+    """1 - Var(target - prediction) / Var(target), 0-d, for arguments float [N].
+
+    1 is a perfect prediction, 0 is as good as predicting the mean. If the target is constant, the result is 0.
+    """
     spread, rest = torch.stack((target, target - prediction)).var(1, correction=0).tolist()
     return target.new_full((), 1.0 - rest / spread if spread > 0.0 else 0.0)

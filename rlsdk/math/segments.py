@@ -1,4 +1,4 @@
-"""Rows in order of time, cut into segments: where each begins, and the position of a row in it."""
+"""Segments of consecutive rows in order of time: where each segment begins, and the position of each row in its segment."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from torch import Tensor
 
 
 def segments_of(starts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(first row of each segment [S], the segment a row belongs to [N], the row's place in it [N]), all int64.
+    """(first row of each segment [S], segment number of each row [N], position of each row in its segment [N]), all int64.
 
     Args:
-        starts: bool [N], True where a segment begins, as the first row does.
+        starts: bool [N], True where a segment begins. The first row must be True.
     """
     first_rows = starts.nonzero().squeeze(-1)
     segment = starts.cumsum(0) - 1

@@ -1,4 +1,4 @@
-"""Losses of predicted values with their gradients in closed form."""
+"""Losses of predicted values and their gradients in closed form."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ def smooth_l1(values: Tensor, target: Tensor, *, weight: Tensor | None = None) -
     """(mean of huber(y - z), 0-d; its gradient with respect to `values`), the loss of DQN (doi:10.1038/nature14236).
 
     Args:
-        values: z, float [.., N, K].
+        values: z, the predictions, float [.., N, K].
         target: y, of the same shape.
-        weight: of each row, float [N]; None = 1.
+        weight: the weight of each row, float [N]; None = 1.
     """
     error = values - target
     clipped = error.clamp(-1.0, 1.0)
@@ -24,9 +24,9 @@ def half_squared_error(values: Tensor, target: Tensor, *, weight: Tensor | None 
     """(sum over critics of mean 1/2 (y - z)^2, 0-d; its gradient), the loss of SAC (arXiv:1812.05905, equation 5).
 
     Args:
-        values: z, float [C, N, K] of C critics.
-        target: y, float [N, K], the same for all of them.
-        weight: of each row, float [N]; None = 1.
+        values: z, the predictions of C critics, float [C, N, K].
+        target: y, the target of all critics, float [N, K].
+        weight: the weight of each row, float [N]; None = 1.
     """
     error = values - target
     loss, total = _weighted(0.5 * error.square(), error / target.numel(), weight)
@@ -37,9 +37,9 @@ def squared_error(values: Tensor, target: Tensor, *, weight: Tensor | None = Non
     """(sum over critics of mean (y - z)^2, 0-d; its gradient), the loss of TD3 (arXiv:1802.09477, algorithm 1).
 
     Args:
-        values: z, float [C, N, K] of C critics.
-        target: y, float [N, K], the same for all of them.
-        weight: of each row, float [N]; None = 1.
+        values: z, the predictions of C critics, float [C, N, K].
+        target: y, the target of all critics, float [N, K].
+        weight: the weight of each row, float [N]; None = 1.
     """
     loss, grad = half_squared_error(values, target, weight=weight)
     return 2.0 * loss, 2.0 * grad
@@ -52,10 +52,10 @@ def minimum_value(values: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def clipped_double_q(next_values: Tensor, bonus: Tensor, reward: Tensor, discount: Tensor) -> Tensor:
-    """y = r + discount * (min over critics of Q' + bonus), float [N, 1] (arXiv:1802.09477, equation 10).
+    """The target y = r + discount * (min over critics of Q' + bonus), float [N, 1] (arXiv:1802.09477, equation 10).
 
     Args:
-        next_values: of the target critics at the next action, float [C, N, 1].
+        next_values: Q', the values of the target critics at the next action, float [C, N, 1].
         bonus: added to the next value, -alpha log pi(a'|s') for SAC and 0 for TD3, float [N] or 0-d.
         reward: float [N].
         discount: gamma, or 0 where the episode terminated (not at a time limit), float [N].
@@ -65,7 +65,7 @@ def clipped_double_q(next_values: Tensor, bonus: Tensor, reward: Tensor, discoun
 
 
 def _weighted(loss: Tensor, grad: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
-    """(mean of a loss [.., N, K], gradient), each row times its `weight` [N]."""
+    """(the mean of `loss` [.., N, K], `grad`), after each row of both is multiplied by its `weight` [N]."""
     if weight is None:
         return loss.mean(), grad
     rows = weight.unsqueeze(-1)

@@ -1,6 +1,6 @@
-"""What happens to observations and rewards before networks see them: frames stacked, numbers normalised.
+"""The preprocessing of observations and rewards before networks see them: frame stacking and normalisation.
 
-It belongs to the agent: it travels in its file, is applied in `predict` and evaluation, and only training changes it.
+It is part of the agent and of the agent's file. `predict` and evaluation apply it too. Only training changes its statistics.
 """
 
 from rlsdk.preprocessing.normalizer import Normalizer

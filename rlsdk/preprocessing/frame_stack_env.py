@@ -1,4 +1,4 @@
-"""Training environments whose observations are their last ones, stacked."""
+"""A wrapper of the training environments that stacks their last observations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rlsdk.tree import map_tensors
 
 
 class FrameStackEnv:
-    """`env` with stacked observations, as `gymnasium.wrappers.FrameStackObservation` gives them."""
+    """The vector environment `env` with stacked observations, like those of `gymnasium.wrappers.FrameStackObservation`."""
 
     def __init__(self, env: VectorEnv, frames: FrameStacker, device: str) -> None:
         self.env, self.frames, self.device = env, frames, device
@@ -56,11 +56,11 @@ class FrameStackEnv:
         return Observation(features, observation.is_first, observation.action_mask)
 
     def get_state(self) -> State:
-        """Where the environments stand, and the frames seen last; raises as theirs."""
+        """The state of the environments and the last frames. Raises OpaqueValue where an environment cannot be read."""
         return {"stacked": read_state(self.env), "frames": tree.number(self.frames.memory)}
 
     def set_state(self, state: State) -> None:
-        """Put back what `get_state` gave; raises as the environments'."""
+        """Restore a state from `get_state`. Raises ValueError when the frames do not fit, and as `set_state` of `env`."""
         cast("CapturesState", self.env).set_state(state["stacked"])
         fresh = self.frames.initial(self.num_envs, self.device)
         memory: Tensor = stored_like(fresh, state["frames"])

@@ -1,4 +1,4 @@
-"""Several observations stacked into one, so that networks see motion."""
+"""Frame stacking: several consecutive observations become one, so that networks see motion."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ CarryT = TypeVar("CarryT")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FramesCarry(Generic[CarryT]):
-    """The last observations of each environment, [B, count - 1, ..] per leaf, and the policy's carry."""
+    """The last `count - 1` observations of each environment, [B, count - 1, ..] per leaf, and the policy's carry."""
 
     frames: Features
     inner: CarryT
 
 
 class FrameStacker:
-    """The last `count` observations as one, the newest last. Before an episode has as many, its first one is repeated.
+    """Stacks the last `count` observations, the newest last. At the start of an episode the first observation is repeated.
 
-    Vectors are put end to end, images along their channels, a Discrete value becomes a MultiDiscrete.
+    Vectors are concatenated, images are concatenated along their channels, and Discrete values become a MultiDiscrete.
     """
 
     def __init__(self, space: Space, count: int) -> None:
         self.single, self.count = space, count
         self.space = map_space(space, self._stacked)
         self.memory: Features = None
-        """The last frames of the training environments; it lasts from one `learn` to the next."""
+        """The last frames of the training environments. They persist between two calls of `learn`."""
 
     def _stacked(self, leaf: Space) -> Space:
         count = self.count
@@ -59,7 +59,7 @@ class FrameStacker:
         return Box(low, high, low.shape, leaf.dtype)
 
     def newest(self, features: Features) -> Features:
-        """The last frame [.., *single] of stacked observations."""
+        """The newest frame [.., *single] of stacked observations."""
 
         def last(path: str, leaf: Space, values: Tensor) -> Tensor:
             shape = shape_of(leaf)
@@ -73,11 +73,11 @@ class FrameStacker:
         return map_leaves(self.single, last, features)
 
     def joined(self, frames: Features) -> Features:
-        """Frames [N, count, *single], the newest last, as stacked observations."""
+        """The stacked observations of frames [N, count, *single], the newest last."""
         return map_leaves(self.single, lambda path, leaf, rows: _joined(leaf, rows), frames)
 
     def initial(self, batch: int, device: str) -> Features:
-        """The memory of `batch` environments whose episodes are about to start, [B, count - 1, ..] per leaf."""
+        """The last frames of `batch` environments before an episode starts: zeros, [B, count - 1, ..] per leaf."""
 
         def zeros(path: str, leaf: Space) -> Tensor:
             return torch.zeros(
@@ -87,7 +87,13 @@ class FrameStacker:
         return map_leaves(self.single, zeros)
 
     def push(self, frames: Features, features: Features, is_first: Tensor) -> tuple[Features, Features]:
-        """(stacked observations, next memory) for the newest `features` [B, ..]; rows that are first forget."""
+        """(stacked observations, next `frames`) for the newest observations.
+
+        Args:
+            frames: the last frames, [B, count - 1, ..] per leaf.
+            features: the newest observations, [B, ..] per leaf.
+            is_first: bool [B], True where an episode starts; its older frames are replaced by the newest observation.
+        """
         history = map_leaves(self.single, lambda path, leaf, old, new: _history(old, new, is_first), frames, features)
         return self.joined(history), map_leaves(self.single, lambda path, leaf, rows: rows[:, 1:], history)
 
@@ -99,12 +105,12 @@ def _history(frames: Tensor, newest: Tensor, is_first: Tensor) -> Tensor:
 
 
 def _axis(leaf: Box) -> int:
-    """Along which axis of one observation the frames are put."""
+    """The axis of an observation along which frames are concatenated."""
     return 2 if len(leaf.shape) == 3 and leaf.channels_last else 0
 
 
 def _joined(leaf: Space, rows: Tensor) -> Tensor:
-    """[B, count, ...] -> [B, ...] with one axis `count` times as long; scalars become vectors."""
+    """Concatenate frames: [B, count, ...] -> [B, ...] with one axis `count` times as long. Scalars become vectors."""
     if rows.dim() == 2:
         return rows
     if isinstance(leaf, Box) and _axis(leaf) == 2:

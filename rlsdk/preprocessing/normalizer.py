@@ -1,4 +1,4 @@
-"""The statistics of an agent: of its observations and of its rewards."""
+"""The normaliser of an agent: running statistics of its observations and rewards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rlsdk.spaces import Space, map_leaves, shape_of
 
 SETTINGS = frozenset(field.name for field in attrs.fields(Normalization))
 ATTRIBUTES = ("space", "settings", "device", "observations", "rewards", "training")
-"""What a normaliser has that can be set."""
+"""The attributes of a normaliser that can be assigned."""
 INSTEAD = {
     "get_original_obs": "observations of model.get_env() are the environment's own",
     "get_original_reward": "rewards of model.get_env() are the environment's own",
@@ -33,27 +33,30 @@ INSTEAD = {
     "step": "step model.get_env()",
     "venv": "model.get_env() is the environment",
 }
-"""Members of the documented wrapper that a normaliser lacks, and what to use."""
+"""Members of stable-baselines3's `VecNormalize` that a normaliser lacks, and their replacements."""
 
 
 class Normalizer:
-    """`observations` and `rewards`, each with its statistics; `training = False` freezes both."""
+    """Normalises observations and rewards by running statistics.
+
+    `observations` normalises observations, `rewards` normalises rewards. `training = False` freezes the statistics of both.
+    """
 
     def __init__(self, space: Space, settings: Normalization, gamma: float, num_envs: int, device: str) -> None:
-        """Raises SettingsError: as `ObservationNormalizer` and `RewardScale`."""
+        """Raises SettingsError: there is nothing to normalise, the settings exclude each other, or `norm_obs_keys` is wrong."""
         self.space, self.settings, self.device = space, settings, device
         self.observations = ObservationNormalizer(space, settings)
         self.rewards = RewardScale(settings, gamma if settings.gamma is None else settings.gamma, num_envs)
 
     def __getattr__(self, name: str) -> object:
-        """Settings are read here too: `norm_reward`, `clip_obs` and so on."""
+        """The setting `name`, such as `norm_reward` or `clip_obs`. Raises UnknownAttributeError for other names."""
         if name in SETTINGS and "settings" in vars(self):
             return getattr(self.settings, name)
         hint = f"; {INSTEAD[name]}" if name in INSTEAD else ""
         raise UnknownAttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}")
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Raises UsageError for what would have no effect: a setting, or an unknown name."""
+        """Set an attribute. Raises UsageError for a setting or an unknown name, because setting these has no effect."""
         if name in SETTINGS:
             raise UsageError(
                 f"{name} is chosen when the agent is made, normalize={{{name!r}: {value!r}}}, and stays; evaluations always"
@@ -65,7 +68,7 @@ class Normalizer:
 
     @property
     def moments(self) -> dict[str, RunningMoments]:
-        """The statistics of each part of observations that is normalised, by its path."""
+        """The path of each part of observations that is normalised -> its statistics."""
         return self.observations.moments
 
     @property
@@ -79,31 +82,31 @@ class Normalizer:
 
     @property
     def frozen(self) -> dict[str, bool]:
-        """Which statistics rollouts do not change, `observations` and `rewards`."""
+        """Whether the statistics of `observations` and of `rewards` are frozen, so that rollouts do not change them."""
         return {"observations": not self.observations.training, "rewards": not self.rewards.training}
 
     def freeze(self, frozen: State) -> None:
-        """Put back what `frozen` gave. Raises KeyError or ValueError for something else."""
+        """Set which statistics are frozen, to a value of the property `frozen`. Raises KeyError or ValueError for others."""
         if not all(isinstance(value, bool) for value in frozen.values()):
             raise ValueError(f"frozen statistics are True or False, not {dict(frozen)}")
         self.observations.training, self.rewards.training = not frozen["observations"], not frozen["rewards"]
 
     def flat(self) -> tuple[Vector, Vector, Vector]:
-        """(mean, factor, bound), float64 [F] each, of observations as one vector; see `ObservationNormalizer.flat`."""
+        """(mean, factor, bound), float64 [F] each, for observations as one vector; see `ObservationNormalizer.flat`."""
         return self.observations.flat()
 
     def merge(self, seen: Moments | None) -> None:
-        """Take in the moments [F] of observations seen elsewhere; see `ObservationNormalizer.merge`."""
+        """Add moments [F] of observations from other processes to the statistics; see `ObservationNormalizer.merge`."""
         self.observations.merge(seen)
 
     # --- for users: numpy in, numpy out ----------------------------------------------------------------------------
 
     def normalize_obs(self, observation: Features) -> Features:
-        """One observation or a batch, numpy [*shape] or [N, *shape] per leaf, normalised; the statistics do not change."""
+        """Normalise one observation or a batch, numpy [*shape] or [N, *shape] per leaf. The statistics do not change."""
         return self._in_numpy(LeafNormalizer.normalize, observation)
 
     def unnormalize_obs(self, observation: Features) -> Features:
-        """The inverse, up to clipping."""
+        """The inverse of `normalize_obs`, except for clipping."""
         return self._in_numpy(LeafNormalizer.denormalize, observation)
 
     def _in_numpy(self, function: Callable[[LeafNormalizer, Tensor], Tensor], observation: Features) -> Features:
@@ -119,20 +122,20 @@ class Normalizer:
         return map_leaves(self.space, convert, observation)
 
     def normalize_reward(self, reward: ArrayLike) -> NDArray[np.float32]:
-        """Rewards of any shape, normalised; the statistics do not change."""
+        """Normalise rewards of any shape. The statistics do not change."""
         return self.rewards.normalize(torch.as_tensor(reward, dtype=torch.float32)).numpy(force=True)
 
     def unnormalize_reward(self, reward: ArrayLike) -> NDArray[np.float32]:
-        """The inverse, up to clipping."""
+        """The inverse of `normalize_reward`, except for clipping and signs."""
         return self.rewards.denormalize(torch.as_tensor(reward, dtype=torch.float32)).numpy(force=True)
 
     # --- state -----------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, State]:
-        """Both statistics."""
+        """The statistics of observations and of rewards."""
         return {"observation": self.observations.state_dict(), "reward": self.rewards.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
-        """Raises ValueError when the statistics are of other shapes."""
+        """Load statistics from `state_dict`. Raises ValueError when they have other shapes."""
         self.observations.load_state_dict(state["observation"])
         self.rewards.load_state_dict(state["reward"])

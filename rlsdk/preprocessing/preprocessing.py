@@ -1,4 +1,4 @@
-"""What an agent's settings do to observations and rewards: frames stacked, numbers normalised."""
+"""The preprocessing of an agent's observations and rewards: frame stacking and normalisation, as its settings select."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ DEFAULT_GAMMA = 0.99
 
 @dataclass(frozen=True, slots=True)
 class Preprocessing:
-    """Frame stacking and normalisation of one agent; either may be absent.
+    """The frame stacking and normalisation of one agent. Each of them is None if the agent does not use it.
 
-    Policies and algorithms take what comes out of it. It is applied where observations come from: by the collector, by
-    `predict` and sessions, to what users pass to a policy's methods in numpy or torch, and to what a memory samples.
+    Policies and algorithms get preprocessed observations. The collector, `predict` and sessions preprocess observations. So do
+    policy methods that users call with numpy or torch, and the sampling of a replay buffer.
     """
 
     context: BuildContext
@@ -38,7 +38,7 @@ class Preprocessing:
 
     @property
     def build_context(self) -> BuildContext:
-        """What the algorithm is built with: stacked observations, and functions to normalise data of its own."""
+        """The context for building the algorithm: the space of stacked observations, and functions to normalise other data."""
         context, frames, normalizer = self.context, self.frames, self.normalizer
         if frames is not None:
             context = replace(context, observation_space=frames.space, frames=frames)
@@ -55,10 +55,12 @@ class Preprocessing:
         )
 
     def connected(self, parts: Parts) -> Parts:
-        """The same parts; what the memory samples is normalised, and candidates are played on normalised observations.
+        """The parts of the algorithm, connected to the normaliser.
+
+        Batches that the replay buffer samples are normalised. Population methods play candidates on normalised observations.
 
         Raises:
-            SettingsError: the settings are not possible with population methods.
+            SettingsError: population methods do not support the settings.
         """
         plan, normalizer = parts.plan, self.normalizer
         if isinstance(plan, NormalizesEpisodes):
@@ -78,27 +80,27 @@ class Preprocessing:
         return env if self.frames is None else FrameStackEnv(env, self.frames, self.context.device)
 
     def rollouts(self, parts: Parts) -> RolloutNormalizer | None:
-        """What the collector does to the observations and rewards of these parts; None: nothing."""
+        """The normaliser of the collector's observations and rewards; None if the collector normalises nothing."""
         if self.normalizer is None or isinstance(parts.plan, NormalizesEpisodes):
             return None
         return RolloutNormalizer(self.normalizer, keeps_raw=parts.buffer is not None)
 
     def episodes_begin(self) -> None:
-        """The training environments were reset."""
+        """Set the running returns to 0. Called after the training environments are reset."""
         if self.normalizer is not None:
             self.normalizer.rewards.returns.fill(0.0)
 
     # --- acting outside of training ----------------------------------------------------------------------------------
 
     def initial_carry(self, policy: Policy[CarryT, ExtrasT], batch: int) -> CarryT | FramesCarry[CarryT]:
-        """The carry of `batch` environments whose episodes are about to start: the policy's, and frames."""
+        """The carry of `batch` environments before an episode starts: the policy's carry and the stacked frames."""
         carry = policy.initial_carry(batch)
         return carry if self.frames is None else FramesCarry(self.frames.initial(batch, self.context.device), carry)
 
     def begin_rollout(
         self, policy: Policy[CarryT, ExtrasT], carry: CarryT | FramesCarry[CarryT]
     ) -> CarryT | FramesCarry[CarryT]:
-        """The carry after the policy's `begin_rollout`, where it has one."""
+        """The carry after the policy's `begin_rollout`; unchanged if the policy has no such method."""
         begin: Callable[[CarryT], CarryT] | None = getattr(policy, "begin_rollout", None)
         if begin is None:
             return carry
@@ -113,7 +115,7 @@ class Preprocessing:
         deterministic: bool,
         generator: Generator,
     ) -> Act[Any, ExtrasT]:
-        """The answer of a policy to observations as the environment gives them. No statistics change."""
+        """Preprocess raw observations of the environment and let the policy act on them. The statistics do not change."""
         seen, frames = self.observed(observation, carry)
         if not isinstance(carry, FramesCarry):
             return policy.act(seen, carry, deterministic=deterministic, generator=generator)
@@ -121,9 +123,11 @@ class Preprocessing:
         return Act(act.action, FramesCarry(frames, act.carry), act.extras)
 
     def observed(self, observation: Observation, carry: object = None) -> tuple[Observation, Features | None]:
-        """(an observation of the environment as policies take it, the frames to remember: None where none are stacked).
+        """(preprocessed observation, frames for the next carry). The frames are None without frame stacking.
 
-        `carry`: whose frames to stack it on; where there are none an episode starts.
+        Args:
+            observation: a raw observation of the environment.
+            carry: a `FramesCarry` with the last frames. With any other carry, the frames before are zeros.
         """
         if self.frames is None and self.normalizer is None:
             return observation, None
@@ -141,12 +145,17 @@ class Preprocessing:
     # --- files -------------------------------------------------------------------------------------------------------
 
     def policy_state(self, policy: Stateful) -> dict[str, object]:
-        """The state of a policy as files hold it: the statistics are its entry `normalizer`."""
+        """The state of a policy for files. The statistics of the normaliser are the entry `normalizer`."""
         state = dict(policy.state_dict())
         return state if self.normalizer is None else {**state, "normalizer": self.normalizer.state_dict()}
 
     def load_policy_state(self, policy: Stateful, state: State) -> None:
-        """Put back what `policy_state` gave. Raises KeyError or ValueError where it does not fit."""
+        """Load a state from `policy_state`.
+
+        Raises:
+            KeyError, ValueError: the state does not fit the policy.
+            ArtifactError: only one of the state and the agent has statistics of a normaliser.
+        """
         rest = dict(state)
         if (self.normalizer is None) == ("normalizer" in rest):
             raise ArtifactError(
@@ -159,10 +168,10 @@ class Preprocessing:
 
 
 def preprocessing_of(context: BuildContext, config: AgentConfig) -> Preprocessing:
-    """The preprocessing of an agent's settings.
+    """The preprocessing that an agent's settings select.
 
     Raises:
-        SettingsError: there is nothing to normalise.
+        SettingsError: there is nothing to normalise, or the settings of normalisation are invalid.
     """
     frames = FrameStacker(context.observation_space, config.frame_stack) if config.frame_stack > 1 else None
     space = context.observation_space if frames is None else frames.space

@@ -1,4 +1,4 @@
-"""Rewards as algorithms learn from them. No action depends on them, so a whole rollout is processed at once."""
+"""Normalisation of the rewards that algorithms learn from, a whole rollout at a time: actions do not depend on rewards."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ ExtrasT = TypeVar("ExtrasT")
 
 
 class RewardScale:
-    """Rewards are divided by the deviation of the discounted return, R <- gamma R + r, of each environment; they are not
-    shifted. `training = False` freezes the statistics.
+    """Divides rewards by the standard deviation of the discounted return, or replaces them by their signs.
+
+    The return of each environment is R <- gamma R + r. Rewards are clipped, but not shifted by a mean.
+    `training = False` freezes the statistics.
     """
 
     def __init__(self, settings: Normalization, gamma: float, num_envs: int) -> None:
@@ -34,17 +36,19 @@ class RewardScale:
         self.refresh()
 
     def refresh(self) -> None:
-        """Take over the moments."""
+        """Recompute the deviation from the moments."""
         self._shared.array[()] = self._deviation(self.moments.variance)
 
     @property
     def deviation(self) -> Tensor:
-        """float64, 0-d, from the current statistics."""
+        """The standard deviation of returns from the current statistics, float64, 0-d."""
         return self._shared.tensor
 
     def update(self, rollout: Rollout[CarryT, ExtrasT]) -> Rollout[CarryT, ExtrasT]:
-        """Update the statistics by the rewards of a rollout. Rewards stay raw, for memories; with `sign_reward` they become
-        signs."""
+        """Update the statistics with the rewards of a rollout, and return the rollout for a replay buffer.
+
+        Its rewards stay raw; with `sign_reward` they are replaced by their signs.
+        """
         steps = rollout.steps
         if self.settings.sign_reward:
             return replace(rollout, steps=replace(steps, reward=steps.reward.sign()))
@@ -53,7 +57,10 @@ class RewardScale:
         return rollout
 
     def update_and_normalize(self, rollout: Rollout[CarryT, ExtrasT]) -> Rollout[CarryT, ExtrasT]:
-        """The rollout with its rewards normalised by the statistics after each of its steps; or their signs."""
+        """Update the statistics, and return the rollout with normalised rewards, or with the signs of rewards.
+
+        The reward of a step is divided by the deviation after that step.
+        """
         steps = rollout.steps
         if self.settings.sign_reward or not self.settings.norm_reward:
             return self.update(rollout)
@@ -62,9 +69,16 @@ class RewardScale:
         return replace(rollout, steps=replace(steps, reward=reward))
 
     def observe(self, reward: Tensor, terminated: Tensor, truncated: Tensor, valid: Tensor) -> Vector:
-        """The deviation [T, 1] of returns after each of T steps that gave rewards [T, B]; the return starts again after a
-        step with which an episode ended, `terminated` or `truncated` bool [T, B]. Filler rows, not `valid` bool [T, B], do not
-        count."""
+        """Update the statistics, and return the deviation of returns after each of T steps, [T, 1].
+
+        While `training` is False, the statistics do not change, and the result is the current deviation, [1, 1].
+
+        Args:
+            reward: float [T, B].
+            terminated: bool [T, B]. The return of an environment starts from 0 after a step that ends an episode.
+            truncated: bool [T, B], used like `terminated`.
+            valid: bool [T, B], False for filler rows, which do not count.
+        """
         if not self.training:
             return self._deviation(self.moments.mean_variance[1])[:, None]
         variance = self._variances(reward, terminated, truncated, valid)
@@ -72,9 +86,9 @@ class RewardScale:
         return self._deviation(variance)[:, None]
 
     def _variances(self, reward: Tensor, terminated: Tensor, truncated: Tensor, valid: Tensor) -> Vector:
-        """The variance [T] of returns after each step; they are taken into the moments."""
+        """Add the returns of T steps to the moments, and return the variance after each step, [T]."""
         if len(reward) == 1 and bool(valid.all()):
-            self._row.tensor.copy_(reward[0])  # numpy sees this memory already
+            self._row.tensor.copy_(reward[0])  # `_row.array` shares this memory
             returns = self._row.array + self.gamma * self.returns
             ended = terminated[0] | truncated[0]
             self.returns = np.where(ended.numpy(force=True), 0.0, returns) if bool(ended.any()) else returns
@@ -98,14 +112,14 @@ class RewardScale:
         return scaled.clamp_(-self.settings.clip_reward, self.settings.clip_reward).float()
 
     def normalize(self, reward: Tensor) -> Tensor:
-        """Rewards [..] as algorithms learn from them: divided by the current deviation and clipped, or their signs."""
+        """The rewards [..] that algorithms learn from: divided by the current deviation and clipped, or their signs."""
         return self._scaled(reward, self.deviation) if self.settings.norm_reward else self._unscaled(reward)
 
     def _unscaled(self, reward: Tensor) -> Tensor:
         return reward.sign() if self.settings.sign_reward else reward
 
     def denormalize(self, reward: Tensor) -> Tensor:
-        """The rewards [..] that were normalised, up to clipping."""
+        """The inverse of `normalize` for rewards [..], except for clipping. Signs of rewards are returned unchanged."""
         return reward * float(self.deviation) if self.settings.norm_reward else reward
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -113,9 +127,9 @@ class RewardScale:
         return {**self.moments.state_dict(), "returns": torch.tensor(self.returns)}
 
     def load_state_dict(self, state: State) -> None:
-        """Raises ValueError when the statistics are of another shape."""
+        """Load a state from `state_dict`. Raises ValueError when the moments have another shape."""
         self.moments.load_state_dict(state)
         self.refresh()
         returns = torch.as_tensor(state["returns"]).double().cpu().numpy()
-        if returns.shape == self.returns.shape:  # another number of environments resets them
+        if returns.shape == self.returns.shape:  # with another number of environments the returns are not loaded
             self.returns = returns.copy()

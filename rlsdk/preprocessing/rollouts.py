@@ -1,4 +1,4 @@
-"""Normalising rollouts and samples. Statistics are fixed during a rollout and updated after it."""
+"""Normalisation of rollouts and of batches from a replay buffer. Statistics are updated after each rollout."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ BatchT = TypeVar("BatchT")
 
 
 def normalized(normalizer: ObservationNormalizer, observation: Observation) -> Observation:
-    """The observation [.., *shape] as networks see it."""
+    """The observation [.., *shape] with normalised features."""
     return Observation(normalizer(observation.features), observation.is_first, observation.action_mask)
 
 
 def normalized_batch(normalizer: Normalizer, batch: BatchT) -> BatchT:
-    """`Transitions` or `Sequences` that a memory sampled, as the algorithm learns from them, with the current statistics. For
-    batches of other types it normalises what it needs: `BuildContext.observation_normalizer`, `reward_normalizer`."""
+    """A batch from a replay buffer with observations and rewards normalised by the current statistics.
+
+    Only `Transitions` and `Sequences` are normalised. For other types of batches, the algorithm must use
+    `BuildContext.observation_normalizer` and `BuildContext.reward_normalizer`.
+    """
     observations, rewards = normalizer.observations, normalizer.rewards
     if isinstance(batch, Transitions):
         return replace(
@@ -46,21 +49,24 @@ def normalized_batch(normalizer: Normalizer, batch: BatchT) -> BatchT:
 
 
 class RolloutNormalizer:
-    """What a collector does to the observations and rewards of one agent."""
+    """Normalises the observations and rewards that a collector collects for one agent."""
 
     def __init__(self, normalizer: Normalizer, *, keeps_raw: bool) -> None:
-        """`keeps_raw`: whether rollouts go to a memory, which holds them as the environment gave them."""
+        """`keeps_raw`: whether rollouts go to a replay buffer, which stores raw observations and rewards."""
         self.normalizer, self.keeps_raw = normalizer, keeps_raw
 
     def observation(self, observation: Observation) -> Observation:
-        """A collected observation [.., *shape] as the policy gets it."""
+        """The normalised observation [.., *shape] for the policy."""
         features = self.normalizer.observations.collected(observation.features)
         return Observation(features, observation.is_first, observation.action_mask)
 
     def acting(
         self, act: Callable[..., Act[CarryT, ExtrasT]], generator: Generator
     ) -> Callable[[Observation, CarryT], Act[CarryT, ExtrasT]]:
-        """A function (observation as the environment gives it, carry) -> what the policy does; `act`: as the policy's."""
+        """A function (raw observation, carry) -> the policy's `Act` for the normalised observation.
+
+        `act` has the signature of `Policy.act`.
+        """
 
         def act_on(observation: Observation, carry: CarryT) -> Act[CarryT, ExtrasT]:
             return act(self.observation(observation), carry, deterministic=False, generator=generator)
@@ -73,9 +79,9 @@ class RolloutNormalizer:
         rollout: Rollout[CarryT, ExtrasT],
         estimates: Callable[[StepData[ExtrasT]], ExtrasT] | None = None,
     ) -> Rollout[CarryT, ExtrasT]:
-        """The rollout [T, B] normalised, or raw for a memory; afterwards its valid rows enter the statistics.
+        """The normalised rollout [T, B], or the raw rollout for a replay buffer. Its valid rows update the statistics.
 
-        `estimates`: the policy's, see `rlsdk.interfaces.FillsExtras`; it gets the observations that were acted on.
+        `estimates` is that of the policy, see `rlsdk.interfaces.FillsExtras`. It gets normalised observations.
         """
         acted = rollout if self.keeps_raw and estimates is None else self._normalized(rollout)
         given = rollout if self.keeps_raw else acted

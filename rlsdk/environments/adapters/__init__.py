@@ -1,1 +1,1 @@
-"""Adapters between gymnasium and the records: observations, actions, masks, goals and spaces of one environment."""
+"""Adapters between gymnasium and the records of rlsdk: observations, actions, masks, goals and spaces of environments."""

@@ -1,4 +1,4 @@
-"""Action tensors to what an environment's `step` takes."""
+"""Conversion of action tensors to the actions that an environment's `step` accepts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ ActionRows: TypeAlias = "Array | list[object]"
 
 
 class ActionDecoder:
-    """Actions [B, ...] in environment units as numpy in the space's dtype; float Box actions are clipped to their bounds."""
+    """Converts actions [B, ...] in environment units to numpy arrays in the dtype of the space.
+
+    Actions of a float Box are clipped to its bounds.
+    """
 
     def __init__(self, space: Space) -> None:
         self.space = space
@@ -29,14 +32,14 @@ class ActionDecoder:
         self.dtype = np.dtype(space.dtype if isinstance(space, Box) else dtype_of(space))
         self.bounds: tuple[Array, Array] | None = None
         if isinstance(space, Box) and self.dtype.kind == "f":
-            # with an axis for the rows: a single action needs no broadcasting then
+            # bounds [1, ..] have the shape of a single action, so that it needs no broadcasting
             self.bounds = space.low[None], space.high[None]
 
     def __call__(self, action: object) -> ActionRows:
-        """One action per environment: an array with a leading axis [B], or for nested spaces a list of B values.
+        """One action per environment: an array [B, ..], or for nested spaces a list of B dicts or tuples.
 
         Raises:
-            DivergenceError: a policy answered NaN or infinity. UsageError: actions are not tensors.
+            DivergenceError: an action is NaN or infinite. UsageError: the actions are not tensors.
         """
         return self._rows(action) if self.parts else self._leaf(action)
 
@@ -48,7 +51,11 @@ class ActionDecoder:
         return [row if isinstance(self.space, Dict) else tuple(row.values()) for row in rows]
 
     def batched(self, action: object) -> Arrays:
-        """As calling it, but nested as the space with arrays [B, ...], as gymnasium's vector environments take actions."""
+        """The actions as arrays [B, ...], nested as the space. gymnasium's vector environments take this form.
+
+        Raises:
+            DivergenceError, UsageError: as a call of the decoder.
+        """
         if not self.parts:
             return self._leaf(action)
         parts = {str(key): part.batched(part_of(action, key, self.space)) for key, part in self.parts.items()}
@@ -61,11 +68,11 @@ class ActionDecoder:
         if array.shape[1:] != self.shape:
             array = array.reshape(-1, *self.shape)
         if (bounds := self.bounds) is not None:
-            # a finite sum of squares proves that all are finite; one that is not may only have overflowed
+            # if the sum of squares is finite, all numbers are; if it is not, it may only have overflowed
             if not math.isfinite(np.vdot(array, array)) and not np.isfinite(array).all():
                 raise DivergenceError(
                     f"the policy chose an action that is not finite: {array}; its weights have diverged"
                 )
             array = np.minimum(np.maximum(array, bounds[0]), bounds[1])
-        # a copy where nothing was computed: an environment may write into its action
+        # without clipping the array is copied, because an environment may write into its action
         return array.astype(self.dtype, copy=bounds is None)

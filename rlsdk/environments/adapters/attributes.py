@@ -1,4 +1,4 @@
-"""Attributes and methods of environments, found through their wrappers."""
+"""Access to attributes and methods of environments through their wrappers."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ Indices = int | Sequence[int] | None
 
 @runtime_checkable
 class HasWrapperAttributes(Protocol):
-    """An environment whose attributes are found through its wrappers, as gymnasium's."""
+    """An environment that finds attributes through its wrappers, as gymnasium's environments do."""
 
     def get_wrapper_attr(self, name: str) -> object:
-        """Raises AttributeError where neither the environment nor a wrapper has it."""
+        """The value of an attribute. Raises AttributeError if neither the environment nor a wrapper has it."""
         ...
 
 
 def chosen(indices: Indices, count: int) -> list[int]:
-    """The environments meant, as numbers from 0.
+    """The numbers of the selected environments, counted from 0. Negative indices count from the end.
 
     Raises:
-        SettingsError: there is no such environment.
+        SettingsError: there is no environment of such a number.
     """
     wanted = range(count) if indices is None else [indices] if isinstance(indices, int) else list(indices)
     for index in wanted:
@@ -38,7 +38,7 @@ def chosen(indices: Indices, count: int) -> list[int]:
 
 
 def named(environment: object) -> str:
-    """What to call an environment in a message: its id or class, and its wrappers; never its own `__str__`."""
+    """The name of an environment for messages: its wrappers, and its id or class. Its own `__str__` is not used."""
     *wrappers, inner = layers_of(environment)
     spec = getattr(inner, "spec", None)
     names = [*(type(wrapper).__name__ for wrapper in wrappers), type(inner).__name__ if spec is None else spec.id]
@@ -46,7 +46,7 @@ def named(environment: object) -> str:
 
 
 def layers_of(environment: Any) -> Iterator[object]:
-    """The environment, wrapper by wrapper, down to the one inside."""
+    """Yield the outermost wrapper, each wrapper inside it, and the environment itself."""
     layer = environment
     yield layer
     while hasattr(layer, "env") and layer is not layer.unwrapped:
@@ -55,21 +55,21 @@ def layers_of(environment: Any) -> Iterator[object]:
 
 
 def name_of_class(kind: type[object]) -> str:
-    """Where a class is defined, and what it is called there."""
+    """The module and the qualified name of a class, joined by a dot."""
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def wrappers_of(environment: object) -> list[str]:
-    """The classes of the wrappers around an environment, outermost first, and the classes these are derived from."""
+    """The names of the classes of the wrappers around an environment, outermost first, and of their base classes."""
     *wrappers, _ = layers_of(environment)
     return [name_of_class(kind) for wrapper in wrappers for kind in type(wrapper).__mro__ if kind is not object]
 
 
 def read(environment: Environment, name: str) -> object:
-    """The value of an attribute.
+    """The value of the attribute `name` of an environment or of a wrapper around it.
 
     Raises:
-        EnvironmentFault: neither the environment nor a wrapper has it.
+        EnvironmentFault: neither the environment nor a wrapper has the attribute.
     """
     try:
         value: object = environment.get_wrapper_attr(name)
@@ -79,16 +79,16 @@ def read(environment: Environment, name: str) -> object:
 
 
 def write(environment: object, name: str, value: object) -> None:
-    """Set an attribute on the first wrapper that has it, on the environment itself where none does."""
+    """Set an attribute of the outermost wrapper that has it, or of the environment itself if no wrapper has it."""
     *wrappers, inner = layers_of(environment)
     setattr(next((layer for layer in wrappers if name in vars(layer)), inner), name, value)
 
 
 def call_of(environment: Environment, name: str, args: Sequence[object], kwargs: Mapping[str, object]) -> object:
-    """Call a method.
+    """The result of the method `name` of an environment or of a wrapper around it.
 
     Raises:
-        EnvironmentFault: it does not exist, is none, or raises.
+        EnvironmentFault: the method does not exist, is not callable, or raises an error.
     """
     method = read(environment, name)
     if not callable(method):

@@ -1,4 +1,4 @@
-"""The infos of a step with the entries that documented vector environments add."""
+"""The infos of a step with the entries that vector environments of stable-baselines3 add."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from rlsdk.records import EnvStep
 
 
 def documented_infos(step: EnvStep, finals: Arrays | None, seconds: float) -> list[dict[str, object]]:
-    """One info for each of B environments. All have `TimeLimit.truncated`; where an episode ended, `terminal_observation` and
-    `episode` (`r` return, `l` steps, `t` seconds).
+    """One info for each of B environments, with the entries that stable-baselines3 adds.
+
+    All have the entry `TimeLimit.truncated`. Where an episode ended, they also have `terminal_observation` and `episode` (`r`
+    return, `l` number of steps, `t` seconds).
 
     Args:
-        step: of the environments.
-        finals: the last observations of the episodes that ended [K, ..]; None where none did.
-        seconds: since the loop began.
+        step: the step of the environments.
+        finals: the last observations of the K episodes that ended, [K, ..]; None if no episode ended.
+        seconds: the time since the loop began.
     """
     ended = (step.terminated | step.truncated).numpy(force=True)
     cut = (step.truncated & ~step.terminated).tolist()

@@ -1,4 +1,4 @@
-"""Rewards for other goals, computed by the environment, for memories that replace goals."""
+"""Rewards for replaced goals, computed by the environment, for replay buffers that replace goals."""
 
 from __future__ import annotations
 
@@ -15,22 +15,29 @@ from rlsdk.interfaces import HasSeparateEnvs
 
 
 class GoalEnv(HasSeparateEnvs, Protocol):
-    """What rewards for other goals need of an agent's environment."""
+    """The members of an agent's environment that `GoalRules` needs."""
 
     name: str
 
 
 class GoalRules:
-    """`compute_reward` and, where there is one, `compute_terminated` of the agent's current environment."""
+    """Calls `compute_reward` and, if it exists, `compute_terminated` of the agent's current environment."""
 
     def __init__(self, environment: Callable[[], GoalEnv | None]) -> None:
         self._environment = environment
 
     def compute_reward(self, achieved: Tensor, goal: Tensor) -> tuple[Tensor, Tensor | None]:
-        """(reward float32 [M], terminated bool [M] or None) for goals [M, ..] of which `achieved` [M, ..] was reached.
+        """(reward float32 [M], terminated bool [M]) of M transitions with replaced goals.
+
+        `terminated` is None if the environment has no method `compute_terminated`.
+
+        Args:
+            achieved: the goals that were achieved, [M, ..].
+            goal: the goals that replace the original ones, [M, ..].
 
         Raises:
-            UsageError: there is no environment. EnvironmentFault: it has no `compute_reward`, or one that takes no batches.
+            UsageError: there is no environment.
+            EnvironmentFault: `compute_reward` is missing, does not accept batches, or gives a number that is not finite.
         """
         env = self._environment()
         if env is None:
@@ -45,7 +52,7 @@ class GoalRules:
         terminated = None
         if self._call(env, "has_wrapper_attr", ("compute_terminated",)):
             over = self._call(env, "compute_terminated", arguments)
-            if over.shape != (len(goal),):  # one that takes no batches
+            if over.shape != (len(goal),):  # the method does not accept batches
                 over = np.array([self._call(env, "compute_terminated", row) for row in zip(*arguments, strict=True)])
             terminated = torch.from_numpy(over.astype(bool)).to(goal.device)
         return torch.as_tensor(reward, dtype=torch.float32), terminated

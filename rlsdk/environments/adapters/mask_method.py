@@ -1,4 +1,4 @@
-"""Finds the method that gives action masks."""
+"""Finds the method of an environment that returns action masks."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from rlsdk.errors import SettingsError
 
 
 def mask_method(env: Environment, name: str) -> Callable[[], object]:
-    """The method of the environment or of a wrapper, ready to be called.
+    """The method `name` of the environment or of a wrapper, as a function without arguments.
 
     Raises:
-        SettingsError: neither has it.
+        SettingsError: neither the environment nor a wrapper has the method.
     """
     method: object = env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else None
     if not callable(method):
@@ -25,7 +25,7 @@ def mask_method(env: Environment, name: str) -> Callable[[], object]:
     try:
         inspect.signature(method).bind()
     except TypeError:
-        return partial(method, env)  # the documented form: a method that is given the environment
+        return partial(method, env)  # as in sb3-contrib, the method may take the environment as its argument
     except ValueError:
-        pass  # written in C: its arguments are not known
+        pass  # the method is written in C and its signature is unknown
     return cast("Callable[[], object]", method)

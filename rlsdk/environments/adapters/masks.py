@@ -1,8 +1,8 @@
-"""Action masks: their width, where an environment has them, and whether they allow an action.
+"""Action masks: finding them in an environment, and checks of their length and values.
 
-A mask is bool [A], True where allowed. A Discrete action has one entry per value, a MultiDiscrete one per value of each
-component, one after the other, a MultiBinary two per bit (may it be 0, may it be 1); a Box has none. Entries of a Dict or
-Tuple stand in the order of its parts.
+A mask is bool [A], True where a value is allowed. A Discrete action has one entry per value. A MultiDiscrete action has one
+entry per value of each component, one component after the other. A MultiBinary action has two entries per bit: may it be 0, may
+it be 1. A Box has no entries. The entries of a Dict or Tuple are in the order of its parts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ METHOD, INFO = "action_masks", "action_mask"
 
 
 class MaskRule:
-    """What a mask of an action space looks like; made once, applied at every step."""
+    """Checks masks of an action space. It is made once and used at every step. `size` is the length A of a mask."""
 
     def __init__(self, action_space: Space) -> None:
         sizes = choices_of(action_space)
@@ -31,10 +31,10 @@ class MaskRule:
         self._starts = np.cumsum([0, *sizes[:-1]]) if sizes else np.zeros(0, np.int64)
 
     def row(self, mask: object) -> NDArray[np.bool_]:
-        """One mask, checked for its length and kind.
+        """One mask as bool [A], after a check of its length and values.
 
         Raises:
-            MaskError: another length, or values that are neither true nor false.
+            MaskError: the mask has another length, or values that are neither true nor false.
         """
         try:
             array = np.asarray(mask)
@@ -50,11 +50,11 @@ class MaskRule:
         return array.astype(np.bool_, copy=False)
 
     def without_choice(self, masks: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """The rows of `masks` [B, A] in which some choice has no allowed value."""
+        """The numbers of the rows of `masks` [B, A] in which a choice has no allowed value."""
         return np.flatnonzero(~np.logical_or.reduceat(masks, self._starts, axis=1).all(axis=1))
 
     def require_choice(self, masks: NDArray[np.bool_]) -> None:
-        """Raises MaskError when a row of `masks` [B, A] allows nothing."""
+        """Raises MaskError when a choice in a row of `masks` [B, A] has no allowed value."""
         if not np.logical_or.reduceat(masks, self._starts, axis=1).all():
             row = int(self.without_choice(masks)[0])
             raise MaskError(
@@ -64,7 +64,7 @@ class MaskRule:
 
 
 def mask_methods(environments: Sequence[object]) -> list[Callable[[], object]] | None:
-    """The method `action_masks` of each environment, found through its wrappers; None if they have none."""
+    """The method `action_masks` of each environment or of its wrappers; None if an environment has no such method."""
     found: list[Callable[[], object]] = []
     for environment in environments:
         try:
@@ -78,8 +78,11 @@ def mask_methods(environments: Sequence[object]) -> list[Callable[[], object]] |
 
 
 def is_masking_supported(env: object) -> bool:
-    """Whether an environment has a method `action_masks`: a gymnasium environment (through its wrappers), a vector
-    environment (all of it), or what `model.get_env()` returns."""
+    """Whether an environment gives action masks.
+
+    `env` is a gymnasium environment or a vector environment such as that of `model.get_env()`. A gymnasium environment or one
+    of its wrappers must have a method `action_masks`, and so must all environments of a vector environment.
+    """
     if isinstance(env, HasSeparateEnvs):
         return (isinstance(env, HasMasks) and env.has_masks) or all(env.env_method("has_wrapper_attr", METHOD))
     return mask_methods([env]) is not None
@@ -89,7 +92,7 @@ def get_action_masks(env: object) -> NDArray[np.bool_]:
     """The current action masks: bool [A] of a gymnasium environment, bool [B, A] of a vector environment.
 
     Raises:
-        MaskError: the environment has no method `action_masks`.
+        MaskError: an environment has no method `action_masks`.
     """
     if isinstance(env, HasSeparateEnvs):
         if not all(env.env_method("has_wrapper_attr", METHOD)):
@@ -102,16 +105,18 @@ def get_action_masks(env: object) -> NDArray[np.bool_]:
 
 
 class MaskValidator:
-    """What an agent does with masks that callers hand in, or forget to."""
+    """Checks the masks that callers pass to an agent, and whether required masks are missing."""
 
     def __init__(self, action_space: Space, algorithm: str, *, used: bool, required: bool) -> None:
         self.rule, self.algorithm, self.used, self.required = MaskRule(action_space), algorithm, used, required
 
     def of(self, given: object, count: int) -> Tensor | None:
-        """The mask [count, A] for a policy. `given` is one mask, `count` of them, None, or "none" for no restriction.
+        """The masks [count, A] for a policy; None if all actions are allowed.
+
+        `given` is one mask, a sequence of `count` masks, None, or "none" to allow every action.
 
         Raises:
-            MaskError: a mask is required and missing, not usable, of the wrong length, or allows nothing.
+            MaskError: a required mask is missing, the agent uses no masks, or a mask is invalid.
         """
         if given is None and self.required:
             raise MaskError(
@@ -134,7 +139,7 @@ class MaskValidator:
         return torch.from_numpy(masks)
 
     def check_environment(self, env: VectorEnv) -> None:
-        """Raises MaskError when masks are required and `env` has none; it is reset to find out, if need be."""
+        """Raises MaskError when masks are required and `env` gives none. The check may reset `env`."""
         if not self.required or not isinstance(env, HasMasks) or env.has_masks:
             return
         if env.reset(0).action_mask is None:

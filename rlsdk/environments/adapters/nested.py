@@ -1,4 +1,4 @@
-"""Numpy arrays and tensors nested as a space: one of them, or a dict or tuple of such values."""
+"""Numpy arrays and tensors nested as a space: one array for a leaf, a dict or tuple of such values for a Dict or Tuple."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ Tensors: TypeAlias = "Nested[Tensor]"
 
 
 class Allocate(Protocol):
-    """Gives numpy arrays, as `np.empty` does."""
+    """A function that allocates numpy arrays, as `np.empty` does."""
 
     def __call__(self, shape: tuple[int, ...], dtype: np.dtype[ScalarT], /) -> NDArray[ScalarT]: ...
 
 
 def parts_of(space: Space) -> list[tuple[str | int, Space]]:
-    """(key or position, space) of each part of a Dict or Tuple; none for a leaf."""
+    """(key or position, space) of each part of a Dict or Tuple; an empty list for a leaf."""
     if isinstance(space, Dict):
         return list(space.spaces.items())
     return list(enumerate(space.spaces)) if isinstance(space, Tuple) else []
 
 
 def rows_of(arrays: Arrays, rows: slice | list[int] | int) -> Arrays:
-    """Some rows of arrays [B, ..]: views for a slice, a copy for a list, one row [..] for a number."""
+    """The selected rows of arrays [B, ..]: views for a slice, copies for a list, one row [..] for a number."""
     if isinstance(arrays, dict):
         return {key: rows_of(value, rows) for key, value in arrays.items()}
     if isinstance(arrays, tuple):
@@ -45,7 +45,7 @@ def rows_of(arrays: Arrays, rows: slice | list[int] | int) -> Arrays:
 
 
 def tensors_of(arrays: Arrays, *, fresh: bool = False) -> Tensors:
-    """Arrays [..] as tensors [..]; they share memory unless the tensors are to be `fresh`."""
+    """Arrays [..] as tensors [..]. With `fresh=True` they are copies, otherwise they share memory with the arrays."""
     if isinstance(arrays, dict):
         return {key: tensors_of(value, fresh=fresh) for key, value in arrays.items()}
     if isinstance(arrays, tuple):
@@ -54,7 +54,7 @@ def tensors_of(arrays: Arrays, *, fresh: bool = False) -> Tensors:
 
 
 def concatenated(parts: Sequence[Arrays]) -> Arrays:
-    """Arrays [N, ..] that are nested alike, one after another on the first axis."""
+    """Arrays [N, ..] with the same nesting, concatenated along the first axis."""
     first = parts[0]
     if isinstance(first, dict):
         return {key: concatenated([part[key] for part in parts if isinstance(part, dict)]) for key in first}

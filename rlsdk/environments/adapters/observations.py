@@ -1,4 +1,4 @@
-"""numpy observations of any space to tensors, checked; one observation or a batch."""
+"""Conversion of numpy observations of any space to tensors, with checks."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from rlsdk.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space,
 
 
 class ObservationBatcher:
-    """Turns B observations of a space into one array or tensor [B, ...] per leaf, in the dtype the space is stored in.
+    """Stacks B observations of a space to one array or tensor [B, ...] per leaf, in the dtype of rlsdk for this space.
 
-    What it needs to know of the space is looked up once; stacking happens at every environment step. Rows are written
-    one by one and checked all at once.
+    Properties of the space are looked up once, because the batcher is used at every environment step. Rows are written one by
+    one and checked together.
     """
 
     def __init__(self, space: Space, path: str = "observation") -> None:
@@ -32,19 +32,19 @@ class ObservationBatcher:
 
     @property
     def plain(self) -> tuple[tuple[int, ...] | None, np.dtype[np.generic] | None]:
-        """(shape, dtype) of an observation that may be copied as it is; Nones where the space has parts."""
+        """(shape, dtype) of an observation that needs no conversion; (None, None) if the space has parts."""
         return (None, None) if self.children else (self.shape, self.dtype)
 
     def __call__(self, values: Sequence[object]) -> Tensors:
-        """The tensors; fresh ones, so that environments may reuse their own arrays.
+        """The observations as new tensors [B, ..], so that environments may reuse their own arrays.
 
         Raises:
-            ObservationError: names the leaf and the row that has a wrong shape or kind, or is not finite.
+            ObservationError: an observation has a wrong shape or kind, or is not finite; the message names leaf and row.
         """
         return tensors_of(self.arrays(values))
 
     def arrays(self, values: Sequence[object]) -> Arrays:
-        """As calling it, but numpy arrays."""
+        """The observations as new numpy arrays [B, ..]. Raises ObservationError as a call of the batcher."""
         target = self.allocate(len(values))
         for row, value in enumerate(values):
             self.write(target, row, value)
@@ -52,10 +52,10 @@ class ObservationBatcher:
         return target
 
     def of_batch(self, value: object, count: int) -> Tensors:
-        """The tensors of `count` observations that stand in arrays [count, ..], nested as the space is; see calling it.
+        """The tensors of `count` observations that are already stacked in arrays [count, ..], nested as the space.
 
         Raises:
-            ObservationError: as calling it.
+            ObservationError: as a call of the batcher.
         """
         found = self._whole(value, count)
         if found is None:
@@ -64,7 +64,7 @@ class ObservationBatcher:
         return tensors_of(found)
 
     def _whole(self, value: Any, count: int) -> Arrays | None:
-        """A copy of arrays that need no conversion row by row, which costs more than many environments; None: they do."""
+        """A copy of stacked observations; None if they must be converted row by row, which is much slower."""
         if not self.children:
             fits = type(value) is np.ndarray and value.shape == (count, *self.shape) and self._keeps(value.dtype)
             return np.array(value, self.dtype) if fits else None
@@ -80,11 +80,11 @@ class ObservationBatcher:
         return {str(key): part for key, part in whole.items()}
 
     def _keeps(self, dtype: np.dtype[np.generic]) -> bool:
-        """Whether numbers of `dtype` may be copied without a look at each."""
+        """Whether numbers of `dtype` can be copied without a check of each number."""
         return dtype == self.dtype or (self.is_float and dtype.kind == "f")
 
     def allocate(self, rows: int, make: Allocate = np.empty) -> Arrays:
-        """Arrays for `rows` observations, nested as the space is."""
+        """New arrays [rows, ..] for `rows` observations, nested as the space."""
         if isinstance(self.space, Tuple):
             return tuple(child.allocate(rows, make) for child in self.children.values())
         if self.children:
@@ -92,10 +92,10 @@ class ObservationBatcher:
         return make((rows, *self.shape), self.dtype)
 
     def write(self, target: Arrays, row: int, value: Any) -> None:
-        """Copy one observation into row `row` of arrays that `allocate` made.
+        """Copy one observation into row `row` of arrays from `allocate`.
 
         Raises:
-            ObservationError: a wrong shape, key or kind.
+            ObservationError: the observation has a wrong shape, key or kind.
         """
         if not isinstance(target, np.ndarray):
             try:
@@ -106,14 +106,14 @@ class ObservationBatcher:
         elif (
             type(value) is np.ndarray
             and value.shape == self.shape
-            and (value.dtype == self.dtype or (self.is_float and value.dtype.kind == "f"))  # `_keeps`, without the call
+            and (value.dtype == self.dtype or (self.is_float and value.dtype.kind == "f"))  # `_keeps`, but faster
         ):
             target[row] = value
         else:
             target[row] = self._converted(value, row)
 
     def _converted(self, value: object, row: int) -> Array:
-        """`value` as an array of the leaf's shape and dtype; only conversions that keep integers exact."""
+        """`value` as an array of the leaf's shape and dtype. Conversions that change integers raise ObservationError."""
         try:
             array = np.asarray(value)
         except ValueError:
@@ -134,16 +134,16 @@ class ObservationBatcher:
         return stored
 
     def check(self, target: Arrays) -> None:
-        """Refuse rows that are not finite, or discrete values outside the space.
+        """Check that all rows are finite and that discrete values are inside the space.
 
         Raises:
-            ObservationError: names the leaf and the first such row.
+            ObservationError: a row is invalid; the message names the leaf.
         """
         if not isinstance(target, np.ndarray):
             for child, part in zip(self.children.values(), _values(target), strict=True):
                 child.check(part)
             return
-        # a finite sum of squares proves that all are finite; one that is not may only have overflowed
+        # if the sum of squares is finite, all numbers are; if it is not, it may only have overflowed
         if self.is_float and not math.isfinite(np.vdot(target, target)) and not np.isfinite(target).all():
             row = int(np.argwhere(~np.isfinite(target).reshape(len(target), -1).all(axis=1))[0, 0])
             raise ObservationError(f"{self.path} of environment {row} holds NaN or infinity: {target[row]}")
@@ -153,7 +153,7 @@ class ObservationBatcher:
                 raise ObservationError(f"{self.path} = {target.tolist()} is outside its space {self.space}")
 
     def outside(self, target: Arrays) -> tuple[str, int] | None:
-        """(leaf, row) of the first float observation beyond the bounds of its space; None where all lie inside."""
+        """(leaf, row) of the first float observation outside the bounds of its space; None if all are inside."""
         if not isinstance(target, np.ndarray):
             pairs = zip(self.children.values(), _values(target), strict=True)
             return next((found for child, part in pairs if (found := child.outside(part)) is not None), None)
@@ -168,12 +168,12 @@ def _values(arrays: dict[str, Arrays] | tuple[Arrays, ...]) -> Collection[Arrays
 
 
 def stack(space: Space, values: Sequence[object]) -> Tensors:
-    """`ObservationBatcher(space)(values)`, for occasional use."""
+    """Stack observations to tensors: `ObservationBatcher(space)(values)`, for code that is called rarely."""
     return ObservationBatcher(space)(values)
 
 
 def _integer_bounds(space: Space) -> tuple[ArrayLike, ArrayLike] | None:
-    """Smallest and largest value of a discrete leaf; None for others."""
+    """(smallest, largest) value of a discrete leaf; None for other leaves."""
     if not isinstance(space, Discrete | MultiDiscrete | MultiBinary):
         return None
     if isinstance(space, Discrete):
@@ -198,10 +198,10 @@ def _require_keys(space: Dict, value: object, row: int, path: str) -> None:
 
 
 def batch_of(space: Space, observation: object, path: str = "observation") -> tuple[list[object], bool]:
-    """(rows, whether `observation` was a single one). A batch has one more leading dimension, in every leaf.
+    """(list of observations, whether `observation` is a single one). In a batch, every leaf has one more leading dimension.
 
     Raises:
-        ObservationError: neither one observation nor a batch of them.
+        ObservationError: `observation` is neither an observation nor a batch of observations.
     """
     count = _batch_size(space, without_record(observation, path), path)
     if count is None:

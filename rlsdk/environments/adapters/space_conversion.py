@@ -1,4 +1,4 @@
-"""gymnasium's spaces as rlsdk's, and back."""
+"""Conversion of gymnasium's spaces to rlsdk's spaces, and back."""
 
 from __future__ import annotations
 
@@ -13,20 +13,25 @@ from rlsdk.errors import EnvironmentFault, UnsupportedSpaceError, shown
 from rlsdk.spaces import MAX_DEPTH, Space
 
 MAX_CHOICES = 2**20
-"""Values of a discrete space, all components together: networks see them one-hot and answer a number for each."""
+"""The largest number of values of a discrete space, summed over its components: networks have a number for each value."""
 MAX_KEY = 200
-"""Characters of a key: names in agent files are made of keys, and have a limit too."""
+"""The largest number of characters in a key of a Dict space: names in agent files contain the keys and are limited, too."""
 
 GymSpace = gym_spaces.Space[Any]
-"""Any space of gymnasium, for rooms that do not import it."""
+"""Any space of gymnasium, for modules that do not import gymnasium."""
 
 
 def to_space(space: object, path: str = "space", depth: int = 0) -> Space:
-    """rlsdk's description of a gymnasium space.
+    """The space of rlsdk for a space of gymnasium.
+
+    Args:
+        space: a Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple.
+        path: the name of the space in messages.
+        depth: the number of Dict and Tuple spaces around it.
 
     Raises:
-        UnsupportedSpaceError: a kind that is not a Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple, one that holds no
-            number, one with more than `MAX_CHOICES` discrete values, or one that agent files cannot hold.
+        UnsupportedSpaceError: the space is of another kind, is empty, has more than `MAX_CHOICES` discrete values, or cannot be
+            stored in agent files.
     """
     _require_size(space, path)
     _require_storable(space, path, depth)
@@ -52,7 +57,7 @@ def to_space(space: object, path: str = "space", depth: int = 0) -> Space:
 
 
 def to_gymnasium(space: Space) -> GymSpace:
-    """The gymnasium space for one of rlsdk's."""
+    """The gymnasium space for a space of rlsdk."""
     if isinstance(space, spaces.Box):
         return gym_spaces.Box(np.array(space.low), np.array(space.high), space.shape, np.dtype(space.dtype).type)
     if isinstance(space, spaces.Discrete):
@@ -70,7 +75,7 @@ def spaces_of(env: Environment) -> tuple[Space, Space]:
     """(observation space, action space) of a gymnasium environment.
 
     Raises:
-        EnvironmentFault: it lacks one. UnsupportedSpaceError: see `to_space`.
+        EnvironmentFault: the environment lacks a space. UnsupportedSpaceError: see `to_space`.
     """
     observation, action = _of(env, "observation_space"), _of(env, "action_space")
     return to_space(observation, "observation"), to_space(action, "action")
@@ -103,7 +108,7 @@ def _require_size(space: object, path: str) -> None:
 
 
 def _require_storable(space: object, path: str, depth: int) -> None:
-    """Refused before training: the agent could be saved, but not loaded."""
+    """Raises UnsupportedSpaceError for a space with which an agent could be saved, but not loaded."""
     if depth > MAX_DEPTH:
         raise UnsupportedSpaceError(f"{path} lies in more than {MAX_DEPTH} Dict or Tuple spaces; nest them less deep")
     for key in space.spaces if isinstance(space, gym_spaces.Dict) else ():

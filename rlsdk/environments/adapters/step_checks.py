@@ -1,4 +1,4 @@
-"""What the values of a step may be; the checks of the usual types cost no call."""
+"""Checks of the values that `step` returns. Callers skip them for values of the usual types, to save function calls."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 from rlsdk.errors import EnvironmentFault, shown
 
 NUMBERS = frozenset((float, int, np.float64, np.float32, np.float16, np.int64, np.int32))
-"""Types of rewards that `float` converts as meant."""
+"""Types of rewards that `float` converts correctly, so that they need no check."""
 FLOAT32_MAX = 3.4028234663852886e38
-"""Rewards and entries of `info` are converted to float32."""
+"""The largest number in float32, to which rewards and entries of `info` are converted."""
 FLAGS = frozenset((bool, np.bool_))
-"""Types of `terminated` and `truncated` that need no look."""
+"""Types of `terminated` and `truncated` that need no check."""
 
 
 def number(value: object) -> float:
-    """A reward as a float: a number, or an array or tensor of one.
+    """A reward as a float. It may be a number, or an array or tensor with one number.
 
     Raises:
-        EnvironmentFault: anything else; text that reads like a number too.
+        EnvironmentFault: it is something else, such as a text that looks like a number.
     """
     array = _one(value)
     if array is None or array.dtype.kind not in "biuf":
@@ -31,10 +31,10 @@ def number(value: object) -> float:
 
 
 def flag(value: object, name: str) -> bool:
-    """`terminated` or `truncated`: a bool, 0 or 1, or an array or tensor of one of them.
+    """`terminated` or `truncated` as a bool. It may be a bool, 0 or 1, or an array or tensor with one of them.
 
     Raises:
-        EnvironmentFault: anything else, such as "False" or None, which Python would take for true or false.
+        EnvironmentFault: it is something else, such as "False" or None, although Python could convert it to a bool.
     """
     array = _one(value)
     if array is None or array.dtype.kind not in "biu" or array.item() not in (0, 1):
@@ -43,10 +43,10 @@ def flag(value: object, name: str) -> bool:
 
 
 def success(info: Mapping[str, object]) -> bool | None:
-    """`is_success` of an info; None where there is none.
+    """The entry `is_success` of an info as a bool; None if it is missing.
 
     Raises:
-        EnvironmentFault: it is not one truth value.
+        EnvironmentFault: the entry is not a single number or bool.
     """
     value = info.get("is_success")
     if value is None or type(value) is bool:
@@ -60,10 +60,10 @@ def success(info: Mapping[str, object]) -> bool | None:
 
 
 def entry(info: Mapping[str, object], name: str) -> float:
-    """The declared entry `name` of an info.
+    """The entry `name` of an info, which the algorithm declared, as a float.
 
     Raises:
-        EnvironmentFault: it is missing, or no finite number.
+        EnvironmentFault: the entry is missing, or it is not a finite float32.
     """
     if name not in info:
         raise EnvironmentFault(
@@ -86,7 +86,7 @@ def require_info(info: object) -> None:
 
 
 def _one(value: object) -> NDArray[np.generic] | None:
-    """An array of exactly one entry, or None."""
+    """The value as an array if it has exactly one entry, else None."""
     try:
         array = np.asarray(value)
     except Exception:

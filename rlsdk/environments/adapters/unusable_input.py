@@ -1,4 +1,4 @@
-"""Errors for unusable input of `predict` and `step`, which name the replacement."""
+"""Errors for unusable arguments of `predict` and `step`. Their messages name the replacement."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ LOOP = "for numpy arrays, step rlsdk.environments.NumpyVectorEnv(env), or model.
 
 
 def no_tensors(action: object, wanted: str) -> UsageError:
-    """The error for actions that are not `wanted`."""
+    """The error for actions of a wrong type. `wanted` describes the accepted type."""
     return UsageError(
         f"actions are of type {type(action).__name__}; accepted: {wanted}, an action for each environment; {LOOP}"
     )
 
 
 def part_of(actions: Any, key: str | int, space: Space) -> object:
-    """The part `key` of actions of a Dict or Tuple space.
+    """The part `key` of actions in a Dict or Tuple space.
 
     Raises:
-        UsageError: they have none.
+        UsageError: the actions have no such part.
     """
     try:
         part: object = actions[key]
@@ -35,10 +35,10 @@ def part_of(actions: Any, key: str | int, space: Space) -> object:
 
 
 def without_record(observation: object, path: str) -> object:
-    """The observation itself.
+    """The observation, unchanged.
 
     Raises:
-        ObservationError: `observation` is a record that a vector environment gave.
+        ObservationError: `observation` is a record, as vector environments of rlsdk return it.
     """
     if isinstance(observation, Observation | EnvStep):
         raise ObservationError(
@@ -48,10 +48,10 @@ def without_record(observation: object, path: str) -> object:
 
 
 def shape_of_value(value: Any, path: str) -> tuple[int, ...]:
-    """The shape of an array, or of lists that make one.
+    """The shape of an array, or of lists that can be converted to an array.
 
     Raises:
-        ObservationError: they make none.
+        ObservationError: the value cannot be converted to an array.
     """
     try:
         return np.shape(value)

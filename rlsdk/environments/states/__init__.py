@@ -1,4 +1,4 @@
-"""The state of environments, read and restored, so that a training continues in the middle of an episode."""
+"""Reads and restores the state of environments, so that a training can continue in the middle of an episode."""
 
 from rlsdk.environments.states.capture import capture, restore
 from rlsdk.environments.states.several import masks_in, read_state, running_episode, state_of, states_in

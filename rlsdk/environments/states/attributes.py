@@ -1,7 +1,7 @@
-"""Which attributes of an environment are its state, and which belong to its construction.
+"""Finds the attributes of an environment that are its state, as opposed to those of its construction.
 
-An attribute that only `__init__` assigns and that cannot change in place, such as the limit of a `TimeLimit` or the folder of
-a `RecordVideo`, belongs to the construction: it is not stored, and a file does not change it.
+An attribute belongs to the construction if only `__init__` assigns it and its value is immutable. Examples are the limit of a
+`TimeLimit` and the folder of a `RecordVideo`. Such an attribute is not stored in a file, and a file cannot change it.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ CONSTRUCTION = (
     "_cached_spec",
     "_metadata",
 )
-"""Attributes of the construction, always constant."""
+"""Attributes that always belong to the construction."""
 WRITES = ("STORE_ATTR", "DELETE_ATTR")
 UNSEEN_WRITES = {"setattr", "__dict__", "__setattr__", "vars"}
-"""Names with which code assigns attributes that it does not name."""
+"""Names in code that indicate that it may assign any attribute, because the attribute's name is a variable."""
 KNOWN = {*sys.stdlib_module_names, "gymnasium"}
-"""Packages whose classes assign attributes by name for others, or while they are made."""
+"""Packages whose use of `UNSEEN_WRITES` is known: they assign attributes of other objects, or only in a constructor."""
 SCALARS = (bool, int, float, complex, str, bytes, type(None), np.generic)
 
 
 class Assigned:
-    """Names of attributes that code of some environments assigns after they were made."""
+    """The names of attributes that the code of some environments and wrappers assigns after construction."""
 
     def __init__(self, layers: Iterable[object]) -> None:
         found: dict[type, tuple[frozenset[str], bool]] = {kind: _assigned_by(kind) for kind in map(type, layers)}
@@ -59,7 +59,7 @@ def _is_immutable(value: object) -> bool:
 
 @functools.cache
 def _assigned_by(kind: type) -> tuple[frozenset[str], bool]:
-    """(names of attributes that methods other than `__init__` assign; whether they may assign others too)."""
+    """(names of attributes that methods other than `__init__` assign, whether the class may assign any other attribute)."""
     names, setters, is_open = set[str](), dict[str, set[str]](), False
     for base in kind.__mro__[:-1]:
         foreign = base.__module__.partition(".")[0] not in KNOWN
@@ -72,12 +72,12 @@ def _assigned_by(kind: type) -> tuple[frozenset[str], bool]:
                 found = [part for f in (value.fset, value.fdel) for code in _codes(f) for part in _parts(code)]
                 setters.setdefault(method, set()).update(_stored(found))
     while used := {name: stored for name, stored in setters.items() if name in names and not stored <= names}:
-        names.update(*used.values())  # setters that nothing but a caller uses do not count
+        names.update(*used.values())  # a setter counts only if a method of the environments assigns its property
     return frozenset(names), is_open
 
 
 def _codes(value: object) -> Iterator[CodeType]:
-    """The code of a function or method, or of what reads a property."""
+    """The code of a function or method, or of the getter of a property."""
     for part in (value, *(getattr(value, name, None) for name in ("__func__", "fget", "func"))):
         code = getattr(getattr(part, "__wrapped__", part), "__code__", None)
         if isinstance(code, CodeType):
@@ -85,7 +85,7 @@ def _codes(value: object) -> Iterator[CodeType]:
 
 
 def _parts(code: CodeType, *, outer: bool = True) -> Iterator[CodeType]:
-    """The code (only with `outer`) and that of functions defined inside."""
+    """The code of all functions that are defined inside `code`, and `code` itself if `outer`."""
     if outer:
         yield code
     for constant in code.co_consts:

@@ -1,6 +1,6 @@
-"""One gymnasium environment: the attributes of every wrapper and of what is inside.
+"""Reads and restores the state of one gymnasium environment: attributes of the environment and of each wrapper around it.
 
-An environment or wrapper with methods `get_state()` and `set_state(state)` defines its state itself.
+If the environment or a wrapper has methods `get_state()` and `set_state(state)`, these define its state.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ GENERATORS = (np.random.Generator, type(None))
 
 
 def capture(environment: object) -> dict[str, object]:
-    """The state as `layout` (JSON text) and `arrays` (uint8 tensors by number).
+    """The state of an environment: `layout` (JSON text) and `arrays` (number -> uint8 tensor).
 
     Raises:
-        OpaqueValue: it holds something whose state cannot be read; the text names it.
+        OpaqueValue: an attribute has a value whose state cannot be read; the message names the attribute.
     """
     writer = Writer()
     found = list(_layers(environment))
@@ -40,13 +40,13 @@ def capture(environment: object) -> dict[str, object]:
 
 
 def restore(environment: Any, state: Any) -> None:
-    """Put back what `capture` took out, into an environment made the same way.
+    """Restore a state from `capture` in an environment that was made in the same way.
 
-    Only what `capture` would take is put back: attributes that change while an environment is used, each by a value of its
-    own kind. How the environment was made (limits, spaces, folders, functions) stays as it is.
+    Only attributes that `capture` reads are set, each to a value of the same kind as its present value. Attributes of the
+    construction (limits, spaces, folders, functions) do not change.
 
     Raises:
-        ArtifactError: the state is damaged, or of another kind of environment.
+        ArtifactError: the state is damaged, or belongs to another kind of environment.
     """
     with fitting(f"the state of {named(environment)} in the file cannot be used"):
         arrays: dict[str, Tensor] = state.get("arrays", {})
@@ -63,7 +63,7 @@ def restore(environment: Any, state: Any) -> None:
 
 
 def _layers(environment: Any) -> Iterator[Environment]:
-    """The environment, wrapper by wrapper, down to the one inside."""
+    """Yield the outermost wrapper, each wrapper inside it, and the environment itself."""
     yield environment
     while environment is not environment.unwrapped:
         environment = environment.env
@@ -99,7 +99,7 @@ def _put(layer: Environment, entry: dict[str, Any], reader: Reader, assigned: As
         return
     for name, code in entry["attributes"].items():
         present = _present(layer, name)
-        value = reader(code, present)  # also where it is not used: what follows may refer to it
+        value = reader(code, present)  # read even if it is not used: later values may refer to it
         if present is not MISSING and not assigned.is_state(layer, name, present):
             continue
         where = f"{type(layer).__name__}.{name}"
@@ -109,7 +109,7 @@ def _put(layer: Environment, entry: dict[str, Any], reader: Reader, assigned: As
 
 
 def _put_own(layer: Any, state: object, generator: object) -> None:
-    """Hand a state to an environment that takes care of its own."""
+    """Restore an environment or wrapper with its own method `set_state`, and the random generator of an environment."""
     name = type(layer).__name__
     if not isinstance(generator, GENERATORS):
         raise ArtifactError(f"the file is damaged: it holds no generator for {name}")
@@ -117,14 +117,18 @@ def _put_own(layer: Any, state: object, generator: object) -> None:
         raise ArtifactError(f"the file is refused: the state of {name} in it may name a file or folder")
     try:
         layer.set_state(state)
-    except Exception as error:  # code of the environment, given values of a file
+    except Exception as error:  # code of the environment may raise any error
         raise ArtifactError(f"the state in the file does not fit {name}: {type(error).__name__}: {error}") from None
-    if layer is layer.unwrapped:  # a wrapper has the generator of what is inside
+    if layer is layer.unwrapped:  # a wrapper uses the generator of the environment inside it
         layer._np_random = generator
 
 
 def _present(layer: object, name: str) -> object:
-    """The present value of an attribute: the layer's own, or the default of its class."""
+    """The present value of an attribute: that of the instance, or the default in its class, or `MISSING`.
+
+    Raises:
+        ArtifactError: the class has a method or a constant of this name.
+    """
     own = vars(layer).get(name, MISSING)
     default = inspect.getattr_static(type(layer), name, MISSING)
     if own is MISSING and (is_constant(default) or hasattr(type(default), "__get__")):

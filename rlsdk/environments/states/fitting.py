@@ -1,4 +1,4 @@
-"""Whether a value from a file may take the place of an attribute: it must be of the kind of the present value."""
+"""Checks whether a value from a file may replace the value of an attribute: both must be of the same kind."""
 
 from __future__ import annotations
 
@@ -25,9 +25,14 @@ OTHERS: tuple[type, ...] = (dict, set, frozenset, np.random.RandomState, random.
 
 
 def require_fit(where: str, value: object, present: object, *, assigned: bool) -> None:
-    """Raises ArtifactError unless `value` may replace `present` (`MISSING`: there is nothing yet) as the attribute `where`.
+    """Raises ArtifactError unless `value` may replace `present` as the value of the attribute `where`.
 
-    Attributes that code assigns may change between numbers, sequences and arrays; others keep type, shape and dtype.
+    Args:
+        where: the name of the attribute for the message.
+        value: the value from the file.
+        present: the present value; `MISSING` if the attribute does not exist yet.
+        assigned: whether code of the environment assigns the attribute. Then it may change between numbers, sequences and
+            arrays. Otherwise type, shape and dtype must stay the same.
     """
     if _stays(present) or _stays(value):
         fits = value is present
@@ -43,7 +48,7 @@ def require_fit(where: str, value: object, present: object, *, assigned: bool) -
 
 
 def _stays(value: object) -> bool:
-    """Whether the environment has its own, which no other may replace."""
+    """Whether a value is a constant, a space or a simulation. The environment's object of this kind is never replaced."""
     return is_constant(value) or isinstance(value, gymnasium.Space) or class_name(value) == simulation.CLASS
 
 
@@ -76,13 +81,16 @@ def _same_kind(value: object, present: object) -> bool:
 
 
 def may_name_place(name: str, value: object, present: object) -> bool:
-    """Whether the attribute `name` would get a text that may be the name of a file or folder, and is not there already."""
+    """Whether `value` contains a text that may be the name of a file or folder and that is not in `present`.
+
+    `name` is the name of the attribute that would get the value.
+    """
     known = set(texts_in(present))
     return any(text not in known and may_be_place(name, text) for text in texts_in(value))
 
 
 def texts_in(value: object) -> Iterator[str]:
-    """Every text inside a value."""
+    """Yield every text inside a value: in containers, and in arrays of texts."""
     pending, seen = [value], set[int]()
     while pending:
         item = pending.pop()

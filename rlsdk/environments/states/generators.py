@@ -1,5 +1,7 @@
-"""Random generators from stored states. numpy reads and writes memory by the positions in a state without looking at them,
-so every number is checked first."""
+"""Random generators from stored states.
+
+Every number of a state is checked first, because numpy uses positions in it to access memory without checking them.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,14 @@ from rlsdk.errors import ArtifactError
 
 MERSENNE_WORDS = 624
 BUFFERED = {"has_uint32": (0, 1), "uinteger": (0, 2**32 - 1)}
-"""A half of a 64-bit word that is still to be used, in every numpy generator but MT19937."""
+"""The entries for the unused half of a 64-bit word, with their bounds. All numpy generators except MT19937 have them."""
 
 
 def numpy_generator(state: Any) -> np.random.Generator:
-    """The generator whose `bit_generator.state` this is.
+    """The numpy generator with `state` as its `bit_generator.state`.
 
     Raises:
-        ArtifactError: no generator can be in this state.
+        ArtifactError: no generator can have this state.
     """
     name = state.get("bit_generator") if isinstance(state, dict) else None
     if not isinstance(name, str) or name not in _CHECKS:
@@ -32,7 +34,7 @@ def numpy_generator(state: Any) -> np.random.Generator:
 
 
 def legacy_generator(state: Any) -> np.random.RandomState:
-    """The `RandomState` whose `get_state(legacy=False)` this is; raises as `numpy_generator`."""
+    """The `RandomState` with `state` as its `get_state(legacy=False)`. Raises ArtifactError as `numpy_generator`."""
     _require_names(state, {"bit_generator", "state", "has_gauss", "gauss"})
     if state["bit_generator"] != "MT19937":
         raise _refused("a legacy generator of another kind")
@@ -46,7 +48,7 @@ def legacy_generator(state: Any) -> np.random.RandomState:
 
 
 def python_generator(state: Any) -> random.Random:
-    """The `random.Random` whose `getstate()` this is; raises as `numpy_generator`."""
+    """The `random.Random` with `state` as its `getstate()`. Raises ArtifactError as `numpy_generator`."""
     version, words, gauss = state if isinstance(state, tuple) and len(state) == 3 else (None, None, None)
     if version != 3 or not isinstance(words, tuple) or len(words) != MERSENNE_WORDS + 1:
         raise _refused("a generator of another length")
@@ -54,7 +56,7 @@ def python_generator(state: Any) -> random.Random:
         raise _refused("a generator with numbers out of range")
     if not any(words[:-1]) or not (gauss is None or type(gauss) is float):
         raise _refused("a generator that gives no random numbers")
-    made = random.Random()  # noqa: S311  # the environment's own
+    made = random.Random()  # noqa: S311  # a generator of the environment, not for security
     made.setstate(state)
     return made
 

@@ -1,4 +1,7 @@
-"""Values from what `Writer` made of them, which may come from a file: all is checked before numpy, torch or mujoco get it."""
+"""Decodes values that `Writer` encoded.
+
+They may come from a file, so all of them are checked before numpy, torch or mujoco get them.
+"""
 
 from __future__ import annotations
 
@@ -21,25 +24,29 @@ from rlsdk.runtime.stored import put_back
 
 MISSING = object()
 SHARED = ("constant", "space", "simulation")
-"""Kinds whose object stays the environment's own."""
+"""Kinds of values for which the object of the environment is used, not a new one."""
 DTYPE = re.compile(r"[<>|=][biufcmMSU]\d{1,6}(\[\d*[a-zA-Zμ]{1,3}\])?")
 MAX_KEY = 10_000
-"""Values that a key, or an item of a set, may be made of."""
+"""The largest number of values in a key of a dict or an item of a set."""
 MAX_CODE_POINT = 0x10FFFF
 
 
 class Reader:
-    """Makes the values `Writer` wrote; `present`: the present values, which stay where they are constant."""
+    """Decodes values that `Writer` encoded. `arrays` are the stored arrays of bytes."""
 
     def __init__(self, arrays: list[NDArray[np.generic]]) -> None:
         self.arrays: list[NDArray[np.generic] | None] = [*arrays]
         self._made: list[object] = []
 
     def __call__(self, code: object, present: object = MISSING) -> Any:
-        """The value.
+        """Decode a value.
+
+        Args:
+            code: the JSON that `Writer` made of the value.
+            present: the present value of the attribute, which is returned for a constant; `MISSING` if there is none.
 
         Raises:
-            ArtifactError: not something `Writer` writes, or a constant the environment does not have.
+            ArtifactError: `Writer` does not write such a code, or the environment lacks a constant.
         """
         if type(code) in JSON_SCALARS:
             return code
@@ -163,7 +170,10 @@ READERS: dict[str, Callable[[Reader, dict[str, Any], object], object]] = {
 
 
 def _hashable(value: object) -> Hashable:
-    """The value, if hashing it is little work: tuples that hold the same tuples again and again take for ever."""
+    """The value itself. Raises ArtifactError if it consists of too many values.
+
+    The limit is needed because hashing nested tuples that repeat the same tuples can take exponential time.
+    """
     pending, seen = [value], 0
     while pending:
         item = pending.pop()

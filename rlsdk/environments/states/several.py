@@ -1,4 +1,4 @@
-"""The states of several environments as one."""
+"""The state of a vector environment, made of the states of its environments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_LENGTH = 2**62
 
 @runtime_checkable
 class GivesState(Protocol):
-    """Environments whose state can be taken out."""
+    """A vector environment whose state can be read."""
 
     def get_state(self) -> Mapping[str, object]: ...
 
@@ -22,7 +22,7 @@ def read_state(env: object) -> Mapping[str, object]:
     """The state of a vector environment.
 
     Raises:
-        OpaqueValue: it has no method `get_state`, or holds something whose state cannot be read.
+        OpaqueValue: it has no method `get_state`, or it contains a value whose state cannot be read.
     """
     if not isinstance(env, GivesState):
         raise OpaqueValue(f"{type(env).__name__} has no method get_state")
@@ -30,7 +30,10 @@ def read_state(env: object) -> Mapping[str, object]:
 
 
 def state_of(states: Sequence[dict[str, object]], has_masks: bool) -> dict[str, object]:
-    """A nested state: leaves are tensors and JSON scalars."""
+    """The state of a vector environment from those of its environments. Leaves are tensors and JSON scalars.
+
+    `has_masks`: whether the environments give action masks.
+    """
     return {"has_masks": has_masks, "copies": {f"{i:05d}": state for i, state in enumerate(states)}}
 
 
@@ -38,7 +41,7 @@ def states_in(state: object, count: int) -> list[Any]:
     """The states of `count` environments, in order.
 
     Raises:
-        ArtifactError: there are more or fewer.
+        ArtifactError: `state` has another number of environments.
     """
     copies = state.get("copies", {}) if isinstance(state, dict) else {}
     if len(copies) != count:
@@ -47,10 +50,10 @@ def states_in(state: object, count: int) -> list[Any]:
 
 
 def running_episode(state: Any) -> tuple[float, int]:
-    """(return so far, step at which the episode began, when now is step 0) of one environment.
+    """(return so far, first step of the episode) of one environment, where the current step has the number 0.
 
     Raises:
-        ArtifactError: they are other values.
+        ArtifactError: the return or the length in the state is invalid.
     """
     total, length = state["return"], state["length"]
     if type(total) not in (float, int) or type(length) is not int or not 0 <= length <= MAX_LENGTH:
@@ -59,7 +62,7 @@ def running_episode(state: Any) -> tuple[float, int]:
 
 
 def masks_in(state: Any) -> bool:
-    """Whether the environments offered action masks; raises as `running_episode`."""
+    """Whether the environments gave action masks. Raises ArtifactError when the entry is not a bool."""
     if type(state["has_masks"]) is not bool:
         raise ArtifactError(f"the file is damaged: environments have masks = {state['has_masks']!r}")
     return bool(state["has_masks"])

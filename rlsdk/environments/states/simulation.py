@@ -1,4 +1,4 @@
-"""MuJoCo's simulation: the arrays that its next step reads."""
+"""Reads and restores the state of a MuJoCo simulation: the arrays that its next step reads."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from rlsdk.errors import ArtifactError
 
 CLASS = "mujoco._structs.MjData"
 REBUILT = ("efc_", "iefc_", "map_", "island_", "contact")
-"""Names of arrays that every step builds again, with as many rows as there are contacts."""
+"""Beginnings of names of arrays that every step computes again. Their number of rows depends on the contacts."""
 SWITCHES = ("eq_active",)
-"""Arrays of truth values that are state. Other whole numbers are indices into MuJoCo's memory, which every step
-builds again: a file does not choose them."""
+"""Arrays of truth values that belong to the state. Other arrays of integers are indices into MuJoCo's memory, which every step
+computes again; values from a file must not replace them."""
 
 
 _SHAPES: WeakKeyDictionary[Any, dict[str, tuple[int, ...]]] = WeakKeyDictionary()
-"""Model -> name -> shape of the arrays that its simulations begin with. Finding them takes most of a millisecond."""
+"""Model -> name of an array -> its shape in a new simulation. This is a cache: finding the arrays takes almost 1 ms."""
 
 
 def fields(data: Any) -> dict[str, NDArray[np.generic]]:
-    """Arrays of numbers whose size depends on the model alone, by name."""
+    """Name -> array of the state: float arrays and `SWITCHES` whose size depends only on the model."""
     shapes = _SHAPES.get(data.model)
     if shapes is None:
         shapes = _SHAPES[data.model] = _first_shapes(data.model)
@@ -46,18 +46,20 @@ def _first_shapes(model: Any) -> dict[str, tuple[int, ...]]:
 
 
 def gathered(data: Any) -> tuple[dict[str, int], NDArray[np.uint8]]:
-    """The arrays as bytes, one after another, and how many bytes each has by name: a hundred small arrays take ten times as
-    long to store and to send."""
+    """(name -> number of bytes of each array, all arrays concatenated as bytes).
+
+    Storing and sending a hundred small arrays separately takes ten times as long.
+    """
     found = fields(data)
     joined = bytearray().join(map(np.ndarray.tobytes, found.values()))
     return {name: array.nbytes for name, array in found.items()}, np.frombuffer(joined, np.uint8)
 
 
 def put_back(data: Any, time: float, sizes: Mapping[str, int], stored: NDArray[Any]) -> None:
-    """Put what `gathered` gave into the simulation. Arrays that it does not have are left out.
+    """Copy arrays from `gathered` into a simulation, and set its time. Arrays that the simulation lacks are ignored.
 
     Raises:
-        ArtifactError: an array has another size, or the time is not finite.
+        ArtifactError: an array has another size, the time is not finite, or `data` is not a simulation.
     """
     are_sizes = all(type(size) is int and size >= 0 for size in sizes.values())
     if class_name(data) != CLASS or not math.isfinite(time) or stored.dtype != np.uint8 or not are_sizes:
@@ -76,5 +78,5 @@ def put_back(data: Any, time: float, sizes: Mapping[str, int], stored: NDArray[A
 
 
 def class_name(value: object) -> str:
-    """Module and name of the class of a value."""
+    """The module and the name of the class of a value, joined by a dot."""
     return f"{type(value).__module__}.{type(value).__qualname__}"

@@ -1,6 +1,6 @@
-"""Values environments hold, as JSON and arrays: numbers, texts, containers, arrays and random generators.
+"""Encodes values of environments as JSON and arrays: numbers, texts, containers, arrays and random generators.
 
-Two attributes that hold the same object hold the same one again when they are put back.
+If two attributes refer to the same object, they refer to the same object again after decoding.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rlsdk.environments.states.simulation import class_name
 
 JSON_SCALARS = (bool, int, str, type(None))
 CONSTANTS = (type, FunctionType, BuiltinFunctionType, MethodType, ModuleType, partial, PurePath)
-"""Kinds of values that are taken for unchanging: the environment put back into has its own."""
+"""Types of values that are treated as constants: they are not stored, because the restored environment has its own."""
 CONSTANT_MODULES = ("gymnasium.envs.registration", "gymnasium.envs.mujoco.mujoco_rendering", "pygame")
 CONSTANT_CLASSES = ("mujoco._structs.MjModel",)
 CONTAINERS: dict[str, Callable[[Iterable[Hashable]], object]] = {
@@ -33,26 +33,26 @@ CONTAINERS: dict[str, Callable[[Iterable[Hashable]], object]] = {
     "frozenset": frozenset,
 }
 PLAIN_KINDS = "biufcmMSU"
-"""Kinds of numpy dtypes whose bytes are the values: numbers, dates and texts."""
+"""Kinds of numpy dtypes that contain values and not references to objects: numbers, dates and texts."""
 
 
 class OpaqueValue(Exception):  # noqa: N818  # named after the value
-    """A value whose state cannot be read from outside; the text names its place."""
+    """Raised for a value whose state cannot be read; the message names the attribute that has it."""
 
 
 class Writer:
-    """Turns values into JSON; what is an array goes to `arrays`."""
+    """Encodes values as JSON. Arrays are appended to `arrays`, and the JSON has their numbers."""
 
     def __init__(self) -> None:
         self.arrays: list[NDArray[np.generic]] = []
         self._seen: dict[int, int] = {}
-        self._kept: list[object] = []  # alive, so that ids are not given twice
+        self._kept: list[object] = []  # references to the encoded objects, so that Python does not reuse their ids
 
     def __call__(self, value: object, where: str) -> object:
-        """JSON that `Reader` understands.
+        """Encode a value as JSON for `Reader`. `where` names its attribute for messages.
 
         Raises:
-            OpaqueValue: a kind of object this module knows nothing about.
+            OpaqueValue: values of this type cannot be encoded.
         """
         if type(value) in JSON_SCALARS:
             return value
@@ -127,7 +127,7 @@ ENCODERS: dict[type, Callable[[Writer, Any, str], dict[str, object]]] = {
 
 
 def is_constant(value: object) -> bool:
-    """Whether a value is taken for unchanging."""
+    """Whether a value is treated as a constant of the environment, which is not stored."""
     return (
         isinstance(value, CONSTANTS)
         or _module(value).startswith(CONSTANT_MODULES)
@@ -140,7 +140,7 @@ def _module(value: object) -> str:
 
 
 def parts_of(space: object) -> list[Any]:
-    """The space and those inside it: each may draw numbers of its own."""
+    """The space and all spaces inside it, each of which may have its own random generator."""
     inner = getattr(space, "spaces", ())
     children = inner.values() if hasattr(inner, "values") else inner
     return [space, *(part for child in children for part in parts_of(child))]

@@ -1,4 +1,4 @@
-"""Small environments with known answers, for tests and documentation.
+"""Small environments with known best actions and values, for tests and documentation.
 
 They are registered with gymnasium as `rlsdk/<class name>-v0`, so they also work on the command line:
 `rlsdk run tqc --env rlsdk/IdentityEnvBox-v0 --steps 2000`.
@@ -51,4 +51,4 @@ __all__ = [
 ]
 
 WITHOUT_ARGUMENTS = tuple(name for name in __all__ if "Env" in name and name != "AnySpaceEnv")
-"""Classes that can be made without arguments; their ids are rlsdk/<class>-v0."""
+"""Environment classes with a constructor that needs no arguments. Their ids are rlsdk/<class>-v0."""

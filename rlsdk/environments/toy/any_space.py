@@ -1,4 +1,4 @@
-"""Environments of any space, with random observations: for checking that shapes and dtypes fit."""
+"""Environments with any observation and action space and random observations, for checks of shapes and dtypes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ Space = gymnasium.Space[Any]
 
 
 class AnySpaceEnv(gymnasium.Env[object, object]):
-    """Random observations of any space, random rewards, any action space: for checking that shapes and dtypes fit.
+    """An environment with any observation and action space, random observations and random rewards.
 
-    Discrete choices have random masks, `action_masks()`; with `strict` a forbidden action raises.
+    It is for checks of shapes and dtypes. Discrete choices have random masks, `action_masks()`. With `strict=True` a forbidden
+    action raises ValueError.
     """
 
     def __init__(
@@ -31,7 +32,7 @@ class AnySpaceEnv(gymnasium.Env[object, object]):
         self._mask = np.ones(sum(self._choices), dtype=bool)
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """bool, True where the action is allowed now."""
+        """The current action mask: bool [A], True where the action is allowed."""
         return self._mask.copy()
 
     def _draw_mask(self) -> None:
@@ -62,11 +63,11 @@ class AnySpaceEnv(gymnasium.Env[object, object]):
         return self.observation_space.sample(), float(self.np_random.normal()), terminated, over and not terminated, {}
 
     def render(self) -> None:
-        """Shows nothing; loops that render run all the same."""
+        """Do nothing. The method exists so that loops that call `render` work."""
 
 
 def _entries(space: object, action: object) -> list[int]:
-    """Where in the mask the chosen values stand."""
+    """The indices of the entries of the mask that belong to the values in `action`."""
     found: list[int] = []
     start = 0
     for leaf, value in _leaves(space, action):
@@ -87,7 +88,7 @@ def _leaves(space: object, action: Any) -> list[tuple[object, object]]:
 
 
 class FakeImageEnv(AnySpaceEnv):
-    """Random uint8 images, channels last or first."""
+    """An environment with random uint8 images as observations, with channels last or first."""
 
     def __init__(
         self, size: int = 36, channels: int = 1, channels_first: bool = False, action_space: Space | None = None
@@ -98,7 +99,7 @@ class FakeImageEnv(AnySpaceEnv):
 
 
 class SimpleMultiObsEnv(AnySpaceEnv):
-    """A Dict observation of a vector, a discrete value and a small image."""
+    """An environment with Dict observations of a vector, a discrete value and a small image, all random."""
 
     def __init__(self, action_space: Space | None = None) -> None:
         parts = {

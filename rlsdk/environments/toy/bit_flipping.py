@@ -1,4 +1,7 @@
-"""Flip bits until they equal a goal. Source: Andrychowicz et al. 2017, arXiv:1707.01495, section 3.1."""
+"""The bit-flipping task: flip bits until they equal a goal.
+
+Source: Andrychowicz et al. 2017, arXiv:1707.01495, section 3.1.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,11 @@ from numpy.typing import NDArray
 
 
 class BitFlippingEnv(gymnasium.Env[object, object]):
-    """Dict observation of `observation`, `achieved_goal` and `desired_goal`, `n_bits` bits each.
+    """The agent flips bits until all `n_bits` bits equal a goal.
 
-    The reward is 0 when the goal is reached, -1 otherwise. Actions name one bit to flip, or with `continuous` flip every
-    bit whose number is positive.
+    Observations are a Dict of `observation`, `achieved_goal` and `desired_goal` with `n_bits` bits each. An action is the index
+    of the bit to flip. With `continuous=True` it has a number for each bit, and bits with positive numbers are flipped.
+    The reward is 0 when the goal is reached, else -1.
     """
 
     def __init__(self, n_bits: int = 10, continuous: bool = False, max_steps: int | None = None) -> None:
@@ -43,14 +47,14 @@ class BitFlippingEnv(gymnasium.Env[object, object]):
         return self._observation(), reward, reached, truncated, {"is_success": reached}
 
     def render(self) -> None:
-        """Shows nothing; loops that render run all the same."""
+        """Do nothing. The method exists so that loops that call `render` work."""
 
     def compute_reward(self, achieved_goal: object, desired_goal: object, info: object) -> NDArray[np.float32]:
-        """0 where all bits agree, -1 elsewhere; goals may be stacked on leading axes."""
+        """The reward: 0 where all bits of both goals agree, else -1. Goals may have leading batch axes."""
         return self.compute_terminated(achieved_goal, desired_goal, info).astype(np.float32) - 1.0
 
     def compute_terminated(self, achieved_goal: object, desired_goal: object, info: object) -> NDArray[np.bool_]:
-        """Whether all bits agree, which ends an episode; goals may be stacked on leading axes."""
+        """Whether all bits of both goals agree, which ends the episode. Goals may have leading batch axes."""
         equal: NDArray[np.bool_] = np.all(np.asarray(achieved_goal) == np.asarray(desired_goal), axis=-1)
         return equal
 

@@ -1,4 +1,4 @@
-"""An environment whose observations make every row of a buffer checkable."""
+"""An environment with observations that identify each step, for checks of the rows in a replay buffer."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 
 class ChainEnv(gymnasium.Env[object, object]):
-    """Episodes of fixed length whose observation is (episode number, step), reward = step.
+    """An environment with episodes of `length` steps, observations (episode number, step) and the number of the step as reward.
 
-    Every `terminate_every`-th episode ends by termination, the others by truncation, so that a buffer's rows can be
-    checked against the truth. The action does nothing.
+    Every `terminate_every`-th episode ends by termination, the others by truncation. Actions have no effect. The rows of a
+    replay buffer can be compared with these known values.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class ChainEnv(gymnasium.Env[object, object]):
         return self._observation(), reward, terminated, over and not terminated, {}
 
     def terminates(self, episode: int) -> bool:
-        """Whether this episode ends by termination."""
+        """Whether the episode number `episode` ends by termination."""
         return self.terminate_every > 0 and episode % self.terminate_every == 0
 
     def _observation(self) -> NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""Entries of `info` for environments that have none, for checking algorithms that need them."""
+"""A wrapper that adds entries to `info`, for tests of algorithms that need such entries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import gymnasium
 
 
 class ExtraInfo(gymnasium.Wrapper[object, object, object, object]):
-    """Adds each of `names` to `info`: 0.0 and 1.0 in turn, step by step."""
+    """Adds each of `names` to the `info` of steps. The value is 1.0 at the first step and alternates with 0.0."""
 
     def __init__(self, env: gymnasium.Env[object, object], names: Sequence[str]) -> None:
         super().__init__(env)

@@ -1,4 +1,4 @@
-"""A discrete and a continuous action at once."""
+"""An environment whose actions have a discrete and a continuous part."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 
 class HybridActionEnv(gymnasium.Env[object, object]):
-    """Choose the tool the observation names, and the force it shows.
+    """The agent must choose the tool and the force that the observation shows.
 
-    Observation [tool / (tools - 1), force]; action Dict of `tool` and `force`; reward 1 minus the distance of the forces for
-    the right tool, 0 for a wrong one.
+    The observation is [tool / (tools - 1), force]. The action is a Dict of `tool` and `force`. The reward for the right tool is
+    1 minus the absolute difference of the forces, and 0 for a wrong tool.
     """
 
     def __init__(self, tools: int = 3, episode_length: int = 50) -> None:

@@ -1,4 +1,4 @@
-"""The best action is the observation: the smallest thing an algorithm must be able to learn, in every action space."""
+"""Identity tasks for every action space: the best action equals the observation. Every algorithm must be able to learn them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ def bits(generator: np.random.Generator, dim: int) -> NDArray[np.int8]:
 
 
 class IdentityTask(gymnasium.Env[object, object]):
-    """Shows a random element of its space at each step; episodes are cut off after `episode_length` steps."""
+    """The base class of identity tasks. Each observation is a random element of the space.
+
+    Episodes are truncated after `episode_length` steps.
+    """
 
     def __init__(self, space: gymnasium.Space[Any], episode_length: int) -> None:
         self.observation_space = self.action_space = space
@@ -48,7 +51,7 @@ class IdentityTask(gymnasium.Env[object, object]):
         return self._next(), reward, False, self._steps >= self.episode_length, {}
 
     def render(self) -> None:
-        """Shows nothing; loops that render run all the same."""
+        """Do nothing. The method exists so that loops that call `render` work."""
 
     def _next(self) -> object:
         self.target = self.draw()
@@ -59,12 +62,12 @@ class IdentityTask(gymnasium.Env[object, object]):
         raise NotImplementedError
 
     def reward(self, action: object) -> float:
-        """1 for the right action, 0 otherwise."""
+        """The reward: 1 if the action equals the observation, else 0."""
         return float(np.array_equal(np.asarray(action), np.asarray(self.target)))
 
 
 class IdentityEnv(IdentityTask):
-    """Discrete: reward 1 for naming the observation."""
+    """The identity task in Discrete(dim): the reward is 1 if the action equals the observation, else 0."""
 
     def __init__(self, dim: int = 2, episode_length: int = 100) -> None:
         super().__init__(spaces.Discrete(dim), episode_length)
@@ -75,7 +78,7 @@ class IdentityEnv(IdentityTask):
 
 
 class IdentityEnvMultiDiscrete(IdentityTask):
-    """Two discrete values at a time: reward 1 when both are right."""
+    """The identity task with two discrete values: the reward is 1 if both are right, else 0."""
 
     def __init__(self, dim: int = 2, episode_length: int = 100) -> None:
         super().__init__(spaces.MultiDiscrete([dim, dim]), episode_length)
@@ -86,7 +89,7 @@ class IdentityEnvMultiDiscrete(IdentityTask):
 
 
 class IdentityEnvMultiBinary(IdentityTask):
-    """`dim` bits: reward 1 when all are right."""
+    """The identity task with `dim` bits: the reward is 1 if all bits are right, else 0."""
 
     def __init__(self, dim: int = 2, episode_length: int = 100) -> None:
         super().__init__(spaces.MultiBinary(dim), episode_length)
@@ -97,7 +100,7 @@ class IdentityEnvMultiBinary(IdentityTask):
 
 
 class IdentityEnvBox(IdentityTask):
-    """A number between `low` and `high`: the reward is minus the squared distance to it."""
+    """The identity task with a number between `low` and `high`: the reward is minus the squared error of the action."""
 
     def __init__(self, low: float = -1.0, high: float = 1.0, episode_length: int = 100) -> None:
         super().__init__(spaces.Box(low, high, (1,), np.float32), episode_length)

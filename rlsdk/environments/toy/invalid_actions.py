@@ -1,4 +1,4 @@
-"""Identity environments in which some actions are forbidden at each step; `action_masks()` returns which are allowed."""
+"""Identity tasks in which some actions are forbidden at each step. `action_masks()` returns the allowed ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _require(invalid: int, choices: int) -> None:
 
 
 def _mask(size: int, invalid: int, right: int, generator: np.random.Generator) -> NDArray[np.bool_]:
-    """bool [size], True where allowed: `invalid` random ones are not, `right` always is."""
+    """A mask bool [size], True where an action is allowed. `invalid` random actions are forbidden, but never `right`."""
     allowed = np.ones(size, dtype=bool)
     others = np.delete(np.arange(size), right)
     allowed[generator.choice(others, invalid, replace=False)] = False
@@ -26,7 +26,10 @@ def _mask(size: int, invalid: int, right: int, generator: np.random.Generator) -
 
 
 class InvalidActionEnvDiscrete(IdentityTask):
-    """`n_invalid_actions` of the `dim` actions are forbidden, other ones at every step, never the right one."""
+    """The identity task in Discrete(dim) with `n_invalid_actions` forbidden actions.
+
+    They are drawn again at every step. The right action is never forbidden.
+    """
 
     def __init__(self, dim: int = 20, n_invalid_actions: int = 10, episode_length: int = 100) -> None:
         _require(n_invalid_actions, dim)
@@ -40,12 +43,15 @@ class InvalidActionEnvDiscrete(IdentityTask):
         return target
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """bool [dim], True where the action is allowed."""
+        """The current action mask: bool [dim], True where the action is allowed."""
         return self._allowed.copy()
 
 
 class InvalidActionEnvMultiDiscrete(IdentityTask):
-    """The same for two discrete values: `n_invalid_actions` choices are forbidden in all, of either value."""
+    """The identity task with two discrete values and `n_invalid_actions` forbidden values, counted over both.
+
+    They are drawn again at every step. The right values are never forbidden.
+    """
 
     def __init__(self, dim: int = 20, n_invalid_actions: int = 10, episode_length: int = 100) -> None:
         _require(n_invalid_actions, 2 * dim - 1)
@@ -61,12 +67,12 @@ class InvalidActionEnvMultiDiscrete(IdentityTask):
         return target
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """bool [2 * dim]: the choices of the first value, then those of the second."""
+        """The current action mask: bool [2 * dim], the entries of the first value, then those of the second."""
         return self._allowed.copy()
 
 
 class InvalidActionEnvMultiBinary(IdentityTask):
-    """The same for bits: one of the two values of `n_invalid_actions` bits is forbidden, never the right one."""
+    """The identity task with `dim` bits. For `n_invalid_actions` random bits, the wrong value is forbidden at each step."""
 
     def __init__(self, dim: int = 20, n_invalid_actions: int = 10, episode_length: int = 100) -> None:
         _require(n_invalid_actions, dim + 1)
@@ -82,5 +88,5 @@ class InvalidActionEnvMultiBinary(IdentityTask):
         return target
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """bool [2 * dim]: for each bit whether it may be 0, and whether it may be 1."""
+        """The current action mask: bool [2 * dim], two entries per bit: may it be 0, may it be 1."""
         return self._allowed.copy()

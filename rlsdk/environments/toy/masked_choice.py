@@ -1,4 +1,4 @@
-"""The best-paying choice is sometimes forbidden: then the best of the others is right."""
+"""An environment with random masks: the best action is the allowed one with the highest reward."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from rlsdk.spaces import choices_of
 
 
 class MaskedChoiceEnv(gymnasium.Env[object, object]):
-    """Episodes of `episode_length` steps with other random masks at each; the observation is always 1.
+    """An environment with a new random mask at each step. The observation is always 1.
 
-    The reward is the action's `position_in` the space, or with `low_pays` what is missing from 1.
+    The reward is `position_in(space, action)`, or 1 minus it with `low_pays=True`. Episodes terminate after `episode_length`
+    steps.
     """
 
     def __init__(
@@ -28,7 +29,7 @@ class MaskedChoiceEnv(gymnasium.Env[object, object]):
         self._mask = np.ones(sum(self._choices), dtype=bool)
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """bool, True where the choice is allowed: at least one of each part of the action."""
+        """The current action mask: bool [A], True where a value is allowed. Every part of the action has an allowed value."""
         return self._mask.copy()
 
     def reset(

@@ -1,4 +1,4 @@
-"""Where an action lies in its space: what tasks for actions of any kind read."""
+"""The relative position of an action in its space, a number that tasks with any action space can use."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ Ends = NDArray[np.float64] | np.float64
 
 
 def position_in(space: gymnasium.Space[object], action: Any) -> float:
-    """From 0, all parts of the action at their low end or first choice, to 1, all at their high end or last choice.
+    """The relative position of an action in its space, from 0 to 1.
 
-    Parts of an action, such as the numbers of a Box, count alike.
+    It is 0 if all parts of the action have their lowest or first value, and 1 if all have their highest or last value. It is
+    the mean over the parts, such as the numbers of a Box.
     """
     if isinstance(space, spaces.Dict):
         return float(np.mean([position_in(child, action[name]) for name, child in space.spaces.items()]))
@@ -26,7 +27,10 @@ def position_in(space: gymnasium.Space[object], action: Any) -> float:
 
 
 def action_at(space: gymnasium.Space[object], position: float) -> object:
-    """The action whose parts are all at `position`, the inverse of `position_in`; choices are rounded."""
+    """The action whose parts all have the relative position `position`: the inverse of `position_in`.
+
+    Discrete values are rounded.
+    """
     if isinstance(space, spaces.Dict):
         return {name: action_at(child, position) for name, child in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
@@ -37,7 +41,7 @@ def action_at(space: gymnasium.Space[object], position: float) -> object:
 
 
 def _ends(space: gymnasium.Space[object]) -> tuple[Ends, Ends]:
-    """The first and the last value of a space, each of its shape."""
+    """(first value, last value) of a space, both with the shape of the space."""
     if isinstance(space, spaces.Discrete):
         return np.float64(space.start), np.float64(space.start + space.n - 1)
     if isinstance(space, spaces.MultiDiscrete):

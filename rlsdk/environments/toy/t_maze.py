@@ -1,4 +1,7 @@
-"""A corridor with a fork: what was seen at the start decides where to turn. Source: Bakker 2002, the T-maze task."""
+"""The T-maze task, a test of memory: the first observation determines the right turn at the end of a corridor.
+
+Source: Bakker 2002.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,10 @@ from numpy.typing import NDArray
 
 
 class TMazeEnv(gymnasium.Env[object, object]):
-    """A cue (-1 or 1) shows at the first step only; after `length` steps the action 0 or 1 must name it.
+    """The agent sees a cue (-1 or 1) in the first observation only, and needs it at the fork after `length` steps.
 
-    Observation [cue or 0, 1 at the fork]. Reward 1 for the right turn, 0 otherwise: without memory the mean is 0.5.
+    Observations are [cue at the first step, else 0; 1 at the fork, else 0]. At the fork, action 0 is right for cue -1, and
+    action 1 for cue 1. The reward is 1 for the right turn, else 0. Without memory the mean return is 0.5.
     """
 
     def __init__(self, length: int = 6) -> None:

@@ -1,4 +1,7 @@
-"""Tasks of a few states and two outcomes per state, given as a table: their best answers and values follow by hand."""
+"""Tasks with a few states and two outcomes per state, given as a table.
+
+Their best actions and values can be computed manually.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,11 @@ from rlsdk.environments.toy.position import position_in
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a step gives: the reward, the states that may follow (each equally likely), and how the episode ends."""
+    """The result of a step: the reward, the possible next states (equally likely), and how the episode ends."""
 
     reward: float
     states: tuple[int, ...] = (0,)
-    """At the end of an episode: the states that the last observation may show."""
+    """The possible next states. If the episode ends, the last observation shows one of them."""
     ends: Literal["no", "terminated", "truncated"] = "no"
 
 
@@ -28,14 +31,13 @@ CHAIN = (
     (Outcome(1.0, (0,), "terminated"), Outcome(0.0, (1,))),
     (Outcome(1.6, (0,), "terminated"), Outcome(1.6, (0,), "terminated")),
 )
-"""Two states: 1 at once, or 1.6 a step later. The later one is worth more from a discount of 0.625 on."""
+"""A task with two states: a reward of 1 immediately, or 1.6 one step later. Waiting is better for a discount above 0.625."""
 
 
 class TableEnv(gymnasium.Env[object, object]):
-    """A task of a few states, each with a low and a high outcome.
+    """A task with a few states and two outcomes per state, (low, high).
 
-    The low end of the action space gives the low outcome, the high end the high one. An action in between gives the high one
-    with the probability `position_in(space, action)`.
+    An action leads to the high outcome with the probability `position_in(space, action)`, otherwise to the low outcome.
     """
 
     def __init__(
@@ -46,8 +48,15 @@ class TableEnv(gymnasium.Env[object, object]):
         observations: NDArray[np.float32] | Literal["one-hot", "number"] = "one-hot",
         episode_length: int | None = None,
     ) -> None:
-        """`observations`: float32 [states, F], "one-hot" for rows with a single 1, or "number" for a Discrete
-        space. `episode_length`: a time limit."""
+        """Make a task.
+
+        Args:
+            outcomes: (low outcome, high outcome) of each state.
+            starts: the states in which an episode may begin, equally likely.
+            action_space: any action space; None: Discrete(2).
+            observations: float32 [states, F], "one-hot" for one-hot vectors, or "number" for a Discrete space.
+            episode_length: the time limit, in steps; None: no limit.
+        """
         self.outcomes, self.starts = tuple(outcomes), tuple(starts)
         self.episode_length, self._steps = episode_length, 0
         self.action_space = action_space or spaces.Discrete(2)
@@ -81,6 +90,6 @@ class TableEnv(gymnasium.Env[object, object]):
 
 
 def _box_around(rows: NDArray[np.float32]) -> spaces.Box:
-    """The space of observations float32 [states, F]: from -1 to 1 in each number, wider where one lies outside."""
+    """The space of observations float32 [states, F]. Each number has the bounds -1 and 1, or wider ones if necessary."""
     ends = np.ones(rows.shape[1:], np.float32)
     return spaces.Box(np.minimum(rows.min(0), -ends), np.maximum(rows.max(0), ends))

@@ -1,1 +1,1 @@
-"""Several environments stepped together: in this process, in others, or by another library."""
+"""Vector environments: several environments that are stepped together in this process, in others, or by another library."""

@@ -1,4 +1,4 @@
-"""Pickling values for other processes, among them functions that no module holds."""
+"""Pickling of values for other processes, including functions that cannot be imported, such as lambdas."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ T = TypeVar("T")
 
 
 class ByValue(Generic[T]):
-    """A value that is pickled by value, once only however often it is sent; calling this object gives the value."""
+    """A value that is pickled by value with cloudpickle. A call of this object returns the value.
+
+    The value is pickled only once, even if it is sent several times.
+    """
 
     def __init__(self, value: T) -> None:
         self._inner: CloudpickleWrapper[Any] = CloudpickleWrapper(lambda: value)

@@ -1,17 +1,17 @@
-"""Environments written in C, or in a language that can export C functions: they write into arrays that belong to the caller.
+"""Environments written in C, or in another language that can export C functions. They write into arrays of the caller.
 
-One call steps all of them, without Python objects in between. A library exports five functions:
+One call steps all environments, and no Python objects are made for single environments. A library exports five functions:
 
     void vec_sizes(int64_t *observation, int64_t *action);        // bytes of one observation and of one action
     void *vec_init(int64_t count, void *observations, const void *actions,
-                   float *rewards, uint8_t *terminated, uint8_t *truncated);     // NULL: it failed
-    void vec_reset(void *environments, int64_t seed);             // -1: continue with the random numbers there are
+                   float *rewards, uint8_t *terminated, uint8_t *truncated);     // returns NULL on failure
+    void vec_reset(void *environments, int64_t seed);             // seed -1: do not seed the random generators
     void vec_step(void *environments);
     void vec_close(void *environments);
 
-`vec_init` gets the arrays once. They are [count, ..] in C order, in the dtypes of the spaces, and stay where they are. A reset
-writes observations; a step reads actions and writes everything else, flags as 0 or 1. The observation of a step that ends an
-episode is the episode's last one. The next step ignores the action of that environment, begins its next episode, and writes
+`vec_init` gets the arrays once. They are [count, ..] in C order, in the dtypes of the spaces. Their addresses do not change. A
+reset writes observations. A step reads actions and writes everything else, flags as 0 or 1. The observation of a step that ends
+an episode is the episode's last one. The next step ignores the action of that environment, begins its next episode, and writes
 the first observation, reward 0 and flags 0: gymnasium's next-step autoreset.
 """
 
@@ -44,12 +44,12 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "vec_step": (None, (_ADDRESS,)),
     "vec_close": (None, (_ADDRESS,)),
 }
-"""What a library exports: name -> type of the result, types of the arguments."""
+"""The functions that a library exports: name -> (type of the result, types of the arguments)."""
 GREATEST_SEED = 2**63 - 1
 
 
 class CVectorEnv(gymnasium.vector.VectorEnv[object, object, object]):
-    """B environments of one library. `reset` and `step` return the arrays themselves: the next call writes over them."""
+    """B environments of one library. `reset` and `step` return the library's arrays, which the next call overwrites."""
 
     metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012  # gymnasium's own declaration
 
@@ -71,7 +71,7 @@ class CVectorEnv(gymnasium.vector.VectorEnv[object, object, object]):
             raise EnvironmentFault(f"{shown(str(library))}: vec_init returned NULL for {num_envs} environments")
 
     def _require_sizes(self) -> None:
-        """Raises EnvironmentFault where the library would read or write beyond the arrays."""
+        """Raises EnvironmentFault when the library has other sizes than the arrays, and would access memory outside them."""
         sizes = _SIZE(), _SIZE()
         self._functions["vec_sizes"](*map(ctypes.byref, sizes))
         for what, size, rows in zip(("observation", "action"), sizes, (self._observations, self._actions), strict=True):
@@ -104,15 +104,15 @@ class CVectorEnv(gymnasium.vector.VectorEnv[object, object, object]):
         return int(self._environments)
 
     def close_extras(self, **kwargs: object) -> None:
-        """Called once by `close`."""
+        """Close the environments of the library. `close` calls this once."""
         self._functions["vec_close"](self._environments)
 
     def get_state(self) -> NoReturn:
-        """Raises OpaqueValue: it is inside the library. A resumed training begins new episodes."""
+        """Raises OpaqueValue, because the state is inside the library. A resumed training begins new episodes."""
         raise OpaqueValue(f"the state of {self.library.name}")
 
     def set_state(self, state: object) -> NoReturn:
-        """Raises OpaqueValue."""
+        """Raises OpaqueValue, because the state is inside the library."""
         self.get_state()
 
 
@@ -124,18 +124,18 @@ def make_c_vec_env(
     observation_space: GymSpace,
     action_space: GymSpace,
 ) -> NativeVectorEnv:
-    """Environments of a shared library; `rlsdk.environments.vector.c_vector` describes the functions it exports.
+    """A vector environment of a shared library. `rlsdk.environments.vector.c_vector` describes the functions it must export.
 
     Args:
         library: path of the shared library (`.so`, `.dylib`, `.dll`).
         n_envs: number of environments.
-        seed: of the first reset that is given none.
-        observation_space: of one environment; a Box, Discrete, MultiDiscrete or MultiBinary of gymnasium.
-        action_space: likewise.
+        seed: seed of the first reset that gets no seed.
+        observation_space: the space of one environment: a Box, Discrete, MultiDiscrete or MultiBinary of gymnasium.
+        action_space: the action space of one environment, of the same kinds.
 
     Raises:
         EnvironmentFault: the library cannot be loaded, lacks a function, or was written for other spaces.
-        SettingsError: `n_envs` is not positive. UnsupportedSpaceError: a space with parts.
+        SettingsError: `n_envs` is not positive. UnsupportedSpaceError: a space is a Dict or Tuple, or of another kind.
     """
     if not isinstance(n_envs, int) or isinstance(n_envs, bool) or n_envs < 1:
         raise SettingsError(f"n_envs = {n_envs!r} must be a positive whole number")
@@ -146,9 +146,9 @@ def make_c_vec_env(
 
 
 def _loaded(library: Path) -> dict[str, Callable[..., Any]]:
-    """The functions of `FUNCTIONS`."""
+    """Load a library, and return the functions that `FUNCTIONS` lists."""
     try:
-        found = ctypes.CDLL(str(library.resolve()))  # by its place: a bare name would be searched for elsewhere
+        found = ctypes.CDLL(str(library.resolve()))  # by its path: a bare name would be searched for in other folders
     except OSError as error:
         raise EnvironmentFault(
             f"library {shown(str(library))} cannot be loaded: {message_of(error)}; compile it, for example with"
@@ -166,7 +166,7 @@ def _loaded(library: Path) -> dict[str, Callable[..., Any]]:
 
 
 def _rows(space: GymSpace, count: int, what: str) -> Array:
-    """Zeros [count, ..]."""
+    """An array of zeros [count, ..] for observations or actions of `count` environments."""
     if parts_of(to_space(space, what)) or space.shape is None or space.dtype is None:
         raise UnsupportedSpaceError(
             f"{what}_space is a {type(space).__name__}; C environments have one array: use a Box"

@@ -1,4 +1,4 @@
-"""What is in a collector: its environments, and what acts in them; a function that answers requests."""
+"""A collector: a worker with environments and a copy of the policy, which collects rollouts and answers requests."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from rlsdk.spaces import Space
 Bytes: TypeAlias = NDArray[np.uint8]
 NOTHING: Bytes = np.zeros(0, np.uint8)
 MOVING = frozenset({"reset", "begin", "set", "call", "set_state", "attach", "collect"})
-"""Requests after which the state of the environments is sent too, for another worker in case this one dies."""
+"""Requests that change the environments. The answer contains their new state, for a new worker in case this one dies."""
 
 
 class Attached(Protocol):
-    """What collects in the environments of one collector."""
+    """A function that collects a rollout in the environments of one collector."""
 
     def __call__(self, shared: Any, own: Any, fresh: Observation | None) -> object:
-        """A rollout, and all that the next one needs to know of this one.
+        """A rollout, and the data that the next rollout needs.
 
         Args:
-            shared: what is the same for all collectors.
-            own: what is this one's.
-            fresh: the observation to act on instead of the last one: the environments were lost and begin new episodes.
+            shared: data that is the same for all collectors.
+            own: data of this collector.
+            fresh: None, or the first observation of new episodes, if the worker was replaced and its episodes are lost.
         """
         ...
 
 
 @attrs.frozen(eq=False)
 class Request:
-    """A request to a collector; the arrays go through shared memory."""
+    """A request to a collector. Its arrays are sent through shared memory."""
 
     name: str
     arguments: tuple[object, ...] = ()
@@ -55,7 +55,7 @@ class Request:
 
 @attrs.frozen(eq=False)
 class Answer:
-    """The answer, and where the environments stand after it; None where that is not known or cannot be read."""
+    """The answer to a request, and the state of the environments after it; None if it is unknown or cannot be read."""
 
     value: Any
     state: Packed | None = None
@@ -63,7 +63,7 @@ class Answer:
 
 @attrs.frozen
 class Seats:
-    """Which environments a collector has: number `rows` of `total`."""
+    """The environments of one collector: the numbers `rows` of `total` environments. A call makes the collector."""
 
     makers: ByValue[list[Callable[[], Environment]]]
     spaces: tuple[Space, Space]
@@ -76,7 +76,7 @@ class Seats:
 
 
 class CollectorWorker:
-    """The environments of one collector, with what was attached to act in them."""
+    """The environments of one collector, and the function that collects in them. A call answers a request."""
 
     def __init__(self, seats: Seats) -> None:
         numbers = seats.rows if seats.total > 1 else ()
@@ -106,30 +106,36 @@ class CollectorWorker:
             return None
 
     def reset(self, request: Request) -> Packed:
-        """Arguments: the seed of all environments of all collectors."""
+        """Reset the environments. The argument of the request is the seed of all environments of all collectors."""
         (seed,) = request.arguments
         assert seed is None or isinstance(seed, int)
         return Packed.of((self.env.reset(seed), self.env.has_masks))
 
     def begin(self, request: Request) -> None:
-        """Arguments: a seed. New episodes in place of those that a dead worker had; the next rollout begins with them."""
+        """Begin new episodes instead of those that a dead worker lost. The next rollout starts with them.
+
+        The argument of the request is a seed.
+        """
         (seed,) = request.arguments
         assert isinstance(seed, int)
         self._fresh = self.env.reset(seed)
 
     def step(self, request: Request) -> Packed:
-        """Arguments: the nest of the actions."""
+        """Step the environments. The argument of the request is the nesting of the actions."""
         step = self.env.step(Packed(request.arguments[0], request.own).value())
         infos = step.infos and [sendable(self.env.name, dict(info)) for info in step.infos]
         return Packed.of(replace(step, infos=infos))
 
     def attach(self, request: Request) -> None:
-        """Arguments: a function of the environments that makes an `Attached`, by value."""
+        """Make the function that collects.
+
+        The request's argument is a function, pickled by value, that takes the vector environment and returns an `Attached`.
+        """
         make: Any = request.arguments[0]
         self._attached = make()(self.env)
 
     def collect(self, request: Request) -> Packed:
-        """Arguments: the nests of what is shared and of what is this collector's own."""
+        """Collect a rollout. The arguments of the request are the nestings of the shared and of the own data."""
         assert self._attached is not None
         shared, own = request.arguments
         fresh, self._fresh = self._fresh, None
@@ -138,7 +144,7 @@ class CollectorWorker:
         )
 
     def set_state(self, request: Request) -> None:
-        """Arguments: states and whether there are masks; or the nest of both, as `Answer.state` has it."""
+        """Restore the environments. The request's arguments are (states, has_masks), or the nesting of an `Answer.state`."""
         arguments: Any = request.arguments
         states, has_masks = arguments if len(arguments) == 2 else Packed(arguments[0], request.own).value()
         self.env.group.set_state(states, has_masks)
@@ -157,4 +163,4 @@ OWN: Mapping[str, Callable[[CollectorWorker, Request], object]] = {
     "collect": CollectorWorker.collect,
     "set_state": CollectorWorker.set_state,
 }
-"""The requests that only collectors answer, or answer in another way than `REQUESTS`."""
+"""Requests that only collectors answer, and requests that collectors answer differently from `REQUESTS`."""

@@ -1,4 +1,4 @@
-"""Environments in several collectors, each of which acts in its own with a copy of the policy."""
+"""A vector environment whose environments are in several collectors. Each collector acts with a copy of the policy."""
 
 from __future__ import annotations
 
@@ -34,14 +34,15 @@ from rlsdk.tree import map_tensors
 NodeT = TypeVar("NodeT")
 
 Places = Sequence[Packed | None]
-"""Where the environments of each collector stand; None: not known."""
+"""The state of the environments of each collector; None: unknown."""
 
 
 class CollectorsVectorEnv(SpreadRequests, SteppedVector):
-    """B environments, shared evenly by several workers that keep them.
+    """B environments, distributed evenly over several stateful workers, the collectors.
 
-    `collect` lets what was attached collect in all of them at the same time. A worker that dies is replaced: its
-    environments continue where they stood and its request is done again, which `restarts` counts.
+    `collect` makes all collectors collect a rollout at the same time. A worker that dies is replaced: its environments continue
+    from their last known state, and its request is repeated. `restarts` is the number of replaced workers. A worker that dies
+    during `step` raises EnvironmentFault instead.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
         name: str,
         seed: int | None = None,
     ) -> None:
-        """Raises SettingsError: the workers of the executor remember nothing."""
+        """Raises SettingsError when the executor has no stateful workers."""
         super().__init__(*spaces, name, seed)
         if (able := ability(executor, HasStatefulWorkers)) is None:
             raise SettingsError(
@@ -65,15 +66,15 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
         self._rows = [range(int(p[0]), int(p[-1]) + 1) for p in np.array_split(np.arange(len(makers)), collectors)]
         self._background = None if isinstance(executor, SerialExecutor) else Background()
         self.standing: Places | None = None
-        """Where the environments stand for the learner while collectors are ahead of it; None: where they are."""
+        """The states that the learner has processed, while collectors are ahead of it; None: the collectors' states."""
         self._base = 0
-        """The seed of the last reset, from which those of lost environments are derived."""
+        """The seed of the last reset. Seeds for replaced workers are derived from it."""
         self._attached: ByValue[MakesAttached] | None = None
         self._states: list[Packed | None] = [None] * collectors
-        """Where the environments of each collector stand; None: not known."""
+        """The state of the environments of each collector; None: unknown."""
         self._fingerprints: dict[int, Hashable] = {}
         self._replaced: dict[int, tuple[Hashable, Hashable]] = {}
-        """Collector -> (fingerprint of a new worker that stands where the old one stood, that of the old one)."""
+        """Collector -> (fingerprint of a new worker in the state of the old one, fingerprint of the old one)."""
         own = [ByValue([makers[i] for i in rows]) for rows in self._rows]
         seats = [Seats(o, spaces, name, r, len(makers)) for o, r in zip(own, self._rows, strict=True)]
         self._executor, self._workers = executor, able.stateful_workers(seats)
@@ -86,12 +87,17 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
     # --- collecting --------------------------------------------------------------------------------------------------
 
     def attach(self, make: MakesAttached) -> None:
-        """Have every collector make what collects in its environments."""
+        """Make every collector call `make` with its environments. `collect` then calls the resulting function."""
         self._attached = ByValue(make)
         self._ask("attach", [(self._attached,)] * self.collectors)
 
     def collect(self, shared: object, own: Sequence[object]) -> list[Any]:
-        """What was attached returned in each collector, for what is the same for all of them and for what is its own."""
+        """Collect in all collectors, and return their results in order.
+
+        Args:
+            shared: data for the attached functions of all collectors.
+            own: data for each collector.
+        """
         common = Packed.of(shared)
         parts = [Packed.of(part) for part in own]
         requests = [self._request("collect", (common.nest, p.nest), common, p) for p in parts]
@@ -101,16 +107,22 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
 
     @property
     def states(self) -> tuple[Packed | None, ...]:
-        """Where the environments of each collector are; None: not known."""
+        """The state of the environments of each collector; None: unknown."""
         return tuple(self._states)
 
     def begin(self, work: Callable[[], ResultT]) -> Future[ResultT]:
-        """`work()`, which lets the environments collect, in the background; at once where they are in this process. Other
-        requests wait until it is done."""
+        """Run `work()`, a function that collects, in the background. Other requests wait until it is done.
+
+        If the environments are in this process, it runs immediately instead.
+        """
         return done_now(lambda _: work(), None) if self._background is None else self._background.submit(work)
 
     def rewind(self) -> bool:
-        """Bring the environments to where they stand for the learner. Returns False where that cannot be read."""
+        """Restore the states in `standing`, so that no environment is ahead of the learner.
+
+        Returns:
+            False if a state is unknown or the environments are closed, else True.
+        """
         standing, self.standing = self.standing, None
         if standing is None or self._closed:
             return standing is None
@@ -121,7 +133,7 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
         return True
 
     def get_state(self) -> dict[str, object]:
-        """Where the environments stand for the learner; raises as `EnvironmentGroup.get_state`."""
+        """The state of the environments that the learner has processed. Raises as `EnvironmentGroup.get_state`."""
         if self.standing is None:
             return super().get_state()
         known = [state for state in self.standing if state is not None]
@@ -131,14 +143,14 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
         return state_of([state for states, _ in found for state in states], all(masks for _, masks in found))
 
     def set_state(self, state: object) -> None:
-        """Put back what `get_state` gave; raises as `EnvironmentGroup.set_state`."""
+        """Restore a state from `get_state`. Raises as `EnvironmentGroup.set_state`."""
         super().set_state(state)
         self.standing = None
 
     # --- stepping ----------------------------------------------------------------------------------------------------
 
     def reset(self, seed: int | None = None) -> Observation:
-        """Start an episode everywhere; with a seed, environment i gets a stream of its own derived from it."""
+        """Start an episode in every environment. With a seed, each environment gets its own seed, derived from it."""
         pending = self.seeds.first_pending()
         chosen = pending if seed is None else seed
         self._base = fresh_seed() if chosen is None else chosen
@@ -150,13 +162,13 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
         return _joined(observations)
 
     def step(self, action: Features) -> EnvStep:
-        """Step every environment where it is, without the copies of the policy."""
+        """Step the environments inside their collectors with the given actions. The copies of the policy are not used."""
         parts = [Packed.of(map_tensors(lambda leaf, at=at: leaf[at.start : at.stop], action)) for at in self._rows]
         answers = self._exchange([self._request("step", (part.nest,), own=part) for part in parts])
         return _joined_steps([answer.value() for answer in answers], self._rows)
 
     def fingerprint(self) -> Hashable:
-        """What changes when the environments are moved, not when a worker is replaced; see `fingerprint_of`."""
+        """A value that changes when the environments are stepped or reset, but not when a worker is replaced."""
         if self._closed:
             return None
         for index, found in enumerate(self._ask_all("fingerprint")):
@@ -176,7 +188,7 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
         return self._exchange([self._request(request, own) for own in arguments])
 
     def _exchange(self, requests: Sequence[Request]) -> list[Any]:
-        """The answer of every collector to a request of its own."""
+        """Send each collector its request, and return the answers in order."""
         if self._closed:
             raise EnvironmentFault(f"environment {self.name!r} is closed")
         if self._background is not None:
@@ -184,7 +196,7 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
         try:
             answers = self._workers.ask(dict(enumerate(requests)))
         except Exception as error:
-            if self._closed:  # by another thread, while this one waited for the workers
+            if self._closed:  # another thread closed it while this one waited for the workers
                 raise EnvironmentFault(f"environment {self.name!r} is closed") from error
             raise
         for index, request in enumerate(requests):
@@ -198,11 +210,11 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
             self._states[index] = answer.state
 
     def _again(self, index: int, request: Request, death: WorkerDied) -> Answer:
-        """The answer of a new worker in the place of one that died."""
+        """Replace a worker that died, and return the answer of the new worker to the same request."""
         where = f"environment {self.name!r}: the collector of {_named(self._rows[index])}"
         if request.name == "step":
             raise EnvironmentFault(f"{where} {death}, in the middle of an episode")
-        if self._closed:  # the workers were ended while they collected in the background
+        if self._closed:  # `close` ended the workers while they collected in the background
             raise EnvironmentFault(f"environment {self.name!r} is closed")
         self.restarts += 1
         self._workers.replace(index)
@@ -217,7 +229,7 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
         return found
 
     def _restoring(self, index: int) -> list[Request]:
-        """What brings a new worker to where the one before it stood; new episodes where that is not known."""
+        """The requests that restore the last known state in a new worker, or begin new episodes if it is unknown."""
         state, requests = self._states[index], list[Request]()
         if state is not None:
             requests.append(self._request("set_state", (state.nest,), own=state))
@@ -228,11 +240,7 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
         return requests
 
     def map(self, work: Work[ItemT, ResultT], items: Sequence[ItemT]) -> NoReturn:
-        """Never: collectors play no whole episodes.
-
-        Raises:
-            UsageError: always.
-        """
+        """Raises UsageError, because collectors cannot play whole episodes for population methods."""
         raise UsageError(
             f"environment {self.name!r} is in collectors, which play no whole episodes; population methods play them with"
             " make_vec_env(..., vectorization='async') or the name of an executor"
@@ -253,12 +261,12 @@ def _named(rows: range) -> str:
 
 
 def _joined(parts: Sequence[NodeT]) -> NodeT:
-    """Records of the rows of each place as those of all, [B, ..] per leaf."""
+    """Concatenate the records of all collectors along the environments, to [B, ..] per leaf."""
     return map_tensors(lambda *leaves: torch.cat(leaves), *parts)
 
 
 def _joined_steps(steps: Sequence[EnvStep], places: Sequence[range]) -> EnvStep:
-    """The steps of all collectors as one; episodes that ended are in the order of their environments."""
+    """Concatenate the steps of all collectors to one step. Episodes are in the order of their environments."""
     finals = [step.final_observation for step in steps if step.final_observation is not None]
     flags = _joined([(step.reward, step.terminated, step.truncated, step.valid) for step in steps])
     episodes = tuple(

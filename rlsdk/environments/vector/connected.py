@@ -1,4 +1,4 @@
-"""What `rlsdk.environments.connect` returns: every member that the rest of the SDK uses of an environment."""
+"""The interface of vector environments from `rlsdk.environments.connect`: all members that the rest of the SDK uses."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ from rlsdk.spaces import Space
 MEMBERS = ("num_envs", "observation_space", "action_space", "reset", "step", "close")
 """The members of `rlsdk.interfaces.VectorEnv`."""
 OF_LOOPS = ("envs", "env_is_wrapped", "get_images", "render", "seed", "step_async", "step_wait", "unwrapped")
-"""What `rlsdk.environments.NumpyVectorEnv` has besides."""
+"""Members of `rlsdk.environments.NumpyVectorEnv` that a `ConnectedEnv` lacks."""
 
 
 @runtime_checkable
 class GetsAttributes(Protocol):
-    """Environments whose attributes can be read one by one."""
+    """A vector environment that can read attributes of its environments."""
 
     def get_attr(self, name: str, indices: Indices = None) -> Sequence[object]: ...
 
 
 @runtime_checkable
 class SetsAttributes(Protocol):
-    """Environments whose attributes can be set one by one."""
+    """A vector environment that can set attributes of its environments."""
 
     def set_attr(self, name: str, value: object, indices: Indices = None) -> object: ...
 
 
 @runtime_checkable
 class CallsMethods(Protocol):
-    """Environments whose methods can be called one by one."""
+    """A vector environment that can call methods of its environments."""
 
     def env_method(self, name: str, *args: object, indices: Indices = None, **kwargs: object) -> Sequence[object]: ...
 
 
 @runtime_checkable
 class HasWrappers(Protocol):
-    """Environments that name their wrappers."""
+    """A vector environment that can name the wrappers of its environments."""
 
     def wrappers(self, indices: Indices = None) -> Sequence[Sequence[str]]:
-        """The classes of the wrappers of each environment; see `rlsdk.environments.adapters.attributes.wrappers_of`."""
+        """The class names of the wrappers of each environment; see `rlsdk.environments.adapters.attributes.wrappers_of`."""
         ...
 
 
 @runtime_checkable
 class HasResetInfos(Protocol):
-    """Environments that give the `info` of a reset."""
+    """A vector environment that gives the `info` of resets."""
 
     def reset_infos(self) -> Sequence[dict[str, object]]:
         """The `info` of each environment's last reset."""
@@ -69,69 +69,72 @@ class ConnectedEnv(
     PlaysEpisodes,
     Protocol,
 ):
-    """B environments with everything that agents, evaluations and callbacks use; what one cannot do raises `UsageError`."""
+    """B environments with all members that agents, evaluations and callbacks use.
+
+    A method that a kind of vector environment does not support raises `UsageError`.
+    """
 
     name: str
     env_id: str | None
-    """The id that makes such an environment again; None where an id alone does not."""
+    """The id that makes the same environment again; None if no id does."""
     seeds: Seeds
     restarts: int
-    """Processes that were replaced so far."""
+    """The number of processes that were replaced so far."""
     collectors: int
-    """Collectors that share the environments; 1 where they are stepped together."""
+    """The number of collectors that share the environments; 1 if the environments are stepped together."""
     max_lag: int
-    """Rounds that collectors may be ahead of the learner."""
+    """The number of rounds that collectors may be ahead of the learner."""
     lag: int
-    """Rounds of the learner that the policy of the last round had not seen."""
+    """The age of the policy that collected the last round, in rounds of the learner."""
 
     @property
     def environments(self) -> Sequence[object]:
-        """The environments in this process; none where they are elsewhere."""
+        """The environments; empty if they are in other processes."""
         ...
 
     def require_steps(self) -> None:
-        """Raises UsageError where only whole episodes can be played."""
+        """Raises UsageError if the environments can only play whole episodes."""
         ...
 
     def fingerprint(self) -> Hashable:
-        """A value that changes when the environments are stepped or reset, by whomever."""
+        """A value that changes when any code steps or resets the environments."""
         ...
 
 
 class SteppedVector:
-    """What the vector environments of this room share: spaces, name, seeds, and which infos steps carry.
+    """The base class of the vector environments in this package: spaces, name, seeds, and the selection of infos.
 
     A subclass defines where its environments are and how they are stepped.
     """
 
     environments: Sequence[object] = ()
-    """The environments in this process; none where they are elsewhere."""
+    """The environments; empty if they are in other processes."""
 
     def __init__(self, observation_space: Space, action_space: Space, name: str, seed: int | None = None) -> None:
         self.observation_space, self.action_space, self.name = observation_space, action_space, name
         self.seeds, self.restarts, self.collectors = Seeds(seed), 0, 1
         self.reset_seeds: Sequence[int | None] = ()
-        """What each environment was reset with last, where that is known."""
+        """The seed of each environment's last reset; empty if the seeds are unknown."""
         self.max_lag = self.lag = 0
         self.env_id: str | None = None
-        """The id that makes such an environment again, None where an id alone does not."""
+        """The id that makes the same environment again; None if no id does."""
         self.keeps_infos, self.info_names = False, tuple[str, ...]()
 
-    if not TYPE_CHECKING:  # type checkers find unknown names themselves
+    if not TYPE_CHECKING:  # with a `__getattr__`, type checkers would accept unknown names
 
         def __getattr__(self, name: str) -> object:
             hint = "; rlsdk.environments.NumpyVectorEnv(env), or model.get_env(), has it" if name in OF_LOOPS else ""
             raise UnknownAttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}")
 
     def require_steps(self) -> None:
-        """They can be stepped."""
+        """Do nothing, because these environments can be stepped."""
 
     def keep_infos(self, keep: bool) -> None:
-        """Whether steps carry `infos` from now on."""
+        """Set whether steps have `infos` from now on."""
         self.keeps_infos = keep
 
     def select_info(self, names: Sequence[str]) -> None:
-        """Which entries of infos steps carry from now on, as tensors."""
+        """Set the entries of `info` that steps have as tensors from now on."""
         self.info_names = tuple(names)
 
 
@@ -141,7 +144,7 @@ def missing_members(env: object) -> list[str]:
 
 
 def has_members(env: object) -> TypeGuard[VectorEnv]:
-    """Whether an object has the members of `VectorEnv`; what they give is checked where it is used."""
+    """Whether an object has the members of `VectorEnv`. Their types are not checked."""
     return not missing_members(env)
 
 
@@ -154,7 +157,7 @@ def require_members(env: object) -> None:
 
 
 def no_separate(name: str, member: str) -> NoReturn:
-    """Raises the UsageError of environments that cannot be reached one by one."""
+    """Raises UsageError for a member that needs separate environments, which the vector environment `name` lacks."""
     raise UsageError(
         f"environment {name!r} has no {member!r}: it has no separate environments;"
         " use make_vec_env(..., vectorization='sync' or 'async')"
@@ -162,8 +165,8 @@ def no_separate(name: str, member: str) -> NoReturn:
 
 
 def fingerprint_of(env: ConnectedEnv) -> Hashable:
-    """`env.fingerprint()`; None where the environments are closed, or their process is gone."""
+    """A value that changes when the environments are stepped or reset; None if they are closed or their process ended."""
     try:
         return env.fingerprint()
-    except Exception:  # any error of a closed environment
+    except Exception:  # a closed environment may raise any error
         return None

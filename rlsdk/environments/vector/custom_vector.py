@@ -1,4 +1,4 @@
-"""Any object with the members of `rlsdk.interfaces.VectorEnv` as a training environment."""
+"""An adapter that makes any object with the members of `rlsdk.interfaces.VectorEnv` a training environment."""
 
 from __future__ import annotations
 
@@ -39,8 +39,11 @@ from rlsdk.spaces import Space, dtype_of, map_leaves, shape_of
 
 
 class CustomVectorEnv(SteppedVector):
-    """Checks what an object with the members of `VectorEnv` gives. What it may have besides is its own: the methods of
-    `CapturesState`, `HasMasks`, `SelectsInfo`, `KeepsInfos`, `HasSeparateEnvs` and `PlaysEpisodes`."""
+    """Wraps an object with the members of `VectorEnv`, and checks the records that it returns.
+
+    The object may also have the members of `CapturesState`, `HasMasks`, `SelectsInfo`, `KeepsInfos`, `HasSeparateEnvs` and
+    `PlaysEpisodes`. Calls of these are passed on to the object.
+    """
 
     def __init__(self, env: VectorEnv) -> None:
         require_members(env)
@@ -86,23 +89,23 @@ class CustomVectorEnv(SteppedVector):
         return step
 
     def select_info(self, names: Sequence[str]) -> None:
-        """Which entries `EnvStep.info` must have from now on; passed to the object's own `select_info`, if it has one."""
+        """Set the entries that `EnvStep.info` must have from now on, and pass them to `select_info` of the object, if any."""
         super().select_info(names)
         if isinstance(self.env, SelectsInfo):
             self.env.select_info(self.info_names)
 
     def keep_infos(self, keep: bool) -> None:
-        """Whether steps carry `infos` from now on, where the object can."""
+        """Set whether steps have `infos` from now on, if the object supports it."""
         super().keep_infos(keep)
         if isinstance(self.env, KeepsInfos):
             self.env.keep_infos(keep)
 
     def get_state(self) -> State:
-        """The object's own; raises as `read_state`."""
+        """The state of the object. Raises OpaqueValue if it has no method `get_state`."""
         return read_state(self.env)
 
     def set_state(self, state: State) -> None:
-        """Put back what `get_state` gave.
+        """Restore a state from `get_state`.
 
         Raises:
             UsageError: the object lacks `get_state` or `set_state`.
@@ -112,7 +115,10 @@ class CustomVectorEnv(SteppedVector):
         self.env.set_state(state)
 
     def get_attr(self, name: str, indices: Indices = None) -> list[object]:
-        """The object's own, as the next three; raises UsageError where it has none."""
+        """The result of `get_attr` of the object. Raises UsageError if it has no such method.
+
+        `set_attr`, `env_method` and `wrappers` work in the same way.
+        """
         if not isinstance(self.env, GetsAttributes):
             no_separate(self.name, "get_attr")
         return list(self.env.get_attr(name, indices))
@@ -133,12 +139,12 @@ class CustomVectorEnv(SteppedVector):
         return list(self.env.wrappers(indices))
 
     def reset_infos(self) -> list[dict[str, object]]:
-        """The object's own; empty where it has none."""
+        """The `info` of each environment's last reset; empty mappings if the object has no method `reset_infos`."""
         own = self.env.reset_infos() if isinstance(self.env, HasResetInfos) else [{} for _ in range(self.num_envs)]
         return list(own)
 
     def _call(self, call: Callable[[], ResultT], what: str) -> ResultT:
-        """The answer of the object; what goes wrong in it names the environment."""
+        """The result of `call`, a function that calls the object. Its errors become an EnvironmentFault with its name."""
         try:
             return call()
         except RlsdkError:
@@ -147,7 +153,7 @@ class CustomVectorEnv(SteppedVector):
             raise EnvironmentFault(f"environment {self.name!r} {raised(error, what)}") from error
 
     def _ask(self, call: Callable[[], object], kind: type[ResultT], what: str) -> ResultT:
-        """The record that the object answers with."""
+        """The result of `call`. Raises EnvironmentFault if it is not a record of the class `kind`."""
         given = self._call(call, what)
         if not isinstance(given, kind):
             raise EnvironmentFault(
@@ -156,7 +162,7 @@ class CustomVectorEnv(SteppedVector):
         return given
 
     def _check(self, observation: Observation, rows: int, what: str) -> None:
-        """Raises EnvironmentFault when an observation has not the shapes and dtypes of its space."""
+        """Raises EnvironmentFault when an observation does not have the shapes and dtypes of its space."""
         self._leaf(observation.is_first, (rows,), torch.bool, f"{what}, is_first")
 
         def check(path: str, leaf: Space, value: object) -> object:
@@ -176,14 +182,14 @@ class CustomVectorEnv(SteppedVector):
         return value
 
     def fingerprint(self) -> Hashable:
-        """What changes when the environment is moved; see `fingerprint_of`."""
+        """A value that changes when the environment is stepped or reset."""
         return self._moves, resets_of(self.env)
 
     def map(self, work: Work[ItemT, ResultT], items: Sequence[ItemT]) -> list[ResultT]:
-        """The object's own `map`, for population methods.
+        """The result of `map` of the object, for population methods.
 
         Raises:
-            UsageError: it has none.
+            UsageError: the object has no method `map`.
         """
         if not isinstance(self.env, PlaysEpisodes):
             raise UsageError(

@@ -1,6 +1,6 @@
-"""A group of environments: stepped together, with infos on request, and with states that can be taken out and put back.
+"""A group of environments that are stepped together. Their infos can be recorded and their states read and restored.
 
-The same code runs in this process (`sync_vector.py`) and in the processes of `process_vector.py`, so both behave alike.
+The same code runs in this process (`sync_vector.py`) and in the processes of `process_vector.py`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from rlsdk.errors import EnvironmentFault, RlsdkError, fitting, raised
 
 
 class EnvironmentGroup(SteppedEnvironments):
-    """B gymnasium environments with the same spaces; an episode that ends is followed by a reset in the same step."""
+    """B gymnasium environments with the same spaces. A step that ends an episode also resets its environment."""
 
     def reset(self, seeds: Sequence[int | None]) -> None:
-        """Start an episode everywhere.
+        """Start an episode in every environment.
 
         Raises:
-            EnvironmentFault: an environment raised, or broke its declaration. MaskError: a mask is wrong.
+            EnvironmentFault: an environment raised an error, or returned invalid values. MaskError: a mask is invalid.
         """
         if self.renews:
             self.arrays.observation = self._allocate()
@@ -36,21 +36,21 @@ class EnvironmentGroup(SteppedEnvironments):
 
     @property
     def keeps_infos(self) -> bool:
-        """Whether `infos` are noted at every step."""
+        """Whether `infos` are recorded at every step."""
         return bool(self.infos)
 
     def keep_infos(self, keep: bool) -> None:
-        """Note `infos` at every step from now on, or no longer; what is not noted costs nothing."""
+        """Set whether `infos` are recorded at every step. By default they are not, which saves time."""
         self.infos = [{} for _ in self.environments] if keep else []
         self._choose_steps()
 
     def select_info(self, names: Sequence[str]) -> None:
-        """Note the entries `names` of infos at every step from now on; none costs nothing."""
+        """Record the entries `names` of infos at every step from now on. Without names, steps take no extra time."""
         self.entries = InfoEntries(names, len(self.environments))
         self._choose_steps()
 
     def _choose_steps(self) -> None:
-        """Step environments directly, or through a function that notes the declared entries of `info`."""
+        """Choose the functions that step the environments: `step` itself, or a function that also records infos."""
         notes = bool(self.infos or self.entries.names)
         steps: list[Callable[[object], StepResult]] = [environment.step for environment in self.environments]
         self._steps = [self._noting(i, step) for i, step in enumerate(steps)] if notes else steps
@@ -60,7 +60,7 @@ class EnvironmentGroup(SteppedEnvironments):
             result = step(action)
             info = result[-1] if isinstance(result, tuple) and len(result) == 5 else None
             if not isinstance(info, Mapping):
-                return result  # `step` refuses it
+                return result  # `SteppedEnvironments.step` raises the error
             if self.infos:
                 self.infos[i] = dict(info)
             if self.entries.names:
@@ -70,14 +70,14 @@ class EnvironmentGroup(SteppedEnvironments):
         return noting
 
     def fingerprint(self) -> tuple[Hashable, ...]:
-        """What changes when the environments are moved, by this or by others; see `fingerprint_of`."""
+        """A value that changes when the environments are stepped or reset, by this object or by other code."""
         return self._clock, *map(fingerprint, self.environments)
 
     def get_state(self) -> list[dict[str, object]]:
         """The state of every environment.
 
         Raises:
-            OpaqueValue: one holds something whose state cannot be read.
+            OpaqueValue: an environment has a value whose state cannot be read.
         """
         context = zip(self.environments, self._returns, self._began, strict=True)
         return [
@@ -86,10 +86,10 @@ class EnvironmentGroup(SteppedEnvironments):
         ]
 
     def set_state(self, states: Sequence[Mapping[str, object]], has_masks: bool) -> None:
-        """Put back what `get_state` gave, into environments made the same way; no episode begins.
+        """Restore a state from `get_state` in environments that were made in the same way. Their episodes continue.
 
         Raises:
-            ArtifactError: the state is damaged, or of other environments.
+            ArtifactError: the state is damaged, or belongs to other environments.
         """
         self.reset([0] * len(self.environments))
         self.has_masks, self._clock = has_masks, 0
@@ -99,7 +99,7 @@ class EnvironmentGroup(SteppedEnvironments):
                 self._returns[i], self._began[i] = running_episode(state)
 
     def apply(self, work: Work[ItemT, ResultT], items: Sequence[ItemT]) -> list[ResultT]:
-        """`work(environments, items)`; its errors name the environment."""
+        """The result of `work(environments, items)`. Its errors become an EnvironmentFault with the environment's name."""
         try:
             return work(self.environments, items)
         except RlsdkError:
@@ -108,7 +108,7 @@ class EnvironmentGroup(SteppedEnvironments):
             raise EnvironmentFault(f"environment {self.name!r} {raised(error)}") from error
 
     def close(self) -> None:
-        """Close every environment, then raise EnvironmentFault if one of them could not be closed."""
+        """Close every environment, and then raise EnvironmentFault if the `close` of one of them raised an error."""
         failed: Exception | None = None
         for environment in self.environments:
             try:

@@ -1,4 +1,4 @@
-"""envpool's environments (extra `envpool`) as a gymnasium vector environment."""
+"""Environments of envpool as a gymnasium vector environment. `rlsdk[envpool]` installs envpool."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlsdk.errors import EnvironmentFault, SettingsError, UsageError, message_of
 
 
 def knows(name: str) -> bool:
-    """Whether envpool is installed and has the environment."""
+    """Whether envpool is installed and has an environment of this name."""
     if find_spec("envpool") is None:
         return False
     import envpool
@@ -23,7 +23,7 @@ def knows(name: str) -> bool:
 
 
 class Pool(Protocol):
-    """What `envpool.make` returns."""
+    """The result of `envpool.make`."""
 
     observation_space: gymnasium.Space[object]
     action_space: gymnasium.Space[object]
@@ -41,24 +41,24 @@ OURS = {
     "env_type": "nothing: it is gymnasium",
     "batch_size": "nothing: all environments are stepped together",
 }
-"""Arguments of envpool that are not the user's to give, and what to use instead."""
+"""Arguments of `envpool.make` that users cannot set, and their replacements."""
 
 
 class EnvpoolVector(gymnasium.vector.VectorEnv[object, object, object]):
-    """B environments stepped by envpool's threads; a reset with a seed makes a new pool, as envpool seeds only then.
+    """B environments that envpool steps in threads. A reset with a seed makes a new pool, because envpool takes no seed later.
 
-    Envpool ends and begins episodes as gymnasium's next-step autoreset does: a step that ends an episode gives its last
-    observation, and the flag of a time limit; the next one ignores the action, and gives the first observation and reward 0.
+    Episodes end and begin as with gymnasium's next-step autoreset. A step that ends an episode gives its last observation and
+    its flags. The next step ignores the action, and gives the first observation of the next episode and reward 0.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012  # gymnasium's own declaration
 
     def __init__(self, name: str, num_envs: int, **kwargs: object) -> None:
-        """Raises SettingsError, EnvironmentFault: arguments that envpool does not take."""
+        """Raises SettingsError for arguments in `OURS`, and EnvironmentFault when envpool cannot make the environment."""
         for argument in sorted(OURS.keys() & kwargs):
             raise SettingsError(f"env_kwargs has {argument!r} for envpool's {name!r}; use {OURS[argument]}")
         self.name, self.num_envs, self.kwargs = name, num_envs, kwargs
-        self.pool = self._make(secrets.randbelow(2**31))  # without a seed envpool would take 42
+        self.pool = self._make(secrets.randbelow(2**31))  # without a seed, envpool would always use the seed 42
         self.single_observation_space, self.single_action_space = self.pool.observation_space, self.pool.action_space
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
@@ -69,7 +69,7 @@ class EnvpoolVector(gymnasium.vector.VectorEnv[object, object, object]):
         arguments = {**self.kwargs, "env_type": "gymnasium", "num_envs": self.num_envs, "seed": seed}
         try:
             made: Pool = envpool.make(self.name, **arguments)
-        except Exception as error:  # of many kinds
+        except Exception as error:  # envpool raises many types of errors
             raise EnvironmentFault(f"envpool cannot make {self.name!r}: {one_line(message_of(error), 300)}") from None
         return made
 
@@ -91,5 +91,5 @@ class EnvpoolVector(gymnasium.vector.VectorEnv[object, object, object]):
             raise UsageError(f"the environments of {self.name!r} are closed; make new ones")
 
     def close_extras(self, **kwargs: object) -> None:
-        """Ends envpool's threads; called once by `close`."""
+        """End the threads of envpool. `close` calls this once."""
         self.pool.close()

@@ -1,4 +1,4 @@
-"""An environment whose whole episodes are played wherever an executor does its work."""
+"""A vector environment that plays whole episodes in the workers of an executor, for population methods."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from rlsdk.records import EnvStep, Observation
 from rlsdk.spaces import Space
 
 _GROUPS: dict[tuple[str, int], EnvironmentGroup] = {}
-"""In a process of an executor: the environments it has made, by the play they belong to and the thread that plays."""
+"""The environments made in this process of an executor: (token of the vector environment, thread) -> group."""
 
 
 @attrs.frozen
 class GroupWork(Generic[ItemT, ResultT]):
-    """`work(environments, items)` as a function of the items alone, with environments made where they are first needed."""
+    """`work(environments, items)` as a function of `items`. The environments are made at the first call in a process."""
 
     token: str
     make: ByValue[Callable[[], Environment]]
     copies: int
-    """How many of them."""
+    """The number of environments to make."""
     spaces: tuple[Space, Space]
     name: str
     work: ByValue[Work[ItemT, ResultT]]
@@ -52,14 +52,16 @@ class GroupWork(Generic[ItemT, ResultT]):
 
 
 class ExecutorVectorEnv(SteppedVector):
-    """One copy in this process, for spaces and attributes; `map` plays on `num_envs` copies, spread over the `workers` of
-    the executor."""
+    """A vector environment whose `map` plays episodes on `num_envs` copies, distributed over the workers of an executor.
+
+    One copy in this process, `here`, gives spaces and attributes.
+    """
 
     def __init__(
         self, make: Callable[[], Environment], here: SyncVectorEnv, executor: Executor, num_envs: int, workers: int
     ) -> None:
         self.here, self.executor, self.num_envs, self.workers = here, executor, num_envs, workers
-        self.copies = -(-num_envs // workers)  # in each place
+        self.copies = -(-num_envs // workers)  # number of copies in each worker, rounded up
         super().__init__(here.observation_space, here.action_space, here.name)
         self.seeds, self.has_masks = here.seeds, here.has_masks
         self._make, self._token = ByValue(make), uuid.uuid4().hex
@@ -68,15 +70,11 @@ class ExecutorVectorEnv(SteppedVector):
         return self.here.reset(seed)
 
     def step(self, action: Tensor) -> EnvStep:
-        """Never; see `require_steps`."""
+        """Raises UsageError; see `require_steps`."""
         self.require_steps()
 
     def require_steps(self) -> NoReturn:
-        """An executor has none.
-
-        Raises:
-            UsageError: always; the message names the vectorisations that have them.
-        """
+        """Raises UsageError, because an executor plays whole episodes only. The message names other vectorisations."""
         raise UsageError(
             f"environment {self.name!r} is played by an executor, which plays whole episodes, for population methods such"
             " as ARS; other algorithms step their environments: use vectorization='sync' or 'async'"
@@ -87,7 +85,7 @@ class ExecutorVectorEnv(SteppedVector):
         return self.here.get_attr(name, indices)
 
     def set_attr(self, name: str, value: object, indices: Indices = None) -> NoReturn:
-        """Not possible: the copies are made where episodes are played."""
+        """Raises UsageError, because the copies are made in the workers of the executor."""
         no_separate(self.name, "set_attr")
 
     def env_method(self, name: str, *args: object, indices: Indices = None, **kwargs: object) -> list[object]:
@@ -95,32 +93,32 @@ class ExecutorVectorEnv(SteppedVector):
         return self.here.env_method(name, *args, indices=indices, **kwargs)
 
     def wrappers(self, indices: Indices = None) -> list[list[str]]:
-        """Of the copy in this process."""
+        """The class names of the wrappers of the copy in this process."""
         return self.here.wrappers(indices)
 
     def reset_infos(self) -> list[dict[str, object]]:
-        """Of the copy in this process."""
+        """The `info` of the last reset of the copy in this process."""
         return self.here.reset_infos()
 
     def fingerprint(self) -> Hashable:
-        """Of the copy in this process."""
+        """A value that changes when the copy in this process is stepped or reset."""
         return self.here.fingerprint()
 
     def get_state(self) -> NoReturn:
-        """Raises OpaqueValue: episodes are played whole."""
+        """Raises OpaqueValue, because only whole episodes are played and none is unfinished."""
         raise OpaqueValue("an executor has no environments between episodes")
 
     def set_state(self, state: object, /) -> NoReturn:
-        """As `get_state`."""
+        """Raises OpaqueValue; see `get_state`."""
         self.get_state()
 
     def map(self, work: Work[ItemT, ResultT], items: Sequence[ItemT]) -> list[ResultT]:
-        """`work(environments, items)` of groups of items, wherever the executor does it; answers in order."""
+        """The results of `work(environments, items)`, which the executor's workers do for groups of items, in order."""
         pair, shipped = (self.observation_space, self.action_space), ByValue(work)
         played = GroupWork(self._token, self._make, self.copies, pair, self.name, shipped)
         return list(chain.from_iterable(self.executor.map(played, groups(items, self.copies, self.workers))))
 
     def close(self) -> None:
-        """Close the copy here and the executor."""
+        """Close the copy in this process and the executor."""
         self.here.close()
         self.executor.close()

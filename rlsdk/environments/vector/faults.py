@@ -1,4 +1,4 @@
-"""The errors of environments that are stepped together: they name the environment."""
+"""Errors of environments that are stepped together. Their messages name the environment."""
 
 from __future__ import annotations
 
@@ -16,31 +16,35 @@ ItemT = TypeVar("ItemT")
 
 
 class Faults:
-    """Names environments in errors; `numbers` of the copies, none for a single environment."""
+    """Raises errors that name an environment. `numbers` are the numbers of the copies; empty for a single environment."""
 
     def __init__(self, name: str, numbers: Sequence[int]) -> None:
         self.name, self.numbers = name, numbers
 
     def where(self, i: int) -> str:
-        """The environment, as messages name it."""
+        """The name and the number of environment `i` for messages."""
         number = f" (number {self.numbers[i]})" if self.numbers else ""
         return f"environment {self.name!r}{number}"
 
     def blame(self, i: int, what: str, cause: Exception | None = None) -> NoReturn:
-        """Raises EnvironmentFault: environment `i` and `what` it did; or the `cause`, where it is an error of rlsdk."""
+        """Raises EnvironmentFault that environment `i` did `what`. If `cause` is an error of rlsdk, it is raised instead."""
         if isinstance(cause, RlsdkError):
             raise cause
         raise EnvironmentFault(f"{self.where(i)} {what}") from cause
 
     def named(self, i: int, step: int, check: Callable[..., ItemT], *arguments: object) -> ItemT:
-        """`check(*arguments)`; its errors name environment `i` and the number of the step in its episode."""
+        """The result of `check(*arguments)`. Its EnvironmentFault gets the environment `i` and the step of its episode."""
         try:
             return check(*arguments)
         except EnvironmentFault as error:
             self.blame(i, f"{error} (step {step} of its episode)")
 
     def checked(self, i: int, step: int, result: tuple[object, ...]) -> tuple[float, bool, bool]:
-        """(reward, terminated, truncated) of a step that gave unusual types."""
+        """(reward, terminated, truncated) of a step whose values have unusual types.
+
+        Raises:
+            EnvironmentFault: a value cannot be used.
+        """
         _, reward, terminated, truncated, info = result
         self.named(i, step, require_info, info)
         found = self.named(i, step, number, reward)
@@ -48,26 +52,26 @@ class Faults:
         return found, *ends
 
     def require_valid(self, stacker: ObservationBatcher, seen: Arrays, call: str) -> None:
-        """Raises EnvironmentFault when observations [B, ..] are not finite, or outside a discrete space."""
+        """Raises EnvironmentFault when observations [B, ..] are not finite, or are outside a discrete space."""
         try:
             stacker.check(seen)
         except ObservationError as error:
             raise EnvironmentFault(f"environment {self.name!r}, {call}: {error}") from None
 
     def explain_step(self, i: int, result: object, action: object, error: Exception) -> NoReturn:
-        """`step` raised, or gave a `result` that is not a tuple of five."""
+        """Raises EnvironmentFault, because `step` raised `error`, or returned a `result` that is not a tuple of five."""
         if result is not None:
             self.blame(i, "step must return (observation, reward, terminated, truncated, info)")
         self.blame(i, raised(error, f"step({shown(action)})"), error)
 
     def explain_rewards(self, rewards: Sequence[float], actions: ActionRows) -> None:
-        """The sum of a step's rewards is large or not finite: blame the first that float32 cannot hold."""
+        """Raises EnvironmentFault for the first reward outside the range of float32. Does nothing if there is none."""
         for i, reward in enumerate(rewards):
             if not abs(reward) <= FLOAT32_MAX:
                 self.blame(i, f"gave the reward {reward!r} for action {shown(actions[i])}; it must be a finite float32")
 
     def warn_outside(self, stacker: ObservationBatcher, seen: Arrays) -> None:
-        """Warn once of float observations outside their space: it costs too much to look at every step."""
+        """Warn if float observations are outside their space. This check is too slow for every step."""
         if (where := stacker.outside(seen)) is not None:
             path, row = where
             warnings.warn(

@@ -1,4 +1,4 @@
-"""Whether environments were stepped or reset since a training ended: users share them, and step them themselves."""
+"""Fingerprints of environments, which show whether other code stepped or reset them since a training ended."""
 
 from __future__ import annotations
 
@@ -9,22 +9,25 @@ from gymnasium.wrappers import TimeLimit
 from rlsdk.environments.adapters.attributes import layers_of
 
 _RESETS: dict[int, int] = {}
-"""How often the environment of this `id` was reset for a new use; an id that is used again continues counting."""
+"""`id` of an environment -> number of resets by vector environments. If Python reuses an id, its count continues."""
 
 
 def count_reset(environment: object) -> None:
-    """Note that a user of `environment` begins with it."""
+    """Count a reset of all environments by the vector environment that contains `environment`."""
     inner = id(getattr(environment, "unwrapped", environment))
     _RESETS[inner] = _RESETS.get(inner, 0) + 1
 
 
 def resets_of(environment: object) -> int:
-    """How often users have begun with `environment`."""
+    """The number of resets that `count_reset` has counted for `environment`."""
     return _RESETS.get(id(getattr(environment, "unwrapped", environment)), 0)
 
 
 def fingerprint(environment: object) -> tuple[Hashable, ...]:
-    """What changes when a gymnasium environment is stepped or reset: its users, its time limits, its random numbers."""
+    """A value that changes when a gymnasium environment is stepped or reset.
+
+    It consists of the number of counted resets, the steps of its time limits, and the state of its random generator.
+    """
     *wrappers, inner = layers_of(environment)
     found: list[Hashable] = [resets_of(environment)]
     found += [layer._elapsed_steps for layer in wrappers if isinstance(layer, TimeLimit)]

@@ -1,4 +1,4 @@
-"""Whether environments can be stepped together."""
+"""Checks whether environments can be stepped together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rlsdk.spaces import Space
 
 
 def require_separate(environments: Sequence[Environment], name: str) -> None:
-    """Raises EnvironmentFault when `environments` has one environment twice, inside wrappers too."""
+    """Raises EnvironmentFault when `environments` contains the same environment twice, possibly inside wrappers."""
     inner = [id(environment.unwrapped) for environment in environments]
     if len(set(inner)) < len(inner):
         first = next(i for i, own in enumerate(inner) if own in inner[:i])

@@ -1,4 +1,4 @@
-"""The entries of `info` that an algorithm declares, such as a cost, as numbers."""
+"""The entries of `info` that an algorithm declares, such as a cost, as arrays of numbers."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ from rlsdk.environments.adapters.step_checks import entry
 
 
 class InfoEntries:
-    """One row of numbers for each of `names`, one column for each environment: float32 [K, B]."""
+    """The declared entries of the last step: `values` float32 [K, B], a row for each of K `names`, a column for each of B
+    environments."""
 
     def __init__(self, names: Sequence[str], count: int) -> None:
         self.names = tuple(names)
         self.values: NDArray[np.float32] = np.zeros((len(self.names), count), np.float32)
 
     def write(self, column: int, info: Mapping[str, object]) -> None:
-        """Note what one environment gave.
+        """Write the entries from the `info` of one environment into its column.
 
         Raises:
-            EnvironmentFault: an entry is missing, or no finite number.
+            EnvironmentFault: an entry is missing, or it is not a finite float32.
         """
         for row, name in enumerate(self.names):
             self.values[row, column] = entry(info, name)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Name -> float32 [B], copied."""
+        """Name -> entries of all environments, float32 [B], copied."""
         return as_tensors(self.names, self.values)
 
 
 def as_tensors(names: Sequence[str], values: NDArray[np.float32]) -> dict[str, Tensor]:
-    """Name -> float32 [B], of `values` float32 [K, B]; copied."""
+    """Name -> row of `values` float32 [K, B] as a tensor float32 [B], copied."""
     return dict(zip(names, torch.from_numpy(values.copy()), strict=True))

@@ -1,4 +1,4 @@
-"""Items that are played together in copies of an environment."""
+"""Groups of items, such as candidates, that are played together in copies of an environment."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import TypeAlias, TypeVar
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 Work: TypeAlias = Callable[[Sequence[object], Sequence[ItemT]], list[ResultT]]
-"""(environments, items) -> results in the order of the items; the environments are made alike."""
+"""A function (environments, items) -> results in the order of the items. The environments are copies of one environment."""
 
 
 def groups(items: Sequence[ItemT], size: int, workers: int = 1) -> list[list[ItemT]]:
-    """The items, `size` at a time. For several workers the last groups are half as large, so that all end at about the
-    same time; smaller groups play slower, as each item costs less in a larger group."""
+    """Split the items into groups of `size` items.
+
+    With several workers, the last groups have fewer items, but at least about `size` / 2, so that all workers finish at about
+    the same time. Smaller groups would be slower, because an item takes less time in a larger group.
+    """
     found, start = list[list[ItemT]](), 0
     while start < len(items):
         count = min(size, max(-(-size // 2), -(-(len(items) - start) // workers)))

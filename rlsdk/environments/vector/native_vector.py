@@ -1,4 +1,4 @@
-"""A gymnasium vector environment in rlsdk's terms, for its same-step and next-step autoreset modes."""
+"""An adapter for gymnasium vector environments with same-step or next-step autoreset."""
 
 from __future__ import annotations
 
@@ -42,15 +42,16 @@ class HasEnvs(Protocol):
 
 
 def _final_info(infos: Mapping[str, object]) -> Mapping[str, object]:
-    """With same-step autoreset, the infos of episodes that ended; empty where there are none."""
+    """The infos of episodes that ended, with same-step autoreset; empty if no episode ended."""
     final = infos.get("final_info")
     return final if isinstance(final, Mapping) else {}
 
 
 class NativeVectorEnv(SteppedVector):
-    """Wraps a `gymnasium.vector.VectorEnv`.
+    """Makes a `gymnasium.vector.VectorEnv` a vector environment of rlsdk.
 
-    Next-step autoreset gives one filler row per episode, in which the action is ignored: it is marked `valid = False`.
+    With next-step autoreset, the first step of each new episode ignores the action. Its row in the records is a filler row,
+    which is marked by `valid = False`.
     """
 
     def __init__(self, env: GymVector, observation_space: Space, action_space: Space) -> None:
@@ -75,9 +76,9 @@ class NativeVectorEnv(SteppedVector):
         return int(self.env.num_envs)
 
     def reset(self, seed: int | None = None) -> Observation:
-        """Start an episode everywhere."""
+        """Start an episode in every environment."""
         own = self.seeds.of(seed, self.num_envs)
-        # environments that are vectors by themselves take one seed
+        # only gymnasium's own vector environments accept a seed for each environment; others get one seed
         separate = isinstance(self.env.unwrapped, SyncVectorEnv | AsyncVectorEnv)
         seeds: Any = own if separate else own[0]
         self.reset_seeds = own if separate else ()
@@ -119,10 +120,10 @@ class NativeVectorEnv(SteppedVector):
     def _checked(
         self, given: Sequence[object], infos: object
     ) -> tuple[NDArray[np.floating], NDArray[np.bool_], NDArray[np.bool_]]:
-        """The rewards and flags of a step, [B] each.
+        """(rewards, terminations, truncations) of a step, [B] each.
 
         Raises:
-            EnvironmentFault: a step did not give B finite rewards, B flags twice and an info.
+            EnvironmentFault: the rewards are not B finite numbers, a flag is not bool [B], or the infos are not a dict.
         """
         shape, (rewards, terminations, truncations) = (self.num_envs,), given
         reward, *flags = map(np.asarray, given)
@@ -141,7 +142,7 @@ class NativeVectorEnv(SteppedVector):
     def _entries(
         self, infos: Mapping[str, object], ended: NDArray[np.bool_] | None, filler: NDArray[np.bool_]
     ) -> dict[str, Tensor]:
-        """The declared entries, float32 [B] each; 0 in the rows of `filler` bool [B]. `ended`: as `infos_of` takes it."""
+        """The declared entries, float32 [B] each; 0 in the rows of `filler` bool [B]. `ended`: see `infos_of`."""
         entries, rows = InfoEntries(self.info_names, self.num_envs), infos_of(infos, self.num_envs, ended)
         for i in np.flatnonzero(~filler):
             try:
@@ -155,23 +156,26 @@ class NativeVectorEnv(SteppedVector):
         return infos_of(self._reset_infos, self.num_envs)
 
     def wrappers(self, indices: Indices = None) -> list[list[str]]:
-        """The classes of the wrappers of each environment; none where the vector environment gives no access to them."""
+        """The class names of the wrappers of each environment; empty if the environments cannot be accessed."""
         inside = self._inside()
         return [wrappers_of(inside[i]) if inside else [] for i in chosen(indices, self.num_envs)]
 
     def _inside(self) -> Sequence[object]:
-        """The gymnasium environments, where the vector environment gives access to them."""
+        """The gymnasium environments inside the vector environment; empty if they cannot be accessed."""
         return self.env.unwrapped.envs if isinstance(self.env.unwrapped, HasEnvs) else ()
 
     def _ask(self, call: Callable[[], ResultT]) -> ResultT:
-        """The answer of the environment; an error names the environment."""
+        """The result of `call`, a function that calls the environment. Errors become an EnvironmentFault with its name."""
         try:
             return call()
         except Exception as error:
             raise EnvironmentFault(f"environment {self.name!r} {raised(error)}") from error
 
     def _mask(self, infos: Mapping[str, object], unchecked: NDArray[np.bool_] | None = None) -> Tensor | None:
-        """The masks [B, A] in `infos`; rows marked in `unchecked` may allow nothing, their episode is over."""
+        """The masks [B, A] in `infos`.
+
+        Rows marked in `unchecked` bool [B] may allow no action, because their episode is over. They then allow all actions.
+        """
         if not self.has_masks:
             return None
         if INFO not in infos:
@@ -189,7 +193,7 @@ class NativeVectorEnv(SteppedVector):
     def _final(
         self, features: Tensors, infos: Mapping[str, object], ended: NDArray[np.bool_], mask: Tensor | None
     ) -> Observation:
-        """The last observations [F, ..] of episodes that ended; `features` [B, ..] and `mask` [B, A]: what the step gave."""
+        """The last observations [F, ..] of episodes that ended. `features` [B, ..] and `mask` [B, A] are those of the step."""
         rows = np.flatnonzero(ended)
         if self.mode == AutoresetMode.SAME_STEP:
             last = self._each(infos, "final_obs")
@@ -202,7 +206,7 @@ class NativeVectorEnv(SteppedVector):
         return Observation(ended_features, torch.zeros(len(rows), dtype=torch.bool), mask)
 
     def _final_masks(self, info: Mapping[str, object], rows: NDArray[np.int64]) -> Tensor:
-        """The masks episodes ended with, bool [rows, A]; a mask without an allowed action allows all."""
+        """The masks of the last observations of episodes, bool [rows, A]. A mask that allows no action is set to allow all."""
         masks = np.ones((len(rows), self._rule.size), np.bool_)
         if INFO in info:
             own = self._each(info, INFO)
@@ -221,10 +225,10 @@ class NativeVectorEnv(SteppedVector):
         return tuple(map(Episode, *columns))
 
     def _each(self, infos: Mapping[str, object], name: str) -> Entries:
-        """The values of an entry of infos, one for each environment.
+        """The values of the entry `name` of `infos`, one for each environment.
 
         Raises:
-            EnvironmentFault: there is no entry, or another number of values.
+            EnvironmentFault: the entry is missing, or it has another number of values.
         """
         values = entries_in(infos.get(name), self.num_envs)
         if values is None:
@@ -247,24 +251,24 @@ class NativeVectorEnv(SteppedVector):
             raise EnvironmentFault(f"environment {self.name!r}: {error}") from None
 
     def fingerprint(self) -> Hashable:
-        """What changes when the environments are moved; see `fingerprint_of`."""
+        """A value that changes when the environments are stepped or reset."""
         return self._moves, *map(fingerprint, self._inside())
 
     def get_state(self) -> dict[str, object]:
-        """Where the environments stand, as tensors and JSON scalars.
+        """The state of the environments, as tensors and JSON scalars.
 
         Raises:
-            OpaqueValue: the environments do not declare their state.
+            OpaqueValue: the vector environment has a value whose state cannot be read.
         """
         counts = {"returns": self._returns, "lengths": self._lengths, "resetting": self._resetting}
         own = {name: torch.from_numpy(value.copy()) for name, value in counts.items()}
         return {"environment": capture(self.env), "counts": own, "has_masks": self.has_masks}
 
     def set_state(self, state: Any) -> None:
-        """Put back what `get_state` gave.
+        """Restore a state from `get_state`.
 
         Raises:
-            ArtifactError: the state is damaged, or of another environment.
+            ArtifactError: the state is damaged, or belongs to another environment.
         """
         self.reset(0)
         restore(self.env, state["environment"])
@@ -276,20 +280,20 @@ class NativeVectorEnv(SteppedVector):
         self.has_masks = masks_in(state)
 
     def get_attr(self, name: str, indices: Indices = None) -> list[object]:
-        """The attribute `name` of the environments, where the vector environment gives access to them."""
+        """The attribute `name` of the environments. Raises UsageError if they cannot be accessed."""
         vector = self._separate()
         values = self._ask(lambda: vector.get_attr(name))
         return [values[i] for i in chosen(indices, self.num_envs)]
 
     def set_attr(self, name: str, value: object, indices: Indices = None) -> None:
-        """Set an attribute of the environments."""
+        """Set an attribute of the environments in `indices`. Raises UsageError if they cannot be accessed."""
         values, wanted = self.get_attr(name), chosen(indices, self.num_envs)
         changed = [value if i in wanted else own for i, own in enumerate(values)]
         vector = self._separate()
         self._ask(lambda: vector.set_attr(name, changed))
 
     def env_method(self, name: str, *args: object, indices: Indices = None, **kwargs: object) -> list[object]:
-        """Call a method of all environments; the answers of those in `indices`."""
+        """Call a method of all environments, and return the results of those in `indices`."""
         vector = self._separate()
         answers = self._ask(lambda: vector.call(name, *args, **kwargs))
         return [answers[i] for i in chosen(indices, self.num_envs)]
@@ -300,7 +304,7 @@ class NativeVectorEnv(SteppedVector):
         return self.env.unwrapped
 
     def map(self, work: object, items: object) -> NoReturn:
-        """Not possible: a vector environment steps all its copies together, so it cannot play single episodes."""
+        """Raises UsageError: the vector environment steps all copies together, so it cannot play single episodes."""
         raise UsageError(
             f"{self.name!r} is a vector by itself and plays no single episodes; use make_vec_env(id, n,"
             " vectorization='sync' or 'async')"

@@ -1,4 +1,4 @@
-"""A vector environment as the documented loop steps it: numpy arrays in and out, an info per environment."""
+"""A vector environment for loops in the style of stable-baselines3, with numpy arrays and an info per environment."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from rlsdk.records import EnvStep, Features
 from rlsdk.spaces import Box, Dict, Space, Tuple, dtype_of, shape_of
 
 Stepped: TypeAlias = tuple[Arrays, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]
-"""What `step` returns: observations [B, ..], rewards [B], dones [B] and B infos."""
+"""The result of `step`: (observations [B, ..], rewards [B], dones [B], B infos)."""
 STEPPING = ("reset", "step")
-"""Methods of an environment that move it."""
+"""Methods that change the state of an environment."""
 
 
 class NumpyVectorEnv:
-    """What `model.get_env()` returns: B environments stepped with numpy arrays; an episode that ends is followed by a reset.
+    """B environments that are stepped with numpy arrays. `model.get_env()` returns such an object.
 
-    `model.predict` takes its observations as they are: they are the environment's own, neither normalised nor stacked.
-    Constructors, `set_env` and `evaluate_policy` take it too. Stepping or resetting it ends the episodes that training
-    was in the middle of: the next `learn` begins new ones.
+    A step that ends an episode also resets its environment. Observations are those of the environment, neither normalised nor
+    stacked, and `model.predict` accepts them in this form. Constructors, `set_env` and `evaluate_policy` accept this object.
+    If it is stepped or reset, the next `learn` begins new episodes.
     """
 
     def __init__(self, env: VectorEnv, moved: Callable[[], None] | None = None) -> None:
-        """`moved` is called before the environments are stepped or reset."""
+        """`moved`: a function that is called before the environments are stepped or reset."""
         self.env: ConnectedEnv = env if isinstance(env, ConnectedEnv) else CustomVectorEnv(env)
         self._moved = moved
         self.num_envs: int = self.env.num_envs
@@ -53,21 +53,23 @@ class NumpyVectorEnv:
     # --- the loop ------------------------------------------------------------------------------------------------
 
     def reset(self) -> Arrays:
-        """Start an episode everywhere; the observations [B, ..], nested as the space is."""
+        """Start an episode in every environment, and return the observations [B, ..], nested as the space."""
         self._move()
         seed, self._seed, self._pending = self._seed, None, None
         return to_arrays(self.env.observation_space, self.env.reset(seed).features)
 
     def step(self, actions: object) -> Stepped:
-        """(observations [B, ..], rewards float32 [B], dones bool [B], B infos) for actions as `predict` gives them: an array
-        [B, ..], or B dicts or tuples where the action space is a Dict or Tuple.
+        """Step every environment, and return (observations [B, ..], rewards float32 [B], dones bool [B], B infos).
 
-        Every info has `TimeLimit.truncated` besides the environment's own entries. Where an episode ended the observation is
-        the first of the next one, and the info has `terminal_observation` and `episode` (`r` return, `l` steps, `t` seconds
-        since this loop was made).
+        Every info has the entry `TimeLimit.truncated` in addition to those of the environment. Where an episode ended, the
+        observation is the first one of the next episode. The info then has `terminal_observation` and `episode` (`r` return,
+        `l` number of steps, `t` seconds since this object was made).
+
+        Args:
+            actions: actions from `predict`: an array [B, ..], or B dicts or tuples for a Dict or Tuple space.
 
         Raises:
-            UsageError: actions of another shape. EnvironmentFault: the environment misbehaved.
+            UsageError: the actions have another shape. EnvironmentFault: an environment raised an error or is invalid.
         """
         return self._step(to_actions(self.env.action_space, actions, self.num_envs))
 
@@ -80,14 +82,14 @@ class NumpyVectorEnv:
             self.env.keep_infos(False)
 
     def step_async(self, actions: object) -> None:
-        """Note the actions; `step_wait` takes them."""
+        """Store the actions for the next call of `step_wait`."""
         self._pending = to_actions(self.env.action_space, actions, self.num_envs)
 
     def step_wait(self) -> Stepped:
-        """`step` with the actions of `step_async`.
+        """The result of `step` for the actions that `step_async` stored.
 
         Raises:
-            UsageError: there are none.
+            UsageError: there are no stored actions.
         """
         if self._pending is None:
             raise UsageError("step_wait needs actions; call step_async(actions) first")
@@ -109,7 +111,7 @@ class NumpyVectorEnv:
     # --- seeds, attributes, methods ------------------------------------------------------------------------------
 
     def seed(self, seed: int | None = None) -> list[int | None]:
-        """Seed the next `reset`; environment i gets a stream of its own, derived from the seed."""
+        """Set the seed of the next `reset`. Each environment gets its own seed, derived from it."""
         self._seed = seed
         return [seed] * self.num_envs
 
@@ -119,25 +121,25 @@ class NumpyVectorEnv:
         return list(self.env.reset_infos())
 
     def get_attr(self, attr_name: str, indices: Indices = None) -> list[Any]:
-        """The attribute of the environments, looked up through their wrappers."""
+        """The values of an attribute of the environments or of their wrappers."""
         return list(self.env.get_attr(attr_name, indices))
 
     def set_attr(self, attr_name: str, value: object, indices: Indices = None) -> None:
-        """Set an attribute where it is defined, through the wrappers."""
+        """Set an attribute of the wrapper that has it, or of the environment."""
         self.env.set_attr(attr_name, value, indices)
 
     def env_method(self, method_name: str, *args: object, indices: Indices = None, **kwargs: object) -> list[Any]:
-        """Call a method of the environments; the answers in the order of `indices`."""
+        """Call a method of the environments, and return the results in the order of `indices`."""
         if method_name in STEPPING:
             self._move()
         return list(self.env.env_method(method_name, *args, indices=indices, **kwargs))
 
     def has_attr(self, attr_name: str) -> bool:
-        """Whether all environments have the attribute, themselves or in a wrapper."""
+        """Whether all environments have the attribute, in the environment or in a wrapper."""
         return all(self.env_method("has_wrapper_attr", attr_name))
 
     def env_is_wrapped(self, wrapper_class: type[object] | str, indices: Indices = None) -> list[bool]:
-        """Whether environments are inside a wrapper of this class, or name of a class."""
+        """Whether each environment is inside a wrapper of the class `wrapper_class`, given as a class or its name."""
         name = wrapper_class if isinstance(wrapper_class, str) else name_of_class(wrapper_class)
         return [name in names or name in (n.rpartition(".")[2] for n in names) for names in self.env.wrappers(indices)]
 
@@ -151,10 +153,10 @@ class NumpyVectorEnv:
 
     @property
     def envs(self) -> list[Any]:
-        """The gymnasium environments.
+        """The environments themselves.
 
         Raises:
-            UsageError: they are in other processes, or there are none: use `get_attr` and `env_method`.
+            UsageError: they are not in this process; use `get_attr` and `env_method`.
         """
         if not self.env.environments:
             raise UsageError(
@@ -164,7 +166,7 @@ class NumpyVectorEnv:
 
     @property
     def unwrapped(self) -> NumpyVectorEnv:
-        """Itself: what belongs to the agent, such as normalisation, is not a wrapper."""
+        """This object. Normalisation and frame stacking are done by the agent, so there is no wrapper around it."""
         return self
 
     @property
@@ -176,7 +178,7 @@ class NumpyVectorEnv:
 
     @property
     def render_mode(self) -> str | None:
-        """How the environments were made to render; None where they were not, or where it is not known."""
+        """The render mode with which the environments were made; None if they have none or it is unknown."""
         try:
             mode = self.env.get_attr("render_mode")[0]
         except UsageError:  # no separate environments
@@ -184,13 +186,13 @@ class NumpyVectorEnv:
         return mode if isinstance(mode, str) else None
 
     def get_images(self) -> list[NDArray[np.uint8] | None]:
-        """A picture of each environment, uint8 [height, width, 3]; None where it gives none."""
+        """An image of each environment, uint8 [height, width, 3]; None for an environment that cannot render images."""
         return pictures_of(self.env)
 
     def render(self, mode: str | None = None) -> NDArray[np.uint8] | None:
-        """Show the environments (`human`, the default), or return one picture of all of them (`rgb_array`).
+        """Show the environments in windows (`human`, the default), or return one image of all of them (`rgb_array`).
 
-        Where no window can be opened this warns, once.
+        Warns if no window can be opened.
         """
         if mode == "rgb_array" or (mode is None and self.render_mode == "rgb_array"):
             return tiled(self.get_images())
@@ -206,7 +208,7 @@ class NumpyVectorEnv:
 
 
 def to_arrays(space: Space, features: Features) -> Arrays:
-    """Tensors [B, ..], nested as the space, as arrays in the space's dtypes."""
+    """The tensors [B, ..] `features`, nested as the space, as numpy arrays in the dtypes of the space."""
     if isinstance(space, Dict):
         return {key: to_arrays(child, features[key]) for key, child in space.spaces.items()}
     if isinstance(space, Tuple):
@@ -216,10 +218,10 @@ def to_arrays(space: Space, features: Features) -> Arrays:
 
 
 def to_actions(space: Space, actions: object, count: int, path: str = "actions") -> Features:
-    """Actions of `count` environments as tensors [B, ..], nested as the space.
+    """The actions of `count` environments as tensors [B, ..], nested as the space.
 
     Raises:
-        UsageError: another number of them, another shape, or no numbers.
+        UsageError: the actions have another number or shape, or are not numbers.
     """
     if parts := parts_of(space):
         columns = _columns(space, actions, count, path)
@@ -245,7 +247,7 @@ def _columns(space: Space, actions: Any, count: int, path: str) -> list[object]:
     """The actions of each part of a Dict or Tuple space, for all environments."""
     keys = [key for key, _ in parts_of(space)]
     try:
-        # a mapping, or for a Tuple a tuple, has a column for each part; a list has a row for each environment
+        # a mapping (or a tuple for a Tuple space) has an entry for each part; a list has an entry for each environment
         by_part = isinstance(actions, Mapping) if isinstance(space, Dict) else isinstance(actions, tuple)
         if by_part:
             return [actions[key] for key in keys]

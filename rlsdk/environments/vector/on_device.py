@@ -1,4 +1,4 @@
-"""A vector environment whose tensors arrive on an accelerator."""
+"""A wrapper of a vector environment that moves its tensors to an accelerator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class OnDevice:
-    """Moves observations and rewards to `device`, and actions back to the CPU."""
+    """Wraps a vector environment: moves the tensors of its records to `device`, and actions to the CPU."""
 
     def __init__(self, env: VectorEnv, device: str) -> None:
         self.env, self.device = env, device
@@ -52,11 +52,11 @@ class OnDevice:
         )
 
     def get_state(self) -> object:
-        """Of the environments."""
+        """The state of the environments. Raises OpaqueValue if it cannot be read."""
         return read_state(self.env)
 
     def set_state(self, state: object) -> None:
-        """Of the environments."""
+        """Restore a state from `get_state`."""
         cast("Any", self.env).set_state(state)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Pictures of environments, and their windows."""
+"""Rendering of environments as images and in windows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlsdk.errors import message_of
 
 
 def pictures_of(env: ConnectedEnv) -> list[NDArray[np.uint8] | None]:
-    """A picture of each environment, uint8 [height, width, 3]; None where it gives none."""
+    """An image of each environment, uint8 [height, width, 3]; None for an environment that cannot render images."""
     found: list[NDArray[np.uint8] | None] = []
     for i in range(env.num_envs):
         picture = None
@@ -26,7 +26,7 @@ def pictures_of(env: ConnectedEnv) -> list[NDArray[np.uint8] | None]:
 
 
 def show_windows(env: ConnectedEnv) -> str | None:
-    """Let each environment draw in its own window; why nothing is shown, None where something is."""
+    """Render each environment in its own window. Returns None, or the reason why windows cannot be shown."""
     own = set(env.get_attr("render_mode"))
     if own != {"human"} and not env.environments:
         return "the environments are in other processes; make them with render_mode='human'"
@@ -36,13 +36,13 @@ def show_windows(env: ConnectedEnv) -> str | None:
         try:
             with _rendering(env, i, "human"):
                 env.env_method("render", indices=i)
-        except Exception as error:  # any error of a window library without a screen
+        except Exception as error:  # without a screen, window libraries raise many types of errors
             return f"{type(error).__name__}: {message_of(error)}"
     return None
 
 
 def tiled(pictures: Sequence[NDArray[np.uint8] | None]) -> NDArray[np.uint8] | None:
-    """Pictures of one size side by side, row by row, in about a square; None where there are none."""
+    """Images of equal size, uint8 [height, width, 3], as one image with a square grid of tiles; None without images."""
     some = [picture for picture in pictures if picture is not None]
     if not some:
         return None
@@ -60,7 +60,10 @@ def _modes(env: ConnectedEnv, index: int) -> Sequence[str]:
 
 @contextmanager
 def _rendering(env: ConnectedEnv, index: int, mode: str) -> Iterator[None]:
-    """Environment `index` in this render mode, where it has it and was made with none."""
+    """A context in which environment `index` has the render mode `mode`.
+
+    The mode is changed only if the environment supports it, and was made without a mode or `mode` is `human`.
+    """
     made = env.get_attr("render_mode", index)[0]
     changes = made != mode and (made is None or mode == "human") and mode in _modes(env, index)
     if changes:

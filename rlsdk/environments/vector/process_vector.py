@@ -1,6 +1,7 @@
-"""Environments stepped in processes: several copies to a process, observations through shared memory.
+"""A vector environment whose environments are stepped in several processes. Observations are sent through shared memory.
 
-A process that dies, hangs or raises is an error with its cause, or is replaced with `restart=True`; training never hangs.
+An error in a process is raised in this process, too. A process that dies or hangs raises an EnvironmentFault with its cause, or
+is replaced with `restart=True`. So training never hangs.
 """
 
 from __future__ import annotations
@@ -40,24 +41,27 @@ from rlsdk.runtime.seeding import fresh_seed
 from rlsdk.spaces import Space
 
 MAX_RESTARTS_IN_A_ROW = 3
-"""A process that dies more often than this without completing an episode in between is given up."""
+"""The number of replacements of a process without a completed episode in between. At its next failure an error is raised."""
 
 
 @attrs.frozen
 class ProcessOptions:
-    """How many processes, how long they may think, and what becomes of one that dies."""
+    """The options of the processes of a `ProcessVectorEnv`."""
 
     workers: int
     timeout: float = 60.0
-    """seconds"""
+    """The time in seconds after which a process that does not answer counts as hung."""
     restart: bool = False
     start_method: str | None = None
-    """`fork`, `forkserver`, `spawn`; None is the platform's own."""
+    """`fork`, `forkserver` or `spawn`; None: the default of the platform."""
 
 
 class ProcessVectorEnv(SpreadRequests, SteppedVector):
-    """B environments in W processes. With `restart`, a process that dies or hangs is replaced: its environments begin
-    new episodes, the interrupted rows are marked `valid = False`, and `restarts` counts it."""
+    """B environments in W processes.
+
+    With `restart=True`, a process that dies or hangs is replaced. Its environments begin new episodes, and their rows of the
+    interrupted step are marked by `valid = False`. `restarts` is the number of replaced processes.
+    """
 
     def __init__(
         self,
@@ -73,7 +77,7 @@ class ProcessVectorEnv(SpreadRequests, SteppedVector):
         self.num_envs, self.options = len(makers), options
         self.has_masks = self._closed = False
         self._base = 0
-        """The seed of the last reset, from which those of restarted environments are derived."""
+        """The seed of the last reset. Seeds for replaced processes are derived from it."""
         context = multiprocessing.get_context(options.start_method)
         pair, count = (observation_space, action_space), self.num_envs
         block = context.RawArray("B", bytes_for(*pair, count))
@@ -93,7 +97,7 @@ class ProcessVectorEnv(SpreadRequests, SteppedVector):
         return [worker.process for worker in self._workers]
 
     def reset(self, seed: int | None = None) -> Observation:
-        """Start an episode everywhere; with a seed, environment i gets a stream of its own derived from it."""
+        """Start an episode in every environment. With a seed, each environment gets its own seed, derived from it."""
         self.reset_seeds = seeds = self.seeds.of(seed, self.num_envs)
         self._base = fresh_seed() if seed is None else seed
         self.has_masks = all(self._ask("reset", [(seeds[w.argument.part],) for w in self._workers]))
@@ -118,7 +122,7 @@ class ProcessVectorEnv(SpreadRequests, SteppedVector):
         return replace(step, infos=infos, info=self._entries(answers))
 
     def _entries(self, answers: Sequence[object]) -> dict[str, Tensor]:
-        """The declared entries of all processes, float32 [B] each; 0 for a process that was replaced."""
+        """The declared entries of all environments, float32 [B] each; 0 for those in a process that was replaced."""
         values = np.zeros((len(self.info_names), self.num_envs), np.float32)
         for worker, answer in zip(self._workers, answers, strict=True):
             if isinstance(answer, WithInfos):
@@ -130,7 +134,7 @@ class ProcessVectorEnv(SpreadRequests, SteppedVector):
         return [worker.argument.rows for worker in self._workers]
 
     def _ask(self, request: str, arguments: Sequence[tuple[object, ...]]) -> list[Any]:
-        """One answer from every process."""
+        """Send a request to every process, and return the answers in order."""
         if self._closed:
             raise EnvironmentFault(f"environment {self.name!r} is closed")
         deadline = time.monotonic() + self.options.timeout
@@ -156,7 +160,7 @@ class ProcessVectorEnv(SpreadRequests, SteppedVector):
         return answer
 
     def _replace(self, worker: Worker, request: str) -> object:
-        """A new process in place of a dead one, at the start of new episodes."""
+        """Replace a dead process, reset its environments, and return the answer to that reset (`_RESTARTED` for a step)."""
         self.restarts += 1
         failures = worker.failures
         worker.kill()
@@ -176,10 +180,11 @@ class ProcessVectorEnv(SpreadRequests, SteppedVector):
         raise traced(kind(message), trace)
 
     def map(self, work: Work[ItemT, ResultT], items: Sequence[ItemT]) -> list[ResultT]:
-        """`work(environments, items)` of groups of items, each given to the next process that is free; answers in order.
+        """The results of `work(environments, items)`, in order. Each group of items goes to the next free process.
 
-        A group has as many items as a process has environments, or fewer towards the end. A process that dies or hangs
-        (`timeout` per group) is replaced and its group tried once more; a second failure of the same group raises.
+        A group has one item for each environment of a process, or fewer towards the end. A process that dies or hangs (for
+        `timeout` seconds per group) is replaced, and its group is repeated. A second failure of the same group raises
+        EnvironmentFault.
         """
         shipped, workers = ByValue(work), len(self._workers)
         packed = groups(self._shared.pack(items), -(-self.num_envs // workers), workers)
@@ -201,7 +206,7 @@ class ProcessVectorEnv(SpreadRequests, SteppedVector):
         self.restarts += 1
 
     def close(self) -> None:
-        """End the processes; they close their environments first."""
+        """Close the environments, and end the processes."""
         if not self._closed:
             for worker in self._workers:
                 worker.send(END)
@@ -221,14 +226,14 @@ _RESTARTED = object()
 
 
 def _infos(workers: Sequence[Worker], answers: Sequence[object]) -> list[dict[str, object]]:
-    """The infos of all processes; environments of one that was replaced have none."""
+    """The infos of all environments; empty for environments in a process that was replaced."""
     empty: list[list[dict[str, object]]] = [[{} for _ in worker.argument.rows] for worker in workers]
     rows = [a.infos if isinstance(a, WithInfos) else none for a, none in zip(answers, empty, strict=True)]
     return list(chain.from_iterable(rows))
 
 
 def _joined(workers: Sequence[Worker], answers: Sequence[object]) -> Ended | None:
-    """The episodes that ended in all processes together, in the order of environments."""
+    """The episodes that ended in all processes, in the order of environments; None if none ended."""
     some = [(w.argument.rows[0], a) for w, a in zip(workers, answers, strict=True) if isinstance(a, Ended)]
     if not some:
         return None

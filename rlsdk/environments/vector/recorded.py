@@ -1,4 +1,4 @@
-"""The spaces of an environment of which there are only recordings."""
+"""A placeholder for the environment of an agent that learns from recorded data only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rlsdk.errors import UsageError
 
 
 class RecordedOnly(gymnasium.Env[object, object]):
-    """Spaces without an environment, for agents that learn from recorded experience; see `rlsdk.interchange`."""
+    """Spaces for agents that learn from recorded data. `reset` and `step` raise UsageError. See `rlsdk.interchange`."""
 
     def __init__(self, observation_space: gymnasium.Space[object], action_space: gymnasium.Space[object]) -> None:
         self.observation_space, self.action_space = observation_space, action_space

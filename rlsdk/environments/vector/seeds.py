@@ -1,4 +1,4 @@
-"""One seed for several environments."""
+"""Seeds of several environments, derived from one seed."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ from rlsdk.runtime.seeding import derive
 
 
 def seed_of(seed: int, index: int) -> int:
-    """The seed of environment number `index`."""
+    """The seed of environment number `index`, derived from `seed`."""
     return derive(seed, "environment", index) % 2**31
 
 
 class Seeds:
-    """The seeds of a reset: of the seed given to it, else of the one given when the environments were made, once."""
+    """Derives the seeds of a reset from its seed, or from the seed with which the environments were made.
+
+    The latter is used once, for the first reset, and only if this reset has no seed.
+    """
 
     def __init__(self, first: int | None = None, offset: int = 0) -> None:
-        """`offset`: the number of the first environment among those that share a seed."""
+        """`offset`: the number of the first environment among all environments that share the seed."""
         self.first, self._pending, self.offset = first, first is not None, offset
 
     def first_pending(self) -> int | None:
-        """The seed given when the environments were made, for the first reset; None afterwards."""
+        """The seed with which the environments were made, at the first call; None at later calls."""
         seed = self.first if self._pending else None
         self._pending = False
         return seed

@@ -1,4 +1,4 @@
-"""The arrays of a vector environment in one block of memory that several processes see."""
+"""The arrays of a vector environment in one block of memory that several processes share."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from rlsdk.executors.shared_memory import ALIGNMENT, Layout
 from rlsdk.spaces import Space
 
 Block: TypeAlias = "ctypes.Array[ctypes.c_ubyte]"
-"""Memory that processes share."""
+"""The type of the block of memory that processes share."""
 
 
 def bytes_for(observation_space: Space, action_space: Space, rows: int) -> int:
-    """Size of the block."""
+    """The size in bytes of the block for the arrays of `rows` environments."""
     layout = Layout()
     StepArrays(observation_space, action_space, rows, layout)
     return max(ALIGNMENT, layout.used)
 
 
 def arrays_in(block: Block, observation_space: Space, action_space: Space, rows: int) -> StepArrays:
-    """The arrays inside a block; all processes see the same memory."""
+    """The arrays of `rows` environments as views of a block, which all processes share."""
     return StepArrays(observation_space, action_space, rows, Layout(memoryview(block).cast("B")))

@@ -1,4 +1,4 @@
-"""What vector environments share whose environments are in several other places."""
+"""The methods of vector environments whose environments are in several workers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlsdk.environments.states import OpaqueValue, masks_in, state_of, states_in
 
 
 class SpreadRequests:
-    """B environments in several places, which answer the requests of `rlsdk.environments.vector.worker.REQUESTS`."""
+    """B environments in several workers, which answer the requests in `rlsdk.environments.vector.worker.REQUESTS`."""
 
     num_envs: int
     has_masks: bool
@@ -21,21 +21,21 @@ class SpreadRequests:
     @property
     @abstractmethod
     def rows(self) -> list[range]:
-        """The environments of each place."""
+        """The numbers of the environments in each worker."""
 
     @abstractmethod
     def _ask(self, request: str, arguments: Sequence[tuple[object, ...]]) -> list[Any]:
-        """One answer from every place."""
+        """Send a request to every worker, with its own arguments, and return the answers in order."""
 
     def _ask_all(self, request: str) -> list[Any]:
         return self._ask(request, [()] * len(self.rows))
 
     def fingerprint(self) -> Hashable:
-        """What changes when the environments are moved; see `fingerprint_of`."""
+        """A value that changes when the environments are stepped or reset; None if they are closed."""
         return None if self._closed else tuple(self._ask_all("fingerprint"))
 
     def get_state(self) -> dict[str, object]:
-        """Where the environments stand, as tensors and JSON scalars; raises as `EnvironmentGroup.get_state`."""
+        """The state of the environments, as tensors and JSON scalars. Raises as `EnvironmentGroup.get_state`."""
         answers = self._ask_all("get_state")
         for answer in answers:
             if isinstance(answer, OpaqueValue):
@@ -43,7 +43,7 @@ class SpreadRequests:
         return state_of([state for answer in answers for state in answer], self.has_masks)
 
     def set_state(self, state: object) -> None:
-        """Put back what `get_state` gave; raises as `EnvironmentGroup.set_state`."""
+        """Restore a state from `get_state`. Raises as `EnvironmentGroup.set_state`."""
         states, self.has_masks = states_in(state, self.num_envs), masks_in(state)
         self._ask("set_state", [(states[rows.start : rows.stop], self.has_masks) for rows in self.rows])
 
@@ -52,19 +52,19 @@ class SpreadRequests:
         return list(chain.from_iterable(self._ask_all("reset_infos")))
 
     def wrappers(self, indices: Indices = None) -> list[list[str]]:
-        """The classes of the wrappers of each environment; see `wrappers_of`."""
+        """The class names of the wrappers of each environment; see `wrappers_of`."""
         return self._of("wrappers", (), indices)
 
     def get_attr(self, name: str, indices: Indices = None) -> list[object]:
-        """The attribute `name` of the environments, looked up through their wrappers."""
+        """The values of the attribute `name` of the environments or of their wrappers."""
         return self._of("get", (name,), indices)
 
     def set_attr(self, name: str, value: object, indices: Indices = None) -> None:
-        """Set an attribute where it is defined, through the wrappers."""
+        """Set an attribute of the wrapper that has it, or of the environment."""
         self._of("set", (name, value), indices)
 
     def env_method(self, name: str, *args: object, indices: Indices = None, **kwargs: object) -> list[object]:
-        """Call a method of the environments; the answers in the order of `indices`."""
+        """Call a method of the environments, and return the results in the order of `indices`."""
         return self._of("call", (name, args, kwargs), indices)
 
     def _of(self, request: str, arguments: tuple[object, ...], indices: Indices) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Where copies of an environment write what a step gave, and the episodes that ended in it."""
+"""The arrays into which environments write the results of a step, and a record of the episodes that ended in it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from rlsdk.spaces import Space
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Episodes that ended in one step: F rows, ascending, with the true last observation and mask of each."""
+    """The F episodes that ended in one step, in ascending order of `rows`.
+
+    It has the last observation and mask, the return, the length and the success of each.
+    """
 
     rows: list[int]
     observation: Arrays  # [F, ...]
@@ -26,7 +29,7 @@ class Ended:
 
 
 class StepArrays:
-    """Where copies write what a step gave: one row per environment."""
+    """The arrays into which environments write the results of a step or reset, with one row per environment."""
 
     def __init__(self, observation_space: Space, action_space: Space, rows: int, make: Allocate) -> None:
         self.observation = ObservationBatcher(observation_space).allocate(rows, make)

@@ -1,4 +1,4 @@
-"""Arrays that copies wrote, as the records algorithms read."""
+"""Conversion of the arrays of a step to the records that algorithms read."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from rlsdk.records import EnvStep, Episode, Observation
 
 
 class StepRecords:
-    """Arrays as tensors. Observations are copied where the next step writes to the same memory (`reused`). What is the same at
-    nearly every step is made once."""
+    """Converts the arrays of a step to records of tensors.
+
+    `reused`: whether the next step writes to the same memory, so that observations must be copied. Tensors that are equal at
+    most steps are made once.
+    """
 
     def __init__(self, arrays: StepArrays, *, reused: bool = True) -> None:
         self.arrays, self.reused = arrays, reused
@@ -23,17 +26,17 @@ class StepRecords:
         self.all_valid = torch.ones(count, dtype=torch.bool)
 
     def _observation(self, is_first: Tensor, has_masks: bool) -> Observation:
-        """What the arrays hold; `is_first` bool [B]."""
-        seen, fresh = self.arrays.observation, self.reused  # a plain array needs no call of `tensors_of`
+        """The observation in the arrays, with `is_first` bool [B]."""
+        seen, fresh = self.arrays.observation, self.reused  # for a single array, the call of `tensors_of` is saved
         features = torch.from_numpy(seen) if type(seen) is np.ndarray and not fresh else tensors_of(seen, fresh=fresh)
         return Observation(features, is_first, torch.from_numpy(self.arrays.mask.copy()) if has_masks else None)
 
     def first(self, has_masks: bool) -> Observation:
-        """What a reset gave."""
+        """The observation after a reset."""
         return self._observation(self._first, has_masks)
 
     def step(self, ended: Ended | None, has_masks: bool, valid: Tensor | None = None) -> EnvStep:
-        """What a step gave; rows that are not `valid` [B] start an episode without having ended one."""
+        """The record of a step. Rows that are not `valid` [B] start a new episode, although no episode ended in them."""
         reward = torch.from_numpy(self.arrays.reward.copy())
         valid = self.all_valid if valid is None else valid
         if ended is None:
@@ -43,7 +46,7 @@ class StepRecords:
         return self._ended(ended, reward, valid, has_masks)
 
     def _ended(self, ended: Ended, reward: Tensor, valid: Tensor, has_masks: bool) -> EnvStep:
-        """A step in which episodes ended; `reward` float [B], `valid` bool [B]."""
+        """The record of a step in which episodes ended, for `reward` float [B] and `valid` bool [B]."""
         arrays = self.arrays
         terminated, truncated = torch.from_numpy(arrays.terminated.copy()), torch.from_numpy(arrays.truncated.copy())
         is_first = torch.from_numpy(arrays.terminated | arrays.truncated)

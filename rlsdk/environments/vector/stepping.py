@@ -1,4 +1,4 @@
-"""Several copies of one environment, stepped one after another: numpy in, numpy out."""
+"""Steps several copies of an environment one after the other, with numpy arrays as input and output."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from rlsdk.errors import MaskError, ObservationError, raised, shown
 
 ItemT = TypeVar("ItemT")
 StepResult: TypeAlias = "tuple[object, SupportsFloat, bool, bool, dict[str, object]]"
-"""What `step` declares to return; checked, as environments may return anything."""
+"""The type that `step` declares as its result. It is checked, because environments may return anything."""
 SUCCESS = "is_success"
 LARGEST = 1e38
-"""Sum of a step's rewards from which each of them is looked at."""
+"""If the absolute sum of the rewards of a step reaches this number, each reward is checked."""
 
 
 class SteppedEnvironments:
-    """B gymnasium environments with the same spaces; what can be done with them besides is in `EnvironmentGroup`."""
+    """Steps B gymnasium environments with the same spaces. The subclass `EnvironmentGroup` adds all other methods."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class SteppedEnvironments:
         name: str,
         numbers: Sequence[int] = (),
     ) -> None:
-        """`numbers` of the copies are for messages; a single environment has none."""
+        """`numbers`: the numbers of the copies, for messages; empty for a single environment."""
         self.environments, self.name, self.arrays = list(environments), name, arrays
         self._faults = Faults(name, numbers)
         require_separate(self.environments, name)
@@ -52,7 +52,7 @@ class SteppedEnvironments:
         self.methods = mask_methods(environments) if self.rule.size else None
         self.has_masks = self.methods is not None
         self.renews = False
-        """Whether observations are written to new arrays at every step and reset; else to the same ones."""
+        """Whether every step and reset writes observations to new arrays; if not, the arrays are reused."""
         shape, dtype = self._plain
         self._is_float = dtype is not None and dtype.kind == "f"
         self._allocate: Callable[[], Arrays] = partial(self.stacker.allocate, len(environments))
@@ -64,9 +64,9 @@ class SteppedEnvironments:
         self._flagged = False  # whether an episode ended in the last step
         self._bounds_checked = False
         self.infos: list[dict[str, object]] = []
-        """After `keep_infos(True)`: the `info` of each environment's last step."""
+        """The `info` of each environment's last step; empty unless `keep_infos(True)` was called."""
         self.entries = InfoEntries((), len(environments))
-        """After `select_info`: the declared entries of the last step."""
+        """The entries of the last step's infos that `select_info` declared."""
         self.reset_infos: list[Mapping[str, object]] = [{} for _ in self.environments]
         """The `info` of each environment's last reset."""
 
@@ -74,14 +74,14 @@ class SteppedEnvironments:
         return len(self.environments)
 
     def episode_step(self, i: int) -> int:
-        """The number of the step that environment `i` takes next in its episode, from 1."""
+        """The number of the next step of environment `i` in its episode, counted from 1."""
         return self._clock - self._began[i] + 1
 
     def step(self, actions: ActionRows) -> Ended | None:
-        """Step every environment with its own action; an episode that ends is followed by a reset.
+        """Step every environment with its own action, reset those whose episode ended, and return these episodes.
 
         Raises:
-            EnvironmentFault: an environment raised, or broke its declaration. MaskError: a mask is wrong.
+            EnvironmentFault: an environment raised an error, or returned invalid values. MaskError: a mask is invalid.
         """
         arrays, has_masks, shape, dtype = self.arrays, self.has_masks, *self._plain
         arrays.observation = self._allocate() if self.renews else arrays.observation
@@ -103,14 +103,14 @@ class SteppedEnvironments:
                 reward, terminated, truncated = self._faults.checked(i, self.episode_step(i), result)
             rewards.append(float(reward))
             if type(seen) is type(target) is np.ndarray and seen.shape == shape and seen.dtype is dtype:
-                target[i] = seen  # `write` would do the same, for the price of a call per environment
+                target[i] = seen  # as `write` does, but without a call per environment
             else:
                 self._write(i, seen, "step")
             if terminated or truncated:
                 infos[i] = terminated, truncated, info
             if has_masks:
                 self._read_mask(i, info)
-        if not abs(sum(rewards)) < LARGEST:  # also when it is NaN
+        if not abs(sum(rewards)) < LARGEST:  # this is also True for NaN
             self._faults.explain_rewards(rewards, actions)
         arrays.reward[:] = rewards
         self._returns = list(map(add, self._returns, rewards))
@@ -121,7 +121,10 @@ class SteppedEnvironments:
         return None
 
     def _finish(self, endings: dict[int, tuple[bool, bool, dict[str, object]]]) -> Ended:
-        """Take the last observations aside and start the next episodes."""
+        """Copy the last observations of episodes that ended, and reset their environments.
+
+        `endings`: number of the environment -> (terminated, truncated, info).
+        """
         rows, arrays = list(endings), self.arrays
         self._check("step", masks=False)
         self._flagged = True
@@ -140,7 +143,7 @@ class SteppedEnvironments:
 
     def _final_masks(self, rows: list[int]) -> NDArray[np.bool_]:
         mask: NDArray[np.bool_] = self.arrays.mask[rows]
-        mask[self.rule.without_choice(mask)] = True  # nothing may be left to do when an episode is over
+        mask[self.rule.without_choice(mask)] = True  # at the end of an episode, a mask may allow no action
         return mask
 
     def _reset(self, i: int, seed: int | None) -> None:
@@ -182,7 +185,7 @@ class SteppedEnvironments:
 
     def _check(self, call: str, *, masks: bool = True) -> None:
         seen = self.arrays.observation
-        # a finite sum of squares proves that all are finite
+        # if the sum of squares is finite, all numbers are
         if not (self._is_float and type(seen) is np.ndarray and math.isfinite(np.vdot(seen, seen))):
             self._faults.require_valid(self.stacker, seen, call)
         if masks and self.has_masks:

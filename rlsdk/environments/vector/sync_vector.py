@@ -1,4 +1,4 @@
-"""Several environments of this process as one vector environment."""
+"""A vector environment whose environments are stepped in this process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rlsdk.spaces import Space
 
 
 class SyncVectorEnv(SteppedVector):
-    """B gymnasium environments stepped one after another; an episode that ends is followed by a reset in the same step."""
+    """B gymnasium environments that are stepped one after the other. A step that ends an episode resets its environment."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class SyncVectorEnv(SteppedVector):
         seed: int | None = None,
         numbers: Sequence[int] | None = None,
     ) -> None:
-        """`numbers` of the copies, for messages; by default 0, 1, ... where there are several."""
+        """`numbers`: the numbers of the copies, for messages; by default 0, 1, ... for several copies, else empty."""
         super().__init__(observation_space, action_space, name, seed)
         self.num_envs = count = len(environments)
         arrays = StepArrays(observation_space, action_space, count, np.zeros)
@@ -45,11 +45,11 @@ class SyncVectorEnv(SteppedVector):
 
     @property
     def has_masks(self) -> bool:
-        """Whether observations carry an action mask; known before the first reset where environments have a method."""
+        """Whether observations have action masks. Before the first reset, masks in `info` are not known yet."""
         return self.group.has_masks
 
     def reset(self, seed: int | None = None) -> Observation:
-        """Start an episode everywhere; with a seed, environment i gets a stream of its own derived from it."""
+        """Start an episode in every environment. With a seed, each environment gets its own seed, derived from it."""
         self.reset_seeds = self.seeds.of(seed, self.num_envs)
         self.group.reset(self.reset_seeds)
         return self._records.first(self.group.has_masks)
@@ -74,36 +74,36 @@ class SyncVectorEnv(SteppedVector):
         return [dict(info) for info in self.group.reset_infos]
 
     def wrappers(self, indices: Indices = None) -> list[list[str]]:
-        """The classes of the wrappers of each environment; see `wrappers_of`."""
+        """The class names of the wrappers of each environment; see `wrappers_of`."""
         return [wrappers_of(self.group.environments[i]) for i in chosen(indices, self.num_envs)]
 
     def fingerprint(self) -> Hashable:
-        """What changes when the environments are moved; see `fingerprint_of`."""
+        """A value that changes when the environments are stepped or reset."""
         return self.group.fingerprint()
 
     def get_state(self) -> dict[str, object]:
-        """Where the environments stand, as tensors and JSON scalars; raises as `EnvironmentGroup.get_state`."""
+        """The state of the environments, as tensors and JSON scalars. Raises as `EnvironmentGroup.get_state`."""
         return state_of(self.group.get_state(), self.has_masks)
 
     def set_state(self, state: object) -> None:
-        """Put back what `get_state` gave; raises as `EnvironmentGroup.set_state`."""
+        """Restore a state from `get_state`. Raises as `EnvironmentGroup.set_state`."""
         self.group.set_state(states_in(state, self.num_envs), masks_in(state))
 
     def get_attr(self, name: str, indices: Indices = None) -> list[object]:
-        """The attribute `name` of the environments, looked up through their wrappers."""
+        """The values of the attribute `name` of the environments or of their wrappers."""
         return [read(self.group.environments[i], name) for i in chosen(indices, self.num_envs)]
 
     def set_attr(self, name: str, value: object, indices: Indices = None) -> None:
-        """Set an attribute where it is defined, through the wrappers."""
+        """Set an attribute of the wrapper that has it, or of the environment."""
         for i in chosen(indices, self.num_envs):
             write(self.group.environments[i], name, value)
 
     def env_method(self, name: str, *args: object, indices: Indices = None, **kwargs: object) -> list[object]:
-        """Call a method of the environments; the answers in the order of `indices`."""
+        """Call a method of the environments, and return the results in the order of `indices`."""
         return [call_of(self.group.environments[i], name, args, kwargs) for i in chosen(indices, self.num_envs)]
 
     def map(self, work: Work[ItemT, ResultT], items: Sequence[ItemT]) -> list[ResultT]:
-        """`work(environments, items)`, results in order; running episodes are lost."""
+        """The results of `work(environments, items)`, in order. Running episodes are lost."""
         return self.group.apply(work, items)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The `info` of a gymnasium vector environment, one array per key, as one mapping per environment."""
+"""Conversion of the `info` of a gymnasium vector environment, one array per key, to one mapping per environment."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 FINAL = ("final_obs", "final_info")
-"""Where same-step autoreset puts the last observations and infos of episodes that ended."""
+"""The keys under which same-step autoreset stores the last observations and infos of episodes that ended."""
 
 
 @runtime_checkable
 class Entries(Protocol):
-    """Values by position: a list, tuple, array or tensor."""
+    """Values that are read by position: a list, tuple, array or tensor."""
 
     def __len__(self) -> int: ...
 
@@ -24,12 +24,12 @@ class Entries(Protocol):
 def infos_of(
     infos: Mapping[str, object], count: int, ended: NDArray[np.bool_] | None = None
 ) -> list[dict[str, object]]:
-    """One mapping per environment.
+    """The infos of a vector environment as one mapping per environment.
 
     Args:
-        infos: as a vector environment gives them: key -> array [B], and `_key` -> bool [B], which environments have it.
-        count: B.
-        ended: bool [B], with same-step autoreset: rows whose own info is in `final_info`.
+        infos: key -> array [B], and `_key` -> bool [B], True for the environments that have the key.
+        count: B, the number of environments.
+        ended: bool [B], with same-step autoreset: True for the environments whose info is in `final_info`.
     """
     rows = _rows({name: value for name, value in infos.items() if name.removeprefix("_") not in FINAL}, count)
     if ended is not None and ended.any():
@@ -45,10 +45,10 @@ def _rows(infos: Mapping[str, object], count: int) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = [{} for _ in range(count)]
     for name, values in infos.items():
         if name.startswith("_") and name[1:] in infos:
-            continue  # a mask: which environments have the key without the underscore
+            continue  # a mask of the environments that have the key without the underscore
         present = entries_in(infos.get(f"_{name}"), count)
         entries = _rows(values, count) if isinstance(values, Mapping) else entries_in(values, count)
-        entries = [values] * count if entries is None else entries  # one value for all of them
+        entries = [values] * count if entries is None else entries  # one value for all environments
         for i in range(count):
             if present is None or present[i]:
                 rows[i][name] = entries[i]
@@ -56,7 +56,7 @@ def _rows(infos: Mapping[str, object], count: int) -> list[dict[str, object]]:
 
 
 def entries_in(values: object, count: int) -> Entries | None:
-    """`values`, if they are one for each of `count` environments; else None."""
+    """`values`, if it has one value for each of `count` environments; else None."""
     if isinstance(values, str | bytes) or not isinstance(values, Entries) or len(values) != count:
         return None
     return values

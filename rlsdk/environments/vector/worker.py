@@ -1,4 +1,4 @@
-"""What runs in a process of `ProcessVectorEnv`: a group of copies of an environment, and a loop that answers requests."""
+"""The code that runs in a process of `ProcessVectorEnv`: a group of environments, and a loop that answers requests."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from rlsdk.executors.workers import Failure, clean_up_undisturbed, end_with_pare
 from rlsdk.spaces import Space
 
 END = "end"
-"""The request after the last. The pipe does not end when the parent closes it: processes forked later have copies of it."""
+"""The request that ends the process. Closing the pipe is not enough: processes that are forked later have copies of it."""
 
 
 @attrs.frozen(eq=False)
 class WithInfos:
-    """The result of a step with its `info`: all of it for a callback, and the declared entries."""
+    """The result of a step with its infos: complete infos for callbacks, and the declared entries as numbers."""
 
     ended: Ended | None
     infos: list[dict[str, object]]
     entries: NDArray[np.float32]
-    """[K, number of environments of this process]"""
+    """The declared entries, [K, number of environments of this process]."""
 
 
 @attrs.frozen
 class Assignment:
-    """Which copies a process steps: rows `first` to `end` of `total`, and the memory it writes them to."""
+    """The copies that a process steps, rows `first` to `end` (exclusive) of `total`, and the memory for their results."""
 
     makers: ByValue[list[Callable[[], Environment]]]
     """The functions that make the environments."""
@@ -59,26 +59,26 @@ class Assignment:
 
     @property
     def part(self) -> slice:
-        """Where they stand among all copies."""
+        """The rows of the copies in the arrays of all copies."""
         return slice(self.first, self.end)
 
     @property
     def label(self) -> str:
-        """Which environments live here, for messages."""
+        """The numbers of the environments in this process, for messages."""
         return f"number {self.first}" if len(self.rows) == 1 else f"numbers {self.first} to {self.end - 1}"
 
     def arrays(self) -> StepArrays:
-        """The rows of this process."""
+        """The arrays for the environments of this process: views of its rows in the shared memory."""
         whole = arrays_in(self.block, self.observation_space, self.action_space, self.total)
         return whole.part(self.first, self.end)
 
 
 def serve(pipe: Connection, assignment: Assignment) -> None:
-    """Answer requests (name, arguments) until the pipe closes."""
+    """Answer requests (name, arguments) until the request `END`, or until the pipe closes."""
     group: EnvironmentGroup | None = None
     obey_parent_only()
     end_with_parent()
-    with contextlib.suppress(EOFError, OSError, KeyboardInterrupt):  # the parent is gone, or ends this process
+    with contextlib.suppress(EOFError, OSError, KeyboardInterrupt):  # the parent ended, or it ends this process
         while True:
             name, arguments = pipe.recv()
             if name == END:
@@ -93,7 +93,7 @@ def serve(pipe: Connection, assignment: Assignment) -> None:
     if group is not None:
         try:
             group.close()
-        except EnvironmentFault as fault:  # the other side does not listen any more
+        except EnvironmentFault as fault:  # the parent no longer reads answers, so this can only be a warning
             warnings.warn(str(fault), RuntimeWarning, stacklevel=2)
 
 
@@ -126,10 +126,10 @@ def _step(
 
 
 def sendable(name: str, info: dict[str, object]) -> dict[str, object]:
-    """An `info`, if it can be sent to another process.
+    """The `info`, unchanged, after a check that it can be sent to another process.
 
     Raises:
-        EnvironmentFault: an entry cannot.
+        EnvironmentFault: an entry cannot be pickled.
     """
     try:
         ForkingPickler.dumps(info)
@@ -145,7 +145,7 @@ def sendable(name: str, info: dict[str, object]) -> dict[str, object]:
 def _can_be_sent(value: object) -> bool:
     try:
         ForkingPickler.dumps(value)
-    except Exception:  # any error of pickling the value
+    except Exception:  # pickling may raise any error
         return False
     return True
 

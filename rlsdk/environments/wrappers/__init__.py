@@ -1,4 +1,4 @@
-"""gymnasium wrappers that gymnasium itself does not have."""
+"""Wrappers of gymnasium environments that gymnasium itself does not have."""
 
 from rlsdk.environments.wrappers.action_masker import ActionMasker
 from rlsdk.environments.wrappers.check_nan import CheckNan

@@ -1,4 +1,4 @@
-"""Gives an environment an `action_masks` method."""
+"""A wrapper that gives an environment a method `action_masks`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from rlsdk.environments.adapters.mask_method import mask_method
 
 
 class ActionMasker(gymnasium.Wrapper[object, object, object, object], RecordConstructorArgs):
-    """`action_masks()` returns the result of `mask_fn`: a function of the environment, or the name of a method.
+    """Adds a method `action_masks()` that returns the result of `mask_fn`.
 
-    The method may be one of the environment or of a wrapper. It is called without arguments, or with the environment if it
-    needs one.
+    `mask_fn` is a function that takes the environment, or the name of a method of the environment or of a wrapper. The method
+    is called without arguments, or with the environment if it needs an argument.
     """
 
     def __init__(self, env: gymnasium.Env[object, object], mask_fn: Callable[[Any], object] | str) -> None:
@@ -26,5 +26,5 @@ class ActionMasker(gymnasium.Wrapper[object, object, object, object], RecordCons
         self._mask = mask_method(env, mask_fn) if isinstance(mask_fn, str) else lambda: mask_fn(env)
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """bool, True where the action is allowed now."""
+        """The current action mask: bool [A], True where the action is allowed."""
         return np.asarray(self._mask(), dtype=bool)

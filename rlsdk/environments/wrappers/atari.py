@@ -1,9 +1,11 @@
-"""Atari games with the usual preprocessing: `rlsdk/AtariBreakout-v4` and its like, for every game that ale-py brings.
+"""Atari games with the usual preprocessing: ids such as `rlsdk/AtariBreakout-v4`, for every game of ale-py.
 
-Up to 30 idle frames at the start, every fourth frame, the maximum of the last two, grey, 84 x 84 (Mnih et al. 2015,
-doi:10.1038/nature14236); the button that starts the game is pressed. Actions do not stick, as in `NoFrameskip-v4` of old.
-Rewards are the game's, and episodes end with the game, not with a life (Machado et al. 2018, arXiv:1709.06009): what is
-evaluated is the score. `normalize = { norm_obs = false, norm_reward = false, sign_reward = true }` learns from signs alone.
+An episode begins with up to 30 frames of no-op actions, and the action FIRE where a game needs it to start. Each action is
+repeated for four frames. An observation is the maximum of the last two frames, grey, 84 x 84 pixels (Mnih et al. 2015,
+doi:10.1038/nature14236). There are no sticky actions, as in the earlier ids `...NoFrameskip-v4`.
+Rewards are those of the game, and an episode ends with the game, not with a life (Machado et al. 2018, arXiv:1709.06009).
+So evaluations report the score. Agents with `normalize = { norm_obs = false, norm_reward = false, sign_reward = true }` learn
+from the signs of rewards.
 """
 
 from __future__ import annotations
@@ -14,11 +16,15 @@ import gymnasium
 import numpy as np
 
 FIRE = 1
-"""The action of that name, where a game has it."""
+"""The number of the action FIRE in games that have it."""
 
 
 def require_games() -> None:
-    """Raises gymnasium.error.DependencyNotInstalled when ale-py or OpenCV is missing; makes ale-py's games known otherwise."""
+    """Register the games of ale-py with gymnasium.
+
+    Raises:
+        gymnasium.error.DependencyNotInstalled: ale-py or OpenCV is missing.
+    """
     try:
         import ale_py
         import cv2  # noqa: F401  # gymnasium's own message is less clear
@@ -28,10 +34,14 @@ def require_games() -> None:
 
 
 class AtariWrapper(gymnasium.Wrapper[object, object, object, object]):
-    """The documented preprocessing, put together from gymnasium's wrappers: idle frames, every fourth frame, the maximum of
-    two, 84 x 84 grey, uint8 [84, 84, 1]; FIRE where a game waits for it; a lost life ends an episode, rewards are signs."""
+    """The preprocessing of stable-baselines3's `AtariWrapper`, made of wrappers of gymnasium.
 
-    def __init__(  # noqa: PLR0913  # the documented signature
+    By default, an episode begins with up to 30 frames of no-op actions, and FIRE in games that have this action. Each action is
+    repeated for four frames. An observation is the maximum of the last two frames, grey, uint8 [84, 84, 1]. A lost life ends
+    an episode, and rewards are replaced by their signs.
+    """
+
+    def __init__(  # noqa: PLR0913  # the signature of stable-baselines3
         self,
         env: gymnasium.Env[object, object],
         noop_max: int = 30,
@@ -72,7 +82,7 @@ def _lives(info: dict[str, object]) -> int:
 
 
 class EpisodicLife(gymnasium.Wrapper[object, object, object, object]):
-    """Ends an episode with each life; the next one continues in the same game, which begins again after the last life."""
+    """Ends an episode with each lost life. The next episode continues the same game; after the last life a new game begins."""
 
     lives, over = 0, True
 
@@ -95,7 +105,7 @@ class EpisodicLife(gymnasium.Wrapper[object, object, object, object]):
 
 
 def atari_game(game: str, **kwargs: Any) -> gymnasium.Env[object, object]:
-    """The game of this name, such as `Breakout`; `kwargs` are ale-py's.
+    """The preprocessed Atari game `game`, such as `Breakout`. `kwargs` are arguments of ale-py's environment.
 
     Raises:
         gymnasium.error.DependencyNotInstalled: ale-py or OpenCV is missing.
@@ -108,12 +118,12 @@ def atari_game(game: str, **kwargs: Any) -> gymnasium.Env[object, object]:
 
 
 class PressToStart(gymnasium.Wrapper[object, object, object, object]):
-    """Presses FIRE once at the start of a game and of each life, without which many games wait."""
+    """Takes the action FIRE once at the start of a game and of each life. Many games wait for it."""
 
     def reset(self, **kwargs: Any) -> tuple[object, dict[str, object]]:
         self.env.reset(**kwargs)
         observation, _, terminated, truncated, info = self.env.step(FIRE)
-        if terminated or truncated:  # a game that is lost by it
+        if terminated or truncated:  # the action ended the game
             observation, info = self.env.reset()
         self.lives = _lives(info)
         return observation, info

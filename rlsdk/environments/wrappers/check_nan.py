@@ -1,4 +1,4 @@
-"""Raises an error at the first NaN or infinity, and names its origin."""
+"""A wrapper that raises an error at the first NaN or infinity, and names its origin."""
 
 from __future__ import annotations
 

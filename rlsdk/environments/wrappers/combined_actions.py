@@ -1,4 +1,4 @@
-"""One Discrete action for all parts of a MultiDiscrete one, so that masks may forbid combinations."""
+"""A wrapper that turns a MultiDiscrete action into one Discrete action, so that masks can forbid combinations."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from rlsdk.errors import MaskError, SettingsError, UnsupportedSpaceError
 
 Info = dict[str, Any]
 MOST = 1_000_000
-"""Combinations: the policy has an output, and the mask an entry, for each."""
+"""The largest number of combinations. The policy has an output, and the mask an entry, for each combination."""
 
 
 class CombinedActions(gymnasium.ActionWrapper[object, object, object], RecordConstructorArgs):
-    """Every combination of the parts of a MultiDiscrete or MultiBinary action is a value of one Discrete action. The last part
-    changes fastest.
+    """Makes every combination of the parts of a MultiDiscrete or MultiBinary action a value of one Discrete action.
 
-    Masks may then depend on several parts. The environment gives a mask with one axis per part, bool [n_1, .., n_K]: entry
-    [a_1, .., a_K] is True where that combination is allowed. A mask for each part, bool [n_1 + .. + n_K], is accepted as well.
+    The last part changes fastest. Masks can then depend on several parts. The environment gives a mask with one axis per part,
+    bool [n_1, .., n_K]: entry [a_1, .., a_K] is True where that combination is allowed. The masks of the parts, concatenated,
+    bool [n_1 + .. + n_K], are accepted as well.
     """
 
     def __init__(self, env: gymnasium.Env[object, object]) -> None:
-        """Raises UnsupportedSpaceError for other actions, SettingsError for more than `MOST` combinations."""
+        """Raises UnsupportedSpaceError for other action spaces, and SettingsError for more than `MOST` combinations."""
         RecordConstructorArgs.__init__(self)
         gymnasium.ActionWrapper.__init__(self, env)
         self._parts = _parts(env)
@@ -44,7 +44,7 @@ class CombinedActions(gymnasium.ActionWrapper[object, object, object], RecordCon
         self.action_space = Discrete(prod(sizes))
 
     def action(self, action: object) -> NDArray[Any]:
-        """The parts of a combination."""
+        """The MultiDiscrete or MultiBinary action for the number of a combination."""
         found = np.unravel_index(int(np.asarray(action)), self._sizes)
         parts = np.asarray(found, self._parts.dtype).reshape(self._parts.nvec.shape) + self._parts.start
         return parts.astype(self.env.action_space.dtype)
@@ -62,12 +62,20 @@ class CombinedActions(gymnasium.ActionWrapper[object, object, object], RecordCon
 
     @property
     def action_masks(self) -> Callable[[], NDArray[np.bool_]]:
-        """Gives bool [combinations], True where one is allowed. Raises AttributeError if the environment has no masks."""
+        """A function that returns the mask, bool [combinations], True where a combination is allowed.
+
+        Raises:
+            AttributeError: the environment has no masks.
+        """
         masks = self.env.get_wrapper_attr(METHOD)
         return lambda: self._of_combinations(masks())
 
     def _of_combinations(self, mask: object) -> NDArray[np.bool_]:
-        """Raises MaskError for another shape, or values that are neither true nor false."""
+        """The mask of the environment as a mask of combinations, bool [combinations].
+
+        Raises:
+            MaskError: the mask has another shape, or values that are neither true nor false.
+        """
         try:
             given = np.asarray(mask)
         except ValueError:  # rows of different lengths

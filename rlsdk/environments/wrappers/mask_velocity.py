@@ -1,4 +1,4 @@
-"""Hides velocities, so that an agent needs memory."""
+"""A wrapper that hides velocities, so that an agent needs memory."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ VELOCITIES = {
     "LunarLander-v3": (2, 3, 5),
     "LunarLanderContinuous-v3": (2, 3, 5),
 }
-"""Indices of velocities in known environments."""
+"""Environment id -> indices of the velocities in its observations."""
 
 
 class MaskVelocity(gymnasium.ObservationWrapper[object, object, object], RecordConstructorArgs):
-    """Sets the velocities of a vector observation to 0; `indices` for environments that are not in `VELOCITIES`."""
+    """Sets the velocities of a vector observation to 0.
+
+    `indices` are the indices of the velocities in the vector; None: those in `VELOCITIES`.
+    """
 
     def __init__(self, env: gymnasium.Env[object, object], indices: Sequence[int] | None = None) -> None:
         RecordConstructorArgs.__init__(self, indices=indices)

@@ -1,4 +1,4 @@
-"""Writes the return and length of every episode to a CSV file."""
+"""A wrapper that writes the return and the length of every episode to a CSV file."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ COLUMNS = ("r", "l", "t")
 class Monitor(gymnasium.Wrapper[object, object, object, object], RecordConstructorArgs):
     """Adds `info["episode"] = {"r": return, "l": length, "t": seconds}` at an episode's end, and a row to `filename`.
 
-    The file begins with a comment line of JSON (`t_start`, `env_id`), then a header. An existing file is continued, unless
-    `override_existing`. With `allow_early_resets=False` a reset in mid-episode raises. `reset_keywords` are arguments of
-    `reset` that each reset must have and rows repeat, `info_keywords` are taken from the info of the last step.
+    The file begins with a comment line of JSON (`t_start`, `env_id`), then a header. Rows are appended to an existing file,
+    unless `override_existing`. With `allow_early_resets=False`, a reset in the middle of an episode raises UsageError.
+    `reset_keywords` are names of arguments that each call of `reset` must have. `info_keywords` are names of entries in the
+    info of the last step. Both are written to the rows.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class Monitor(gymnasium.Wrapper[object, object, object, object], RecordConstruct
         return row
 
     def get_total_steps(self) -> int:
-        """Steps taken, over all episodes."""
+        """The number of steps over all episodes."""
         return self._total
 
     def get_episode_rewards(self) -> list[float]:
@@ -107,25 +108,25 @@ class Monitor(gymnasium.Wrapper[object, object, object, object], RecordConstruct
         return [row["r"] for row in self._episodes]
 
     def get_episode_lengths(self) -> list[int]:
-        """The steps of every finished episode."""
+        """The number of steps of every finished episode."""
         return [int(row["l"]) for row in self._episodes]
 
     def get_episode_times(self) -> list[float]:
-        """When every episode finished, in seconds since the monitor began."""
+        """The time at which every finished episode ended, in seconds since the monitor was made or its file was started."""
         return [row["t"] for row in self._episodes]
 
     def get_state(self) -> dict[str, object]:
-        """The state of the running episode; neither the file nor the finished episodes, which belong to the object."""
+        """The state of the running episode and the number of steps. It has neither the finished episodes nor the file."""
         return {"rewards": list(self._rewards), "over": self._over, "total": self._total}
 
     def set_state(self, state: Any) -> None:
-        """Put back what `get_state` gave."""
+        """Restore a state from `get_state`."""
         self._rewards = [float(reward) for reward in state["rewards"]]
         self._over, self._total = bool(state["over"]), int(state["total"])
 
 
 def _path(name: Path) -> Path:
-    """`folder` -> folder/monitor.csv, `name` -> name.monitor.csv, a name that ends so stays."""
+    """The path of the monitor file: folder/monitor.csv for a folder, else `name` with the suffix .monitor.csv if missing."""
     if name.is_dir():
         return name / SUFFIX
     return name if name.name.endswith(SUFFIX) else name.with_name(f"{name.name}.{SUFFIX}")

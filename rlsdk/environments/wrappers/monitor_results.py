@@ -1,4 +1,4 @@
-"""What monitor files hold: tables, curves and pictures."""
+"""Reads monitor files, and plots their learning curves."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 
 AXES = {"timesteps": "environment steps", "episodes": "episodes", "walltime_hrs": "hours"}
 WINDOW = 100
-"""Episodes a curve is averaged over."""
+"""The number of episodes in the moving average of a curve."""
 
 
 def load_results(folder: str | Path) -> dict[str, list[float]]:
-    """Columns `r`, `l` and `t` of all monitor files in a folder together, in the order episodes ended.
+    """The episodes of all monitor files in a folder, in the order in which they ended.
+
+    The columns are `r` (return), `l` (number of steps) and `t` (seconds since the end of the first episode).
 
     Raises:
-        SettingsError: the folder holds none, or a damaged one.
+        SettingsError: the folder has no monitor file, or a file is damaged.
     """
     paths = sorted(Path(folder).glob(f"*{SUFFIX}"))
     if not paths:
@@ -47,10 +49,12 @@ def load_results(folder: str | Path) -> dict[str, list[float]]:
 def ts2xy(
     results: Mapping[str, Sequence[float]], x_axis: str = "timesteps"
 ) -> tuple[NDArray[np.generic], NDArray[np.float64]]:
-    """(x [E], return [E]) of E episodes, as `load_results` gives them; x counts `timesteps`, `episodes` or `walltime_hrs`.
+    """(x [E], return [E]) of E episodes from `load_results`.
+
+    `x_axis`: the unit of x, `timesteps`, `episodes` or `walltime_hrs`.
 
     Raises:
-        SettingsError: another axis.
+        SettingsError: `x_axis` is another unit.
     """
     returns = np.asarray(results["r"], np.float64)
     if x_axis == "timesteps":
@@ -69,17 +73,17 @@ def plot_results(
     task_name: str = "",
     figsize: tuple[float, float] = (8, 2),
 ) -> Figure:
-    """A matplotlib figure: the episodes of monitor folders as points, their mean over `WINDOW` episodes as a line.
+    """A matplotlib figure with episodes as points and their moving average over `WINDOW` episodes as a line.
 
     Args:
         dirs: folders with monitor files.
-        num_timesteps: leave out episodes that ended later; None: all.
-        x_axis: see `ts2xy`.
-        task_name: the title.
-        figsize: inches.
+        num_timesteps: episodes that ended after this number of steps are left out; None: no limit.
+        x_axis: the unit of the x axis, see `ts2xy`.
+        task_name: the title of the figure.
+        figsize: (width, height) in inches.
 
     Raises:
-        SettingsError: a folder without monitor files, another axis, or matplotlib is missing.
+        SettingsError: a folder has no monitor files, `x_axis` is unknown, or matplotlib is missing.
     """
     try:
         from matplotlib.figure import Figure

@@ -1,4 +1,4 @@
-"""Control tasks whose velocities are hidden, so that a policy needs memory: `rlsdk/CartPoleNoVel-v1` and others."""
+"""Control tasks with hidden velocities, which need a policy with memory: `rlsdk/CartPoleNoVel-v1` and others."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from rlsdk.environments.wrappers.mask_velocity import MaskVelocity
 
 
 def without_velocity(task: str, **kwargs: Any) -> Any:
-    """The gymnasium environment `task` behind `MaskVelocity`."""
+    """The gymnasium environment `task` inside `MaskVelocity`. `kwargs` are arguments of `gymnasium.make`."""
     return MaskVelocity(gymnasium.make(task, **kwargs))

@@ -1,4 +1,4 @@
-"""Adds the time that remains to the observation. Source: Pardo et al. 2018, arXiv:1712.00378, section 3."""
+"""A wrapper that adds the remaining time to the observation. Source: Pardo et al. 2018, arXiv:1712.00378, section 3."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ INNER, KEY = "observation", "time_feature"
 
 
 class TimeFeature(gymnasium.Wrapper[object, object, object, object], RecordConstructorArgs):
-    """The share of the episode that is left, from 1 to 0, as one more number of a vector: of the observation, or of the entry
-    `observation` of a Dict, as in environments with goals; otherwise as the entry `time_feature` of a Dict.
+    """Adds the remaining share of the episode, from 1 to 0, to the observation.
 
-    The length comes from the environment's own time limit, and is `max_steps` where it has none. In `test_mode` the
-    feature is constantly 0, to see whether an agent relies on it. Images and other observations without entries become a
-    Dict with the entries `observation` and `time_feature`.
+    It is appended to a vector: to the observation, or to the entry `observation` of a Dict, as in environments with goals. Any
+    other Dict gets an entry `time_feature`. Images and other observations become a Dict with the entries `observation` and
+    `time_feature`.
+
+    The length of an episode is the time limit of the environment, or `max_steps` if it has none. With `test_mode=True` the
+    feature is always 0, to test whether an agent relies on it.
     """
 
     def __init__(self, env: gymnasium.Env[object, object], max_steps: int = 1000, test_mode: bool = False) -> None:
@@ -28,7 +30,7 @@ class TimeFeature(gymnasium.Wrapper[object, object, object, object], RecordConst
         self.max_steps, self.test_mode, self._steps = _time_limit(env) or max_steps, test_mode, 0
         share, space = spaces.Box(0.0, 1.0, (1,), np.float32), env.observation_space
         self._vector: spaces.Box | None = None
-        """The space of the vector that gets one more number."""
+        """The space of the vector to which the time is appended; None if there is no such vector."""
         if _is_vector(space):
             self.observation_space = self._vector = _longer(space)
         elif not isinstance(space, spaces.Dict):
@@ -64,13 +66,13 @@ def _is_vector(space: object) -> TypeGuard[spaces.Box]:
 
 
 def _longer(space: spaces.Box) -> spaces.Box:
-    """The space of a vector with a share appended."""
+    """The space of a vector with one more number between 0 and 1."""
     low, high = np.append(space.low, 0.0), np.append(space.high, 1.0)
     return spaces.Box(low.astype(space.dtype), high.astype(space.dtype), dtype=np.dtype(space.dtype).type)
 
 
 def _time_limit(env: gymnasium.Env[object, object]) -> int | None:
-    """Steps of the nearest TimeLimit inside `env`, or None."""
+    """The number of steps of the outermost `TimeLimit` of `env`, or None."""
     while isinstance(env, gymnasium.Wrapper):
         if isinstance(env, TimeLimit):
             return int(env._max_episode_steps)
