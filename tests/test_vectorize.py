@@ -232,6 +232,45 @@ def test_a_process_can_be_replaced(how: str, tmp_path: Path) -> None:
     env.close()
 
 
+def test_requests_between_steps_survive_the_death_of_a_process() -> None:
+    """They are answered by the new process; its episodes begin at the next step, whose row is not used."""
+    env = make_vec_env(lambda: ChainEnv(5), 2, vectorization="async", workers=2, restart=True, seed=3)
+    assert isinstance(env, ProcessVectorEnv)
+
+    def kill() -> None:
+        os.kill(env.processes[1].pid, signal.SIGKILL)  # type: ignore[arg-type]
+        env.processes[1].join()
+
+    env.reset()
+    env.step(torch.zeros(2, 1))
+    kill()
+    assert env.get_attr("length") == [5, 5]
+    step = env.step(torch.zeros(2, 1))
+    assert step.valid.tolist() == [True, False]
+    assert step.observation.is_first.tolist() == [False, True]
+    assert env.step(torch.zeros(2, 1)).valid.all()
+    kill()
+    env.set_attr("length", 4)
+    assert (env.get_attr("length"), env.restarts) == ([4, 4], 2)
+    kill()
+    env.reset(seed=0)
+    assert env.step(torch.zeros(2, 1)).valid.all()
+    env.close()
+
+
+def test_seeds_of_new_processes_come_from_the_seed_of_the_environments() -> None:
+    """Given at `make_vec_env`, not at `reset`."""
+    bases = []
+    for _ in range(2):
+        env = make_vec_env("Pendulum-v1", 2, vectorization="async", workers=2, restart=True, seed=3)
+        assert isinstance(env, ProcessVectorEnv)
+        env.reset()
+        os.kill(env.processes[1].pid, signal.SIGKILL)  # type: ignore[arg-type]
+        bases.append(env.step(torch.zeros(2, 1)).observation.features)
+        env.close()
+    assert torch.equal(*bases)
+
+
 def test_restarts_are_counted_in_the_metrics_and_skipped_by_memories(tmp_path: Path) -> None:
     env = make_vec_env(lambda: ChainEnv(4), 2, vectorization="async", workers=2, restart=True)
     assert isinstance(env, ProcessVectorEnv)

@@ -78,6 +78,8 @@ class ProcessVectorEnv(SpreadRequests, SteppedVector):
         self.has_masks = self._closed = False
         self._base = 0
         """The seed of the last reset. Seeds for replaced processes are derived from it."""
+        self._ahead: set[str] = set()
+        """Labels of processes that were replaced between two steps. Their environments have begun new episodes."""
         context = multiprocessing.get_context(options.start_method)
         pair, count = (observation_space, action_space), self.num_envs
         block = context.RawArray("B", bytes_for(*pair, count))
@@ -98,16 +100,22 @@ class ProcessVectorEnv(SpreadRequests, SteppedVector):
 
     def reset(self, seed: int | None = None) -> Observation:
         """Start an episode in every environment. With a seed, each environment gets its own seed, derived from it."""
-        self.reset_seeds = seeds = self.seeds.of(seed, self.num_envs)
-        self._base = fresh_seed() if seed is None else seed
+        pending = self.seeds.first_pending()
+        chosen = pending if seed is None else seed
+        self._base = fresh_seed() if chosen is None else chosen
+        self.reset_seeds = seeds = self.seeds.of(chosen, self.num_envs)
+        self._ahead.clear()
         self.has_masks = all(self._ask("reset", [(seeds[w.argument.part],) for w in self._workers]))
         return self._records.first(self.has_masks)
 
     def step(self, action: Tensor) -> EnvStep:
         actions = self._decode(action)
-        before = self.restarts
+        before, ahead = self.restarts - len(self._ahead), self._ahead
         extra = (self.keeps_infos, self.info_names) if self.keeps_infos or self.info_names else ()
-        answers = self._ask("step", [(actions[w.argument.part], *extra) for w in self._workers])
+        # environments that are already in their new episode are not stepped: the policy has not seen it yet
+        requests = [None if w.label in ahead else (actions[w.argument.part], *extra) for w in self._workers]
+        answers = self._ask("step", requests)
+        ahead.clear()
         valid = None
         if self.restarts > before:
             valid = torch.ones(self.num_envs, dtype=torch.bool)
@@ -133,16 +141,18 @@ class ProcessVectorEnv(SpreadRequests, SteppedVector):
     def rows(self) -> list[range]:
         return [worker.argument.rows for worker in self._workers]
 
-    def _ask(self, request: str, arguments: Sequence[tuple[object, ...]]) -> list[Any]:
-        """Send a request to every process, and return the answers in order."""
+    def _ask(self, request: str, arguments: Sequence[tuple[object, ...] | None]) -> list[Any]:
+        """Send a request to every process, and return the answers in order; `_RESTARTED` for arguments that are None."""
         if self._closed:
             raise EnvironmentFault(f"environment {self.name!r} is closed")
         deadline = time.monotonic() + self.options.timeout
-        for worker, own in zip(self._workers, arguments, strict=True):
-            worker.send(request, *own)
-        return [self._answer(worker, request, deadline) for worker in self._workers]
+        asked = list(zip(self._workers, arguments, strict=True))
+        for worker, own in asked:
+            if own is not None:
+                worker.send(request, *own)
+        return [_RESTARTED if own is None else self._answer(worker, (request, *own), deadline) for worker, own in asked]
 
-    def _answer(self, worker: Worker, request: str, deadline: float) -> object:
+    def _answer(self, worker: Worker, request: tuple[Any, ...], deadline: float) -> object:
         try:
             answer = worker.receive(deadline, self.options.timeout)
         except WorkerDied as reason:
@@ -159,21 +169,28 @@ class ProcessVectorEnv(SpreadRequests, SteppedVector):
         worker.failures = 0 if isinstance(ended, Ended) else worker.failures
         return answer
 
-    def _replace(self, worker: Worker, request: str) -> object:
-        """Replace a dead process, reset its environments, and return the answer to that reset (`_RESTARTED` for a step)."""
+    def _replace(self, worker: Worker, request: tuple[Any, ...]) -> object:
+        """Replace a dead process, and repeat the request. A step is not repeated: its answer is `_RESTARTED`."""
         self.restarts += 1
-        failures = worker.failures
         worker.kill()
         worker.start()
+        if request[0] != "reset":
+            self._begin_episodes(worker)
+        if request[0] == "step":
+            return _RESTARTED
+        worker.send(*request)
+        answer = self._answer(worker, request, time.monotonic() + self.options.timeout)
+        if request[0] != "reset":
+            self._ahead.add(worker.label)
+        return answer
+
+    def _begin_episodes(self, worker: Worker) -> None:
+        """Reset the environments of a new process, with seeds of their own."""
         seeds = [seed_of(self._base, i + self.restarts * self.num_envs) for i in worker.argument.rows]
         worker.send("reset", seeds)
-        answer = self._answer(worker, "reset", time.monotonic() + self.options.timeout)
-        worker.failures = failures
-        if request == "step":
-            part = worker.argument.arrays()
-            part.reward[:], part.terminated[:], part.truncated[:] = 0.0, False, False
-            return _RESTARTED
-        return answer
+        self._answer(worker, ("reset", seeds), time.monotonic() + self.options.timeout)
+        part = worker.argument.arrays()
+        part.reward[:], part.terminated[:], part.truncated[:] = 0.0, False, False
 
     def _fail(self, kind: type[Exception], message: str, trace: str = "") -> NoReturn:
         self._end()
