@@ -1,4 +1,4 @@
-"""Puts ACER together; the only place that chooses its parts."""
+"""Assembles the parts of ACER. No other module chooses them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GAIN, POLICY_GAIN, VALUE_GAIN = 2.0**0.5, 0.01, 1.0
 
 
 def build(context: BuildContext, config: ACERConfig) -> Parts:
-    """The parts of one ACER agent; the policy's name selects the memory.
+    """Build the parts of one ACER agent; the policy's name selects the memory.
 
     Raises:
         UnsupportedSpaceError: the actions are not Discrete, or the policy does not fit the observations.

@@ -1,4 +1,4 @@
-"""Every hyper-parameter of DDPG, once. Constructor, help, CLI, settings files and docs derive from these classes."""
+"""The hyper-parameters of DDPG. Constructor, help, CLI, settings files and docs are derived from these classes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlsdk.settings.deterministic_actor_critic import DeterministicActorCriticCo
 
 @attrs.frozen(kw_only=True, field_transformer=defaults(n_critics=1))
 class DDPGPolicyConfig(DeterministicActorCriticNetworks):
-    """`policy_kwargs` of DDPG."""
+    """The settings of networks, `policy_kwargs`, of DDPG."""
 
 
 def _networks(value: Mapping[str, object] | DDPGPolicyConfig | None) -> DDPGPolicyConfig:

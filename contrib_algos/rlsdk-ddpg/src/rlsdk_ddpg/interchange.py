@@ -1,4 +1,4 @@
-"""Weights of stable-baselines3's DDPG."""
+"""Translates the weights of 's  into those of rlsdk."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ def from_sb3(weights: Mapping[str, Tensor], actions: Space) -> Translated:
     """Actor, critics and their targets, from weights [out, in].
 
     Raises:
-        ValueError: an encoder that this does not know.
+        ValueError: the encoder is not supported.
     """
     return deterministic_actor_critic(weights)

@@ -1,4 +1,4 @@
-"""Every hyper-parameter of TD3+BC, once. Constructor, help, CLI, settings files and docs derive from this class."""
+"""The hyper-parameters of TD3+BC. Constructor, help, CLI, settings files and docs are derived from this class."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STATES_ONLY = Normalization(norm_reward=False, clip_obs=1e6, epsilon=1e-6, where
     kw_only=True, field_transformer=defaults(net_arch=Default(None, source="none = [256, 256] for pi and qf"))
 )
 class TD3BCNetworkConfig(DeterministicActorCriticNetworks):
-    """`policy_kwargs` of TD3+BC."""
+    """The settings of networks, `policy_kwargs`, of TD3+BC."""
 
 
 def as_networks(value: Mapping[str, object] | DeterministicActorCriticNetworks | None) -> TD3BCNetworkConfig:
