@@ -15,7 +15,8 @@ def build(context: BuildContext, config: ACKTRConfig) -> Parts:
     """Build the parts of one ACKTR agent.
 
     Raises:
-        UnsupportedSpaceError: the policy does not fit the observations. SettingsError: settings without effect together.
+        UnsupportedSpaceError: the policy does not fit the observations. SettingsError: two
+        settings contradict each other.
     """
     require_spaces(context, "ACKTR")
     if config.policy_kwargs.optimizer_class is not None and config.momentum != 0.9:

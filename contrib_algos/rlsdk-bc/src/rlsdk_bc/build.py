@@ -13,7 +13,7 @@ from rlsdk_bc.plan import CloningPlan
 
 
 def build(context: BuildContext, config: BCConfig) -> Parts:
-    """Build the parts of one agent.
+    """Build the parts of one agent for behaviour cloning.
 
     Raises:
         UnsupportedSpaceError: the policy does not fit the observations.

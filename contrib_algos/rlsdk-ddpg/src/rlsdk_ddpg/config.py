@@ -22,7 +22,7 @@ def _networks(value: Mapping[str, object] | DDPGPolicyConfig | None) -> DDPGPoli
 
 @attrs.frozen(field_transformer=positional(n_steps="optimize_memory_usage"))
 class DDPGConfig(DeterministicActorCriticConfig):
-    """The constructor parameters of DDPG, in order. TD3 with these values is the same algorithm, to the bit."""
+    """The constructor parameters of DDPG, in order. TD3 with the values below gives the same results, bit for bit."""
 
     policy_delay: ClassVar[int] = 1
     target_policy_noise: ClassVar[float] = 0.0

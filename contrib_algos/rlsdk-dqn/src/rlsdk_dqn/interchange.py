@@ -11,7 +11,7 @@ from rlsdk.spaces import Space
 
 
 def from_sb3(weights: Mapping[str, Tensor], actions: Space) -> Translated:
-    """The online and the target network, from weights [out, in].
+    """Translate the online and the target network, from weights [out, in].
 
     Raises:
         LookupError: the weights are those of another algorithm.

@@ -18,8 +18,8 @@ def build(context: BuildContext, config: GAILConfig) -> Parts:
     """Build the parts of one GAIL agent.
 
     Raises:
-        UnsupportedSpaceError: the policy does not fit the observations. SettingsError: no data set, or gSDE without a Box
-        action.
+        UnsupportedSpaceError: the policy does not fit the observations. SettingsError: there is no data set, or
+        gSDE is used without a Box action.
     """
     require_spaces(context, "GAIL")
     if config.dataset is None:

@@ -20,7 +20,7 @@ DOCUMENTED = {
     "d_step": "g_step",
     "d_stepsize": "d_step",
 }
-"""The documented parameters of GAIL, each after which one; those of the policy's update follow."""
+"""The documented parameters of GAIL: name -> the parameter that it follows. The parameters of PPO come after them."""
 
 
 def _networks(value: Mapping[str, object] | RecurrentConfig | None) -> RecurrentConfig:
@@ -28,7 +28,7 @@ def _networks(value: Mapping[str, object] | RecurrentConfig | None) -> Recurrent
 
 
 def _without_rewards(value: object) -> Normalization | None:
-    """Normalisation of observations alone: the true rewards are never read, and so have no statistics."""
+    """Convert the setting `normalize`, with `norm_reward` false: the true rewards are never read, so they have no statistics."""
     if value is None or value is False:
         return None
     table = {} if value is True else value

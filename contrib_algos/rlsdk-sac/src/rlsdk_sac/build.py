@@ -17,7 +17,7 @@ def build(context: BuildContext, config: SACConfig) -> Parts:
 
     Raises:
         UnsupportedSpaceError: the action space is not a bounded Box, or the policy does not fit the observations.
-        SettingsError: `action_bounds` leave the action space.
+        SettingsError: `action_bounds` exceed the action space.
     """
     require_spaces(context, "SAC", actions=("Box",))
     context = within_action_bounds(context, config.action_bounds)

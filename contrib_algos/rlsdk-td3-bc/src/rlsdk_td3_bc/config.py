@@ -24,7 +24,7 @@ PAPER = "arXiv:2106.06860"
 TD3 = "arXiv:1802.09477"
 HIDDEN = {"pi": (256, 256), "qf": (256, 256)}
 STATES_ONLY = Normalization(norm_reward=False, clip_obs=1e6, epsilon=1e-6, where_possible=True)
-"""Mean 0 and deviation 1 over the data set; a deviation counts as at least 1e-3 (section 5)."""
+"""Observations are normalised to mean 0 and deviation 1 over the data set. A deviation counts as at least 1e-3 (section 5)."""
 
 
 @attrs.frozen(
@@ -35,7 +35,7 @@ class TD3BCNetworkConfig(DeterministicActorCriticNetworks):
 
 
 def as_networks(value: Mapping[str, object] | DeterministicActorCriticNetworks | None) -> TD3BCNetworkConfig:
-    """Network settings from a table, with two hidden layers of 256 where it names none."""
+    """Make network settings from a table. Without `net_arch`, actor and critics have two hidden layers of 256."""
     table = attrs.asdict(value, recurse=False) if isinstance(value, DeterministicActorCriticNetworks) else value or {}
     networks = structure(table, TD3BCNetworkConfig)
     return networks if networks.net_arch is not None else attrs.evolve(networks, net_arch=HIDDEN)
@@ -80,5 +80,5 @@ class TD3BCConfig(AgentConfig):
 
     @property
     def action_noise(self) -> None:
-        """Nothing is collected."""
+        """None: no environment steps are collected, so no exploration noise is needed."""
         return None

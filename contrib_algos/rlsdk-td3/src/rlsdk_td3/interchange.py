@@ -11,7 +11,7 @@ from rlsdk.spaces import Space
 
 
 def from_sb3(weights: Mapping[str, Tensor], actions: Space) -> Translated:
-    """Actor, critics and their targets, from weights [out, in].
+    """Translate actor, critics and their target networks, from weights [out, in].
 
     Raises:
         ValueError: the encoder is not supported.

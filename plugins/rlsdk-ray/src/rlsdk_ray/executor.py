@@ -120,8 +120,8 @@ class RayExecutor:
         return self._closed.is_set()
 
     def in_flight(self) -> int:
-        """How many items are submitted to Ray at the same time. It is twice the number that can run if Ray, not `workers`, limits
-        that number."""
+        """How many items are submitted to Ray at the same time: twice the number that can run where Ray limits it, else
+        `workers`."""
         room = max(1, self.resources.fit(total(), self.workers + 1))
         return 2 * room if room <= self.workers else self.workers
 
