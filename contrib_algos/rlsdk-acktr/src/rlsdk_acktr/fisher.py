@@ -20,7 +20,7 @@ class FisherInformation:
     def __init__(self, network: nn.Module) -> None:
         self.layers = {name: KroneckerBlock(layer) for name, layer in layers_of(network).items()}
         self.others = {name: DiagonalBlock(parameter) for name, parameter in network.named_parameters()}
-        """A block for every parameter. Blocks of parameters in layers with Kronecker factors stay empty once these are called."""
+        """A block for every parameter. Blocks of parameters in layers with Kronecker factors stay empty if these are called."""
 
     def keep(self, before: FisherInformation) -> None:
         """Reuse the blocks of `before` for layers and parameters that this network still has."""

@@ -56,7 +56,7 @@ class AdversarialImitation:
         self.policy.reconfigure(config)
 
     def discarded(self, rollout: Rollout[Any, Any]) -> None:
-        """Handle a rollout that a callback cut short. Nothing is learnt from it, but it changed the normalisation statistics."""
+        """Handle a rollout that a callback cut short. Nothing is learnt from it, but it changed the statistics."""
         self.expert.rollout_ended()
 
     def update(self, batch: Rollout[Any, Any], *, progress: float) -> Metrics:
@@ -103,7 +103,7 @@ class AdversarialImitation:
         }
 
     def _discriminator_step(self, mine: Steps) -> None:
-        """Take one gradient step on rows of the policy, drawn without replacement, and the same number of rows of the expert."""
+        """Take one gradient step on rows of the expert, and on rows of the policy that are drawn without replacement."""
         config, found = self.config, tree.leaves(mine)
         size = config.demo_batch_size or max(1, len(found[0]) // config.d_step)
         index = torch.randperm(len(found[0]), generator=self.generator, device=found[0].device)[:size]
@@ -115,8 +115,7 @@ class AdversarialImitation:
         self.optimizer.step(config.d_stepsize)
 
     def loss(self, expert: Steps, policy: Steps) -> Tensor:
-        """The loss of the discriminator, 0-d: cross-entropy - adversary_entcoeff * entropy + gradient_penalty * penalty. The penalty
-        is that of the gradient between inputs of the expert and of the policy."""
+        """The loss of the discriminator, 0-d: cross-entropy - adversary_entcoeff * entropy + gradient_penalty * penalty."""
         inputs = [self.discriminator.inputs(*steps) for steps in (expert, policy)]
         logits = [self.discriminator.logits(each) for each in inputs]
         loss = discriminator_loss(*logits)

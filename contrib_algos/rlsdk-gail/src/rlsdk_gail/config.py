@@ -28,7 +28,7 @@ def _networks(value: Mapping[str, object] | RecurrentConfig | None) -> Recurrent
 
 
 def _without_rewards(value: object) -> Normalization | None:
-    """Convert the setting `normalize`, with `norm_reward` false: the true rewards are never read, so they have no statistics."""
+    """Convert the setting `normalize`. `norm_reward` becomes false: the true rewards are never read and have no statistics."""
     if value is None or value is False:
         return None
     table = {} if value is True else value

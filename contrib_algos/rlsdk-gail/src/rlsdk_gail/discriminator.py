@@ -49,7 +49,7 @@ class RunningScale(nn.Module):
 class Discriminator(nn.Module):
     """A network from observations and actions to logits, with two hidden tanh layers.
 
-    Observations pass through an encoder of the policy's kind. They are normalised by `RunningScale` if that encoder has no weights.
+    Observations pass through an encoder of the policy's kind. If that encoder has no weights, `RunningScale` normalises them.
     """
 
     def __init__(self, context: BuildContext, policy: str, networks: NetworkConfig, hidden: int) -> None:
