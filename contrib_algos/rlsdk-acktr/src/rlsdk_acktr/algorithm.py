@@ -18,8 +18,8 @@ from rlsdk_acktr.recording import recorded
 
 
 class KroneckerActorCritic:
-    """The algorithm of Wu et al. 2017, arXiv:1708.05144, sections 3.1 and 3.2, with the cold phase and the momentum of the
-    documented implementation."""
+    """The algorithm of Wu et al. 2017, arXiv:1708.05144, sections 3.1 and 3.2, with momentum, and with a cold phase of plain
+    gradient steps at the start."""
 
     def __init__(self, network: ActorCritic, config: ACKTRConfig, generator: Generator, *, continuous: bool) -> None:
         """`continuous`: whether advantages are normalised if the setting `normalize_advantage` is None."""
